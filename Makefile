@@ -23,6 +23,8 @@ WAITING := $(shell cores=$$(nproc); echo $$(( cores < 4 ? cores + 1 : 4 )))
 
 # The tests start hundreds of processes: none need compile what another has compiled, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
+# Tests write file names of many scripts, whatever the locale.
+export PYTHONUTF8 := 1
 
 .PHONY: demo pairs mutants walk test test-integration test-nightly coverage fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
 .DELETE_ON_ERROR:

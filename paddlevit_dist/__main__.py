@@ -37,7 +37,7 @@ def _run(words: list[str]) -> None:
     import os
     import warnings
 
-    from .commands import COMMANDS, import_command, list_commands
+    from .commands import COMMANDS, format_overview, format_rows, import_command, list_commands
     from .runtime.environment import program
     from .runtime.errors import UserError
     from .runtime.help_pages import HELP
@@ -45,11 +45,11 @@ def _run(words: list[str]) -> None:
     os.environ.setdefault("GLOG_minloglevel", "2")  # hide Paddle's own log and warnings
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
     if not words or words[0] in (*HELP, "help"):
-        _show(list_commands())
+        print(format_overview())
         return
     group = [name for name in list_commands() if name.startswith(words[0] + " ")]
     if group and words[0] not in COMMANDS and (not words[1:] or words[1] in (*HELP, "help")):  # prepare, prepare -h
-        _show(group)
+        print("\n".join([f"usage: {program(words[0] + ' COMMAND ...')}", "", *format_rows(group)]))
         return
     if words[0] in ("-version", "--version"):
         words = ["version"]
@@ -71,16 +71,6 @@ def _run(words: list[str]) -> None:
         hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
         raise UserError(f"no command {show(command)}: {hint}'{program('-h')}' lists all")
     import_command(command)(words[length:])
-
-
-def _show(names: list[str]) -> None:
-    """Print the help page with one line for each of these commands."""
-    from .commands import COMMANDS
-    from .runtime.environment import program
-    from .runtime.help_pages import page
-
-    further = "COMMAND -h shows its options. Import your own code with -import=MODULE or -import=FILE.py."
-    print(page(program("COMMAND ..."), "", (), [(name, COMMANDS[name][1]) for name in names], further))
 
 
 if __name__ == "__main__":

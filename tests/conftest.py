@@ -24,6 +24,12 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
         signal.signal(_number, _usual)
 
 
+def pytest_configure() -> None:
+    """Refuse to start where file names of some scripts cannot be written."""
+    if sys.getfilesystemencoding() != "utf-8":
+        raise pytest.UsageError("tests write file names of many scripts: run `make test`, or set PYTHONUTF8=1")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
     """Collect thousands of tests without looking for garbage among them, then or later: that takes seconds."""

@@ -1,6 +1,7 @@
 """The command line, one command per file. Commands for one modality are in its folder: see the manifests.
 
-- ``train``, ``evaluate``: the main job
+- ``overview``: the help page of all commands
+- ``train``, ``evaluate``: the main job; ``run_folder``: a run's folder among their words
 - ``scored``: what commands that score result files of any program have in common
 - ``predict``: apply trained weights to data without labels
 - ``convert``: conversion of weights
@@ -13,12 +14,7 @@ from collections.abc import Callable
 
 from ..registry.features import COMMANDS
 from ..runtime.lazy_names import import_object
-
-
-def list_commands() -> list[str]:
-    """Return the names of all commands, those with the same first word together."""
-    first_words = list(dict.fromkeys(name.partition(" ")[0] for name in COMMANDS))
-    return sorted(COMMANDS, key=lambda name: first_words.index(name.partition(" ")[0]))
+from .overview import format_overview, format_rows, list_commands
 
 
 def import_command(command: str) -> Callable[[list[str]], None]:
@@ -26,4 +22,4 @@ def import_command(command: str) -> Callable[[list[str]], None]:
     return import_object(COMMANDS[command][0])
 
 
-__all__ = ["COMMANDS", "import_command", "list_commands"]
+__all__ = ["COMMANDS", "format_overview", "format_rows", "import_command", "list_commands"]

@@ -1,7 +1,6 @@
 """``python -m paddlevit_dist evaluate RUN``: the main job with ``-eval``."""
 
 from . import train
-from .run_folder import expand_evaluated
 
 
 def run(arguments: list[str]) -> None:
@@ -9,5 +8,4 @@ def run(arguments: list[str]) -> None:
 
     A word alone names the run's folder or the exported model. All other arguments are flags of the main job.
     """
-    words, lines = expand_evaluated([word for word in arguments if word not in ("-eval", "--eval")])
-    train.run(["-eval", *words], lines)
+    train.run(["-eval", *(word for word in arguments if word not in ("-eval", "--eval"))])

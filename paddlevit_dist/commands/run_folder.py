@@ -8,6 +8,7 @@ from typing import Any
 from ..logging.record import SEEDS
 from ..registry.features import find_function
 from ..runtime.errors import UserError
+from ..runtime.help_pages import HELP
 from ..settings import files
 from ..settings.command_line import read, takes_next_word
 
@@ -31,17 +32,25 @@ def find_output_keys(config: Path) -> dict[str, Any]:
     return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
 
 
-def expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Replace a run's folder, or an exported model, among the words of ``evaluate`` by flags and keys.
+def expand_run(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Replace a run's folder on the command line of the main job by flags and keys.
 
-    It is a word that is neither a flag, nor a key, nor the value of a key. Flags of the command line replace the run's.
+    An evaluation (``-eval``) takes a run, or an exported model, as a word that is neither a flag, nor a key, nor the
+    value of a key. ``-resume=RUN`` takes the run's settings where no ``-cfg`` is given. Other flags replace the run's.
 
     Returns:
-        The words, and a line that says what is evaluated, if one was replaced.
+        The words, and lines that say what is evaluated.
 
     Raises:
         UserError: the folder has runs of several seeds, or the words name other settings or weights, too.
     """
+    if set(HELP) & set(words):
+        return list(words), []
+    expanded, lines = _expand_evaluated(words) if {"-eval", "--eval"} & set(words) else (list(words), [])
+    return _expand_resumed(expanded), lines
+
+
+def _expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
     parse_exported: Callable[[str], str | None] | None = find_function("parse_evaluated_argument")
     is_value = False
     expanded: list[str] = []
@@ -61,14 +70,14 @@ def expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return expanded, lines
 
 
-def expand_resumed(words: Sequence[str]) -> list[str]:
+def _expand_resumed(words: list[str]) -> list[str]:
     """Add a run's own settings and output folder to a command line that resumes it and names no file of settings."""
-    if not any(word.lstrip("-").startswith("resume") for word in words if word.startswith("-")):
-        return list(words)
+    if not any(word.lstrip("-").startswith("resume") for word in words):
+        return words
     given, _ = read(words)
     source = given["resume"].values[-1] if "resume" in given else ""
     if "cfg" in given or source in ("", "auto") or (run := _find_named(source)) is None:
-        return list(words)
+        return words
     return [*_expand(run, words), *words]
 
 

@@ -19,7 +19,7 @@ from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..settings.table import COMMAND_LINE
-from .run_folder import expand_resumed
+from .run_folder import expand_run
 
 if TYPE_CHECKING:
     from ..launch.devices import ProcessPlan
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from ..tasks.task import Task
 
 
-def run(arguments: list[str], lines: Sequence[str] = ()) -> None:
-    """Run the command; Paddle is imported after its environment variables are set. ``lines`` are printed first."""
+def run(arguments: list[str]) -> None:
+    """Run the command; Paddle is imported after its environment variables are set."""
     from ..launch import devices, tuning
 
     devices.refuse_to_start_in_a_worker()
+    arguments, lines = expand_run(arguments)
     try:
-        run = configuration.load(expand_resumed(arguments), configuration.DEFAULT_RECIPE)
+        run = configuration.load(arguments, configuration.DEFAULT_RECIPE)
     except configuration.RecipeMissing as error:
         if error.reason and signals.looks_like_training(arguments) and sys.stdin.isatty() and sys.stdout.isatty():
             offer(error)

@@ -6,10 +6,10 @@ MANIFEST = Manifest(
     __package__,
     key_tables=(".settings:TABLE",),
     commands={
-        "search": (".search:run", "train with other values of some keys, and rank the runs by paired intervals"),
+        "search": (".search:run", "train with other values of keys, and rank the runs"),
         "compare": (
             ".command:run",
-            "test whether runs differ by more than chance, and list the samples on which they differ",
+            "test whether runs differ by more than chance, list where",
         ),
     },
     jobs={"SEEDS": ".seeds:run"},

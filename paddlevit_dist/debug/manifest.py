@@ -6,7 +6,7 @@ MANIFEST = Manifest(
     __package__,
     key_tables=(".settings:TABLE",),
     commands={
-        "doctor": (".doctor:run", "check machine, data and the first steps of a training run; takes the main flags"),
+        "doctor": (".doctor:run", "check machine, data and the first steps of a run"),
     },
     jobs={"SELFTEST": ".selftest:run"},
     hooks={"PROFILE": ".profile:ProfileHook"},

@@ -8,7 +8,7 @@ MANIFEST = Manifest(
     commands={
         "inspect leaks": (
             ".formatting:run",
-            "find validation samples that are also in the training set; takes the main flags",
+            "find validation samples that are also in training",
         ),
     },
     observers={"EXCLUDE_LEAKED": ".evaluation:WithoutLeaks"},

@@ -8,7 +8,7 @@ MANIFEST = Manifest(
     commands={
         "report": (
             ".command:run",
-            "write one HTML file about one or several runs: curves, settings, wrong predictions",
+            "write an HTML file about runs: curves, wrong predictions",
         ),
     },
     hooks={"REPORT": ".hook:ReportHook"},

@@ -39,10 +39,10 @@ ABOUT = {
         ),
     ),
     "evaluate": CommandHelp(
-        "Evaluate trained weights, or an exported model (MODEL.onnx), on all devices.",
+        "Evaluate a run (its settings and best weights), other weights, or an exported model, on all devices.",
         (
-            "-cfg=vit_digits -pretrained=output/vit_digits",
-            "-cfg=finetune_folder -data_path=my_data -pretrained=output/mine",
+            "output/mine",
+            "output/mine -split=test",
             "-cfg=vit_digits -pretrained=digits.pdparams",
         ),
     ),
@@ -89,8 +89,9 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
         rows.append((f"{flag.group if flag.group != group else '':9}{left}", describe_flag(flag)))
         group = flag.group
+    source = "[RUN] " if command == "evaluate" else ""
     return page(
-        f"{program(command)} [-flag=value ...] [KEY VALUE ...]",
+        f"{program(command)} {source}[-flag=value ...] [KEY VALUE ...]",
         about.meaning,
         (f"{program(command)} {example}".rstrip() for example in about.examples),
         rows,

@@ -60,7 +60,7 @@ MANIFEST = Manifest(
         ),
         "prepare index": (
             "..prepare.command:run_index",
-            "write the index of tar files that are read from s3:// or https://",
+            "index tar files that are read from s3:// or https://",
         ),
     },
     functions={"guess_dataset": "..data.guessing:guess"},

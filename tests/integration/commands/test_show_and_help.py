@@ -71,6 +71,6 @@ def test_help_and_wrong_options_do_not_import_paddle(arguments, code):
 
 def test_help_names_the_command_that_was_typed():
     out = well(run_main("-h", "-eval")).out
-    assert out.startswith("usage: python main_multi_gpu.py -eval [-flag=value ...]")
-    assert "\n  python main_multi_gpu.py -eval -cfg=vit_digits -pretrained=" in out
+    assert out.startswith("usage: python main_multi_gpu.py -eval [RUN] [-flag=value ...]")
+    assert "\n  python main_multi_gpu.py -eval output/mine\n" in out
     assert "'python -m paddlevit_dist inspect recipes' lists all" in refused("-cfg=zzz")

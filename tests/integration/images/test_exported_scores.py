@@ -11,7 +11,7 @@ from support.processes import run_command, run_main
 from support.trainings.runs import DIGITS, contents, events, last_line, refusal, well
 
 from paddlevit_dist import UserError
-from paddlevit_dist.commands.run_folder import expand_evaluated
+from paddlevit_dist.commands.run_folder import expand_run
 from paddlevit_dist.export import functions
 from paddlevit_dist.export.command import run as export
 from paddlevit_dist.export.files import find_exported
@@ -249,10 +249,10 @@ def test_a_word_alone_names_the_model_wherever_it_stands(tmp_path, monkeypatch):
     for word in ("model.onnx", "digits", "digits.json", ".", "output/mine"):
         for words in ([word, "-ngpus=1"], ["-cfg", "x.yaml", word], ["-allow_changes", word, "NGPUS", "1"]):
             expected = [f"EXPORTED={word}" if one == word else one for one in words]
-            assert expand_evaluated(words)[0] == expected
+            assert expand_run(["-eval", *words])[0][1:] == expected
     other = (["other", "1"], ["MODEL.NAME=a/b"], ["~nobody", "1"], ["x" * 5000, "1"], ["\0", "1"])
     for words in (["-pretrained", "model.onnx"], ["SAVE", "digits"], ["-output=digits.onnx"], *other):
-        assert expand_evaluated(words)[0] == words
+        assert expand_run(["-eval", *words])[0][1:] == words
 
 
 def test_another_preparation_or_other_settings_are_refused_before_anything_is_written(trained, tmp_path):

@@ -4,9 +4,14 @@ import shutil
 
 import pytest
 
-from paddlevit_dist.commands.run_folder import expand_evaluated, expand_resumed
+from paddlevit_dist.commands.run_folder import expand_run
 from paddlevit_dist.runtime.errors import UserError
 from paddlevit_dist.settings import load
+
+
+def expand_evaluated(words):
+    expanded, lines = expand_run(["-eval", *words])
+    return expanded[1:], lines
 
 
 @pytest.fixture
@@ -59,15 +64,15 @@ def test_a_run_beside_other_settings_or_weights_and_a_folder_of_seeds_are_refuse
         with pytest.raises(UserError, match=rf"out/mine is a run, .*: remove {word}, or"):
             expand_evaluated(["out/mine", word])
     (folder / "out/seeds.json").touch()
-    for expand in (lambda: expand_evaluated(["out"]), lambda: expand_resumed(["-resume=out"])):
+    for expand in (lambda: expand_evaluated(["out"]), lambda: expand_run(["-resume=out"])):
         with pytest.raises(UserError, match="^out holds the runs of several seeds: name one of them: out/mine$"):
             expand()
 
 
 def test_resuming_a_run_takes_its_settings_unless_a_file_of_settings_is_named(folder):
-    values = load(expand_resumed(["-epochs=7", "--resume", "out/mine"]), "vit_digits").values
+    values = load(expand_run(["-epochs=7", "--resume", "out/mine"])[0], "vit_digits").values
     assert (values.MODEL.DEPTH, values.MODEL.RESUME, values.SAVE, values.TRAIN.NUM_EPOCHS) == (
         3, "out/mine", "out/mine", 7,
     )  # fmt: skip
     for words in (["-resume=out/mine", "-cfg=vit_digits"], ["-resume=auto"], ["-resume=x.pdparams"], ["-h", "resume"]):
-        assert expand_resumed(words) == words
+        assert expand_run(words) == (words, [])

@@ -271,9 +271,7 @@ def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):
 
 
 def test_a_folder_without_a_table_and_one_that_is_damaged(tmp_path):
-    with pytest.raises(
-        UserError, match=r"EVALUATION.INTERVAL writes; to write one, run: paddlevit-dist evaluate /"
-    ):
+    with pytest.raises(UserError, match=r"EVALUATION.INTERVAL writes; to write one, run: paddlevit-dist evaluate /"):
         tables.read_table(str(tmp_path))
     with pytest.raises(UserError, match="does not exist"):
         tables.read_table(str(tmp_path / "gone"))

@@ -26,6 +26,7 @@ _MIN_PLAUSIBLE_MOMENTUM = 0.5  # a batch norm momentum below is probably stated 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:
     _drop_recipe_weights(values, settings)
+    _choose_evaluated_weights(values, settings)
     for name, value in OPTIMIZER_DEFAULTS.get(values.TRAIN.OPTIMIZER.NAME, {}).items():
         if f"TRAIN.OPTIMIZER.{name}" not in settings:
             values.TRAIN.OPTIMIZER[name] = value
@@ -45,6 +46,17 @@ def _drop_recipe_weights(values: CfgNode, settings: Mapping[str, KeySetting]) ->
 
     if find_published(model.PRETRAINED) is not None:
         model.PRETRAINED = None
+
+
+def _choose_evaluated_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> None:
+    """Ignore the weights that the files of an evaluation name where its command line names others.
+
+    The ``config.yaml`` of a run has the weights that it started from, and the checkpoint that it was resumed from.
+    """
+    names = ("MODEL.PRETRAINED", "MODEL.RESUME")
+    typed = [name for name in names if name in settings and settings[name].source == COMMAND_LINE]
+    if values.EVAL and len(typed) == 1:
+        values.MODEL["RESUME" if typed == ["MODEL.PRETRAINED"] else "PRETRAINED"] = None
 
 
 def check(view: ConfigView[RunSettings]) -> list[str]:

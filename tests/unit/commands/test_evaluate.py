@@ -76,3 +76,12 @@ def test_resuming_a_run_takes_its_settings_unless_a_file_of_settings_is_named(fo
     )  # fmt: skip
     for words in (["-resume=out/mine", "-cfg=vit_digits"], ["-resume=auto"], ["-resume=x.pdparams"], ["-h", "resume"]):
         assert expand_run(words) == (words, [])
+
+
+@pytest.mark.parametrize("words", [["out/mine"], ["-resume=out/mine"]])
+def test_a_run_that_started_from_weights_and_was_resumed_is_evaluated_by_its_own(folder, words):
+    started = "SAVE: out/mine\nMODEL: {NAME: vit, RESUME: out/mine/checkpoints/epoch_0001, PRETRAINED: base.pdparams}\n"
+    (folder / "out/mine/config.yaml").write_text(started)
+    values = load(expand_run(["-eval", *words])[0], "vit_digits").values
+    assert [values.MODEL.PRETRAINED, values.MODEL.RESUME].count(None) == 1
+    assert "out/mine" in (values.MODEL.PRETRAINED, values.MODEL.RESUME)

@@ -1,5 +1,6 @@
 """Loads weights from any source into a model and reports every parameter."""
 
+import math
 import os
 import re
 from collections import Counter
@@ -15,7 +16,7 @@ from ..tasks.model import Model, as_model
 from . import low_rank
 from .class_rows import ClassNames, find_class_axis, follow_names
 from .completion import complete, describe_base
-from .content import find_trained_size, is_run_checkpoint
+from .content import find_trained_size
 from .load_report import (
     LoadReport,
     Shape,
@@ -26,30 +27,20 @@ from .load_report import (
     require_statistics,
 )
 from .low_rank import LowRankBase
+from .naming import list_targets, name_for
 from .network_facts import list_network_differences
 from .published import is_fetched
-from .weights import (
-    SourceWeights,
-    from_torch_names,
-    read_weights,
-    rename_norms_like,
-    rename_states,
-    weights_from_mapping,
-)
-
-# By naming scheme: whether Linear weights are (in, out) if no shape decides it, as in the files that have these names.
-_IN_PADDLE_LAYOUT = {
-    "PaddleViT": True,
-    "Google": True,
-    "Hugging Face": False,
-    "Hugging Face's DINO, CLIP and SigLIP": False,
-    "Hugging Face's DINOv3 with biases": False,
-    "torchvision": False,
-    "the authors'": False,
-}
+from .weights import SourceWeights, read_weights, weights_from_mapping
 
 # Suffixes of entries that are ignored: buffers that the network computes itself, and tokens of pre-training.
-_IGNORED_SUFFIXES = ("relative_position_index", "relative_coords_table", "attn_mask", "position_ids", "mask_token")
+_IGNORED_SUFFIXES = (
+    "relative_position_index",
+    "relative_coords_table",
+    "attn_mask",
+    "position_ids",
+    "mask_token",
+    "masked_embed",
+)
 
 # Finds the name of a part that only a backbone's pretraining has, such as a decoder: it is dropped, and told.
 find_pretraining_part = re.compile(r"(?:^|\.)(pretraining_\w+)").search
@@ -96,21 +87,22 @@ def load_weights(
             running statistics.
     """
     weights, base = _get_weights(source, part), None
-    has_factors = low_rank.has_factors(model.state_dict())
-    if low_rank.has_factors(weights.state):
+    has_factors = bool(low_rank.list_factors(model))
+    if _needs_base(model, weights):
         weights, base = _complete(model, weights, keep=strict and has_factors)
-    state, origin, notices = _in_our_names_and_layout(model, weights)
+    named = name_for(model, weights)
+    state = named.state
     if has_factors and base is None:
         place = str(source) if is_fetched(source) else os.path.abspath(weights.name)
-        base = describe_base(place, part, weights, state, _list_targets(model, state).keys() & state)
-    report = LoadReport(source=weights.name, origin=origin, notices=[*weights.notices, *notices])
+        base = describe_base(place, part, weights, state, list_targets(model, state).keys() & state)
+    report = LoadReport(source=weights.name, origin=named.origin, notices=[*weights.notices, *named.notices])
     report.trained_size = find_trained_size(Path(weights.name))
     report.base = base if has_factors else None  # checkpoints of other models are whole
     values = _plan(model, state, report, class_names)
     _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
     if strict:
         require_everything(report, as_model(model))
-        unused = [name for name in report.unexpected if not _is_optional(name)]
+        unused = [name for name in report.unexpected if not _is_optional(name) and name not in named.outside]
         if unused and not allow_unused:
             refuse_unused(report, unused)
     elif report.loaded_fraction < minimum_loaded:
@@ -137,6 +129,14 @@ def _compare_networks(
     report.notices += [f"of another network: {difference}" for difference in differences]
 
 
+def _needs_base(model: paddle.nn.Layer, weights: SourceWeights) -> bool:
+    """Return whether weights are a checkpoint of TRAIN.LORA, and not of a network whose own names these are."""
+    if not low_rank.has_factors(weights.state):
+        return False
+    is_own = low_rank.has_factors(model.state_dict()) and not low_rank.list_factors(model)
+    return low_rank.has_record(weights.name) or not is_own
+
+
 def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tuple[SourceWeights, LowRankBase]:
     layers = {name for name, _ in model.named_sublayers()}
     if not layers.issuperset(low_rank.list_layers(weights.state)):  # the model contains the one that was trained
@@ -144,24 +144,16 @@ def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tup
 
     def read(source: str, part: str | None) -> tuple[SourceWeights, Mapping[str, np.ndarray]]:
         own = _get_weights(source, part)
-        return own, _in_our_names_and_layout(model, own)[0]
+        return own, name_for(model, own).state
 
     return complete(model, weights, read, keep)
 
 
-def _list_targets(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> dict[str, paddle.Tensor]:
-    """Return the tensors that a source has to have: factors of the model are new if the source has none."""
-    targets = model.state_dict()
-    if low_rank.has_factors(state) or not low_rank.has_factors(targets):
-        return targets
-    return {name: tensor for name, tensor in targets.items() if not low_rank.is_factor(name)}
-
-
 def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
     """Return the number of classes of the weights' classifier; None if it does not belong to this model."""
-    if low_rank.has_factors(weights.state):
+    if _needs_base(model, weights):
         weights, _ = _complete(model, weights, keep=False)
-    state, _, _ = _in_our_names_and_layout(model, weights)
+    state = name_for(model, weights).state
     interface = as_model(model)
     biases = [state.get(f"{layer}.bias") for layer in interface.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
@@ -170,7 +162,7 @@ def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
 
 def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:
     """Return the entries that the model has, with its names and its layout of Linear weights; other shapes are kept."""
-    state, _, _ = _in_our_names_and_layout(model, weights)
+    state = name_for(model, weights).state
     return {name: state[name] for name in model.state_dict() if name in state}
 
 
@@ -180,49 +172,12 @@ def _get_weights(source: str | os.PathLike | Mapping[str, Any] | SourceWeights, 
     return weights_from_mapping(source, part) if isinstance(source, Mapping) else read_weights(source, part)
 
 
-def _in_our_names_and_layout(
-    model: paddle.nn.Layer, weights: SourceWeights
-) -> tuple[Mapping[str, np.ndarray], str, list[str]]:
-    targets = _list_targets(model, weights.state)
-    naming, state = "timm", weights.state  # our models use timm's parameter names
-    is_own = is_run_checkpoint(weights.name)
-    fits = all(name in state and state[name].shape == tuple(target.shape) for name, target in targets.items())
-    if not fits:
-        states = rename_states(state, {**as_model(model).key_maps, "PyTorch": from_torch_names})
-        states = {origin: rename_norms_like(targets, arrays) for origin, arrays in states.items()}
-        # On a tie max() takes the first, "timm".
-        naming = max(states, key=lambda naming: sum(name in targets for name in states[naming]))
-        state = states[naming]
-    notices = as_model(model).list_source_notices(naming, state)
-    if fits and is_own and weights.in_paddle_layout:
-        return state, "a checkpoint of this package", notices
-
-    layers = model.named_sublayers(include_self=True)
-    linear = [f"{prefix}.weight".lstrip(".") for prefix, layer in layers if isinstance(layer, paddle.nn.Linear)]
-    linear = [name for name in linear if name in state and state[name].ndim == 2]
-    as_paddle = sum(state[name].shape == tuple(targets[name].shape) for name in linear)
-    as_torch = sum(state[name].shape[::-1] == tuple(targets[name].shape) for name in linear)
-    in_paddle_layout = is_in_paddle_layout(naming, weights)
-    if as_paddle != as_torch:
-        in_paddle_layout = as_paddle > as_torch
-    if not in_paddle_layout:
-        state = {**state, **{name: state[name].T for name in linear}}
-    if naming == "timm" and is_own:
-        return state, "a checkpoint of this package", notices
-    return state, f"{naming} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}", notices
-
-
-def is_in_paddle_layout(naming: str, weights: SourceWeights) -> bool:
-    """Return whether Linear weights are (in, out) if no shape decides it: by the naming scheme, then by file format."""
-    return _IN_PADDLE_LAYOUT.get(naming, weights.in_paddle_layout)
-
-
 def _plan(
     model: paddle.nn.Layer, state: Mapping[str, np.ndarray], report: LoadReport, class_names: ClassNames | None = None
 ) -> dict[str, np.ndarray]:
     """Fill the report and return the arrays to assign, without changing the model."""
     interface = as_model(model)
-    targets = _list_targets(model, state)
+    targets = list_targets(model, state)
     matched_rows = None if class_names is None else follow_names(interface, class_names, state, targets)
     if matched_rows is not None:
         report.classes_by_name = matched_rows.matched, matched_rows.classes
@@ -292,8 +247,9 @@ def _report_rest(
     fitting: Mapping[str, np.ndarray],
     report: LoadReport,
 ) -> None:
-    report.missing = [name for name in targets if name not in fitting and name not in report.reinitialized]
-    unused = [name for name in state if name not in targets]
+    absent = [name for name in targets if name not in fitting and name not in report.reinitialized]
+    report.missing = [name for name in absent if math.prod(targets[name].shape)]  # an empty buffer has no values
+    unused = [name for name, value in state.items() if name not in targets and value.size]
     dropped = set(filter(find_pretraining_part, unused))
     report.unexpected = [name for name in unused if not name.endswith(_IGNORED_SUFFIXES) and name not in dropped]
     report.notices += describe_dropped(unused)

@@ -66,6 +66,12 @@ def has_factors(names: Iterable[str]) -> bool:
     return any(name.endswith(FACTORS) and is_factor(name) for name in names)
 
 
+def list_factors(model: Any) -> set[str]:
+    """Return the names of the factors that TRAIN.LORA has added to a model, whose own may have such names."""
+    added = [name for name, layer in model.named_sublayers(include_self=True) if hasattr(layer, "lora_scale")]
+    return {f"{name}.{factor}".lstrip(".") for name in added for factor in FACTORS}
+
+
 def list_layers(names: Iterable[str]) -> list[str]:
     """Return the sorted names of the layers that have factors."""
     return sorted({name.rpartition(".")[0] for name in names if is_factor(name)})
@@ -84,6 +90,11 @@ def merge(
     first, second = (factor.astype(np.float64) for factor in factors)
     change = scale * (first @ second)
     return (matrix.astype(np.float64) + (change.T if is_transposed else change)).astype(matrix.dtype)
+
+
+def has_record(file: str) -> bool:
+    """Return whether ``read_record`` finds a record."""
+    return KEY in read_weights_info(Path(file))
 
 
 def read_record(file: str) -> dict[str, Any]:

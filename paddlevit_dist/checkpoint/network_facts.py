@@ -56,7 +56,7 @@ def list_network_differences(model: Model, source: str, file: Path, state: Mappi
     stored = []
     for name, value in state.items():
         expected = facts.get(last) if (last := name.rpartition(".")[2]) in _STORED else None
-        if expected is not None and not _is_same(float(value.reshape(-1)[0]), expected):
+        if expected is not None and value.size and not _is_same(float(value.reshape(-1)[0]), expected):
             stored.append(f"{name} is {float(value.reshape(-1)[0]):g} there, {expected:g} here")
     config = find_config(source, file, may_download=False) if facts else None
     content = {} if config is None else read_json_facts(config)

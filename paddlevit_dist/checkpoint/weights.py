@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
 from .content import AVERAGED, MODEL, resolve_checkpoint, verify_while_reading
 from .download import CachedCopy, silent
+from .entries import PADDLE_RANKING, RANKING, choose_entry
 from .file_formats import SUFFIXES, choose_format, find_format, may_be_weights
-from .low_rank import has_factors
 from .published import is_fetched, local_weights, similar_names
 from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load
@@ -33,15 +33,8 @@ _IN_DIRECTORY = (  # in a checkpoint of this package, or in a model's folder fro
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-# The first existing one is used. Authors who write "ema", as of RT-DETR and D-FINE, evaluate and publish it.
-_WRAPPERS = ("ema", "model", "state_dict", "model_ema", "state_dict_ema", "module")
-# In Paddle's files: PaddleViT evaluates the average if a checkpoint has one.
-_PADDLE_WRAPPERS = ("ema", "model_ema", "model", "state_dict", "state_dict_ema", "module")
-_PREFIXES = ("module.", "_layers.", "backbone.", "model.", "_orig_mod.", "net.", "network.")
 # Limits of the arrays' bytes: bfloat16 becomes twice as large, and one array may have two names.
 _ALWAYS_ALLOWED, _LARGEST_GAIN = 1 << 26, 4
-_Value = TypeVar("_Value")
-_DEPTH = 3  # nested wrappers and prefixes; bounded because a damaged file may nest endlessly
 
 
 class SourceWeights(NamedTuple):
@@ -49,7 +42,7 @@ class SourceWeights(NamedTuple):
 
     Attributes:
         name: name of the source, for messages.
-        state: arrays by name, bfloat16 as float32, without wrapper and without a prefix common to all names.
+        state: arrays by the names in the source, bfloat16 as float32.
         in_paddle_layout: whether Linear weights are (in, out) if nothing else decides it: the convention of the format.
         notices: unusual properties of the source.
     """
@@ -70,7 +63,7 @@ def read_weights(source: str | os.PathLike, part: str | None = None) -> SourceWe
             the JSON index of several; a directory with one of them; a run or its checkpoint, which means its averaged
             weights if it has some; an ``http(s)://`` or ``file://`` address of a file, optionally with
             ``#sha256=...`` after it; or a name in ``published``.
-        part: the entry to use in a file with several, such as "model_ema".
+        part: the entry to use in a file with several, such as "model_ema", or what its names begin with.
     """
     file, notices = local_file(source)
     shards = list_shards(file)
@@ -78,7 +71,7 @@ def read_weights(source: str | os.PathLike, part: str | None = None) -> SourceWe
         return _read_shards(file, shards, part)._replace(notices=notices)
     with verify_while_reading(file):
         weights = _read_file(file, part)
-    return weights._replace(state=_without_prefix(weights.state), notices=notices + weights.notices)
+    return weights._replace(notices=notices + weights.notices)
 
 
 def list_shards(file: Path) -> list[Path] | None:
@@ -104,9 +97,8 @@ def _read_index(index: Path) -> dict[str, str]:
 
 def _read_shards(index: Path, shards: list[Path], part: str | None) -> SourceWeights:
     parts = [_read_file(shard, part) for shard in shards]
-    # A prefix counts if all arrays have it: in one file all names may begin with it, and in others not.
-    state = _without_prefix({name: value for shard in parts for name, value in shard.state.items()})
-    missing = sorted(_without_prefix(_read_index(index)).keys() - state.keys())
+    state = {name: value for shard in parts for name, value in shard.state.items()}
+    missing = sorted(_read_index(index).keys() - state.keys()) if part is None else []
     if missing:
         raise UserError(
             f"{index} names arrays that its files do not have: {shorten(missing[0])}"
@@ -123,12 +115,12 @@ def read_state(path: str | os.PathLike) -> dict[str, np.ndarray]:
 def weights_from_mapping(state: Mapping[str, Any], part: str | None = None) -> SourceWeights:
     """Convert a mapping in memory to weights: numpy arrays, Paddle tensors or (name, array) pairs."""
     name = "the given state"
-    chosen, notices = _unwrap(state, name, part, _WRAPPERS)
+    chosen, notices = choose_entry(state, name, part, RANKING)
     paddle = sys.modules.get("paddle")  # reading files does not need it, so it is not imported here
     is_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
     if is_paddle:
-        chosen, notices = _unwrap(state, name, part, _PADDLE_WRAPPERS)
-    return SourceWeights(name, _without_prefix(_arrays(chosen, name)), is_paddle, notices)
+        chosen, notices = choose_entry(state, name, part, PADDLE_RANKING)
+    return SourceWeights(name, _arrays(chosen, name), is_paddle, notices)
 
 
 def _read_file(file: Path, part: str | None) -> SourceWeights:
@@ -149,7 +141,7 @@ def _read_file(file: Path, part: str | None) -> SourceWeights:
 def _weights(
     content: object, name: str, in_paddle_layout: bool, part: str | None, max_bytes: float = float("inf")
 ) -> SourceWeights:
-    state, notices = _unwrap(content, name, part, _PADDLE_WRAPPERS if in_paddle_layout else _WRAPPERS)
+    state, notices = choose_entry(content, name, part, PADDLE_RANKING if in_paddle_layout else RANKING)
     needed = sum(map(_bytes_needed, state.values()))
     if needed > max_bytes:
         raise UserError(
@@ -237,34 +229,6 @@ def _what_is_there(folder: Path, requested: str) -> str:
     return f"{'similar names' if similar else 'names'} in {folder}: {', '.join(shown)}{more}"
 
 
-def _unwrap(
-    content: object, source: str, part: str | None, wrappers: tuple[str, ...]
-) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Return the mapping of weights inside a file's content, and notices about other mappings in it.
-
-    ``part``: the entry to use; None: the first existing one of ``wrappers``.
-    """
-    notices: tuple[str, ...] = ()
-    if part is not None:
-        parts = content if isinstance(content, Mapping) else {}
-        if not isinstance(parts.get(part), Mapping):
-            names = [str(key) for key, value in parts.items() if isinstance(value, Mapping)][:5]
-            raise UserError(f"{source} has no part '{part}'; parts: {', '.join(map(ascii, names)) or 'none'}")
-        content = parts[part]
-    for _ in range(_DEPTH):
-        if isinstance(content, Mapping):
-            existing = [key for key in wrappers if isinstance(content.get(key), Mapping)]
-            if len(existing) > 1:
-                unused = ", ".join(f"'{key}'" for key in existing[1:])
-                other = existing[1]
-                choice = f"MODEL.PRETRAINED_PART {other}, or -part={other} of convert and export, selects another"
-                notices = (f"'{existing[0]}' of the source was used; it also has {unused} ({choice})",)
-            content = content[existing[0]] if existing else content
-    if not isinstance(content, Mapping):
-        raise UserError(f"{source} contains a {type(content).__name__}, expected a dictionary of weights")
-    return content, notices
-
-
 def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
     """Return the entries that are arrays; others, such as an epoch, are dropped."""
     arrays = {str(name): as_array(value) for name, value in state.items()}
@@ -308,17 +272,6 @@ def _to_numpy(tensor: Any) -> Any:
     return tensor.numpy()
 
 
-def _without_prefix(arrays: dict[str, _Value]) -> dict[str, _Value]:
-    """Remove prefixes that all names share; not from a low-rank checkpoint, which may hold one part of a model."""
-    if has_factors(arrays):
-        return arrays
-    for _ in range(_DEPTH):
-        for prefix in _PREFIXES:
-            if all(name.startswith(prefix) for name in arrays):
-                arrays = {name[len(prefix) :]: value for name, value in arrays.items()}
-    return arrays
-
-
 def rename_states(state: dict[str, Any], key_maps: Mapping[str, Callable]) -> dict[str, dict[str, Any]]:
     """Return the state with the model's names by assumed naming scheme: unchanged for timm, else by its key map."""
     return {"timm": state, **{naming: to_ours(state) for naming, to_ours in key_maps.items()}}
@@ -348,6 +301,24 @@ def rename_norms_like(targets: Collection[str], state: Mapping[str, Any]) -> dic
         for last in ("weight", "bias", *_STATISTICS.values()):
             if f"{layer}.{last}" in targets and f"{layer}.{last}" not in state and f"{other}.{last}" in result:
                 result[f"{layer}.{last}"] = result.pop(f"{other}.{last}")
+    return result
+
+
+def from_torch_layers(targets: Collection[str], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename what PyTorch's layers call otherwise than the model's, which ``targets`` names.
+
+    These are batch norms' statistics, slopes of PReLUs, scales of instance norms, and the projections of attention,
+    (3 * dim, dim) in one there and three here.
+    """
+    result = from_torch_names(state)
+    for target in targets:
+        layer, dot, last = target.rpartition(".")
+        theirs, whole = f"{layer}{dot}weight", f"{layer.rpartition('.q_proj')[0]}.in_proj_{last}"
+        if last in ("_weight", "scale") and target not in result and theirs in result and theirs not in targets:
+            result[target] = result.pop(theirs)
+        elif layer.endswith(".q_proj") and target not in result and whole in result and len(result[whole]) % 3 == 0:
+            thirds = np.split(result.pop(whole), 3)
+            result.update({target.replace(".q_proj", f".{part}_proj"): third for part, third in zip("qkv", thirds)})
     return result
 
 

@@ -1,7 +1,7 @@
 """``python -m paddlevit_dist convert IN OUT``: convert weights to ``.pdparams`` or ``.safetensors``."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +11,11 @@ import yaml
 from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.class_rows import read_class_names
 from ..checkpoint.content import ABOUT, read_weights_info
+from ..checkpoint.entries import PADDLE_RANKING, RANKING, choose_by_ranking, several_error
 from ..checkpoint.finding import find_run_settings
-from ..checkpoint.load import describe_dropped, find_pretraining_part, is_in_paddle_layout
+from ..checkpoint.load import describe_dropped, find_pretraining_part
 from ..checkpoint.low_rank import is_factor
+from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weights import (
@@ -28,12 +30,13 @@ from ..checkpoint.weights import (
 )
 from ..launch.tuning import import_paddle
 from ..registry.features import NAMINGS
-from ..registry.lookup import MODELS, annotation_type
+from ..registry.lookup import MODELS, annotation_type, find_name, find_package
 from ..registry.manifest import CLASS_LABELS, MASK_LABELS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line, shorten, without_credentials
+from ..tasks.model import as_model
 from ..tasks.model_factory import create_model, variant_options
 from .parser import CommandParser
 
@@ -50,6 +53,11 @@ class ModelFamily(NamedTuple):
     key_maps: Mapping[str, Any]  # naming scheme -> function from its names to ours
     names: set[str]  # of all parameters
     linear: set[str]  # names of Linear weights
+    layers: Mapping[str, bool]  # whether a parameter of the network that these are from, by its exact name, is one
+
+    def is_linear(self, name: str) -> bool:
+        """Return whether a parameter is the weight of a Linear layer."""
+        return self.layers.get(name, mask_numbers(name) in self.linear)
 
 
 class ConvertedWeights(NamedTuple):
@@ -72,10 +80,11 @@ def run(words: list[str]) -> None:
         ".safetensors with (out, in), the layout of timm and PyTorch. The origin of IN is detected. "
         "OUT.about.yaml keeps the known settings, preprocessing and class names, for evaluate, predict and export.",
         ("vit.npz vit.safetensors", "output/vit_digits digits.pdparams", "timm/vit_small_patch16_224 vit.pdparams"),
+        imports=True,
     )
     parser.add_argument("input", metavar="IN", help="a file, folder or URL, as for -pretrained")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
-    parser.option("part", None, "entry to convert if the file has several, such as model_ema")
+    parser.option("part", None, "entry to convert if the file has several, such as model_ema or student")
     meanings = ["timm", *(f"{name}: {text}" for name, (_, text) in NAMINGS.items())]
     parser.option("names", "timm", ", or ".join(meanings), choices=("timm", *NAMINGS))
     options = parser.parse_args(words)
@@ -107,14 +116,14 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
         raise UserError(f"convert: {target} has to end in {EXTENSION} or {_SAFETENSORS}")
     path_or_name = evaluated_weights(source)
     weights = read_weights(path_or_name, part)
-    if any(map(is_factor, weights.state)):
-        raise UserError(
-            f"convert: {path_or_name} has only what TRAIN.LORA changed, without its base; evaluate, predict and "
-            "export merge both"
-        )
-    of_pretraining = {name: value for name, value in weights.state.items() if find_pretraining_part(name)}
-    weights = weights._replace(state={n: value for n, value in weights.state.items() if n not in of_pretraining})
-    converted = keep_timm_names(path_or_name, weights) or with_our_names(weights)
+    converted = keep_timm_names(path_or_name, weights)
+    if converted is None:
+        converted = with_our_names(weights, _find_own_models(path_or_name))
+    of_pretraining = {name: converted.state[name] for name in converted.unknown if find_pretraining_part(name)}
+    converted = converted._replace(
+        state={name: value for name, value in converted.state.items() if name not in of_pretraining},
+        unknown=[name for name in converted.unknown if name not in of_pretraining],
+    )
     dropped = [*of_pretraining]
     if names != "timm":
         converted, dropped = _name_like(names, converted, of_pretraining, path)
@@ -166,48 +175,107 @@ def _describe(source: str) -> dict[str, Any]:
 
 def keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:
     """Return the weights unchanged if timm built the model of the run: names and layout are timm's already."""
+    name = _find_model(source)
+    if name is None or not name.startswith("timm:"):
+        return None
+    _require_whole(weights.name, weights.state)
+    unknown = [name for name in weights.state if find_pretraining_part(name)]
+    origin = f"{name}, timm's own names and layout"
+    return ConvertedWeights(weights.state, set(), origin, unknown, weights.name, weights.notices)
+
+
+def _require_whole(source: str, names: Iterable[str], known: Collection[str] = ()) -> None:
+    """Raise UserError if there are factors of TRAIN.LORA; ``known`` are masked names of a network's own parameters."""
+    if any(is_factor(name) and mask_numbers(name) not in known for name in names):
+        raise UserError(
+            f"convert: {source} has only what TRAIN.LORA changed, without its base; evaluate, predict and export "
+            "merge both"
+        )
+
+
+def _find_model(source: str) -> str | None:
+    """Return the name of the model of the run that weights are from; None if it is unknown."""
     if is_fetched(source):
         return None
     file = find_weights_file(source)
     model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     name = model.get("NAME") if isinstance(model, dict) else None
-    if not isinstance(name, str) or not name.startswith("timm:"):
-        return None
-    return ConvertedWeights(
-        weights.state, set(), f"{name}, timm's own names and layout", [], weights.name, weights.notices
-    )
+    return name if isinstance(name, str) else None
 
 
-def with_our_names(weights: SourceWeights) -> ConvertedWeights:
-    """Return the weights with timm's names and Paddle's layout.
+def _find_own_models(source: str) -> tuple[str, ...]:
+    """List the users' models that weights may be of: their run's, else all. UserError if that is not registered."""
+    name = _find_model(source)
+    names = tuple(model for model in MODELS if find_package("model", model) is None)
+    return names if name is None else tuple({find_name("model", name)}.intersection(names))
 
-    The family and naming scheme with the most matching names are chosen. All Linear weights are transposed or none: a
-    non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no family
-    contains at least half of the names, and a fifth of those outside the backbone.
+
+def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> ConvertedWeights:
+    """Return the weights with timm's names and Paddle's layout; those of the users' models ``own`` have their own.
+
+    The prefix, family and naming scheme with the most matching names are chosen. All Linear weights are transposed or
+    none: a non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no
+    family contains at least half of the names, and a fifth of those outside the backbone; or several networks fit.
     """
-    candidates = []
-    for family in build_families():
-        for naming, state in rename_states(weights.state, family.key_maps).items():
-            num_known = sum(mask_numbers(name) in family.names for name in state)
-            candidates.append((num_known / max(len(state), 1), family, naming, state))
-    share, family, naming, state = max(candidates, key=lambda candidate: candidate[0])  # the first on a tie
+    families, ranking = build_families(own), PADDLE_RANKING if weights.in_paddle_layout else RANKING
+    given = {name: value for name, value in weights.state.items() if value.size}  # others have nothing to convert
+    matches = {"": _match_family(families, given)}
+    for prefix in list_prefixes(given, ranking)[1:] if matches[""].share < 1 else []:
+        begin = f"{prefix}."
+        inside = {name[len(begin) :]: value for name, value in given.items() if name.startswith(begin)}
+        if len(inside) == len(given) or not begin.endswith(_BACKBONE):  # heads on a backbone are not dropped
+            matches[prefix] = _match_family(families, inside)
+    most = max(match.rank for match in matches.values())
+    best = [prefix for prefix, match in matches.items() if match.rank == most]
+    chosen = choose_by_ranking(best, ranking)
+    if chosen is None:
+        raise several_error(weights.name, best)
+    share, family, naming, state, number = matches[chosen]
+    _require_whole(weights.name, state, family.names)
     head = [mask_numbers(name) in family.names for name in state if not name.startswith(_BACKBONE)]
     head_share = float(np.mean(head)) if head else 1.0
     if share < _MIN_KNOWN_NAMES or head_share < _MIN_KNOWN_HEAD_NAMES:
         which, known = ("", share) if share < _MIN_KNOWN_NAMES else (" outside the backbone", head_share)
         raise UserError(
             f"convert: the model family of {weights.name} is unknown: only {100 * known:.0f} % of its names{which} are "
-            f"names of {family.name}, the closest; classifiers and segmentation networks of images are known"
+            f"names of {family.name}, the closest; classifiers and segmentation networks of images are known, and your "
+            "own with -import=MODULE; -part=NAME converts only what begins with NAME"
         )
-    linear = {name for name in state if mask_numbers(name) in family.linear and state[name].ndim == 2}
+    linear = {name for name in state if family.is_linear(name) and state[name].ndim == 2}
     is_paddle_layout = guess_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
     if not is_paddle_layout:
         state = {name: value.T if name in linear else value for name, value in state.items()}
-    layout = "(in, out)" if is_paddle_layout else "(out, in)"
+    origin = f"{family.name}, {naming} names, Linear weights {'(in, out)' if is_paddle_layout else '(out, in)'}"
     unknown = [name for name in state if mask_numbers(name) not in family.names]
-    return ConvertedWeights(
-        state, linear, f"{family.name}, {naming} names, Linear weights {layout}", unknown, weights.name, weights.notices
-    )
+    others = len(given) - number
+    beside = (f"only '{chosen}' was converted, {others} other entries are left out",) if others else ()
+    return ConvertedWeights(state, linear, origin, unknown, weights.name, (*weights.notices, *beside))
+
+
+class _FamilyMatch(NamedTuple):
+    """The family and naming scheme with the largest ``share`` of known names of a ``number`` of entries."""
+
+    share: float
+    family: ModelFamily
+    naming: str
+    state: dict[str, np.ndarray]
+    number: int
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """How many entries are known; of equal matches, the share."""
+        return round(self.share * self.number, 3), self.share
+
+
+def _match_family(families: list[ModelFamily], state: dict[str, np.ndarray]) -> _FamilyMatch:
+    candidates = []
+    for family in families:
+        for naming, renamed in rename_states(state, family.key_maps).items():
+            is_known = {name: mask_numbers(name) in family.names for name in renamed}
+            total = sum(known or not find_pretraining_part(name) for name, known in is_known.items())
+            share = sum(is_known.values()) / max(total, 1)
+            candidates.append(_FamilyMatch(share, family, naming, renamed, len(state)))
+    return max(candidates, key=lambda match: match.share)  # the first on a tie
 
 
 def guess_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwise: bool) -> bool:
@@ -221,11 +289,14 @@ def guess_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], other
     return votes > 0 if votes else otherwise
 
 
-def build_families() -> list[ModelFamily]:
-    """Build one family for each class of image models, from its first registered name, and for each backbone."""
+def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
+    """Build the families of users' models ``own``, and one for each class of image models and each backbone.
+
+    A class is built from its first registered name.
+    """
     import paddle
 
-    first: dict[tuple[str, str], str] = {}
+    first = {(name, ""): name for name in own}
     for name, target in MODELS.items():
         if annotation_type("model", name) in (CLASS_LABELS, MASK_LABELS):
             backbone = variant_options(name).get("backbone", "")
@@ -234,14 +305,11 @@ def build_families() -> list[ModelFamily]:
     for (target, _), name in first.items():
         with paddle.LazyGuard():  # shapes only
             model = create_model(name)
-        linear = {
-            f"{layer_name}.weight"
-            for layer_name, layer in model.named_sublayers()
-            if isinstance(layer, paddle.nn.Linear)
-        }
-        names = {mask_numbers(parameter) for parameter in model.state_dict()}
-        module = target.partition(":")[0].rpartition(".")[2]
-        families.append(ModelFamily(module, model.key_maps, names, {mask_numbers(key) for key in linear}))
+        weights = {id(layer.weight) for layer in model.sublayers() if isinstance(layer, paddle.nn.Linear)}
+        layers = {parameter: id(tensor) in weights for parameter, tensor in model.state_dict().items()}
+        linear = {mask_numbers(parameter) for parameter, is_linear in layers.items() if is_linear}
+        module, key_maps = target.partition(":")[0].rpartition(".")[2] or name, as_model(model).key_maps
+        families.append(ModelFamily(module, key_maps, set(map(mask_numbers, layers)), linear, layers))
     return families
 
 

@@ -9,7 +9,7 @@ import paddle
 
 from ..checkpoint.content import MODEL
 from ..checkpoint.load import load_weights
-from ..checkpoint.low_rank import FACTORS
+from ..checkpoint.low_rank import FACTORS, list_factors
 from ..checkpoint.weights import evaluated_weights
 from ..runtime.errors import UserError
 
@@ -70,7 +70,7 @@ def _compare(expected: dict[str, str], found: dict[str, str]) -> list[str]:
 def find_unmerged(model: paddle.nn.Layer, source: str, build_plain: Callable[[], paddle.nn.Layer]) -> list[str]:
     """Return the names of weights that a model without matrices of low rank does not get as the model computes them."""
     state, layers = model.state_dict(), dict(model.named_sublayers())
-    if not any(key.rpartition(".")[2] in FACTORS for key in state):
+    if not list_factors(model):
         return []
     plain = build_plain()
     load_weights(plain, source, strict=True)

@@ -21,6 +21,24 @@ _OTHERS = (
     (r"\.mlp\.w2\.", ".mlp.fc1_x."),
     (r"\.mlp\.w3\.", ".mlp.fc2."),
 )
+# DINOv2 trains blocks in chunks, whose blocks keep their numbers.
+_CHUNKS = ((r"^blocks\.\d+\.(\d+)\.", r"blocks.\1."),)
+_MM_LAYER = r"^layers\.(\d+)\."
+# Of mmpretrain and what builds on it (mmpose 1.x), and of mmsegmentation, without "backbone.".
+MM_VIT = (
+    (r"^patch_embed\.projection\.", "patch_embed.proj."),
+    (_MM_LAYER + r"ln([12])\.", r"blocks.\1.norm\2."),
+    (_MM_LAYER + r"attn\.attn\.in_proj_", r"blocks.\1.attn.qkv."),
+    (_MM_LAYER + r"attn\.attn\.out_proj\.", r"blocks.\1.attn.proj."),
+    (_MM_LAYER + r"(?:attn|ffn)\.gamma([12])\.(?:weight|scale)$", r"blocks.\1.ls\2.gamma"),
+    (_MM_LAYER + r"attn\.", r"blocks.\1.attn."),
+    (_MM_LAYER + r"ffn\.(?:layers\.0\.0|w12)\.", r"blocks.\1.mlp.fc1."),
+    (_MM_LAYER + r"ffn\.(?:layers\.1|w3)\.", r"blocks.\1.mlp.fc2."),
+    (r"^ln1\.", "norm."),
+    (r"^ln2\.", "fc_norm."),
+    (r"^pre_norm\.", "norm_pre."),
+)
+_MM_HEADS = ((r"^head\.(?:fc|layers\.head)\.", "head."), (r"^head\.layers\.head_dist\.", "head_dist."))
 _LAYER = r"^(?:vision_model\.)?(?:encoder\.)?(?:layer|layers|model\.layer)\.(\d+)\."
 _HUGGINGFACE = (
     (r"^(?:vision_model\.)?embeddings\.cls_token$", "cls_token"),
@@ -87,6 +105,7 @@ def _without_zero_biases(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 FOUNDATION: dict[str, KeyMap] = {
-    "timm's EVA and DINO": partial(rename, rules=_OTHERS),
+    "timm's EVA and DINO": lambda state: rename(rename(state, _CHUNKS), _OTHERS),
+    "mmpretrain": partial(rename, rules=(*MM_VIT, *_MM_HEADS)),
     **dict(zip(OF_HUGGING_FACE, (_without_zero_biases, _from_huggingface))),
 }

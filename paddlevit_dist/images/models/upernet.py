@@ -20,6 +20,7 @@ from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Variants
 from . import foundation_variants as foundation
 from .convnext import ConvNeXt
+from .foundation_names import MM_VIT
 from .key_names import BACKBONE, rename, rename_network, without
 from .layers import Conv2D, LayerNorm
 from .pvt_v2 import PyramidVisionTransformer
@@ -168,16 +169,6 @@ _CONVNEXT_MMSEGMENTATION = (
     (r"\.depthwise_conv\.", ".dwconv."),
     (r"\.pointwise_conv([12])\.", r".pwconv\1."),
 )
-_VIT_LAYER = r"^layers\.(\d+)\."
-_VIT_MMSEGMENTATION = (
-    (r"^patch_embed\.projection\.", "patch_embed.proj."),
-    (_VIT_LAYER + r"ln([12])\.", r"blocks.\1.norm\2."),
-    (_VIT_LAYER + r"attn\.attn\.in_proj_", r"blocks.\1.attn.qkv."),
-    (_VIT_LAYER + r"attn\.attn\.out_proj\.", r"blocks.\1.attn.proj."),
-    (_VIT_LAYER + r"ffn\.layers\.0\.0\.", r"blocks.\1.mlp.fc1."),
-    (_VIT_LAYER + r"ffn\.layers\.1\.", r"blocks.\1.mlp.fc2."),
-    (r"^ln1\.", "norm."),
-)
 _HEAD = "decode_head."
 _UNFOLDED = [0, 2, 1, 3]  # which of mmsegmentation's four neighbors, row by row, are ours, column by column
 
@@ -235,7 +226,7 @@ KEY_MAPS: dict[str, KeyMap] = {
                 lambda state: ConvNeXt.key_maps["the authors'"](rename(state, _CONVNEXT_MMSEGMENTATION)),
                 _MMSEGMENTATION,
             ),
-            ("mmsegmentation", "ViT", partial(rename, rules=_VIT_MMSEGMENTATION), _MMSEGMENTATION),
+            ("mmsegmentation", "ViT", partial(rename, rules=MM_VIT), _MMSEGMENTATION),
             ("Hugging Face", "Swin", SwinTransformer.key_maps["Hugging Face"], _HUGGINGFACE),
             ("Hugging Face", "ConvNeXt", ConvNeXt.key_maps["Hugging Face"], _HUGGINGFACE),
         )

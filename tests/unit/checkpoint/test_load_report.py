@@ -7,8 +7,9 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import is_in_paddle_layout, load_weights
+from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.checkpoint.load_report import LoadReport, require_trained
+from paddlevit_dist.checkpoint.naming import is_in_paddle_layout
 from paddlevit_dist.checkpoint.weights import SourceWeights
 
 

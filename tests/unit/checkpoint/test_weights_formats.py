@@ -11,7 +11,7 @@ from support.processes import ROOT
 from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.checkpoint.weights import as_array, read_state, read_weights
+from paddlevit_dist.checkpoint.weights import as_array, read_state, read_weights, weights_from_mapping
 
 FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # made by make_files.py there
 
@@ -209,9 +209,9 @@ def test_a_directory_of_hugging_face_is_read_whole_or_in_shards(tmp_path):
     (tmp_path / "model.safetensors").unlink()
     write_safetensors(tmp_path / "model-1.safetensors", {"module.a": numbers(2)})
     write_safetensors(tmp_path / "model-2.safetensors", {"module.b": numbers(3)})
-    weight_map = {"a": "model-1.safetensors", "b": "model-2.safetensors"}
+    weight_map = {"module.a": "model-1.safetensors", "module.b": "model-2.safetensors"}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    assert_same(read_state(tmp_path), {"a": numbers(2), "b": numbers(3)})
+    assert_same(read_state(tmp_path), {"module.a": numbers(2), "module.b": numbers(3)})
 
 
 @pytest.mark.parametrize("shard", ["../outside.safetensors", "/etc/passwd", "script.py", 3])
@@ -245,17 +245,38 @@ def test_a_part_can_be_chosen_and_the_others_are_mentioned(tmp_path):
         read_weights(tmp_path / "both", part="teacher")
 
 
-@pytest.mark.parametrize("wrapper", ["model", "state_dict", "model_ema", "state_dict_ema"])
 @pytest.mark.parametrize(
-    "prefix", ["module.", "_layers.", "backbone.", "module.backbone.", "_orig_mod.", "net.", "network."]
+    "wrapper",
+    ["model", "state_dict", "model_ema", "state_dict_ema", "model_state_dict", "net", "weights", "ema_state_dict"],
 )
-def test_wrappers_and_prefixes_are_removed(tmp_path, wrapper, prefix):
-    paddle.save({wrapper: {f"{prefix}a": paddle.to_tensor(numbers(2))}}, str(tmp_path / "file.pdparams"))
-    assert list(read_state(tmp_path / "file")) == ["a"]
+def test_usual_entries_are_opened_and_names_stay(tmp_path, wrapper):
+    paddle.save({wrapper: {"module.a": paddle.to_tensor(numbers(2))}, "epoch": 3}, str(tmp_path / "file.pdparams"))
+    assert list(read_state(tmp_path / "file")) == ["module.a"]
 
 
-def test_wrappers_and_prefixes_are_removed_to_a_depth_of_three(tmp_path):
-    inner = {"network.model.module.a": paddle.to_tensor(numbers(2)), "epoch": 3}
+def test_the_only_entry_with_arrays_is_opened_and_one_of_several_is_asked_for():
+    mine, optimizer = {"a": numbers(2)}, {"moments": {"a": numbers(2)}, "step": numbers(1)}
+    assert list(weights_from_mapping({"my_detector": mine, "optimizer_g": optimizer, "step": numbers(1)}).state) == [
+        "a"
+    ]
+    several = {"detector": mine, "reader": {"b": numbers(3)}, "epoch": 3}
+    with pytest.raises(
+        UserError, match="several networks, 'detector', 'reader': choose one with MODEL.PRETRAINED_PART"
+    ):
+        weights_from_mapping(several)
+    assert list(weights_from_mapping(several, "reader").state) == ["b"]
+
+
+def test_a_part_is_also_found_inside_and_as_what_names_begin_with():
+    names = ("student.net.a", "teacher.net.a", "center")
+    content = {"state_dict": {name: numbers(place + 1) for place, name in enumerate(names)}, "epoch": 3}
+    for part, shape in (("teacher", 2), ("state_dict.student.net", 1)):
+        (value,) = weights_from_mapping(content, part).state.values()
+        assert value.shape == (shape,)
+
+
+def test_entries_are_opened_to_a_depth_of_three(tmp_path):
+    inner = {"a": paddle.to_tensor(numbers(2)), "epoch": 3}
     file = tmp_path / "file.pdparams"
     paddle.save({"ema": {"module": {"state_dict": inner}}}, str(file))
     assert list(read_state(file)) == ["a"]
@@ -265,11 +286,11 @@ def test_wrappers_and_prefixes_are_removed_to_a_depth_of_three(tmp_path):
 
 
 def test_parts_and_files_that_exist_are_listed_where_another_is_asked_for(tmp_path):
-    parts = {f"part{number}": {} for number in range(6)}
+    parts = {f"part{number}": {"a": paddle.to_tensor(numbers(2))} for number in range(9)}
     paddle.save({**parts, "epoch": 3}, str(tmp_path / "a.pdparams"))
     with pytest.raises(UserError) as caught:
         read_weights(tmp_path / "a.pdparams", part="teacher")
-    listed = ", ".join(f"'part{number}'" for number in range(5))
+    listed = ", ".join(f"'part{number}'" for number in range(8))
     assert str(caught.value) == f"{tmp_path / 'a.pdparams'} has no part 'teacher'; parts: {listed}"
     folder = tmp_path / "folder"
     folder.mkdir()

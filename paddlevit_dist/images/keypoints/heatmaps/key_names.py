@@ -1,12 +1,17 @@
 """Parameter names of published heatmap networks: transformers' ViTPose, mmpose's networks, and SimpleBaseline's own."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from ....checkpoint.weights import from_torch_names
 from ....tasks.model import KeyMap
-from ...models.key_names import join_projections, rename
+from ...models.foundation_names import MM_VIT
+from ...models.key_names import BACKBONE, join_projections, rename, rename_network
 
+_POSITIONS = "backbone.pos_embed"
 _LAYER = r"^backbone\.encoder\.layer\.(\d+)\."
 _HUGGINGFACE = (
     (r"^backbone\.embeddings\.position_embeddings$", "backbone.pos_embed"),
@@ -27,7 +32,6 @@ _MMPOSE = (
     *_DECONVOLUTIONS,
     (r"^(?:keypoint_)?head\.final_layer\.", "head.conv."),
     (r"^backbone\.last_norm\.", "backbone.norm."),
-    (r"^backbone\.ln1\.", "backbone.norm."),
 )
 _BEFORE = (
     (r"^(conv1|bn1|layer\d)\b", r"backbone.\1"),
@@ -40,7 +44,12 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_mmpose(state: Mapping[str, Any]) -> dict[str, Any]:
-    return from_torch_names(rename(state, _MMPOSE))
+    """Rename networks of mmpose 0.x and 1.x, whose ViTs without a class token have no row for one either."""
+    result = rename_network(partial(rename, rules=MM_VIT), BACKBONE, _MMPOSE, state)
+    if "backbone.layers.0.ln1.weight" in state and "backbone.cls_token" not in state and _POSITIONS in result:
+        rows = result[_POSITIONS]  # (1, patches, dim)
+        result[_POSITIONS] = np.concatenate([np.zeros_like(rows[:, :1]), rows], axis=1)
+    return result
 
 
 def _from_simple_baseline(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from paddle import nn
 from paddle.nn import functional as F
 
 from ...runtime.autocast import as_dtype
-from ...tasks.model import Model
+from ...tasks.model import Model, as_model
 from ...tasks.model_factory import create_model, fit_backbone_options, variant_options
 from ..image_size import as_pair
 from .key_names import BACKBONE
@@ -23,11 +23,13 @@ _DEVIATION = 0.01  # of the first weights of a layer that classifies pixels, as 
 class Segmenter(Model):
     """Base class of networks that give every pixel of an image of any size a class.
 
+    A network of your own, such as a U-Net, needs no backbone: it leaves all arguments out, or gives the first two.
+
     Args, of every family:
-        num_classes: outputs for each pixel.
-        image_size: pixels, one number or (height, width), of the images it is built for. Others can be given; it says
-            for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
-        backbone, backbone_options: name of a classifier that has ``features``, and its options.
+        num_classes: outputs for each pixel; None: ``create_model`` sets the attribute.
+        image_size: pixels, one number or (height, width), of the images it is built for; None: of any. Others can be
+            given; it says for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
+        backbone, backbone_options: name of a classifier that has ``features``, and its options; None: there is none.
         dropout: rate before the last layer, of whole channels; 0.1 in all papers.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
@@ -37,19 +39,23 @@ class Segmenter(Model):
 
     def __init__(
         self,
-        num_classes: int,
-        image_size: int | tuple[int, int],
-        backbone: str,
-        backbone_options: Mapping[str, Any] | None,
-        drop_path: float,
+        num_classes: int | None = None,
+        image_size: int | tuple[int, int] | None = None,
+        backbone: str | None = None,
+        backbone_options: Mapping[str, Any] | None = None,
+        drop_path: float = 0.0,
     ):
         super().__init__()
-        options = {**(backbone_options or {}), **({"drop_path": drop_path} if drop_path else {})}
-        patch = {**variant_options(backbone), **options}.get("patch_size", 1)
-        whole = tuple(-(-side // patch) * patch for side in as_pair(image_size))  # patches that cover it
-        self.backbone = create_model(backbone, num_classes=0, image_size=whole, **options)
-        self.image_size, self.in_channels = as_pair(image_size), self.backbone.in_channels
-        self.num_classes = num_classes
+        if num_classes is not None:
+            self.num_classes = num_classes
+        if image_size is not None:
+            self.image_size = as_pair(image_size)
+        if backbone is not None:
+            options = {**(backbone_options or {}), **({"drop_path": drop_path} if drop_path else {})}
+            patch = {**variant_options(backbone), **options}.get("patch_size", 1)
+            whole = self.image_size and tuple(-(-side // patch) * patch for side in self.image_size)  # of whole patches
+            self.backbone = create_model(backbone, num_classes=0, image_size=whole, **options)
+            self.in_channels = self.backbone.in_channels
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: int | Sequence[int] | None = None, **options: Any) -> Model:
@@ -58,9 +64,14 @@ class Segmenter(Model):
         return super().build(name, num_classes, image_size, **options)
 
     @property
-    def pretrained_part(self) -> Model:
-        """The model whose weights a classifier brings."""
-        return self.backbone
+    def pretrained_part(self) -> nn.Layer:
+        """The model whose weights a classifier brings: the layer ``backbone``, else the whole."""
+        return self._sub_layers.get("backbone", self)
+
+    @property
+    def _backbone(self) -> Model:
+        """The backbone, or a model without layers: its answers are the defaults."""
+        return as_model(self._sub_layers.get("backbone") or nn.Identity())
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
         """Compute logits, float32 (N, classes, h, w), of normalized images, float32 (N, 3, H, W), at own resolution.
@@ -82,21 +93,21 @@ class Segmenter(Model):
         """Resize what the backbone can resize."""
         if not name.startswith(BACKBONE):
             return None
-        return self.backbone.resize_parameter(name[len(BACKBONE) :], value)
+        return self._backbone.resize_parameter(name[len(BACKBONE) :], value)
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names that the backbone does not decay."""
-        return tuple(BACKBONE + name for name in self.backbone.no_weight_decay())
+        return tuple(BACKBONE + name for name in self._backbone.no_weight_decay())
 
     def layer_groups(self) -> list[list[str]]:
         """Return the backbone's groups, then all heads as one group."""
-        groups = [[BACKBONE + name for name in group] for group in self.backbone.layer_groups()]
+        groups = [[BACKBONE + name for name in group] for group in self._backbone.layer_groups()]
         heads = [name for name, _ in self.named_parameters() if not name.startswith(BACKBONE)]
         return [*filter(None, groups), heads]
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """Return the backbone's blocks."""
-        return self.backbone.recomputed_layers()
+        return self._backbone.recomputed_layers()
 
 
 def drop_layers(backbone: Model, names: Sequence[str]) -> None:

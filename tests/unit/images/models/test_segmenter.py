@@ -77,6 +77,37 @@ def test_what_concerns_the_backbone_is_asked_of_it(built):
     assert model.layer_groups() == [["backbone.stem.weight"], ["backbone.body.weight"], heads]
 
 
+class OwnUNet(Segmenter):
+    """A network of a user, with an encoder of its own layers, which may be called backbone."""
+
+    classifier_layers = ("last",)
+
+    def __init__(self, num_classes=2, encoder="down"):
+        super().__init__()
+        self.encoder, self.last = encoder, nn.Conv2D(3, num_classes, 1)
+        self.add_sublayer(encoder, nn.Sequential(nn.Conv2D(3, 3, 3, 2, 1), nn.ReLU()))
+
+    def forward(self, images):
+        return self.last(self._sub_layers[self.encoder](images))
+
+
+@pytest.mark.parametrize("encoder", ["down", "backbone"])
+def test_a_network_of_ones_own_needs_no_registered_backbone(encoder):
+    model = OwnUNet.build("own", 4, encoder=encoder)
+    assert model(paddle.zeros([1, 3, 8, 8])).shape == [1, 4, 4, 4] and (model.image_size, model.in_channels) == (
+        None,
+        3,
+    )
+    assert OwnUNet.build("own", 4, (8, 6)).image_size == (8, 6)
+    names = [name for name, _ in model.named_parameters()]
+    assert sorted(name for group in model.layer_groups() for name in group) == sorted(names)
+    assert model.recomputed_layers() == [] and model.no_weight_decay() == ()
+    assert model.resize_parameter(f"{encoder}.0.weight", np.ones((3, 3, 1, 1))) is None
+    assert model.pretrained_part is (model if encoder == "down" else model.backbone)
+    model.reset_classifier(9)
+    assert model.last.weight.shape == [9, 3, 1, 1]
+
+
 def test_both_heads_are_replaced(built):
     model = Pixels()
     model.reset_classifier(9)

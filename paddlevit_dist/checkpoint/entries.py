@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -108,10 +108,7 @@ def is_array(value: object) -> bool:
 
 
 def _find_part(content: object, part: str, depth: int) -> Mapping[str, Any] | None:
-    """Return the entry called ``part``, or the entries whose names begin with it, of the outermost level that has any.
-
-    Levels that have one mapping of arrays only are entered.
-    """
+    """Return the entry called ``part``, or all whose names begin with it, at the outermost level that has any."""
     if not isinstance(content, Mapping) or depth < 0:
         return None
     if isinstance(content.get(part), Mapping):
@@ -120,15 +117,8 @@ def _find_part(content: object, part: str, depth: int) -> Mapping[str, Any] | No
     named = {str(key)[len(begin) :]: value for key, value in content.items() if str(key).startswith(begin)}
     if named:
         return named
-    return next(
-        (found for inner, rest in _list_inner(content, part) if (found := _find_part(inner, rest, depth - 1))), None
-    )
-
-
-def _list_inner(content: Mapping[str, Any], part: str) -> Iterator[tuple[Any, str]]:
-    """List the entries in which a part may be, and its name there."""
-    for key in _count_entries(content):
-        yield content[key], part.removeprefix(f"{key}.")
+    inner = (_find_part(content[key], part.removeprefix(f"{key}."), depth - 1) for key in _count_entries(content))
+    return next(filter(None, inner), None)
 
 
 def _count_entries(content: object) -> dict[str, int]:

@@ -11,7 +11,7 @@ import yaml
 from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.class_rows import read_class_names
 from ..checkpoint.content import ABOUT, read_weights_info
-from ..checkpoint.entries import PADDLE_RANKING, RANKING, choose_by_ranking, several_error
+from ..checkpoint.entries import PADDLE_RANKING, RANKING
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import describe_dropped, find_pretraining_part
 from ..checkpoint.low_rank import is_factor
@@ -204,10 +204,12 @@ def _find_model(source: str) -> str | None:
 
 
 def _find_own_models(source: str) -> tuple[str, ...]:
-    """List the users' models that weights may be of: their run's, else all. UserError if that is not registered."""
+    """List the users' models that weights may be of: their run's, which has to be registered, else imported ones."""
     name = _find_model(source)
-    names = tuple(model for model in MODELS if find_package("model", model) is None)
-    return names if name is None else tuple({find_name("model", name)}.intersection(names))
+    if name is None:
+        return tuple(model for model, target in MODELS.items() if not isinstance(target, str))
+    name = find_name("model", name)
+    return () if find_package("model", name) else (name,)
 
 
 def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> ConvertedWeights:
@@ -215,22 +217,24 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
 
     The prefix, family and naming scheme with the most matching names are chosen. All Linear weights are transposed or
     none: a non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no
-    family contains at least half of the names, and a fifth of those outside the backbone; or several networks fit.
+    family contains at least half of the names, and a fifth of those outside the backbone.
     """
-    families, ranking = build_families(own), PADDLE_RANKING if weights.in_paddle_layout else RANKING
     given = {name: value for name, value in weights.state.items() if value.size}  # others have nothing to convert
-    matches = {"": _match_family(families, given)}
-    for prefix in list_prefixes(given, ranking)[1:] if matches[""].share < 1 else []:
-        begin = f"{prefix}."
+    families, candidates = build_families(own), []
+    for prefix in list_prefixes(given, PADDLE_RANKING if weights.in_paddle_layout else RANKING):
+        begin = f"{prefix}." if prefix else ""
         inside = {name[len(begin) :]: value for name, value in given.items() if name.startswith(begin)}
-        if len(inside) == len(given) or not begin.endswith(_BACKBONE):  # heads on a backbone are not dropped
-            matches[prefix] = _match_family(families, inside)
-    most = max(match.rank for match in matches.values())
-    best = [prefix for prefix, match in matches.items() if match.rank == most]
-    chosen = choose_by_ranking(best, ranking)
-    if chosen is None:
-        raise several_error(weights.name, best)
-    share, family, naming, state, number = matches[chosen]
+        if begin.endswith(_BACKBONE) and len(inside) < len(given):
+            continue  # heads on a backbone are not dropped
+        for family in families:
+            for naming, state in rename_states(inside, family.key_maps).items():
+                is_known = {name: mask_numbers(name) in family.names for name in state}
+                number = sum(known or not find_pretraining_part(name) for name, known in is_known.items())
+                share = sum(is_known.values()) / max(number, 1)
+                candidates.append((round(share * len(inside), 3), share, family, naming, state, prefix, len(inside)))
+        if max(candidate[1] for candidate in candidates) == 1:
+            break
+    _, share, family, naming, state, prefix, number = max(candidates, key=lambda each: each[:2])  # the first on a tie
     _require_whole(weights.name, state, family.names)
     head = [mask_numbers(name) in family.names for name in state if not name.startswith(_BACKBONE)]
     head_share = float(np.mean(head)) if head else 1.0
@@ -248,34 +252,8 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
     origin = f"{family.name}, {naming} names, Linear weights {'(in, out)' if is_paddle_layout else '(out, in)'}"
     unknown = [name for name in state if mask_numbers(name) not in family.names]
     others = len(given) - number
-    beside = (f"only '{chosen}' was converted, {others} other entries are left out",) if others else ()
+    beside = (f"only '{prefix}' was converted, {others} other entries are left out",) if others else ()
     return ConvertedWeights(state, linear, origin, unknown, weights.name, (*weights.notices, *beside))
-
-
-class _FamilyMatch(NamedTuple):
-    """The family and naming scheme with the largest ``share`` of known names of a ``number`` of entries."""
-
-    share: float
-    family: ModelFamily
-    naming: str
-    state: dict[str, np.ndarray]
-    number: int
-
-    @property
-    def rank(self) -> tuple[float, float]:
-        """How many entries are known; of equal matches, the share."""
-        return round(self.share * self.number, 3), self.share
-
-
-def _match_family(families: list[ModelFamily], state: dict[str, np.ndarray]) -> _FamilyMatch:
-    candidates = []
-    for family in families:
-        for naming, renamed in rename_states(state, family.key_maps).items():
-            is_known = {name: mask_numbers(name) in family.names for name in renamed}
-            total = sum(known or not find_pretraining_part(name) for name, known in is_known.items())
-            share = sum(is_known.values()) / max(total, 1)
-            candidates.append(_FamilyMatch(share, family, naming, renamed, len(state)))
-    return max(candidates, key=lambda match: match.share)  # the first on a tie
 
 
 def guess_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwise: bool) -> bool:

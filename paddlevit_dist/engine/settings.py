@@ -216,7 +216,8 @@ def find_unused(view: ConfigView[RunSettings]) -> Iterator[IgnoredKeys]:
     if not values.EVALUATION.INTERVAL and not values.get("PER_SAMPLE"):  # its table has a column of groups
         yield IgnoredKeys(("EVALUATION.GROUP",), "EVALUATION.INTERVAL", "it is for confidence intervals, and {}")
     if not values.MODEL.PRETRAINED and not (values.EVAL and values.MODEL.RESUME):
-        names = ("MODEL.PRETRAINED_PART", "MODEL.MIN_LOADED_FRACTION")
+        has_part = values.MODEL.get("BACKBONE_PRETRAINED") is not None
+        names = ("MODEL.MIN_LOADED_FRACTION", *(() if has_part else ("MODEL.PRETRAINED_PART",)))
         yield IgnoredKeys(names, "MODEL.PRETRAINED", "no such weights are loaded: {}")
     if _is_family_alone(view):
         yield IgnoredKeys(("MODEL.TYPE",), "MODEL.NAME", "{} is the network")

@@ -11,6 +11,7 @@ from ..checkpoint.load_report import require_trained
 from ..registry.lookup import resolve
 from ..runtime.errors import UserError
 from ..tasks.dataset import name_outputs, resolve_class_names
+from ..tasks.model import as_model
 from ..tasks.model_factory import create_model, model_options
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import TaskTraits
@@ -122,9 +123,10 @@ class BackboneTask(Task):
         model = self.create_network(num_classes or self.num_classes)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and self._starts_training():
-            report = load_weights(model.pretrained_part, source)
+            part = getattr(model, "pretrained_part", model)
+            report = load_weights(part, source, part=self.config.MODEL.PRETRAINED_PART)
             if not self.config.ALLOW_CHANGES:
-                require_trained(report, model.pretrained_part.own_parts)
+                require_trained(report, as_model(part).own_parts)
             self.notices.append(f"backbone from {source}: {report.summary()}")
         return model
 

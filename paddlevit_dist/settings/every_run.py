@@ -106,7 +106,9 @@ class ModelSection(Section):
         effect="start",
     )
     PRETRAINED_PART: str | None = key(
-        None, "entry of PRETRAINED to use if it has several, such as model_ema", effect="start"
+        None,
+        "entry of the pretrained weights to use if they have several, or what its names begin with: model_ema, student",
+        effect="start",
     )
     MIN_LOADED_FRACTION: float = key(
         0.9,

@@ -20,12 +20,13 @@ from support.networks.other_names import (
 from support.registrations import forgotten
 from support.trainings.trained import write_weights
 
-from paddlevit_dist import Manifest, UserError, register_feature
+from paddlevit_dist import Manifest, UserError, register_feature, register_model
 from paddlevit_dist.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.checkpoint.class_rows import read_class_names
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.commands.convert import convert, run
 from paddlevit_dist.inference.trained import open_source
+from paddlevit_dist.tasks.model import Model
 
 pytestmark = pytest.mark.usefixtures("families_once")
 
@@ -38,6 +39,48 @@ def save(state, path):
     else:
         write_safetensors(path, state)
     return path
+
+
+class OwnNetwork(Model):
+    """A user's network whose layers all lie in one attribute; two of one number are not of one kind."""
+
+    def __init__(self, num_classes=3):
+        super().__init__()
+        layers = [
+            paddle.nn.Embedding(4, 4),
+            paddle.nn.Linear(4, 4),
+            paddle.nn.PReLU(4),
+            paddle.nn.Linear(4, num_classes),
+        ]
+        self.net = paddle.nn.Sequential(*layers)
+
+
+@pytest.fixture
+def own_network():
+    """It as the registered model ``own``; families are built with it."""
+    with forgotten():
+        register_model("own", OwnNetwork)
+        yield OwnNetwork()
+
+
+@pytest.mark.parametrize("prefix", ["", "module.", "model.model."])
+def test_a_users_network_keeps_its_names_and_gets_pytorchs_layout(own_network, prefix, tmp_path):
+    source = save({f"{prefix}{name}": value for name, value in arrays(own_network).items()}, tmp_path / "in.pdparams")
+    assert convert(str(source), str(tmp_path / "out.safetensors")).unknown == []
+    written, _ = read_safetensors(tmp_path / "out.safetensors")
+    transposed = ("net.1.weight", "net.3.weight")  # not the embedding
+    assert_same(written, {n: v.T if n in transposed else v for n, v in arrays(own_network).items()})
+    convert(str(tmp_path / "out.safetensors"), str(tmp_path / "back.pdparams"))
+    model = OwnNetwork()
+    load_weights(model, str(tmp_path / "back.pdparams"), strict=True)
+    assert_same(arrays(model), arrays(own_network))
+
+
+def test_weights_of_a_run_with_an_own_network_name_the_import(own_network, tmp_path):
+    save(arrays(own_network), tmp_path / "in.pdparams")
+    (tmp_path / "in.pdparams.about.yaml").write_text("settings: {MODEL: {NAME: mine}}", encoding="utf-8")
+    with pytest.raises(UserError, match="model 'mine' is not known.*import your own with -import=MODULE"):
+        convert(str(tmp_path / "in.pdparams"), str(tmp_path / "out.pdparams"))
 
 
 def assert_same(state, expected):

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.models.foundation_names import FOUNDATION
+from paddlevit_dist.images.models.vit import VisionTransformer
 
 TO_OURS = FOUNDATION["Hugging Face's DINO, CLIP and SigLIP"]
 
@@ -17,3 +19,40 @@ def test_prefixes_of_classifiers_are_stripped(prefix):
         "norm.weight",
         "head.weight",
     }
+
+
+# Our names as mmpretrain's, whose classifier has the backbone in one attribute.
+_MMPRETRAIN = {
+    ".norm1.": ".ln1.",
+    ".norm2.": ".ln2.",
+    ".mlp.fc1.": ".ffn.layers.0.0.",
+    ".mlp.fc2.": ".ffn.layers.1.",
+    ".ls1.gamma": ".attn.gamma1.weight",
+    ".ls2.gamma": ".ffn.gamma2.scale",
+    "patch_embed.proj.": "patch_embed.projection.",
+    "backbone.norm.": "backbone.ln1.",
+    "backbone.fc_norm.": "backbone.ln2.",
+    "backbone.blocks.": "backbone.layers.",
+    "backbone.head.": "head.layers.head.",
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"init_values": 0.1}, {"num_classes": 0}])
+def test_names_of_mmpretrain_load_whole_into_a_vit(options):
+    source, model = (
+        VisionTransformer(
+            **{"num_classes": 3, **options}, image_size=16, patch_size=8, embed_dim=16, depth=2, num_heads=2
+        )
+        for _ in range(2)
+    )
+    ours = {name: value.numpy() for name, value in source.state_dict().items()}
+    state = {}
+    for name, value in ours.items():
+        name = f"backbone.{name}"
+        for old, new in _MMPRETRAIN.items():
+            name = name.replace(old, new)
+        state[name] = value.T if value.ndim == 2 else value
+    report = load_weights(model, state, strict=True)
+    assert report.origin == "mmpretrain names, Linear weights (out, in)" and not report.unexpected
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), ours[name], name)

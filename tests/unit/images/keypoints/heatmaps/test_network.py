@@ -26,6 +26,16 @@ MMPOSE = (
     (r"^head\.conv\.", "keypoint_head.final_layer."),
     (r"^backbone\.norm\.", "backbone.last_norm."),
 )
+# Those of mmpose 1.x in its ViT.
+MMPOSE1 = (
+    (r"^head\.conv\.", "head.final_layer."),
+    (r"^backbone\.blocks\.(\d)\.norm(\d)\.", r"backbone.layers.\1.ln\2."),
+    (r"^backbone\.blocks\.(\d)\.mlp\.fc1\.", r"backbone.layers.\1.ffn.layers.0.0."),
+    (r"^backbone\.blocks\.(\d)\.mlp\.fc2\.", r"backbone.layers.\1.ffn.layers.1."),
+    (r"^backbone\.blocks\.", "backbone.layers."),
+    (r"^backbone\.patch_embed\.proj\.", "backbone.patch_embed.projection."),
+    (r"^backbone\.norm\.", "backbone.ln1."),
+)
 # Those of the authors of SimpleBaseline.
 BEFORE = (*MMPOSE[:3], (r"^keypoint_head\.", ""), (r"^backbone\.", ""))
 
@@ -58,6 +68,20 @@ def test_names_of_published_weights(options, rules, naming):
     values = {name: golden.recipe().golden_weight(1, name, shape) for name, shape in shapes.items()}
     report = load_weights(model, renamed(values, rules), strict=True)
     assert report.origin.startswith(naming) and not report.unexpected
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value.numpy(), values[name], err_msg=name)
+
+
+def test_names_of_mmpose_1_and_its_positions_without_a_class_token():
+    with weights_of_zero():
+        model = HeatmapNetwork(5, SIZE, **TINY, decoder="simple")
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    values = {name: golden.recipe().golden_weight(1, name, shape) for name, shape in shapes.items()}
+    state = renamed(values, MMPOSE1)
+    state["backbone.pos_embed"] = state["backbone.pos_embed"][:, 1:]
+    report = load_weights(model, state, strict=True)
+    values["backbone.pos_embed"][:, 0] = 0
+    assert report.origin.startswith("mmpose") and not report.unexpected
     for name, value in model.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), values[name], err_msg=name)
 

@@ -1,7 +1,6 @@
 """Chooses the weights among the entries of a file, such as a student's and a teacher's."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -40,7 +39,7 @@ def choose_entry(
     if part is not None:
         chosen = _find_part(content, part, DEPTH)
         if chosen is None:
-            names = ", ".join(map(ascii, list_parts(content)))
+            names = ", ".join(map(ascii, _list_parts(content)))
             raise UserError(f"{source} has no part '{part}'; parts: {names or 'none'}")
         content = chosen
     for _ in range(DEPTH):
@@ -70,7 +69,7 @@ def describe_choice(chosen: str, others: list[str]) -> str:
 
 
 def several_error(source: str, names: Iterable[str]) -> UserError:
-    """Return the error for entries of which any may be meant."""
+    """Return the error for entries where any may be the one to use."""
     listed = [f"'{shorten(name)}'" for name in names]
     return UserError(
         f"{source} has weights of several networks, {', '.join(listed[:_MOST_LISTED])}: choose one with "
@@ -91,13 +90,19 @@ def choose_by_ranking(prefixes: list[str], ranking: tuple[str, ...]) -> str | No
     return prefixes[ranks.index(best)] if best < len(ranking) or len(prefixes) == 1 else None
 
 
-def list_parts(content: object) -> list[str]:
-    """List the entries that ``choose_entry`` takes as a part: mappings with arrays, else beginnings of names."""
-    entries = list(_count_entries(content))
-    if entries or not isinstance(content, Mapping):
-        return entries[:_MOST_LISTED]
-    beginnings = Counter(str(key).partition(".")[0] for key in content if "." in str(key))
-    return [name for name, _ in beginnings.most_common(_MOST_LISTED)]
+def _list_parts(content: object) -> list[str]:
+    """List entries that can be chosen as a part: mappings with arrays; of a single one, the beginnings of its names."""
+    entries = _count_entries(content)
+    if len(entries) > 1 or not isinstance(content, Mapping):
+        return list(entries)[:_MOST_LISTED]
+    if entries:
+        return _list_parts(content[next(iter(entries))]) or list(entries)
+    beginnings: list[str] = []
+    for depth in range(1, DEPTH + 1):  # words that all names have tell nothing
+        if len(beginnings) < 2:
+            words = [str(name).split(".") for name in content if "." in str(name)]
+            beginnings = list(dict.fromkeys(".".join(each[: min(depth, len(each) - 1)]) for each in words))
+    return beginnings[:_MOST_LISTED]
 
 
 def is_array(value: object) -> bool:
@@ -122,7 +127,7 @@ def _find_part(content: object, part: str, depth: int) -> Mapping[str, Any] | No
 
 
 def _count_entries(content: object) -> dict[str, int]:
-    """Count the arrays in each mapping inside ``content``, without those of an optimizer or a loss."""
+    """Count the arrays in each mapping inside ``content``, without what belongs to an optimizer or a loss."""
     if not isinstance(content, Mapping):
         return {}
     numbers = {key: _count_arrays(content[key], DEPTH) for key in content if isinstance(content[key], Mapping)}

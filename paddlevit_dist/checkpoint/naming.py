@@ -26,8 +26,6 @@ _IN_PADDLE_LAYOUT = {
     "Hugging Face's DINOv3 with biases": False,
     "torchvision": False,
     "the authors'": False,
-    "mmpretrain": False,
-    "mmpose": False,
 }
 _ENOUGH = 0.5  # share of a network that its own names have to fill behind a prefix, so that this is the one
 _SMALLEST_SHARE = 0.1  # of the names that a prefix of foreign names has
@@ -40,7 +38,7 @@ class NamedState(NamedTuple):
         state: arrays by name, with Linear weights as (in, out).
         origin: the naming scheme and the layout of Linear weights that were recognized.
         notices: unusual properties of the source.
-        outside: names of entries beside the prefix that the network's have, such as a loss's: of another network.
+        outside: names of entries of another network or a loss: without the prefix of this network's.
     """
 
     state: Mapping[str, np.ndarray]
@@ -62,13 +60,6 @@ class _Parameters:
     def count(self, names: Iterable[str]) -> int:
         """Return the number of elements of the parameters with these names."""
         return sum(self.sizes[key] for key in {self.by_name[name] for name in names if name in self.by_name})
-
-    def shared_names(self) -> list[list[str]]:
-        """List the names of each parameter that has several."""
-        groups: dict[int, list[str]] = {}
-        for name, key in self.by_name.items():
-            groups.setdefault(key, []).append(name)
-        return [names for names in groups.values() if len(names) > 1]
 
 
 def list_targets(model: paddle.nn.Layer, state: Mapping[str, np.ndarray]) -> dict[str, paddle.Tensor]:
@@ -99,11 +90,9 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
     if fits and is_own and weights.in_paddle_layout:
         return NamedState(state, "a checkpoint of this package", notices)
 
-    own_linear = {
-        id(layer.weight) for layer in model.sublayers(include_self=True) if isinstance(layer, paddle.nn.Linear)
-    }
-    linear = [name for name, target in targets.items() if id(target) in own_linear]
-    linear = [name for name in linear if name in state and state[name].ndim == 2]
+    layers = model.sublayers(include_self=True)
+    matrices = {id(layer.weight) for layer in layers if isinstance(layer, paddle.nn.Linear)}
+    linear = [name for name in targets if id(targets[name]) in matrices and name in state and state[name].ndim == 2]
     as_paddle = sum(state[name].shape == tuple(targets[name].shape) for name in linear)
     as_torch = sum(state[name].shape[::-1] == tuple(targets[name].shape) for name in linear)
     in_paddle_layout = is_in_paddle_layout(naming, weights)
@@ -111,11 +100,11 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
         in_paddle_layout = as_paddle > as_torch
     if not in_paddle_layout:
         state = {**state, **{name: state[name].T for name in linear}}
-    state = _fill_shared(state, parameters, weights.name)
+    state = _fill_shared(state, targets, weights.name)
     origin = f"{naming} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}"
-    return NamedState(
-        state, "a checkpoint of this package" if naming == "timm" and is_own else origin, notices, outside
-    )
+    if naming == "timm" and is_own:
+        origin = "a checkpoint of this package"
+    return NamedState(state, origin, notices, outside)
 
 
 def is_in_paddle_layout(naming: str, weights: SourceWeights) -> bool:
@@ -181,12 +170,10 @@ def _find_names(
     tied = equal or tied
     if len(tied) == 1 or best < _ENOUGH * parameters.whole:
         return *found, []
-    chosen = choose_by_ranking(tied, ranking)
-    if chosen is None:
+    if choose_by_ranking(tied, ranking) is None:
         raise several_error(weights.name, tied)
-    if chosen != found[0]:
-        found = (chosen, found[1], _rename(interface, targets, without_prefix(weights.state, chosen))[found[1]])
-    return *found, [other for other in tied if not f"{other}.".startswith(f"{chosen}." if chosen else "")]
+    chosen = f"{found[0]}." if found[0] else ""  # the first one, by rank
+    return *found, [other for other in tied if not f"{other}.".startswith(chosen)]
 
 
 def _find_own_prefixes(parameters: _Parameters, state: Mapping[str, Any], ranking: tuple[str, ...]) -> list[str]:
@@ -207,16 +194,18 @@ def _find_own_prefixes(parameters: _Parameters, state: Mapping[str, Any], rankin
     return equal if chosen is None else [chosen, *(prefix for prefix in equal if prefix != chosen)]
 
 
-def _fill_shared(state: Mapping[str, np.ndarray], parameters: _Parameters, source: str) -> Mapping[str, np.ndarray]:
+def _fill_shared(
+    state: Mapping[str, np.ndarray], targets: Mapping[str, paddle.Tensor], source: str
+) -> Mapping[str, np.ndarray]:
     """Give each name of a shared parameter its value, which a file may have once. UserError if values differ."""
-    added = {}
-    for names in parameters.shared_names():
-        given = [name for name in names if name in state]
-        for name in given[1:]:
-            if not np.array_equal(state[name], state[given[0]], equal_nan=True):
-                raise UserError(
-                    f"{source} has different values for {shorten(given[0])} and {shorten(name)}, which are one "
-                    "parameter of this model: use weights of a network that shares it"
-                )
-        added.update({name: state[given[0]] for name in names if given and name not in state})
-    return {**state, **added} if added else state
+    result, groups = dict(state), Counter(map(id, targets.values()))
+    first: dict[int, str] = {}
+    for name in [name for name in targets if groups[id(targets[name])] > 1 and name in state]:
+        before = first.setdefault(id(targets[name]), name)
+        if not np.array_equal(state[name], state[before], equal_nan=True):
+            raise UserError(
+                f"{source} has different values for {shorten(before)} and {shorten(name)}, which are one parameter of "
+                "this model: use weights of a network that shares it"
+            )
+    result.update({name: state[first[id(tensor)]] for name, tensor in targets.items() if id(tensor) in first})
+    return result

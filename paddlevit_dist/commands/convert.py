@@ -213,7 +213,7 @@ def _find_own_models(source: str) -> tuple[str, ...]:
 
 
 def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> ConvertedWeights:
-    """Return the weights with timm's names and Paddle's layout; those of the users' models ``own`` have their own.
+    """Return the weights with timm's names and Paddle's layout; users' models ``own`` keep their names.
 
     The prefix, family and naming scheme with the most matching names are chosen. All Linear weights are transposed or
     none: a non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no
@@ -252,7 +252,7 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
     origin = f"{family.name}, {naming} names, Linear weights {'(in, out)' if is_paddle_layout else '(out, in)'}"
     unknown = [name for name in state if mask_numbers(name) not in family.names]
     others = len(given) - number
-    beside = (f"only '{prefix}' was converted, {others} other entries are left out",) if others else ()
+    beside = (f"only '{prefix}' was converted, {others} other entries are not",) if others else ()
     return ConvertedWeights(state, linear, origin, unknown, weights.name, (*weights.notices, *beside))
 
 

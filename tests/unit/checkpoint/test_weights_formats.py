@@ -273,6 +273,9 @@ def test_a_part_is_also_found_inside_and_as_what_names_begin_with():
     for part, shape in (("teacher", 2), ("state_dict.student.net", 1)):
         (value,) = weights_from_mapping(content, part).state.values()
         assert value.shape == (shape,)
+    wrapped = {"state_dict": {f"module.{name}": value for name, value in content["state_dict"].items()}}
+    with pytest.raises(UserError, match="no part 'ema'; parts: 'module.student', 'module.teacher', 'module'$"):
+        weights_from_mapping(wrapped, "ema")
 
 
 def test_entries_are_opened_to_a_depth_of_three(tmp_path):

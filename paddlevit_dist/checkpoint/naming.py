@@ -78,7 +78,8 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
     """
     interface, targets = as_model(model), list_targets(model, weights.state)
     parameters = _Parameters(targets, interface)
-    naming, state, is_own = "timm", weights.state, is_run_checkpoint(weights.name)  # our models use timm's names
+    state: Mapping[str, np.ndarray] = weights.state
+    naming, is_own = "timm", is_run_checkpoint(weights.name)  # our models use timm's names
     outside: frozenset[str] = frozenset()
     notices: list[str] = []
     fits = all(name in state and state[name].shape == tuple(target.shape) for name, target in targets.items())

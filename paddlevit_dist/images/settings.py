@@ -104,6 +104,13 @@ class ImageSettings(every_run.RunSettings):
     MODEL: ImageModelSection
 
 
+# PaddleViT's files of 2021 have dimensions in a section of MODEL, and other names.
+_SECTIONS = ("TRANS.", "MIXER.")
+_NAMES = {"STAGE_DEPTHS": "DEPTHS", "STAGE_DEPTH": "DEPTHS", "EMBED_DIMS": "EMBED_DIM"}
+_NAMES |= {"HIDDEN_SIZE": "EMBED_DIM", "NUM_LAYERS": "DEPTH"}
+MODEL_KEYS = {row.name: row for row in rows(ImageModelSection)}  # each sets an option of the model
+
+
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set mean and deviation to what the weights expect, or extend the default to the number of channels."""
     notices = [] if values.MODEL.PRETRAINED is None else _pair_model_and_weights(values, settings)
@@ -182,11 +189,9 @@ IMAGES = KeyTable(
     check=_check,
     find_ignored=_find_unused,
     renamed={
-        "MODEL.STAGE_DEPTHS": "MODEL.DEPTHS",
-        "MODEL.STAGE_DEPTH": "MODEL.DEPTHS",
-        "MODEL.MIXER.PATCH_SIZE": "MODEL.PATCH_SIZE",
-        "MODEL.MIXER.EMBED_DIM": "MODEL.EMBED_DIM",
-        "MODEL.MIXER.DEPTH": "MODEL.DEPTH",
+        **{f"MODEL.{section}{name}": f"MODEL.{name}" for section in _SECTIONS for name in MODEL_KEYS},
+        **{f"MODEL.{section}{name}": f"MODEL.{ours}" for section in ("", *_SECTIONS) for name, ours in _NAMES.items()},
+        "MODEL.DROP_PATH": "MODEL.DROPPATH",
     },
 )
 

@@ -265,6 +265,8 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             continue
         ours = names.get(setting.name)
         if ours is not None:
+            if refusal := model_sources.explain_other_task(setting.source):
+                raise UserError(refusal)
             notices.append(f"{setting.origin}: {setting.name} is called {ours} here")
             setting = dataclasses.replace(setting, name=ours)
         if setting.name not in known:

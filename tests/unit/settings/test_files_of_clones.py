@@ -138,7 +138,7 @@ def test_a_probe_of_weights_runs_no_code_that_these_alone_name(file, tmp_path, m
     ("folder", "model"),
     [
         ("object_detection/DETR", "MODEL: {BACKBONE: resnet50, TRANS: {NUM_ENCODERS: 6}}"),
-        ("object_detection/PVTv2", "MODEL: {TYPE: PVTv2, NAME: pvtv2_b0, TRANS: {EMBED_DIMS: [32, 64]}}"),
+        ("object_detection/PVTv2", "MODEL: {TYPE: PVTv2, NAME: pvtv2_b0, TRANS: {EMBED_DIMS: [32, 64], FPN: 4}}"),
         ("gan/transGAN", "{DATA: {MAX_GEN_NUM: 50000}, MODEL: {NAME: transgan}}"),
         ("semantic_segmentation", "{DATA: {BATCH_SIZE_VAL: 1}, MODEL: {NAME: Segformer}}"),
     ],
@@ -150,4 +150,6 @@ def test_files_of_other_tasks_are_not_answered_with_a_key(folder, model, tmp_pat
     assert " is not a known key" in refuse(load, [f"-cfg={file}"])  # a folder of this name is not yet a clone
     (file.parents[2] / "config.py").write_text("def get_config(): pass", encoding="utf-8")
     reason = "not here: of a clone of PaddleViT only image_classification is taken"
+    assert refuse(load, [f"-cfg={file}"]) == f"{file}: {reason}"
+    file.write_text("MODEL: {TRANS: {DEPTH: 2}}", encoding="utf-8")  # a key of classifiers of that time
     assert refuse(load, [f"-cfg={file}"]) == f"{file}: {reason}"

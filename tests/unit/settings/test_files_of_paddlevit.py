@@ -4,6 +4,7 @@ import pytest
 
 from paddlevit_dist.registry.lookup import MODELS, key_tables
 from paddlevit_dist.registry.model_sources import explain_unsupported
+from paddlevit_dist.settings import load
 from paddlevit_dist.settings.table import keys
 
 EVALUATE = ("-eval", "-pretrained=x")
@@ -237,3 +238,27 @@ def test_files_of_the_seven_families_load_and_each_renamed_key_is_told_once(load
     assert len(notices) == renamed and all(" is called " in notice for notice in notices)
     assert load_text(text, "-eval", "-pretrained=x").notices == notices
     assert load_text(f"        TAG: default\n{text}").notices[-1].startswith("x.yaml:1: TAG does not exist here")
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "expected"),
+    [
+        (
+            "NAME: vit, DROP_PATH: 0.1, TRANS: {PATCH_SIZE: 16, HIDDEN_SIZE: 64, NUM_LAYERS: 2, NUM_HEADS: 4}",
+            "DROPPATH 0.1 PATCH_SIZE 16 EMBED_DIM 64 DEPTH 2 NUM_HEADS 4",
+        ),
+        (
+            "NAME: pvt_v2_b1, TRANS: {EMBED_DIMS: [8, 16], STAGE_DEPTHS: [1, 2], SR_RATIO: [2, 1], LINEAR: true}",
+            "EMBED_DIM [8,16] DEPTHS [1,2] SR_RATIO [2,1] LINEAR true",
+        ),
+        (
+            "NAME: cait_xxs24_224, TRANS: {EMBED_DIM: 64, DEPTH_TOKEN_ONLY: 1, INIT_VALUES: 1e-6, MLP_RATIO: 2.0}",
+            "EMBED_DIM 64 DEPTH_TOKEN_ONLY 1 INIT_VALUES 1e-6 MLP_RATIO 2",
+        ),
+    ],
+)
+def test_names_of_2021_mean_the_same(load_text, dimensions, expected):
+    names, values = expected.split()[::2], expected.split()[1::2]
+    model = load_text(f"MODEL: {{{dimensions}}}").values.MODEL
+    ours = load([f"MODEL.{name}={value}" for name, value in zip(names, values)]).values.MODEL
+    assert {name: model[name] for name in names} == {name: ours[name] for name in names}

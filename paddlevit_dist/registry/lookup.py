@@ -44,6 +44,7 @@ OTHER_NAMES: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
 BUNDLED: list[str] = []  # datasets that ship with the package and need no path
 REMOTE: list[str] = []  # datasets that are also read from addresses
 RECIPES: dict[str, str] = {}  # dataset, else annotations of images, else package -> recipe that messages suggest
+RECIPE_FOLDERS: list[str] = []  # of other packages
 TABLES: dict[str, Sequence[Any]] = {}  # task -> its own key tables; any other task reads all keys
 _KEY_TABLES: list[Any] = []  # of every run
 _ANNOTATIONS: dict[str, list[str]] = {}  # location of a model, dataset or task of images -> annotations
@@ -67,6 +68,7 @@ def add(manifest: Manifest) -> None:
     BUNDLED.extend(manifest.bundled)
     REMOTE.extend(manifest.remote)
     RECIPES.update(manifest.recipes)
+    RECIPE_FOLDERS.extend(manifest.recipe_folders)
     for task, tables in manifest.task_tables.items():
         TABLES[task] = [locate(manifest, table) for table in tables]
     _KEY_TABLES.extend(locate(manifest, table) for table in manifest.key_tables)

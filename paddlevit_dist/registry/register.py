@@ -126,6 +126,10 @@ def register_feature(manifest: Manifest) -> None:
         for name, target in features.locate_all(manifest, getattr(manifest, f"{kind}s")).items():
             if name in table and table[name] != target:
                 raise UserError(f"{origin}: {kind.replace('_', ' ')} '{name}' is registered twice: choose another name")
+    for folder in manifest.recipe_folders:
+        if not (os.path.isabs(folder) and os.path.isdir(folder)):
+            advice = "str(Path(__file__).with_name('recipes'))"
+            raise UserError(f"{origin}: recipe folder {folder!r} is not the full path of a folder: write {advice}")
     keys = [key_table for declared in manifest.key_tables for key_table in _as_tables(manifest, declared, origin)]
     _FEATURES.append(manifest)
     features.add(manifest)

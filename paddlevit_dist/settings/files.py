@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ..registry.lookup import known_tables
+from ..registry import plugins
+from ..registry.lookup import RECIPE_FOLDERS, known_tables
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
@@ -209,9 +210,15 @@ def is_recipe_file(path: str) -> bool:
     return Path(path).resolve().is_relative_to(recipe_folder().resolve())
 
 
+def recipe_files() -> dict[str, Path]:
+    """Return name -> file of the recipes, without the files for BASE; other packages have none by a name of ours."""
+    folders = [*map(Path, reversed(RECIPE_FOLDERS)), recipe_folder()]
+    return {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
+
+
 def recipe_names() -> list[str]:
-    """Return all names in alphabetical order, without the files for BASE."""
-    return sorted(file.stem for file in recipe_folder().glob("*.yaml"))
+    """Return the names of all recipes in alphabetical order."""
+    return sorted(recipe_files())
 
 
 def names_recipe(word: str) -> bool:
@@ -221,8 +228,13 @@ def names_recipe(word: str) -> bool:
 
 def recipe_title(name: str) -> str:
     """Return the first line of a recipe, its description."""
-    with open(recipe_folder() / f"{name}.yaml", encoding="utf-8") as lines:
+    with open(recipe_files()[name], encoding="utf-8") as lines:
         return lines.readline().lstrip("# ").rstrip(".\n")
+
+
+def is_known(name: str) -> bool:
+    """Return whether a value of -cfg is a file, or the name of a recipe of this package or of one that was imported."""
+    return os.path.isfile(os.path.expanduser(name)) or name.removesuffix(".yaml") in recipe_files()
 
 
 def find_file(name: str) -> str:
@@ -235,10 +247,10 @@ def find_file(name: str) -> str:
     if os.path.isfile(path):
         return path
     stem = name[: -len(Path(name).suffix)] if name.endswith(_ENDINGS) else name
-    if os.sep not in name:
-        recipe = recipe_folder() / f"{stem}.yaml"
-        if recipe.is_file():
-            return str(recipe)
+    if os.sep not in name and stem in recipe_files():
+        return str(recipe_files()[stem])
+    if plugins.load_installed():  # they may have recipes
+        return find_file(name)
     raise UserError(f"-cfg: {_explain_missing_recipe(path, stem)}")
 
 
@@ -255,7 +267,7 @@ def _find_builtin_base(name: str) -> str | None:
     for file in (recipe_folder() / name, recipe_folder() / f"{name}.yaml"):
         if not os.path.isabs(name) and ".." not in Path(name).parts and file.is_file():
             return str(file)
-    return None
+    return str(recipe_files()[name]) if name in recipe_files() else None
 
 
 def explain_missing_file(path: str) -> str:

@@ -122,6 +122,8 @@ def _read(
 ) -> tuple[command_line.CommandLine, str | None, list[KeySetting]]:
     """Return the command line, the file that it names, and all settings of both, in order; later ones win."""
     command = command_line.parse(argv)
+    if command.cfg is not None and not files.is_known(command.cfg):
+        user_modules.load(command.settings, command.show)  # of -import: they may have recipes
     cfg, task = command.cfg, _named_task(command.settings)
     if stored is not None:
         settings = files.read_stored(stored, task)

@@ -7,7 +7,7 @@ from typing import Any
 from paddlevit_dist.registry import features, lookup, plugins, register
 
 _NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
-_NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "_KEY_TABLES")
+_NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "RECIPE_FOLDERS", "_KEY_TABLES")
 _ROWS = ("MANIFESTS", "COMMANDS", "NAMINGS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "SOURCES", "_FUNCTIONS")
 _IMPORTED = ("_loaded", "_folders")
 

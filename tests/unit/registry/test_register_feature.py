@@ -64,3 +64,11 @@ def test_a_name_or_key_that_is_in_use_is_refused_with_file_and_line(feature, sai
         register_feature(feature)
     assert said in str(refused.value)
     assert before == ([*lookup.MODELS], [*features.COMMANDS], [*features.MANIFESTS])
+
+
+def test_a_folder_of_recipes_is_one_with_its_full_path(tmp_path):
+    for folder in ("recipes", str(tmp_path / "absent")):
+        with pytest.raises(UserError, match=f"recipe folder '{folder}' is not the full path of a folder: write str"):
+            register_feature(Manifest(recipe_folders=(folder,)))
+    register_feature(Manifest(recipe_folders=(str(tmp_path),)))
+    assert lookup.RECIPE_FOLDERS == [str(tmp_path)]

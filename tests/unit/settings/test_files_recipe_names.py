@@ -2,6 +2,7 @@
 
 import pytest
 from support.processes import ROOT
+from support.registrations import forgotten
 
 from paddlevit_dist import UserError
 from paddlevit_dist.commands import inspect_recipes
@@ -32,6 +33,24 @@ def test_a_file_that_exists_wins(tmp_path):
     assert run.notices == [
         "-cfg=vit_mnist is the recipe of the package; use -cfg=./vit_mnist.yaml for the file in this folder"
     ]
+
+
+def test_recipes_of_other_packages_are_found_after_the_packages_own(tmp_path, monkeypatch, capsys):
+    module = "from pathlib import Path\nfrom paddlevit_dist import Manifest, register_feature\n"
+    module += "register_feature(Manifest(recipe_folders=(str(Path(__file__).with_name('mine')),)))\n"
+    (tmp_path / "its_recipes.py").write_text(module)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "its_run.yaml").write_text("# A run of its own.\nBASE: vit_digits\nSEED: 7\n")
+    (tmp_path / "mine" / "vit_digits.yaml").write_text("SEED: 8\n")
+    (tmp_path / "own.yaml").write_text("BASE: its_run\nTAG: x\n")
+    with forgotten():
+        with pytest.raises(UserError, match="there is neither a file nor a recipe its_run"):
+            load(["-cfg=its_run"])
+        run = load(["-cfg=its_run", "-import=its_recipes.py"])
+        assert run.values.SEED == load(["-cfg=own.yaml"]).values.SEED == 7 and run.recipe == "its_run"
+        assert load(["-cfg=vit_digits"]).values.SEED == 0
+        inspect_recipes.run(["its_run"])
+        assert capsys.readouterr().out.startswith("its_run  A run of its own\n")
 
 
 @pytest.mark.parametrize("base", ["vit_digits", "vit_digits.yaml"])

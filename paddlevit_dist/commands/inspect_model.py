@@ -22,7 +22,7 @@ from ..runtime.printing import one_line
 from ..settings.every_run import DEFAULT_TASK
 from ..settings.key import show
 from ..settings.table import index_keys, keys
-from ..tasks.model_factory import create_model
+from ..tasks.model_factory import build_network, create_model
 from .parser import CommandParser, at_least, image_size
 
 
@@ -168,7 +168,7 @@ def _build_configured(
         options["in_channels"] = config.DATA.IMAGE_CHANNELS
     if "DATA.IMAGE_SIZE" in given:
         image_size = config.DATA.IMAGE_SIZE
-    return create_model(name, num_classes=num_classes, image_size=image_size, **options)
+    return build_network(name, num_classes, image_size, options)
 
 
 def changes_layers(name: str) -> bool:

@@ -210,9 +210,10 @@ def split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def is_key(word: str) -> bool:
     """Return whether a word is ``KEY`` or ``KEY=VALUE``; the name may be unknown if the word is not a path."""
+    from ..settings.key import split_option
     from ..settings.table import keys
 
-    name = word.partition("=")[0]
+    name, _ = split_option(word.partition("=")[0], None)
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*", name):
         return False
     return name in keys() or ("." in name and not os.path.lexists(word))

@@ -16,6 +16,7 @@ _TYPES = {
     "text": ["string"],
     "path": ["string"],
     "switch": ["boolean", "string"],
+    "options": ["object"],
 }
 
 

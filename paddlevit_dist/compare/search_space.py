@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.errors import UserError
 from ..settings.command_line import is_flag, take_flag, take_override
+from ..settings.key import split_option
 from ..settings.merge import closest_key
-from ..settings.table import keys
+from ..settings.table import find_key
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-_RANGE = re.compile(r"([A-Z][A-Z0-9_.]*)=([^.|]\S*?)\.\.([^|]+?)(:log)?")
-_CHOICES = re.compile(r"([A-Z][A-Z0-9_.]*)=([^|]+(?:\|[^|]+)+)")
+_RANGE = re.compile(r"([A-Z][\w.]*)=([^.|]\S*?)\.\.([^|]+?)(:log)?")
+_CHOICES = re.compile(r"([A-Z][\w.]*)=([^|]+(?:\|[^|]+)+)")
 
 
 class SearchRange(NamedTuple):
@@ -65,7 +66,7 @@ def take_ranges(words: Sequence[str]) -> tuple[list[SearchRange], list[str]]:
             name = flag.key or ""
         else:
             name, value = take_override(rest)
-        key = keys().get(name)
+        key = find_key(name)
         is_range = name and not (key is not None and key.kind == "path")
         found = parse_range(f"{name}={value}") if is_range else None
         if found is None:
@@ -88,13 +89,13 @@ def parse_range(word: str) -> SearchRange | None:
     if match is None:
         return None
     name = match[1]
-    if name not in keys():
+    key = find_key(name)
+    if key is None:
         raise UserError(f"{word}: {name} is not a known key: the closest is {closest_key(name)}")
-    key = keys()[name]
     texts = match[2].split("|") if choices else [match[2], match[3]]
     for text in texts:
         try:
-            key.parse(text)
+            key.parse(split_option(name, text)[1])
         except (UserError, ValueError) as error:
             raise UserError(f"{word}: {name} cannot be {text}: {error}") from error
     if choices:
@@ -105,4 +106,6 @@ def parse_range(word: str) -> SearchRange | None:
         raise UserError(f"{word}: expected two numbers, such as {name}=1..10, or choices, {name}=A|B") from error
     if not low < high or (match[4] and low <= 0):
         raise UserError(f"{word}: expected a smaller number before a larger one, and above 0 with :log")
-    return SearchRange(name, word, low, high, bool(match[4]), key.kind == "int", ())
+    # An option has no type: its numbers are whole if both ends are written so.
+    is_whole = key.kind == "int" or (key.kind == "options" and all(text.isdigit() for text in texts))
+    return SearchRange(name, word, low, high, bool(match[4]), is_whole, ())

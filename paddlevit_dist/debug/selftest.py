@@ -34,6 +34,7 @@ from ..logging.record import RunLog
 from ..registry.lookup import require_derived
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..settings.key import OPTIONS
 from ..settings.merge import Configuration
 from ..settings.table import leaves
 from ..tasks.dataset import TransformedDataset
@@ -289,6 +290,7 @@ def _largest(value: np.ndarray) -> float:
     return float(np.abs(value).max()) if value.size else 0.0
 
 
+_RATES = ("dropout", "attention_dropout", "drop_path")  # options whose layers are random on each rank
 _COMMON = {
     "TRAIN.OPTIMIZER.NAME": "SGD",
     "TRAIN.BATCH_NORM": "sync",
@@ -362,7 +364,9 @@ def run(configuration: Configuration) -> None:
 
 def _make_deterministic(config: RunSettings, folder: str) -> tuple[Any, list[str]]:
     """Return the configuration without options that are random on each rank, and these options."""
-    rank_local = make_task(config).traits.selftest_overrides
+    rank_local, options = dict(make_task(config).traits.selftest_overrides), config.MODEL.OPTIONS
+    if options:
+        rank_local[OPTIONS] = {name: 0.0 if name in _RATES else value for name, value in options.items()}
     others, settings = {**_COMMON, **rank_local}, leaves(config)
     off = [
         f"{name} {settings[name]}"

@@ -9,10 +9,9 @@ import paddle
 from ..checkpoint.load import load_weights
 from ..checkpoint.load_report import require_trained
 from ..registry.lookup import resolve
-from ..runtime.errors import UserError
 from ..tasks.dataset import name_outputs, resolve_class_names
 from ..tasks.model import as_model
-from ..tasks.model_factory import create_model, model_options
+from ..tasks.model_factory import build_network, require_unset
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import TaskTraits
 from ..tasks.task import Task
@@ -61,17 +60,16 @@ class BackboneTask(Task):
         )
         self._learned: CheckpointMeta | None = None
         self._opened_turned: bool | None = None  # whether images of the last opened split are turned
-        self.model_options, notices = configured_options(config.MODEL)
-        if config.MODEL.BACKBONE is not None:
-            if "backbone" not in model_options(config.MODEL.NAME).defaults:
-                raise UserError(
-                    f"MODEL.BACKBONE {config.MODEL.BACKBONE}: {config.MODEL.NAME} has no such option; remove it"
-                )
-            self.model_options["backbone"] = config.MODEL.BACKBONE
+        self.model_options, notices = configured_options(self)
         self.notices += notices
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}
+
+    def _set_options(self, **options: Any) -> None:
+        """Set options of the model that follow from other keys or the data; UserError: MODEL.OPTIONS sets one, too."""
+        require_unset(self, options)
+        self.model_options |= options
 
     @property
     def _family(self) -> Any:
@@ -114,7 +112,7 @@ class BackboneTask(Task):
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the configured model with initial weights."""
-        return create_model(self.config.MODEL.NAME, num_classes, **self.model_options)
+        return build_network(self.config.MODEL.NAME, num_classes, None, self.model_options)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model; a new training run loads MODEL.BACKBONE_PRETRAINED into its backbone."""

@@ -12,6 +12,7 @@ from .lookup import KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, a
 from .manifest import Manifest, Target
 
 _AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
+_CHECK_OPTIONS = "paddlevit_dist.settings.custom_keys:check_options"
 _FEATURES: list[Manifest] = []  # of users
 _TABLES_OF_FEATURES: dict[str, dict[str, Any]] = {
     "command": features.COMMANDS,
@@ -158,6 +159,8 @@ def _register(
     if declared is not None:
         others = list_other_tables(kind, name)
         entry_tables = import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
+        if kind == "model" and hasattr(target, "require_options"):
+            import_object(_CHECK_OPTIONS)(target, entry_tables, f"{origin}: {kind} '{name}'")
     rows: dict[str, Any] = {f"{kind}s": {name: target}}
     if kind == "task":
         TABLES.pop(name, None)

@@ -13,7 +13,7 @@ from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from . import files, table
-from .key import NONE_WORDS, SIZE, Flag, show
+from .key import NONE_WORDS, OPTIONS, SIZE, Flag, show, split_option
 from .table import COMMAND_LINE, KeySetting
 
 # Flags that set no key.
@@ -197,7 +197,8 @@ def format_words(options: Mapping[str, Any]) -> list[str]:
         if flag is not None and flag.argument is None:
             words += [f"-{name}"] if value else []
         else:
-            words.append(f"-{name}={_format_value(value)}" if flag else f"{name}={_format_value(value)}")
+            is_yaml = split_option(name, value)[0] == OPTIONS  # null and "no" are not the same as texts of them
+            words.append(f"{'-' if flag else ''}{name}={_format_value(value, is_yaml)}")
     return words
 
 
@@ -209,9 +210,10 @@ def _expand_size(flag: Flag, text: str) -> str:
     return f"[{match[1]}, {match[2] or match[1]}]" if match else text
 
 
-def _format_value(value: object) -> str:
-    if isinstance(value, (list, tuple)):
-        return yaml.safe_dump(list(value), default_flow_style=True, width=10**6).strip()
+def _format_value(value: object, is_yaml: bool) -> str:
+    if is_yaml or isinstance(value, (list, tuple)):
+        plain = list(value) if isinstance(value, tuple) else value
+        return yaml.safe_dump(plain, default_flow_style=True, width=10**6).removesuffix("\n...\n").strip()
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
@@ -266,7 +268,7 @@ def parse_value(name: str, value: str, task: str | None) -> Any:
         raise UserError(f"command line: {name} is empty: is a shell variable not set? Remove {name}, or set it to None")
     if key and key.kind == "path" and value == "~":  # the home folder on a command line, None in a file
         return os.path.expanduser(value)
-    if key and key.kind not in ("bool", "switch"):
+    if key and key.kind not in ("bool", "switch", "options"):
         return value
     try:
         return parse_yaml(value)

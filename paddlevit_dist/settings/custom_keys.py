@@ -48,6 +48,25 @@ def as_tables(declared: object, owner: str, others: Sequence[KeyTable]) -> list[
     return tables
 
 
+def name_option(key: str) -> str:
+    """Return the option of a model that a key which it declares sets: the last word in lower case."""
+    return key.rpartition(".")[2].lower()
+
+
+def check_options(target: Any, tables: Sequence[KeyTable], owner: str) -> None:
+    """Check that each key of a model's class sets an option of its own; raises UserError."""
+    keys: dict[str, str] = {}
+    for row in (row for table in tables for row in table.keys):
+        option = name_option(row.name)
+        if option in keys:
+            raise UserError(f"{owner}: keys {keys[option]} and {row.name} both set the option '{option}': rename one")
+        keys[option] = row.name
+        try:
+            target.require_options(target.__name__, [option])
+        except UserError as error:
+            raise UserError(f"{owner}: key {row.name} sets a parameter of the constructor: {error}") from None
+
+
 def _check_names(rows: Sequence[Key], others_by_name: Mapping[str, Key], owner: str) -> None:
     """Check that no key has the name of another one, or of a section."""
     for position, row in enumerate(rows):

@@ -5,7 +5,8 @@ Number of processes and batch size are "neutral": their product is compared as "
 NUM_EPOCHS follows are "neutral", too: NUM_EPOCHS itself is compared.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from .key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Flag, PathText, Range, Section, key
 from .optimizer_keys import LoraSection, LrSchedulerSection, OptimizerSection
@@ -85,6 +86,9 @@ class ModelSection(Section):
 
     TYPE: str = key("vit", "family of the model", effect="training")
     NAME: str = key("vit", "name of a registered model: a family or one of its variants")
+    OPTIONS: Mapping[str, Any] | None = key(
+        None, "options of the network by the names of its parameters, such as {pool: average}; None: the variant's"
+    )
     NUM_CLASSES: int | None = key(
         None,
         "classes of the classifier; None: as in the dataset",

@@ -16,10 +16,12 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, ItemsView
+from collections.abc import Callable, ItemsView, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from ..runtime.text_files import parse_yaml
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -41,7 +43,9 @@ KINDS = {  # kind -> (singular, plural)
     "text": ("text", "texts"),
     "path": ("text", "texts"),
     "switch": ("true, false or text", "true, false or texts"),
+    "options": ("values by name, such as {width: 24, pool: average}", "values by name"),
 }
+OPTIONS = "MODEL.OPTIONS"  # the only key of the kind "options"
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 100
@@ -50,6 +54,7 @@ _short.maxlevel = 3
 
 
 _LIST_ITEM = re.compile(r"""(\s*'(?:[^']|'')*'\s*|\s*"[^"]*"\s*|[^,]*),""")  # a comma in quotes is part of it
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _LARGEST = 2**31 - 1  # the limit of libraries, where a key has none
 
 
@@ -129,7 +134,8 @@ class Key:
         name: dotted, as written on the command line.
         default: value when neither a file nor the command line sets the key; its type (list, tuple) is kept.
         kind: type of the value or of each item: "int", "float", "number" (an int if it is whole), "bool", "text",
-            "path" (``~`` is the home folder) or "switch" (a bool, or a text that says more).
+            "path" (``~`` is the home folder), "switch" (a bool, or a text that says more) or, for MODEL.OPTIONS only,
+            "options" (values by name, of which MODEL.OPTIONS.NAME sets one).
         meaning: what the key sets, in one line.
         within: the numbers allowed, None for any finite one.
         choices: the values allowed, None for any; texts are compared without case.
@@ -302,6 +308,45 @@ def _parse_text(value: object) -> str:
     return value
 
 
+def _parse_options(value: object) -> dict[str, Any]:
+    try:
+        value = parse_yaml(value) if isinstance(value, str) else value
+    except ValueError:
+        raise InvalidValue("not YAML") from None
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in value):
+        raise InvalidValue("not names with values")
+    return {name: _parse_any(item) for name, item in value.items()}
+
+
+def _parse_any(value: object) -> Any:
+    """Return a plain value of YAML as it is; as for other keys, the texts None and 1e-3 are null and a number."""
+    if isinstance(value, (list, tuple)):
+        return [_parse_any(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): _parse_any(item) for name, item in value.items()}
+    if not isinstance(value, (str, int, float, NoneType)) or value != value:
+        raise InvalidValue("not a number, text, list, mapping or null")
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):  # a text in YAML 1.1, a number in 1.2
+        return float(value)
+    return None if value == "None" else value
+
+
+def split_option(name: str, value: object) -> tuple[str, object]:
+    """Return MODEL.OPTIONS and {"width": value} for the name MODEL.OPTIONS.width; other names with their values."""
+    if not name.startswith(f"{OPTIONS}."):
+        return name, value
+    for part in reversed(name.removeprefix(f"{OPTIONS}.").split(".")):
+        value = {part: value}
+    return OPTIONS, value
+
+
+def merge_options(before: object, later: object) -> Any:
+    """Return the options of both; a mapping in both is merged, and None, without options, drops all before."""
+    if not (isinstance(before, Mapping) and isinstance(later, Mapping)):
+        return later
+    return {**before, **{name: merge_options(before.get(name), value) for name, value in later.items()}}
+
+
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "int": _parse_int,
     "float": _parse_float,
@@ -310,6 +355,7 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
     "text": _parse_text,
     "path": lambda value: os.path.expanduser(_parse_text(value)),
     "switch": _parse_switch,
+    "options": _parse_options,
 }
 
 
@@ -326,6 +372,7 @@ _KINDS = {  # types of the value, or of its choices -> kind of the key
     frozenset({str}): "text",
     frozenset({bool, str}): "switch",
     frozenset({bool, int}): "switch",
+    frozenset({Mapping[str, Any]}): "options",
 }
 
 

@@ -15,7 +15,7 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
 from .every_run import DEFAULT_TASK, RunSettings
-from .key import InvalidValue, Key, OutOfRange, show
+from .key import OPTIONS, InvalidValue, Key, OutOfRange, merge_options, show, split_option
 from .table import (
     COMMAND_LINE,
     DERIVED,
@@ -259,6 +259,8 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
     notices: list[str] = []
     ignored: dict[str, str] = {}
     for setting in settings:
+        name, value = split_option(setting.name, setting.value)
+        setting = dataclasses.replace(setting, name=name, value=value)
         if setting.name in needless:
             reason = needless[setting.name]
             if setting.value is None:
@@ -276,12 +278,14 @@ def _accept(settings: list[KeySetting], task: str) -> tuple[dict[str, KeySetting
             raise UserError(refusal or _unknown_key(setting) + _unknown_model(setting, settings))
         if setting.name == "BASE":
             raise UserError(f"{setting.origin}: BASE belongs in a YAML file: name the file with -cfg=FILE")
-        value = setting.value
         renamed = values.get((setting.name, str(value).lower()))
         if renamed is not None:
             notices.append(f"{setting.origin}: {setting.name} {show(value)} is called '{renamed}' here")
             value = renamed
-        accepted[setting.name] = dataclasses.replace(setting, value=_parse(setting, value, known, settings))
+        value = _parse(setting, value, known, settings)
+        if setting.name == OPTIONS and OPTIONS in accepted:  # as in a section, others keep their values
+            value = merge_options(accepted[OPTIONS].value, value)
+        accepted[setting.name] = dataclasses.replace(setting, value=value)
     return accepted, notices, list(ignored.values())
 
 

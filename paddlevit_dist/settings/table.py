@@ -16,7 +16,7 @@ from yacs.config import CfgNode
 from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
-from .key import Flag, Key, Section
+from .key import OPTIONS, Flag, Key, Section, split_option
 
 COMMAND_LINE = "command line"
 DERIVED = "follows from other keys"  # source of a derived value: neither set nor the default
@@ -148,7 +148,11 @@ def _names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
 
 
 def find_key(name: str, task: str | None = None) -> Key | None:
-    """Return the row of a key that ``task`` reads, or else that any task reads; None for an unknown name."""
+    """Return the row of a key that ``task`` reads, or else that any task reads; None for an unknown name.
+
+    The row of MODEL.OPTIONS is also that of MODEL.OPTIONS.NAME.
+    """
+    name, _ = split_option(name, None)
     return index_keys(known_tables(task)).get(name) or keys().get(name)
 
 
@@ -216,7 +220,7 @@ def leaves(config: Mapping[str, Any] | Section, above: str = "") -> dict[str, An
     """Return dotted name -> value of every key in the tree, in its order."""
     found: dict[str, Any] = {}
     for name, value in config.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and f"{above}{name}" != OPTIONS:
             found |= leaves(value, f"{above}{name}.")
         else:
             found[f"{above}{name}"] = value
@@ -283,6 +287,8 @@ def public_leaves(values: CfgNode) -> dict[str, Any]:
 def _public(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return list(map(_public, value))
+    if isinstance(value, Mapping):
+        return {name: _public(item) for name, item in value.items()}
     return without_credentials(value) if isinstance(value, str) else value
 
 

@@ -6,6 +6,7 @@ from .dataset import Dataset, TransformedDataset, dataset_class
 from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet
 from .metrics import Metrics, PerSampleMetrics, SampleTable, TableMetrics
 from .model import Model
+from .model_factory import create_configured
 from .prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter
 from .protocols import (
     AnnotationMatching,
@@ -81,6 +82,7 @@ __all__ = [
     "TaskTraits",
     "TransformedDataset",
     "WeightAverage",
+    "create_configured",
     "dataset_class",
     "get_aspect",
     "has_aspect",

@@ -25,6 +25,22 @@ class ClassLayout(NamedTuple):
     axis: int | None = None  # of the outputs; None: the output axis of the layer's kind
 
 
+def _list_parameters(cls: type) -> tuple[dict[str, Any], bool]:
+    """Return parameter -> default of a constructor, and of the parents' while each takes ``**options`` to pass on.
+
+    Also whether all of them do: any other name may be an option, too.
+    """
+    found: dict[str, Any] = {}
+    is_open = False
+    for owner in (each for each in cls.__mro__[: cls.__mro__.index(Model)] if "__init__" in vars(each)):
+        parameters = inspect.signature(owner).parameters.values()
+        found = {p.name: p.default for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)} | found
+        is_open = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        if not is_open:
+            break
+    return found, is_open
+
+
 class Model(nn.Layer):
     """Base class of the networks that ``create_model`` builds.
 
@@ -61,8 +77,8 @@ class Model(nn.Layer):
     @classmethod
     def options(cls) -> dict[str, Any]:
         """Return the options that ``build`` takes with their defaults, apart from number of classes and image size."""
-        parameters = inspect.signature(cls).parameters.values()
-        return {p.name: p.default for p in parameters if p.name not in ("num_classes", "image_size")}
+        found, _ = _list_parameters(cls)
+        return {name: default for name, default in found.items() if name not in ("num_classes", "image_size")}
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "Model":
@@ -80,7 +96,7 @@ class Model(nn.Layer):
         """
         cls.require_options(name, options)
         chosen = {**cls.variants.get(name, {}), **options}
-        takes_size = "image_size" in inspect.signature(cls).parameters
+        takes_size = "image_size" in _list_parameters(cls)[0]
         if image_size is not None and not takes_size and cls.works_on != "images":
             raise UserError(f"model '{name}' works on {cls.works_on} and has no image size ({image_size}); remove it")
         if image_size is not None and takes_size:
@@ -94,8 +110,8 @@ class Model(nn.Layer):
     @classmethod
     def require_options(cls, name: str, options: Mapping[str, Any]) -> None:
         """Raise a UserError that names the variant if the family lacks one of these options."""
-        valid = cls.options()
-        for key in options:
+        valid, (_, is_open) = cls.options(), _list_parameters(cls)
+        for key in () if is_open else options:
             if key not in valid:
                 hint = closest(key, list(valid))
                 raise UserError(

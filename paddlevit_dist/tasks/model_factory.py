@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry.features import find_function
-from ..registry.lookup import SPELLINGS, as_source, find_name, is_weights_name, require_derived, resolve
+from ..registry.lookup import (
+    MODELS,
+    SPELLINGS,
+    as_source,
+    custom_tables,
+    find_name,
+    is_weights_name,
+    require_derived,
+    resolve,
+)
 from ..runtime.errors import UserError
+from ..settings.custom_keys import name_option
 from ..settings.every_run import RunSettings
+from ..settings.key import OPTIONS
+from ..settings.table import find_tables, get_value, index_keys
 
 if TYPE_CHECKING:
     import paddle
@@ -40,11 +52,19 @@ def create_model(
             f"create_model: {name} names weights, but a model is built with fresh ones: use "
             f"model = create_model('{find_name('model', name)}'), then load_weights(model, '{as_source(name)}')"
         )
-    chosen = {key: value for key, value in options.items() if value is not None}
+    return build_network(
+        name, num_classes, image_size, {key: value for key, value in options.items() if value is not None}
+    )
+
+
+def build_network(
+    name: str, num_classes: int | None, image_size: int | Sequence[int] | None, options: Mapping[str, Any]
+) -> Any:
+    """Build a model as ``create_model`` does, with ``options`` as they are: None is a value."""
     name = _canonical_name(name)
     classes = default_classes(name) if num_classes is None else num_classes
     image_size = tuple(image_size) if isinstance(image_size, Sequence) else image_size
-    model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **chosen))
+    model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **options))
     if not hasattr(model, "num_classes"):
         model.num_classes = classes  # ``load_weights`` knows the classifier of a user's network by it
     return model
@@ -83,6 +103,11 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
 
     paddle.seed(config.SEED)
     model = prepare(task.build_model())
+    if config.MODEL.OPTIONS and not getattr(task, "reads_options", False):
+        raise UserError(
+            f"{OPTIONS}: task {config.TASK} builds its network without them: use create_configured(self, ...) "
+            "of paddlevit_dist.tasks"
+        )
     accelerate(model)
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
@@ -120,6 +145,63 @@ def model_options(name: str) -> ModelOptions:
     """Return the options of a registered model, including its class's; raises UserError for an unknown name."""
     family, variant = _family(_canonical_name(name)), variant_options(name)
     return ModelOptions({**family.options(), **variant}, variant, dict(family.fixed_options), family.list_notices(name))
+
+
+def create_configured(
+    task: Task, num_classes: int | None = None, image_size: int | Sequence[int] | None = None, **options: Any
+) -> Any:
+    """Build the model that MODEL.NAME names, for ``Task.build_model``, with the options that ``join_options`` returns.
+
+    Arguments and errors are as in ``create_model``; the task sets ``options`` itself.
+    """
+    chosen = {key: value for key, value in options.items() if value is not None}
+    return build_network(task.config.MODEL.NAME, num_classes, image_size, join_options(task, chosen))
+
+
+def join_options(task: Task, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the task's ``options`` with those of the keys that the model declares, and of MODEL.OPTIONS.
+
+    Raises:
+        UserError: the model has no such option, or it is set twice.
+    """
+    task.reads_options = True
+    name, given = task.config.MODEL.NAME, dict(task.config.MODEL.OPTIONS or {})
+    keys = {name_option(row.name): row.name for table in custom_tables("model", name) for row in table.keys}
+    declared = {option: value for option in keys if (value := get_value(task.config, keys[option])) is not None}
+    for option in (option for option in given if option in declared):
+        raise UserError(f"{OPTIONS}.{option}: {name} has a key for it: set {keys[option]} instead")
+    require_unset(task, options, {**{option: f"{OPTIONS}.{option}" for option in given}, **keys})
+    about = model_options(name)
+    backbone = {**about.defaults, **options}.get("backbone")
+    inner = model_options(backbone).defaults if isinstance(backbone, str) and backbone in MODELS else ()
+    for option in (option for option in given if option in inner and option not in about.defaults):
+        raise UserError(f"{OPTIONS}.{option}: {backbone} has it: set {OPTIONS}.backbone_options.{option} instead")
+    _family(name).require_options(name, {**declared, **given})
+    defaults = {**about.defaults, **fit_backbone_options(about.variant, options)}
+    return {**options, **declared, **{option: _fit(value, defaults.get(option)) for option, value in given.items()}}
+
+
+def require_unset(task: Task, options: Collection[str], sources: Mapping[str, str] | None = None) -> None:
+    """Check that no option that the task sets is also among ``sources``: what sets it, by option; None: MODEL.OPTIONS.
+
+    Raises:
+        UserError: one is.
+    """
+    config = task.config
+    set_by = {option: f"{OPTIONS}.{option}" for option in config.MODEL.OPTIONS or ()} if sources is None else sources
+    own = {*options, "num_classes", "image_size", *(["backbone"] if "BACKBONE" in config.MODEL else [])}
+    for option in (option for option in set_by if option in own):
+        words = (key for key in index_keys(find_tables(config)) if key != set_by[option])
+        same = [key for key in words if key.replace("_", "").endswith(option.replace("_", "").upper())]
+        advice = f"set {same[0]} instead" if same else "remove it"
+        raise UserError(f"{set_by[option]}: task {config.TASK} sets the option {option} itself: {advice}")
+
+
+def _fit(value: Any, default: Any) -> Any:
+    """Return a value of YAML as the default is: a list as a tuple, a mapping with the default's other items."""
+    if isinstance(value, Mapping) and isinstance(default, Mapping):
+        return {**default, **{name: _fit(item, default.get(name)) for name, item in value.items()}}
+    return tuple(value) if isinstance(value, list) and isinstance(default, tuple) else value
 
 
 # Options of any backbone in a detector or segmenter; the other options of a variant are dimensions.

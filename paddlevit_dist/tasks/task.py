@@ -45,6 +45,7 @@ class Task:
     best_metric: tuple[str, bool] = ("loss", False)
     #: name of a protocol -> class of the aspect, or its "module:Class", where ".module" is next to the task's
     aspects: Mapping[str, str | type]
+    reads_options: bool  # of the network; ``model_factory.join_options`` sets it
 
     def __init__(self, config: RunSettings) -> None:
         self.config = config

@@ -15,6 +15,7 @@ from ...settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
+    OPTIONS,
     SHARE,
     SHARE_ABOVE_0,
     SHARE_BELOW_1,
@@ -358,7 +359,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
     stored = read_stored_settings(source)
     if stored is None or stored.get("TASK") not in ("classification", _LINEAR, *list_names("task", NO_LABELS)):
         return []
-    names = ["MODEL.NAME", "MODEL.TYPE", *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
+    names = ["MODEL.NAME", "MODEL.TYPE", OPTIONS, *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):
         setting = settings.get(f"{section}.{name}")
         if name in stored.get(section, {}) and (setting is None or setting.source != COMMAND_LINE):

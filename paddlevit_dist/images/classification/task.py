@@ -17,7 +17,7 @@ from ...runtime.printing import one_line
 from ...runtime.transfers import to_device
 from ...tasks.dataset import is_training_split, resolve_class_names
 from ...tasks.model import as_model
-from ...tasks.model_factory import create_model, model_options
+from ...tasks.model_factory import build_network, model_options, require_unset
 from ...tasks.sample_checks import require_finite, require_label
 from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ...tasks.task import Task
@@ -82,7 +82,8 @@ class LabeledImageTask(Task):
         self._inspection: SplitInspection | None = SplitInspection(
             config.EVAL, data.ON_INVALID_SAMPLE == "skip", data.ALLOW_SKIPPED_FILES
         )
-        self.model_options, notices = configured_options(config.MODEL)
+        self.model_options, notices = configured_options(self)
+        require_unset(self, ["in_channels"])
         self.notices += notices
         if data.IMAGE_CHANNELS == RGB:
             self.notices += filter(None, [expected_input.format_expected_input(config)])
@@ -142,7 +143,7 @@ class LabeledImageTask(Task):
         data, name = self.config.DATA, self.config.MODEL.NAME
         if data.IMAGE_CHANNELS != RGB or "in_channels" in model_options(name).defaults:
             options = {**options, "in_channels": data.IMAGE_CHANNELS}
-        return create_model(name, num_classes=num_classes, image_size=data.IMAGE_SIZE, **options)
+        return build_network(name, num_classes, data.IMAGE_SIZE, options)
 
     def normalize(self, images: paddle.Tensor) -> paddle.Tensor:
         """Normalize uint8 pixels (batch, channels, height, width) to float32 of the same shape."""

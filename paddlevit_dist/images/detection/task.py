@@ -80,7 +80,7 @@ class Detection(BackboneTask):
         self.num_named = 0  # the first categories, which have names; others only have numbers
         self._criterion: DetectionCriterion | None = None
         self.speed = SpeedMeter()
-        self.model_options.update(read_model_options(config, self._family))
+        self._set_options(**read_model_options(config, self._family))
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""

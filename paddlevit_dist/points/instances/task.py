@@ -15,7 +15,7 @@ from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...runtime.transfers import read_later, to_device
 from ...tasks.dataset import TransformedDataset
-from ...tasks.model_factory import create_model
+from ...tasks.model_factory import create_configured
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..data.features import feature_channels
@@ -94,8 +94,8 @@ class InstanceSegmentation(SceneTask):
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the network."""
-        model = create_model(
-            self.config.MODEL.NAME,
+        model = create_configured(
+            self,
             num_classes=num_classes or self.num_classes,
             in_channels=feature_channels(self.features) + 3,  # and positions
             width=self.keys.WIDTH,

@@ -14,7 +14,7 @@ from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...runtime.transfers import read, to_device
 from ...tasks.dataset import TransformedDataset
-from ...tasks.model_factory import create_model
+from ...tasks.model_factory import create_configured
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
 from ..data import augment
@@ -185,8 +185,8 @@ class SemanticSegmentation(SceneTask):
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the network."""
-        model = create_model(
-            self.config.MODEL.NAME,
+        model = create_configured(
+            self,
             num_classes=num_classes or self.num_classes,
             in_channels=feature_channels(self.features),
         )

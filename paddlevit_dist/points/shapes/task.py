@@ -11,7 +11,7 @@ import paddle
 from ...losses import adjusted_losses
 from ...metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
-from ...tasks.model_factory import create_model
+from ...tasks.model_factory import create_configured
 from ...tasks.sample_checks import BadSample, require_finite, require_label
 from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
@@ -140,7 +140,7 @@ class ShapeClassification(ClassifierTask):
         """Create the network."""
         channels = sum(_CHANNELS[name] for name in self.config.SHAPES.FEATURES)
         classes = num_classes or self.num_classes
-        model = create_model(self.config.MODEL.NAME, num_classes=classes, in_channels=channels)
+        model = create_configured(self, num_classes=classes, in_channels=channels)
         self.plan_spec = model.plan_spec()
         compile_loops()
         return model

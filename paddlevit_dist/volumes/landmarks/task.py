@@ -11,7 +11,7 @@ import paddle.nn.functional as F
 
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
-from ...tasks.model_factory import create_model
+from ...tasks.model_factory import create_configured
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import require_finite
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
@@ -128,8 +128,8 @@ class LandmarkDetection(Task):
         volumes = self.config.VOLUMES
         # A custom model may accept neither.
         options: dict[str, Any] = {"norm": volumes.UNET_NORM, "activation": volumes.UNET_ACTIVATION}
-        model = create_model(
-            self.config.MODEL.NAME,
+        model = create_configured(
+            self,
             num_classes=num_classes or len(self.names),
             width=volumes.UNET_WIDTH,
             depth=volumes.UNET_DEPTH,

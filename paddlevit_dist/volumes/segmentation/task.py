@@ -14,7 +14,7 @@ from ...runtime.errors import UserError
 from ...runtime.transfers import read_later
 from ...tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
 from ...tasks.metrics import Metrics
-from ...tasks.model_factory import create_model
+from ...tasks.model_factory import create_configured
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
@@ -160,8 +160,8 @@ class VolumeSegmentation(Task):
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the configured model."""
         volumes = self.config.VOLUMES
-        return create_model(
-            self.config.MODEL.NAME,
+        return create_configured(
+            self,
             num_classes=num_classes or len(self.class_names),
             in_channels=len(self.channels) or 1,
             width=volumes.UNET_WIDTH,

@@ -4,6 +4,7 @@ import pytest
 
 from paddlevit_dist import UserError, settings
 from paddlevit_dist.images.configured_options import configured_options
+from paddlevit_dist.tasks import Task
 
 # What PaddleViT's files say for these models.
 PUBLISHED = {
@@ -21,7 +22,7 @@ PUBLISHED = {
 def make_options(name: str, keys: str = ""):
     words = keys.split()
     overrides = [word for key, value in zip(words[::2], words[1::2]) for word in (f"MODEL.{key}", value)]
-    return configured_options(settings.load(["MODEL.NAME", name, *overrides]).values.MODEL)
+    return configured_options(Task(settings.load(["MODEL.NAME", name, *overrides]).values))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -81,3 +82,12 @@ def test_stages_of_another_number_are_taken_if_all_have_it():
         "note: convnext_tiny with MODEL.DEPTHS (1, 2) instead of (3, 3, 9, 3), MODEL.DIMS (8, 16) instead of (96, 192, "
         "384, 768) (explicit keys win over the variant's)"
     ]
+
+
+def test_options_without_a_key_have_a_way_and_a_key_that_sets_one_too_is_named():
+    options, notices = make_options("vit_base_patch16_224", "OPTIONS.pool average OPTIONS.pool_norm true DEPTH 2")
+    assert options == {"pool": "average", "pool_norm": True, "depth": 2} and "DEPTH 2 instead of 12" in notices[0]
+    with pytest.raises(UserError, match=r"MODEL.OPTIONS.embed_dims: MODEL.EMBED_DIM \(8, 8\) sets it, too: keep one"):
+        make_options("pvt_v2_b0", "EMBED_DIM [8,8] OPTIONS.embed_dims [8,8]")
+    with pytest.raises(UserError, match="MODEL.OPTIONS.drop_path: MODEL.DROPPATH 0.1 sets it, too"):
+        make_options("vit", "DROPPATH 0.1 OPTIONS.drop_path 0.2")

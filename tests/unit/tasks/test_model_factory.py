@@ -78,7 +78,7 @@ def test_running_variances_are_unbiased_once():
 
 def build(seed: int, momentum: float | None = None, layer: type = nn.BatchNorm1D) -> nn.Layer:
     train = SimpleNamespace(BATCH_NORM_MOMENTUM=momentum)
-    config = SimpleNamespace(SEED=seed, TRAIN=train, MODEL=SimpleNamespace(NAME="mine"))
+    config = SimpleNamespace(SEED=seed, TRAIN=train, MODEL=SimpleNamespace(NAME="mine", OPTIONS=None))
     task = SimpleNamespace(build_model=lambda: nn.Sequential(nn.Linear(3, 4), layer(4)))
     return build_model(config, task)
 

@@ -54,9 +54,9 @@ class KeypointDetection(Detection):
         if self._has_one_object:
             self.best_metric = ("PCK", True)
         self.keypoint_sets: tuple[KeypointSet, ...] = ()
-        self.model_options["matchability"] = _MAL_EXPONENT if keys.CLASS_LOSS == MAL else None
+        self._set_options(matchability=_MAL_EXPONENT if keys.CLASS_LOSS == MAL else None)
         if keys.DENOISING is not None:
-            self.model_options["denoising"] = keys.DENOISING
+            self._set_options(denoising=keys.DENOISING)
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""
@@ -77,7 +77,7 @@ class KeypointDetection(Detection):
 
     def _set_points(self, sets: tuple[KeypointSet, ...]) -> None:
         self.keypoint_sets = sets
-        self.model_options["keypoints"] = max([1, *(len(points.names) for points in sets)])
+        self._set_options(keypoints=max([1, *(len(points.names) for points in sets)]))
 
     def _identify(self, dataset: TransformedDataset) -> dict[str, Any]:
         """Return facts that identify the dataset."""

@@ -12,7 +12,7 @@ from ....runtime import autocast
 from ....runtime.errors import UserError
 from ....tasks.dataset import TransformedDataset, is_training_split, name_outputs, resolve_class_names
 from ....tasks.metrics import Metrics
-from ....tasks.model_factory import create_model
+from ....tasks.model_factory import build_network
 from ....tasks.prediction import CheckpointMeta
 from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....tasks.task import Records
@@ -68,9 +68,7 @@ class KeypointHeatmaps(BackboneTask):
                 "for example, and MODEL.BACKBONE for another backbone"
             )
         keys, data = config.HEATMAPS, config.DATA
-        self.model_options |= {"heatmap_stride": keys.STRIDE}
-        if keys.DECODER is not None:
-            self.model_options["decoder"] = keys.DECODER
+        self._set_options(heatmap_stride=keys.STRIDE, **({} if keys.DECODER is None else {"decoder": keys.DECODER}))
         height, width = keys.CROP_SIZE
         self.crop_size: Size = (height, width)
         heatmap_size = count_cells(self.crop_size, keys.STRIDE)
@@ -197,8 +195,7 @@ class KeypointHeatmaps(BackboneTask):
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the network for the configured crops."""
-        options = {"image_size": self.crop_size, **self.model_options}
-        return create_model(self.config.MODEL.NAME, num_classes, **options)
+        return build_network(self.config.MODEL.NAME, num_classes, self.crop_size, self.model_options)
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition

@@ -3,6 +3,7 @@
 import difflib
 import functools
 import importlib.util
+import inspect
 import itertools
 import logging
 import re
@@ -94,6 +95,10 @@ class TimmModel(BridgedModel):
     def options(cls) -> dict[str, Any]:
         """Return what ``build`` can set, besides the number of classes and the image size, with its default."""
         return {"in_channels": 3, "dropout": 0.0, "drop_path": 0.0, **_BACKBONE_OPTIONS}
+
+    @classmethod
+    def require_options(cls, name: str, options: Mapping[str, Any]) -> None:
+        """Accept any option: timm refuses those that its network does not have when it builds it."""
 
     @classmethod
     def default_classes(cls, name: str) -> int:
@@ -389,7 +394,10 @@ def _create(timm: ModuleType, name: str, arguments: dict[str, Any]) -> nn.Layer:
                 raise
             for key in unknown:
                 if key not in ("img_size", *_DYNAMIC_SIZE):
-                    raise UserError(f"model 'timm:{name}' has no option '{key}': remove it") from None
+                    module = sys.modules[timm.models.model_entrypoint(name).__module__]
+                    owner = getattr(module, str(error).partition(".__init__")[0], object)
+                    names = ", ".join(inspect.signature(owner).parameters)
+                    raise UserError(f"model 'timm:{name}' has no option '{key}': valid options: {names}") from None
             refused += unknown
     patches: Any = getattr(network, "patch_embed", None)
     if "dynamic_img_size" in arguments:

@@ -12,6 +12,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.images.configured_options import configured_options
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks import Task
 from paddlevit_dist.tasks.model_factory import create_model
 
 OUTSIDE = "image_size=config.DATA.IMAGE_SIZE, dim=config.MODEL.EMBED_DIM"
@@ -74,7 +75,7 @@ def test_rates_of_a_run_take_the_place_of_the_clone_s(tmp_path):
     assert build(file).network.blocks[0].drop_path.rate == 0.0  # as of every model here
     assert build(file, drop_path=0.3).network.blocks[0].drop_path.rate == 0.3
     values = load([f"-cfg={file}"]).values
-    assert configured_options(values.MODEL) == ({"drop_path": 0.1}, [])  # of config.py
+    assert configured_options(Task(values)) == ({"drop_path": 0.1}, [])  # of config.py
     with pytest.raises(UserError, match="has no option 'droppath': did you mean 'drop_path'"):
         build(file, droppath=0.3)
 

@@ -17,9 +17,9 @@ from paddlevit_dist.images.models.bridges import timm_model
 from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create, _pyramid
 from paddlevit_dist.settings import load
 
-PYTHON = "Network.__init__() got an unexpected keyword argument '{}'"
+PYTHON = "RefusingNetwork.__init__() got an unexpected keyword argument '{}'"
 PYTHON_NEAR = PYTHON + ". Did you mean 'size'?"
-TIMM = "Network.__init__() got unexpected keyword argument(s): ['{}']"
+TIMM = "RefusingNetwork.__init__() got unexpected keyword argument(s): ['{}']"
 
 
 def timm_that_refuses(words, *names):
@@ -31,7 +31,15 @@ def timm_that_refuses(words, *names):
             raise TypeError(words.format("', '".join(refused) if words == TIMM else refused[0]))
         return SimpleNamespace(options=options)
 
-    return SimpleNamespace(create_model=create_model)
+    models = SimpleNamespace(model_entrypoint=lambda name: create_model)
+    return SimpleNamespace(create_model=create_model, models=models)
+
+
+class RefusingNetwork:
+    """Has these options."""
+
+    def __init__(self, size, depth):
+        raise NotImplementedError
 
 
 @pytest.mark.parametrize("words", [PYTHON, PYTHON_NEAR, TIMM])
@@ -44,7 +52,7 @@ def test_a_network_that_takes_no_size_is_built_without_one(words):
 @pytest.mark.parametrize("words", [PYTHON, PYTHON_NEAR, TIMM])
 def test_another_option_that_a_network_refuses_is_named(words):
     timm = timm_that_refuses(words, "drop_path_rate", "img_size")
-    with pytest.raises(UserError, match="'timm:x' has no option 'drop_path_rate': remove it"):
+    with pytest.raises(UserError, match="'timm:x' has no option 'drop_path_rate': valid options: size, depth$"):
         _create(timm, "x", {"num_classes": 3, "img_size": (64, 64), "drop_path_rate": 0.1})
 
 

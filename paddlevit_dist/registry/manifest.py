@@ -36,7 +36,7 @@ class Manifest(NamedTuple):
         task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads all keys.
         key_tables: key tables that every run reads.
         recipes: dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest.
-        recipe_folders: full paths of folders with recipes, which -cfg=NAME finds after those of this package.
+        recipe_folders: full paths of folders with recipes, which -cfg=NAME finds after the recipes here.
         callbacks: name for -log_to -> class derived from ``Callback``.
         transforms: name for ``DATA.TRANSFORMS`` -> transform of images and label maps.
         score_kinds: kind of a table of samples -> class derived from ``tasks.ScoreKind``.

@@ -54,7 +54,7 @@ def name_option(key: str) -> str:
 
 
 def check_options(target: Any, tables: Sequence[KeyTable], owner: str) -> None:
-    """Check that each key of a model's class sets an option of its own; raises UserError."""
+    """Check that each key of a model's class sets another option of the class; raises UserError."""
     keys: dict[str, str] = {}
     for row in (row for table in tables for row in table.keys):
         option = name_option(row.name)

@@ -135,7 +135,7 @@ class Key:
         default: value when neither a file nor the command line sets the key; its type (list, tuple) is kept.
         kind: type of the value or of each item: "int", "float", "number" (an int if it is whole), "bool", "text",
             "path" (``~`` is the home folder), "switch" (a bool, or a text that says more) or, for MODEL.OPTIONS only,
-            "options" (values by name, of which MODEL.OPTIONS.NAME sets one).
+            "options" (values by name; MODEL.OPTIONS.NAME sets one).
         meaning: what the key sets, in one line.
         within: the numbers allowed, None for any finite one.
         choices: the values allowed, None for any; texts are compared without case.
@@ -319,7 +319,7 @@ def _parse_options(value: object) -> dict[str, Any]:
 
 
 def _parse_any(value: object) -> Any:
-    """Return a plain value of YAML as it is; as for other keys, the texts None and 1e-3 are null and a number."""
+    """Return a plain value of YAML unchanged; as for other keys, the texts None and 1e-3 are null and a number."""
     if isinstance(value, (list, tuple)):
         return [_parse_any(item) for item in value]
     if isinstance(value, Mapping):

@@ -5,17 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..registry import lookup
 from ..registry.features import find_function
-from ..registry.lookup import (
-    MODELS,
-    SPELLINGS,
-    as_source,
-    custom_tables,
-    find_name,
-    is_weights_name,
-    require_derived,
-    resolve,
-)
+from ..registry.lookup import SPELLINGS, as_source, find_name, is_weights_name, require_derived, resolve
 from ..runtime.errors import UserError
 from ..settings.custom_keys import name_option
 from ..settings.every_run import RunSettings
@@ -52,15 +44,14 @@ def create_model(
             f"create_model: {name} names weights, but a model is built with fresh ones: use "
             f"model = create_model('{find_name('model', name)}'), then load_weights(model, '{as_source(name)}')"
         )
-    return build_network(
-        name, num_classes, image_size, {key: value for key, value in options.items() if value is not None}
-    )
+    chosen = {key: value for key, value in options.items() if value is not None}
+    return build_network(name, num_classes, image_size, chosen)
 
 
 def build_network(
     name: str, num_classes: int | None, image_size: int | Sequence[int] | None, options: Mapping[str, Any]
 ) -> Any:
-    """Build a model as ``create_model`` does, with ``options`` as they are: None is a value."""
+    """Build a model as ``create_model`` does, with ``options`` unchanged: None is a value."""
     name = _canonical_name(name)
     classes = default_classes(name) if num_classes is None else num_classes
     image_size = tuple(image_size) if isinstance(image_size, Sequence) else image_size
@@ -159,21 +150,25 @@ def create_configured(
 
 
 def join_options(task: Task, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the task's ``options`` with those of the keys that the model declares, and of MODEL.OPTIONS.
+    """Return the task's ``options`` with the options of the keys that the model declares, and MODEL.OPTIONS.
 
     Raises:
         UserError: the model has no such option, or it is set twice.
     """
     task.reads_options = True
     name, given = task.config.MODEL.NAME, dict(task.config.MODEL.OPTIONS or {})
-    keys = {name_option(row.name): row.name for table in custom_tables("model", name) for row in table.keys}
+    keys = {name_option(row.name): row.name for table in lookup.custom_tables("model", name) for row in table.keys}
     declared = {option: value for option in keys if (value := get_value(task.config, keys[option])) is not None}
     for option in (option for option in given if option in declared):
         raise UserError(f"{OPTIONS}.{option}: {name} has a key for it: set {keys[option]} instead")
-    require_unset(task, options, {**{option: f"{OPTIONS}.{option}" for option in given}, **keys})
+    require_unset(
+        task,
+        options,
+        {option: keys[option] if option in declared else f"{OPTIONS}.{option}" for option in (*declared, *given)},
+    )
     about = model_options(name)
     backbone = {**about.defaults, **options}.get("backbone")
-    inner = model_options(backbone).defaults if isinstance(backbone, str) and backbone in MODELS else ()
+    inner = model_options(backbone).defaults if isinstance(backbone, str) and backbone in lookup.MODELS else ()
     for option in (option for option in given if option in inner and option not in about.defaults):
         raise UserError(f"{OPTIONS}.{option}: {backbone} has it: set {OPTIONS}.backbone_options.{option} instead")
     _family(name).require_options(name, {**declared, **given})
@@ -187,7 +182,7 @@ def require_unset(task: Task, options: Collection[str], sources: Mapping[str, st
     Raises:
         UserError: one is.
     """
-    config = task.config
+    config: Any = task.config
     set_by = {option: f"{OPTIONS}.{option}" for option in config.MODEL.OPTIONS or ()} if sources is None else sources
     own = {*options, "num_classes", "image_size", *(["backbone"] if "BACKBONE" in config.MODEL else [])}
     for option in (option for option in set_by if option in own):

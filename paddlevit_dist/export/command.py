@@ -4,7 +4,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +14,8 @@ from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line, utf8
+from ..settings import load
+from ..settings.key import OPTIONS
 from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 
@@ -149,10 +151,12 @@ def load_trained_model(
     Raises:
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
-    if name is not None and words:
-        raise UserError(f"export: {words[0]}: -model={name} builds a network without a run's keys; remove one of both")
+    others = [word for word in words if not word.startswith(OPTIONS)]
+    if name is not None and others:
+        raise UserError(f"export: {others[0]}: -model={name} builds a network without a run's keys; remove one of both")
     if name is not None:
-        return _load_foreign_weights(source, name, image_size, in_channels, part)
+        given = load(words).values.MODEL.OPTIONS or {}
+        return _load_foreign_weights(source, name, image_size, in_channels, part, given)
     from ..inference.trained import build_trained, open_source
     from ..tasks.dataset import name_outputs
     from ..tasks.model import as_model
@@ -202,7 +206,12 @@ def parse_size(key: str, size: "Size") -> Any:
 
 
 def _load_foreign_weights(
-    source: str, name: str, image_size: "Size", in_channels: int | None, part: str | None
+    source: str,
+    name: str,
+    image_size: "Size",
+    in_channels: int | None,
+    part: str | None,
+    given: Mapping[str, Any],
 ) -> TrainedModel:
     """Load weights of another program into a registered model, with the preprocessing that they expect, if known."""
     import paddle
@@ -222,7 +231,7 @@ def _load_foreign_weights(
         parts, image_size = make_detector_parts(source, name, image_size), None  # the network takes any size
     path = evaluated_weights(source)
     weights = read_weights(path, part)
-    options = {"image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
+    options = {**given, "image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1, **options)
     num_classes = count_classes(outline, weights)

@@ -110,8 +110,10 @@ class Model(nn.Layer):
     @classmethod
     def require_options(cls, name: str, options: Mapping[str, Any]) -> None:
         """Raise a UserError that names the variant if the family lacks one of these options."""
-        valid, (_, is_open) = cls.options(), _list_parameters(cls)
-        for key in () if is_open else options:
+        valid = cls.options()
+        lists_names = any("options" in vars(owner) for owner in cls.__mro__[: cls.__mro__.index(Model)])
+        takes_any = _list_parameters(cls)[1] and not lists_names
+        for key in () if takes_any else options:
             if key not in valid:
                 hint = closest(key, list(valid))
                 raise UserError(

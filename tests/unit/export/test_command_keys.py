@@ -79,5 +79,7 @@ def test_weights_of_others_are_described_without_a_run(source, tmp_path):
         UserError, match="^export: -data_path=x: -model=vit_small.* builds a network without a run's keys"
     ):
         load_trained_model(file, variant, words=["-data_path=x"])
+    with pytest.raises(UserError, match="model 'vit_small_patch16_224' has no option 'pol': did you mean 'pool'"):
+        load_trained_model(file, variant, part="teacher", words=["MODEL.OPTIONS.pol=average"])
     with pytest.raises(UserError, match="own.pdparams has no classifier for resnet18: is it a checkpoint of another"):
         load_trained_model(file, "resnet18", part="teacher")

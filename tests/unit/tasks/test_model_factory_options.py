@@ -90,6 +90,8 @@ def test_a_constructor_that_passes_options_on_has_those_of_its_parent():
         UserError, match="no option 'pol': did you mean 'pool'.*: depth, in_channels, pool, rules, widths"
     ):
         build("passing", "MODEL.OPTIONS.pol=max")
+    with pytest.raises(UserError, match="model 'vit' has no option 'pol': did you mean 'pool'"):
+        create_model("vit", pol="max")  # its **options are a list of names
     assert build("open", "MODEL.OPTIONS.anything=[1]") == {"in_channels": 2, "anything": [1]}
 
 

@@ -110,7 +110,7 @@ def report(
     """
     import paddle
 
-    from ..tasks.model import as_model
+    from ..tasks.model import as_model, input_size
     from ..tasks.model_cost import compute_cost, count_parameters, list_layers
 
     name = find_name("model", name)
@@ -129,7 +129,7 @@ def report(
                 "multiply-accumulates and activations are counted for image models only",
             ]
         )
-    shape = (model.in_channels, *model.image_size)
+    shape = (model.in_channels, *input_size(model))
     cost = compute_cost(model, paddle.zeros([1, *shape]))
     return "\n".join(
         [

@@ -27,6 +27,7 @@ from ..launch.devices import cpu_cores, default_workers, startable_loaders
 from ..launch.failures import end_process, explain_kill
 from ..launch.stale_resources import require_semaphores
 from ..launch.watchdog import ProcessInfo
+from ..registry.required_methods import require_methods
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -54,6 +55,7 @@ class _ReadingDataset(paddle.io.Dataset):
 
     def __init__(self, samples: _Samples, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
+        require_methods(type(samples), "")
         self.samples = samples
         dataset = getattr(samples, "dataset", None)
         self.remote = dataset if getattr(dataset, "is_remote", False) else None

@@ -15,6 +15,7 @@ from ..intervals import ConfidenceInterval
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..registry.features import find_function
+from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
@@ -149,6 +150,7 @@ class Evaluator:
         problem = ""
         for number in (1, None):
             step = EvaluationStep(self.task.build_metrics(), None, epoch)
+            require_methods(type(step.metrics), "")
             state = self._evaluate("check of the metrics", step, number=number)
             problem = _find_problem(self.task, step.metrics, state)
             if not problem:

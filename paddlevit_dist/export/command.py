@@ -252,8 +252,10 @@ def _load_foreign_weights(
 
 def describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportParts | None") -> dict[str, Any]:
     """Return the facts of a network that its exported description has."""
-    size = parts and parts.size
-    shape = [None, parts.channels if parts else model.in_channels, *(model.image_size if size is None else size)]
+    from ..tasks.model import input_size
+
+    size = input_size(model) if parts is None or parts.size is None else parts.size
+    shape = [None, parts.channels if parts else model.in_channels, *size]
     num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none
     return {"model": name, "weights": weights, "num_classes": num_classes, "input_shape": shape}
 

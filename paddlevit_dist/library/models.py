@@ -73,7 +73,7 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 class FeatureMaps(nn.Layer):
-    """Wrap a network to return its ``features``, without its classifier.
+    """Wrap a network to return its ``feature_maps``, without its classifier.
 
     It has ``feature_channels`` and ``feature_strides`` of each map, strides in pixels of the input. Raises a UserError
     if the network has no feature maps.
@@ -92,7 +92,7 @@ class FeatureMaps(nn.Layer):
 
     def forward(self, x: paddle.Tensor) -> list[paddle.Tensor]:
         """Compute the maps of images (batch, in_channels, height, width), from fine to coarse."""
-        return cast(Model, self.body).features(x)
+        return cast(Model, self.body).feature_maps(x)
 
 
 def load_trained(source: str, num_classes: int | None = None) -> nn.Layer:
@@ -107,8 +107,13 @@ def load_trained(source: str, num_classes: int | None = None) -> nn.Layer:
     """
     advice = "name the model: create_model('resnet50', pretrained=...)"
     opened = open_source(source, "create_model", advice=advice)
-    model, _ = build_trained(prepare_task(opened), opened)
-    if num_classes is not None:
+    task = prepare_task(opened)
+    model, _ = build_trained(task, opened)
+    if num_classes is not None and getattr(type(model), "reset_classifier", None) is Model.reset_classifier:
+        trained, model = model, model_factory.prepare(task.build_model(num_classes))  # of a user
+        load_weights(model, trained.state_dict())
+        model.eval()
+    elif num_classes is not None:
         model.reset_classifier(num_classes)
     model.made_of = opened.config
     return cast(nn.Layer, model)
@@ -142,7 +147,7 @@ def _load_pretrained(
     model = model_factory.create_model(registered, num_classes, image_size, **options)
     trained_classes = count_classes(model, weights)
     if num_classes is None and trained_classes not in (None, model_factory.default_classes(registered)):
-        model.reset_classifier(trained_classes)
+        model = model_factory.create_model(registered, trained_classes, image_size, **options)
     report = load_weights(model, weights, strict=num_classes in (None, trained_classes))
     require_trained(report, remedy="load a part of them with load_weights")
     model.eval()

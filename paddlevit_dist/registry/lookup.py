@@ -19,6 +19,7 @@ from . import features, model_sources, plugins
 from .features import locate, locate_all
 from .manifest import Manifest, Target
 from .model_names import read_model_names
+from .required_methods import require_methods
 
 _WEIGHT_FILES = (".pdparams", ".safetensors", ".npz", ".pth", ".pt", ".bin")
 
@@ -99,6 +100,7 @@ def resolve(kind: str, name: str) -> Any:
     if not isinstance(target, str):
         return target
     target = import_object(target)
+    require_methods(target, f"{kind.replace('_', ' ')} '{name}': ")
     if (
         find_package(kind, name) is None
         and import_object(READ_DECLARED)(target) is not None

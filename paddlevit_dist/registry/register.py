@@ -10,6 +10,7 @@ from ..runtime.lazy_names import import_object
 from . import features
 from .lookup import KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, add, list_other_tables
 from .manifest import Manifest, Target
+from .required_methods import require_methods
 
 _AS_TABLES = "paddlevit_dist.settings.custom_keys:as_tables"
 _CHECK_OPTIONS = "paddlevit_dist.settings.custom_keys:check_options"
@@ -147,6 +148,8 @@ def _register(
 ) -> None:
     origin = _caller()
     _require_nameable(kind, name, target, origin)
+    for part in (target, *getattr(target, "aspects", {}).values()):  # those that are names when they are imported
+        require_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
     before, existing = KINDS[kind].get(name), REGISTRATIONS.get((kind, name))
     if before is not None and not replace and _identity(before) != _identity(target):
         first = existing.origin if existing is not None else "this package has one"

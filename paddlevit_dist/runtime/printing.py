@@ -15,7 +15,7 @@ import re
 import select
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -177,3 +177,16 @@ def captured_output() -> Iterator[Any]:
             for number, copy in zip((1, 2), copies):
                 os.dup2(copy, number)
                 os.close(copy)
+
+
+def describe_value(value: Any) -> str:
+    """Describe what a user's code returned: its kind, its parts, dtype and shape, and an image's mode."""
+    kind = type(value).__name__
+    if isinstance(value, (Mapping, tuple, list)):
+        parts = map(repr if isinstance(value, Mapping) else describe_value, value)
+        return shorten(f"{kind} of {len(value)} ({', '.join(parts)})")
+    if isinstance(getattr(value, "mode", None), str):
+        return f"{kind} of mode {value.mode}"
+    if hasattr(value, "shape"):
+        return f"{kind} {str(getattr(value, 'dtype', '')).removeprefix('paddle.')} {tuple(value.shape)}"
+    return shorten(repr(value))

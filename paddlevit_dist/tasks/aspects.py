@@ -14,6 +14,7 @@ method leaves what another uses: the aspect for the other protocol decides.
 from abc import ABC
 from typing import Any, TypeVar
 
+from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from .task import Task
@@ -63,6 +64,7 @@ def get_aspect(task: Task, protocol: type[AspectType]) -> AspectType | None:
     require_no_override(type(task), owner, protocol, cls)
     cache: dict[type, Any] = vars(task).setdefault(_CACHE, {})
     if cls not in cache:
+        require_methods(cls, f"{owner.__name__}.aspects: ")
         cache[cls] = cls(task)
     return cache[cls]
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import re
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, TypeVar
@@ -43,18 +45,19 @@ class Dataset:
     #: finds the name of the sample's group in its ``identity``
     groups_by: Mapping[str, str] = {}
 
-    def __init__(self, data_path: str | None, split: str, cache_folder: Path | None) -> None:
-        """Open a split, usually "train" or "val"; any other name may exist.
+    def __init__(self, data_path: str | None, split: str, cache_folder: Path | None, options: Any = None) -> None:
+        """Open a split, usually "train" or "val"; any other name may exist. By default, keep the arguments.
 
         Args:
             data_path: folder or file of the dataset; None: the dataset needs none.
             split: name of the split.
             cache_folder: folder for files that are made once, such as indices; None: there is none.
+            options: what else ``open`` passes.
 
         Raises:
             UserError: the data are missing or damaged, or lack that split.
         """
-        raise NotImplementedError
+        self.data_path, self.split, self.cache_folder, self.options = data_path, split, cache_folder, options
 
     @classmethod
     def open(cls: "type[DatasetType]", config: Any, split: str, cache_folder: Path) -> "DatasetType":
@@ -64,16 +67,17 @@ class Dataset:
         """
         return cls(config.DATA.DATA_PATH, split, cache_folder)
 
+    @abstractmethod
     def __len__(self) -> int:
-        raise NotImplementedError
+        """Return the number of samples."""
 
+    @abstractmethod
     def read(self, index: int) -> Any:
         """Read sample ``index``, from 0: ``(image, label)``, a ``Scene``, or for volumes ``(DecodedVolume, points)``.
 
         Raises:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
         """
-        raise NotImplementedError
 
     def prefetch(self, indices: Sequence[int]) -> None:
         """Fetch samples at an address together, in a loader process before it reads a batch; may raise UserError."""
@@ -83,8 +87,11 @@ class Dataset:
         return self.read(_position(index, len(self)))
 
     def describe(self, index: int) -> str:
-        """Return the origin of sample ``index`` for messages: its file, or its number in a named file."""
-        raise NotImplementedError
+        """Return the origin of sample ``index`` for messages: its file, or its number in a named file.
+
+        By default, its number, which does not identify it in another dataset.
+        """
+        return f"sample {index}"
 
     def identity(self, index: int) -> str:
         """Return a name that identifies sample ``index`` wherever the dataset is stored, and if samples are added.
@@ -161,8 +168,10 @@ class TransformedDataset:
         dataset = self._dataset()
         if dataset is None:
             return None
-        is_path = dataset.root is None and len(dataset) > 0 and os.sep in dataset.identity(0)  # on this machine
-        return None if is_path and not self.is_random_split else dataset.identities()
+        first = dataset.identity(0) if len(dataset) else ""
+        is_path = dataset.root is None and os.sep in first  # on this machine
+        is_unknown = re.fullmatch(r"sample \d+", first) or (is_path and not self.is_random_split)
+        return None if is_unknown else dataset.identities()
 
     def name(self, index: int) -> str:
         """Return a name that identifies a sample wherever the data are stored, or else its description."""
@@ -206,13 +215,13 @@ class TransformedDataset:
         position = getattr(key, "epoch", 0), index, getattr(key, "repeat", 0)
         return self.sample(index, reading_generator(self.seed, *position))
 
+    @abstractmethod
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Read and transform sample ``index`` with all randomness from ``generator``, as ``Task.collate`` takes it.
 
         Raises:
             UserError: it cannot be read; the message names its file.
         """
-        raise NotImplementedError
 
     def describe(self, index: int) -> str:
         """Return the origin of sample ``index`` for messages."""

@@ -47,16 +47,16 @@ class Metrics:
         """Add the counts of metrics with the same settings, whose samples follow these, for ``library.meters``."""
         self.state = {name: value + other.state[name] for name, value in self.state.items()}
 
+    @abstractmethod
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the final values by name from the state, summed over all ranks.
 
         It is not called for a split without labels.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def summary(self, values: dict[str, float]) -> str:
         """Format the line that an evaluation ends with; for a part of the samples, from ``bootstrap_values`` only."""
-        raise NotImplementedError
 
 
 class PerSampleMetrics(Metrics, ABC):

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +11,9 @@ import paddle
 from paddle import nn
 
 from ..registry.lookup import closest, require_derived
+from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
+from .network_checks import require_free
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
 Variants = dict[str, dict[str, Any]]  # arguments of each variant by its name
@@ -68,11 +71,21 @@ class Model(nn.Layer):
 
     #: channels of the input
     in_channels: int = 3
-    #: (height, width) of the input images in pixels; None for a network on other data
-    image_size: tuple[int, int] | None = None
-    #: stride in input pixels, and channels, of each map of ``features``; empty without ``features``
+    #: pixels of the input images, one number or (height, width); None for a network on other data
+    image_size: Any = None
+    #: stride in input pixels, and channels, of each map of ``feature_maps``; empty without any
     feature_strides: tuple[int, ...] = ()
     feature_channels: tuple[int, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, value in vars(cls).items():
+            require_free(cls, name, value, is_of_class=True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; a UserError says that the class uses its name for something else."""
+        require_free(type(self), name, value)
+        super().__setattr__(name, value)
 
     @classmethod
     def options(cls) -> dict[str, Any]:
@@ -130,11 +143,15 @@ class Model(nn.Layer):
         """Return log lines about the variant ``name``, which are shown before it is built."""
         return []
 
+    @abstractmethod
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """Compute the outputs that the task expects, such as logits (batch, classes) of a classifier."""
+
     def forward_features(self, x: Any) -> Any:
         """Compute the input of the classifier."""
-        raise NotImplementedError
+        raise missing_method(type(self), "forward_features")
 
-    def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
+    def feature_maps(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Compute feature maps, for a network that uses this one as its backbone.
 
         Args:
@@ -156,7 +173,7 @@ class Model(nn.Layer):
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the last layers with newly initialized ones for ``num_classes``, or with nothing for 0."""
-        raise NotImplementedError
+        raise missing_method(type(self), "reset_classifier")
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Resize the ``value`` of parameter ``name``, which is loaded with another shape; None if impossible."""
@@ -255,6 +272,12 @@ class Model(nn.Layer):
 
 # Attributes that mean something on a Model only: another class that has one gets an error instead of the defaults.
 _DECLARED = ("key_maps", "classifier_layers", "layer_names", "no_weight_decay", "layer_groups", "resize_parameter")
+
+
+def input_size(model: Any) -> tuple[int, int]:
+    """Return height and width of the images that a network is built for, which may keep them as one number."""
+    size = model.image_size
+    return (size, size) if isinstance(size, int) else tuple(size)
 
 
 class _PlainLayer(Model):

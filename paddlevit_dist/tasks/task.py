@@ -1,11 +1,13 @@
 """The contract between a data modality (images, points, volumes) and the engine, which use only this of each other."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import paddle
 
+from ..registry.required_methods import missing_method
 from ..settings.every_run import RunSettings
 from .dataset import TransformedDataset
 from .metrics import Metrics
@@ -51,6 +53,7 @@ class Task:
         self.config = config
         self.notices: list[str] = []
 
+    @abstractmethod
     def build_dataset(self, split: str, cache_folder: Path) -> TransformedDataset:
         """Build the dataset of a split; log lines about it go to the dataset's ``notices``.
 
@@ -61,23 +64,22 @@ class Task:
         Raises:
             UserError: the data are missing or damaged, or do not fit the configuration.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
         """Combine samples of ``TransformedDataset.sample`` into a batch. Runs in the loader process.
 
         Returns:
             Numpy arrays by name, usually with the batch as first axis.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model, usually a ``Model``, with its initial weights, equal on every rank.
 
         If no data are open, as for an export, ``num_classes`` is given; otherwise it follows from the data. Raises
         UserError: the configuration does not describe a model.
         """
-        raise NotImplementedError
 
     def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return what a checkpoint remembers of the preprocessing or of the samples of a split, as plain YAML values.
@@ -104,10 +106,13 @@ class Task:
 
         Returns:
             Numbers by term name, which may be fractions (class weights), with the names in the traits'
-            ``normalizer_names`` for every batch.
+            ``normalizer_names`` for every batch; by default, there are none.
         """
-        raise NotImplementedError
+        if self.traits.normalizer_names:
+            raise missing_method(type(self), "loss_normalizers")
+        return {}
 
+    @abstractmethod
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
@@ -121,12 +126,12 @@ class Task:
             batch: tensors on the device by name, from ``collate``.
             step: position of the micro-batch in the run.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def build_metrics(self) -> Metrics:
         """Build empty metrics; called on each rank for each evaluation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep
     ) -> Records | None:
@@ -145,4 +150,3 @@ class Task:
             ``protocols.Reportable``. The engine calls it on this rank after all batches. Until then it must hold
             little memory. It may wait for the device, which this method should not.
         """
-        raise NotImplementedError

@@ -110,14 +110,11 @@ class InputVolumes(VolumeDataset):
         """Return the convention of predictions for volume ``index``: "ras" or "lps"."""
         return self.headers[index].convention if self.coordinate_system == "file" else self.coordinate_system
 
-    def volume(self, index: int) -> DecodedVolume:
-        """Return the voxels and geometry of volume ``index``."""
+    def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
+        """Return a volume with geometry, and NaN for its unknown landmarks, float64 (landmarks, 3)."""
         files, geometry = self.files[index], self.headers[index].geometry
-        return read_at_spacing(files[0], self.within[0], geometry, self.spacing, self.max_voxels, files)
-
-    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
-        """Return the voxel positions of the landmarks, (landmarks, 3), in the order z, y, x."""
-        return np.full((len(self.names), 3), np.nan)
+        decoded = read_at_spacing(files[0], self.within[0], geometry, self.spacing, self.max_voxels, files)
+        return decoded, np.full((len(self.names), 3), np.nan)
 
 
 class VolumeInputs(InputSamples):

@@ -200,13 +200,10 @@ class SyntheticLandmarks(PhantomDataset, VolumeDataset):
         self._convention = "ras" if options.coordinate_system == "file" else options.coordinate_system
         self._drawn = {}
 
-    def volume(self, index: int) -> DecodedVolume:
-        """Return the voxels and geometry of volume ``index``."""
-        return self._get_drawn(index)[0].decoded
-
-    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
-        """Return the voxel positions of the landmarks, (landmarks, 3), in the order z, y, x."""
-        return geometry.voxels(self._get_drawn(index)[0].world)
+    def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
+        """Return a phantom with geometry, and its landmarks' voxels z, y, x, float64 (landmarks, 3)."""
+        phantom = self._get_drawn(index)[0]
+        return phantom.decoded, phantom.decoded.geometry.voxels(phantom.world)
 
     def world(self, index: int) -> np.ndarray:
         """Return the landmarks without rendering voxels, which takes most of the time: 2 ms for a phantom."""

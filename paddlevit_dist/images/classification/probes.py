@@ -258,6 +258,7 @@ class KnnProbe(ProbeTask):
     """
 
     aspects = {"FeatureCaching": ".probe_features:NeighborFeatures"}
+    train_step: Any = None  # it trains nothing
 
     def __init__(self, config: ProbeSettings) -> None:
         super().__init__(config)

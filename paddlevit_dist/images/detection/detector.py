@@ -1,5 +1,6 @@
 """Interface between a detection network and its task, initializers of layers, and padding of batches."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, ClassVar, NamedTuple
@@ -8,6 +9,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from ...registry.required_methods import missing_method
 from ...runtime.errors import UserError
 from ...runtime.transfers import to_device
 from ...tasks.model import Model
@@ -106,21 +108,21 @@ class DetectionCriterion:
             raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
         self.is_global = normalizer == "global"
 
+    @abstractmethod
     def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Return normalizers of a training batch by name, one for each of ``normalizer_names``.
 
         The batch has ``labels``, int64 (N, M), and ``box_counts``, int64 (N,). The engine sums the normalizers over all
         ranks and micro-batches of an update. Runs in the loader process: numpy only.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
         """Return loss terms by name, each a sum over the batch with its count.
 
         Every term depends on the outputs, even without objects, so that all ranks have gradients of the same
         parameters.
         """
-        raise NotImplementedError
 
     def note_objects(self, objects: np.ndarray, step: StepPosition) -> None:
         """Record the objects of each image, int (N,), for ``epoch_lines``, once per ``step`` even if passes repeat."""
@@ -201,6 +203,7 @@ class Detector(Model):
         return None
 
     @classmethod
+    @abstractmethod
     def criterion(
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> DetectionCriterion:
@@ -208,8 +211,8 @@ class Detector(Model):
 
         ``losses`` are arguments of the family's criterion that differ from its defaults, such as ``normalizer``.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
     ) -> Outputs:
@@ -220,11 +223,10 @@ class Detector(Model):
             sizes: int64 (N, 2), height and width of each image without padding; None: no padding.
             targets: for training only; without them nothing is random.
         """
-        raise NotImplementedError
 
     def best(self, outputs: Outputs) -> TopDetections:
         """Select the detections among ``outputs`` of ``forward`` without targets, equally many per image."""
-        raise NotImplementedError
+        raise missing_method(type(self), "best")
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """Return the detections in each image in host memory, best first; it waits for the device once.

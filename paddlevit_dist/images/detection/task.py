@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
+from ...registry.required_methods import require_methods
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.metrics import Metrics
@@ -203,6 +204,7 @@ class Detection(BackboneTask):
         if self._criterion is None:
             name, losses = self.config.MODEL.NAME, self._loss_options()
             self._criterion = criterion = self._family.criterion(name, self.num_classes, losses, **self.model_options)
+            require_methods(type(criterion), f"MODEL.NAME {name}: ")
             self.traits = replace(
                 self.traits, normalizer_names=criterion.normalizer_names, communicates_in_step=criterion.communicates
             )

@@ -84,7 +84,7 @@ class PyramidClassifier(Classifier):
             outputs.append(x)
         return outputs
 
-    def features(self, x, sizes=None) -> list[paddle.Tensor]:
+    def feature_maps(self, x, sizes=None) -> list[paddle.Tensor]:
         """Return the output of each stage, (batch, channels, height, width)."""
         return [output.transpose([0, 3, 1, 2]) for output in self.outputs(x)]
 

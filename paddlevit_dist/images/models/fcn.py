@@ -50,7 +50,7 @@ class FCN(Segmenter):
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
         """Compute logits (batch, classes, rows, columns), in training also the auxiliary head's."""
-        *_, third, last = self.backbone.features(images)
+        *_, third, last = self.backbone.feature_maps(images)
         logits = self.classifier(last)
         return (logits, self.aux_classifier(third)) if self.training else logits
 
@@ -86,7 +86,7 @@ class LinearSegmenter(Segmenter):
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         """Compute logits (batch, classes, rows, columns), one position for each patch."""
-        return self.head(self.dropout(self.norm(self.backbone.features(images)[-1])))
+        return self.head(self.dropout(self.norm(self.backbone.feature_maps(images)[-1])))
 
 
 def _head(inputs: int, num_classes: int, dropout: float) -> nn.Sequential:

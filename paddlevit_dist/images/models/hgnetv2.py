@@ -283,7 +283,7 @@ class HGNetV2(Classifier):
             for parameter in part.parameters():
                 parameter.stop_gradient = True
 
-    def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
+    def feature_maps(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Return the output of each stage, for images (batch, in_channels, height, width)."""
         x, maps = self.stem(x), []
         for stage in self.stages:
@@ -293,7 +293,7 @@ class HGNetV2(Classifier):
 
     def forward_features(self, x):
         """(batch, 2048): the mean of the last map, widened; (batch, dims[-1]) of a model without classes."""
-        x = self.features(x)[-1].mean(axis=[2, 3], keepdim=True)
+        x = self.feature_maps(x)[-1].mean(axis=[2, 3], keepdim=True)
         return (x if self.num_classes == 0 else self.head.last_conv(x)).flatten(1)
 
     def forward(self, x):

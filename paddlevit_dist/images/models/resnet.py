@@ -229,8 +229,8 @@ class ResNet(Classifier):
         dilation: how many of the last stages keep the resolution of what comes before them, by convolutions that are
             dilated by 2, then by 4 (but a stage's first, by what the stage before has), as torchvision's
             ``replace_stride_with_dilation``: 1 is DETR's DC5, 2 has an eighth of the image's resolution.
-        mask_padding: ``features`` sets padded positions to zero after each layer, so that an image in a padded batch
-            gives the numbers of the image alone.
+        mask_padding: ``feature_maps`` sets padded positions to zero after each layer, so that an image in a padded
+            batch gives the numbers of the image alone.
         is_vd: three convolutions begin it instead of one, and shortcuts pool.
         first_shortcut: the first block has a shortcut with a convolution although nothing changes there, as RT-DETR's
             ResNet-18-vd and -34-vd have.
@@ -321,9 +321,9 @@ class ResNet(Classifier):
 
     def forward_features(self, x):
         """Compute the mean (batch, embed_dim) over the positions of images (N, channels, height, width)."""
-        return self.features(x)[-1].mean(axis=[2, 3])
+        return self.feature_maps(x)[-1].mean(axis=[2, 3])
 
-    def features(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
+    def feature_maps(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Return the output of each stage for images (batch, in_channels, height, width), padded at right and bottom.
 
         With ``mask_padding`` and ``sizes``, int64 (batch, 2), height and width of each image without its padding, a map

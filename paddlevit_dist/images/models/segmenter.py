@@ -2,6 +2,7 @@
 
 import functools
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ class Segmenter(Model):
         num_classes: outputs for each pixel; None: ``create_model`` sets the attribute.
         image_size: pixels, one number or (height, width), of the images it is built for; None: of any. Others can be
             given; it says for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
-        backbone, backbone_options: name of a classifier that has ``features``, and its options; None: there is none.
+        backbone, backbone_options: name of a classifier that has ``feature_maps``, and its options; None: there is none.
         dropout: rate before the last layer, of whole channels; 0.1 in all papers.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
@@ -73,13 +74,13 @@ class Segmenter(Model):
         """The backbone, or a model without layers: its answers are the defaults."""
         return as_model(self._sub_layers.get("backbone") or nn.Identity())
 
+    @abstractmethod
     def forward(self, images: paddle.Tensor) -> paddle.Tensor | tuple[paddle.Tensor, paddle.Tensor]:
         """Compute logits, float32 (N, classes, h, w), of normalized images, float32 (N, 3, H, W), at own resolution.
 
         The caller resizes them, bilinearly between the centers of pixels. In training mode, a model with an auxiliary
         head also returns the logits of that head.
         """
-        raise NotImplementedError
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the last layer of each head with a newly initialized one for ``num_classes``."""

@@ -285,7 +285,7 @@ class UPerNet(Segmenter):
 
     def maps(self, images: paddle.Tensor) -> list[paddle.Tensor]:
         """Compute what the heads see: four maps (N, channels, height, width), from fine to coarse."""
-        maps = self.backbone.features(images)[-4:]
+        maps = self.backbone.feature_maps(images)[-4:]
         norms = list(self.norms) or [None] * 3 + [self.backbone.norm if self.has_last_norm else None]
         maps = [
             x if norm is None else norm(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2])

@@ -276,7 +276,7 @@ class VisionTransformer(Classifier):
             self.attn_pool = AttentionPool(self.embed_dim, num_heads, hidden, config)
 
     def _create_maps(self, maps: FeatureConfig, depth: int, patch_size: int) -> None:
-        """Store which blocks ``features`` has maps of, and create the pyramid from the last one."""
+        """Store which blocks ``feature_maps`` returns, and create the pyramid from the last one."""
         self.windows, self.norm_features = maps.windows, maps.norm_features or maps.pyramid is not None
         self.feature_blocks = list(maps.feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
@@ -363,7 +363,7 @@ class VisionTransformer(Classifier):
             x = self.pass_block(block, x, grid)
         return self.pass_block(blocks[-1], x, grid, self.num_prefix_tokens)
 
-    def features(self, x, sizes=None) -> list[paddle.Tensor]:
+    def feature_maps(self, x, sizes=None) -> list[paddle.Tensor]:
         """Return the patches after each of ``feature_depths``, without the tokens in front; all have one stride."""
         grid, maps = self.find_grid(x), []
         x = split_windows(self.embedded(x), grid, self.windows, self.num_prefix_tokens)

@@ -46,7 +46,7 @@ class BlockConfig(NamedTuple):
 
 
 class FeatureConfig(NamedTuple):
-    """The maps that ``features`` of a ViT returns.
+    """The maps that ``feature_maps`` of a ViT returns.
 
     Attributes:
         feature_depths: the blocks, from 1, after which there is a map; None: each quarter of them.

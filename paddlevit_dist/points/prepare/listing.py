@@ -1,6 +1,7 @@
 """Base class of readers of raw scenes, and functions for splits and checks that several readers use."""
 
 import os
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,9 +150,9 @@ class SceneReader:
             for split, names in splits.items()
         }
 
+    @abstractmethod
     def read(self, source: RawScene) -> Scene:
         """Read a scene, with labels if ``source`` has them; UserError if it cannot be read."""
-        raise NotImplementedError
 
     def place_points(self, path: str, xyz: np.ndarray) -> StoredPoints:
         """Apply the coordinate convention of this kind of scenes to points (points, 3)."""

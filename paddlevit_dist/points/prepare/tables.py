@@ -1,5 +1,6 @@
 """Scenes in files with tables of points: x, y, z, and optionally colors, a class, an object and channels."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -77,9 +78,9 @@ class TableReader(SceneReader):
     options: tuple[str, ...] = ("class_names", "label", "instance", "ignore_label", "gray", "channels")
     unique_instances = False
 
+    @abstractmethod
     def read_columns(self, path: str) -> Columns:
         """Read the columns of a file, (points,) each, by name; UserError if it is damaged."""
-        raise NotImplementedError
 
     def find(self, root: str) -> dict[str, str]:
         """Return the path of each scene below ``root``, by name; add a remark on other files."""

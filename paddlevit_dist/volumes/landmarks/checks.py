@@ -20,8 +20,10 @@ class LandmarkLog(TaskAspect, LogContributor):
         text = count_samples(self.task, samples)
         if not isinstance(samples, VolumeSamples):  # custom samples
             return text
-        placed = zip(self.task.names, samples.dataset.placed())
-        return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in placed)
+        placed = samples.dataset.placed()
+        if placed is None:
+            return text
+        return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in zip(self.task.names, placed))
 
 
 class LandmarkMatching(TaskAspect, CheckpointMatching):

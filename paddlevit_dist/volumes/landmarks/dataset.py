@@ -13,7 +13,7 @@ from ...runtime.printing import shorten
 from ...tasks.dataset import require_folder, require_split
 from .. import dicom, landmark_files
 from ..dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
-from ..geometry import VolumeGeometry, convert
+from ..geometry import convert
 from ..nonzero import VOLUME
 from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_parts, list_volumes, read_header
 from ..store import DecodedStore, DecodedVolume, read_stored
@@ -80,18 +80,15 @@ class LandmarkDataset(VolumeDataset):
     def __len__(self) -> int:
         return len(self.cases)
 
-    def volume(self, index: int) -> DecodedVolume:
-        """Return the voxels and geometry of volume ``index``."""
-        file = self.cases[index].file
-        return self.store.get(file, self.within[0], (file,))
+    def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
+        """Return a volume with geometry, and its landmarks' voxels z, y, x, float64 (landmarks, 3)."""
+        case = self.cases[index]
+        decoded = self.store.get(case.file, self.within[0], (case.file,))
+        return decoded, decoded.geometry.voxels(case.world)
 
     def stored(self, index: int) -> list[np.ndarray]:
         """Read the voxels of volume ``index`` at their stored spacing."""
         return [read_stored(self.cases[index].file, self.store.max_voxels)[0]]
-
-    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
-        """Return the voxel positions of the landmarks, (landmarks, 3), in the order z, y, x."""
-        return geometry.voxels(self.cases[index].world)
 
     def world(self, index: int) -> np.ndarray:
         """Return the landmarks in RAS millimeters, float64 (landmarks, 3); NaN where missing."""

@@ -1,5 +1,6 @@
 """Base classes of datasets of volumes with label maps, and the cache of decoded label maps."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,15 +84,6 @@ class SegmentedVolumes(Dataset):
     #: region of each channel's mean and deviation, set by the task, see ``nonzero``; None: always the whole volume
     within: Sequence[str] | None = None
 
-    def __init__(
-        self,
-        data_path: str | None,
-        split: str,
-        cache_folder: Path | None,
-        options: SegmentationOptions = DEFAULT_OPTIONS,
-    ) -> None:
-        raise NotImplementedError
-
     @classmethod
     def open(cls, config: VolumeSegmentationSettings, split: str, cache_folder: Path) -> "SegmentedVolumes":
         """Open a split with the DATA and VOLUMES keys of a configuration."""
@@ -104,9 +96,9 @@ class SegmentedVolumes(Dataset):
         """Number of outputs of a network: classes with the background, or regions."""
         return len(self.class_names)
 
+    @abstractmethod
     def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
         """Read the channels of volume ``index``, which have one geometry, and the labels; None without labels."""
-        raise NotImplementedError
 
     def stored_labels(self, index: int) -> LabelMap | None:
         """Return the labels at their stored spacing, by default those that ``read`` returns; None without labels."""
@@ -116,13 +108,13 @@ class SegmentedVolumes(Dataset):
         """Return the channels at their stored spacing, without resampling; by default the channels of ``read``."""
         return [np.asarray(channel.array) for channel in self.read(index)[0]]
 
+    @abstractmethod
     def source(self, index: int) -> LabelSource:
         """Return the file and geometry of the labels of volume ``index``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def case(self, index: int) -> str:
         """Return the name of volume ``index``: its file name without channel and suffix."""
-        raise NotImplementedError
 
 
 class VolumeFiles(SegmentedVolumes):

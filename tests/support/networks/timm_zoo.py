@@ -66,7 +66,7 @@ def make_feature_errors(name: str) -> list[tuple[float, float]]:
     model.eval()
     image = golden.recipe().golden_image(about["seed"], 1, 160)[:, :, :height, :width]
     with paddle.no_grad():
-        maps = model.features(paddle.to_tensor(image))
+        maps = model.feature_maps(paddle.to_tensor(image))
     assert [list(x.shape) for x in maps] == fact["shapes"]
     assert list(model.feature_channels) == [shape[1] for shape in fact["shapes"]]
     expected, errors = golden.arrays("timm_features"), []

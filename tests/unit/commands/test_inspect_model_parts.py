@@ -104,6 +104,9 @@ class Auxiliary(Model):
 class Unsized(Model):
     """A network on other data than images."""
 
+    def forward(self, x):
+        return self.head(x)
+
     def __init__(self, num_classes=10) -> None:
         super().__init__()
         self.head = paddle.nn.Linear(250_000, num_classes)

@@ -50,7 +50,7 @@ def test_feature_maps_are_those_of_features_and_have_their_channels_and_strides(
     maps = body(images)
     assert [tuple(one.shape) for one in maps] == [(2, c, 32 // s, 32 // s) for c, s in zip((24,) * 4, (8,) * 4)]
     assert (body.feature_channels, body.feature_strides) == ((24,) * 4, (8,) * 4)
-    for one, other in zip(maps, whole.features(images)):
+    for one, other in zip(maps, whole.feature_maps(images)):
         np.testing.assert_array_equal(one.numpy(), other.numpy())
     assert not any("head" in name for name in body.state_dict())
     resnet = pv.create_model("resnet18", features_only=True)

@@ -14,12 +14,16 @@ from paddlevit_dist.tasks.model import Model
 class OwnModel(Model):
     """A user's."""
 
+    def forward(self): ...
+
     def __init__(self, num_classes: int = 10) -> None:
         super().__init__()
 
 
 class OwnImages(ImageDataset):
     """A user's."""
+
+    __len__ = read = None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from support.registrations import forgotten
 
 from paddlevit_dist import UserError
 from paddlevit_dist.registry import lookup, register
+from paddlevit_dist.tasks import Dataset, Model, Predictable, Task, TaskAspect
 
 
 class First:
@@ -109,3 +110,51 @@ def test_the_tables_of_a_replaced_task_are_gone():
     assert lookup.TABLES["mine"] == list(tables) == list(lookup.REGISTRATIONS["task", "mine"].tables)
     register.register_task("mine", Second, replace=True)
     assert "mine" not in lookup.TABLES and lookup.REGISTRATIONS["task", "mine"].tables is None
+
+
+class Half(Dataset):
+    """Cannot read."""
+
+    def __len__(self):
+        return 1
+
+
+class Silent(Model):
+    """Cannot compute."""
+
+
+class Deaf(TaskAspect, Predictable):
+    """Predicts nothing."""
+
+    def predict_step(self, model, batch):
+        return []
+
+    def open_inputs(self, inputs, cache_folder):
+        return None
+
+
+class Whole(Task):
+    """Has all methods, and an aspect without rows."""
+
+    build_dataset = collate = build_model = train_step = build_metrics = eval_step = print
+    aspects = {"Predictable": Deaf}
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "lacks"),
+    [
+        ("dataset", Half, r"Half lacks read\(index\): Read sample index, from 0: \(image, label\), a Scene"),
+        ("model", Silent, r"Silent lacks forward\(\*inputs, \*\*options\): Compute the outputs that the task expects"),
+        ("task", Whole, r"Deaf lacks prediction_rows\(prediction\): Convert the prediction of one input to rows"),
+    ],
+)
+def test_a_method_that_is_missing_is_named_with_what_it_returns(kind, target, lacks):
+    with pytest.raises(UserError, match=rf"^test_register.py:\d+: {kind} 'mine': {lacks}.*; add it, see docs/"):
+        KINDS[kind]("mine", target)
+    assert "mine" not in lookup.KINDS[kind]
+
+
+def test_no_registered_class_of_the_package_lacks_a_method():
+    for kind, table in lookup.KINDS.items():
+        for name in [*table]:
+            lookup.resolve(kind, name)  # raises

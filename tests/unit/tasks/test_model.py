@@ -36,6 +36,8 @@ class Plain(Model):
     fixed_options = {"patch_size": 4}
     variants = {"of_a_user": {"width": 6}}
 
+    def forward(self): ...
+
     def __init__(self, width: int = 4, num_classes: int = 3):
         super().__init__()
         self.patch_embed1 = nn.Linear(3, width)
@@ -120,6 +122,8 @@ def test_a_layer_that_declares_what_only_models_may_is_refused():
 def test_a_class_of_a_users_is_built_with_its_variant_and_image_size():
     class Mine(Model):
         variants = {"mine": {"width": 2}}
+
+        def forward(self): ...
 
         def __init__(self, num_classes: int = 1000, image_size: int = 8, width: int = 1):
             super().__init__()

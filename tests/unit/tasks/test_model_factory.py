@@ -28,6 +28,8 @@ class Net(Model):
 
     variants = {"small": {"width": 2}, "large": {"width": 5}}
 
+    def forward(self): ...
+
     def __init__(self, num_classes: int = 1000, image_size: int = 8, width: int = 1, depth: int = 7):
         super().__init__()
         self.arguments = num_classes, image_size, width, depth

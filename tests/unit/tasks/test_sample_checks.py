@@ -110,6 +110,7 @@ class Exposing(ImageDataset):
     """Images of three classes with the labels 0, 1 and -1."""
 
     num_classes, class_names, labels = 3, ["a", "b", "c"], np.array([0, 1, -1])
+    read = None
 
     def __init__(self, data_path, split, cache_folder):
         self.split = split

@@ -231,9 +231,9 @@ def test_a_series_is_decoded_anew_when_a_slice_changes(tmp_path):
     write_series(tmp_path / "train" / "anna", voxels())
     x, y, z = world((3, 4, 5))
     write_landmarks(tmp_path / "train" / "anna.csv", {"nose": (-x, -y, z)})
-    np.testing.assert_array_equal(dataset().volume(0).array, voxels(), strict=True)
+    np.testing.assert_array_equal(dataset().read(0)[0].array, voxels(), strict=True)
     write_series(tmp_path / "train" / "anna", voxels(1))
-    np.testing.assert_array_equal(dataset().volume(0).array, voxels(1), strict=True)
+    np.testing.assert_array_equal(dataset().read(0)[0].array, voxels(1), strict=True)
 
 
 @pytest.mark.parametrize("header, voxel_file", [("anna.mhd", "anna.raw"), ("anna.nhdr", "anna.raw")])
@@ -241,9 +241,9 @@ def test_voxels_beside_their_header_count_as_changed_too(tmp_path, header, voxel
     path = write_volume(tmp_path / "train" / header)
     write_landmarks(tmp_path / "train" / "anna.json", {"nose": [0, 0, 0]})
     dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(landmark_units="voxel"))
-    np.testing.assert_array_equal(dataset.volume(0).array, voxels(), strict=True)
+    np.testing.assert_array_equal(dataset.read(0)[0].array, voxels(), strict=True)
     kept = path.read_bytes(), path.stat().st_mtime_ns
     write_volume(tmp_path / "other" / header, voxels(1))
     (path.parent / voxel_file).write_bytes((tmp_path / "other" / voxel_file).read_bytes())
     assert (path.read_bytes(), path.stat().st_mtime_ns) == kept
-    np.testing.assert_array_equal(dataset.volume(0).array, voxels(1), strict=True)
+    np.testing.assert_array_equal(dataset.read(0)[0].array, voxels(1), strict=True)

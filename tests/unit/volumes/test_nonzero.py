@@ -95,7 +95,7 @@ def test_landmarks_have_it_too(tmp_path):
             write_landmarks(tmp_path / split / f"a{number}.csv", {"nose": world((3.0, 4.0, 5.0), AFFINE)})
     words = ("-dataset=landmarks", "VOLUMES.NORMALIZE", "z_score", "VOLUMES.MIRROR_PAIRS", "none")
     task = make_task(tmp_path, *words, kind=LandmarkDetection, recipe="landmark_unet3d")
-    volume = task.build_dataset("train", tmp_path / "cache").dataset.volume(0).array
+    volume = task.build_dataset("train", tmp_path / "cache").dataset.read(0)[0].array
     mask = nonzero_mask([head(0, 3)])
     assert task.signature()["z_score"] == "mask" and not volume[~mask].any()
     assert volume[mask].mean() == pytest.approx(0, abs=1e-5) and volume[mask].std() == pytest.approx(1, abs=1e-5)

@@ -72,14 +72,14 @@ def test_a_dataset_counts_what_is_marked_and_sends_no_voxels():
     assert len(dataset) == SIZES["val"] == 24 and dataset.names == NAMES
     marked = [~np.isnan(dataset.world(index)).any(axis=1) for index in range(24)]
     assert dataset.placed() == np.sum(marked, axis=0).tolist() and 0 < 24 * 8 - sum(dataset.placed()) < 24
-    volume = dataset.volume(5)
-    points, world = dataset.points(5, volume.geometry), dataset.world(5)
+    volume = dataset.read(5)[0]
+    points, world = dataset.read(5)[1], dataset.world(5)
     np.testing.assert_allclose(volume.geometry.world(points)[marked[5]], world[marked[5]])
-    assert dataset.volume(5).array is volume.array  # kept
+    assert dataset.read(5)[0].array is volume.array  # kept
     assert volume.extremes == (volume.array.min(), volume.array.max())
     content = pickle.dumps(dataset)
     assert len(content) < 10_000
-    np.testing.assert_array_equal(pickle.loads(content).volume(5).array, volume.array, strict=True)
+    np.testing.assert_array_equal(pickle.loads(content).read(5)[0].array, volume.array, strict=True)
     assert (dataset.case(5), dataset.convention(5)) == ("phantom_val_005", "ras")
 
 

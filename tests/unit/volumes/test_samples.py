@@ -37,11 +37,9 @@ class OneVolume(VolumeDataset):
     def __len__(self) -> int:
         return 1
 
-    def volume(self, index: int) -> DecodedVolume:
-        return DecodedVolume(self.array, VolumeGeometry(self.array.shape, np.diag([*SPACING[::-1], 1.0])), (0.0, 1.0))
-
-    def points(self, index: int, geometry: VolumeGeometry) -> np.ndarray:
-        return self._points.copy()
+    def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
+        geometry = VolumeGeometry(self.array.shape, np.diag([*SPACING[::-1], 1.0]))
+        return DecodedVolume(self.array, geometry, (0.0, 1.0)), self._points.copy()
 
 
 def samples(crop_size, dataset=None, window=None, **augmentation) -> VolumeSamples:
@@ -246,8 +244,9 @@ def test_what_a_dataset_need_not_write():
 
 def test_landmarks_take_other_intensities():
     class Measured(OneVolume):
-        def volume(self, index):
-            return super().volume(index)._replace(moments=(3.0, 2.0))
+        def read(self, index):
+            decoded, points = super().read(index)
+            return decoded._replace(moments=(3.0, 2.0)), points
 
     whole = samples(None, Measured(), IntensityConfig(("z_score",))).sample(0, np.random.default_rng(0))["volume"]
     np.testing.assert_allclose(whole[0], (OneVolume().array - 3.0) / 2.0, rtol=1e-5)

@@ -62,7 +62,7 @@ def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_pat
         VolumeOptions(landmark_units="voxel"),
     ):
         dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", options)
-        points = dataset.points(0, dataset.volume(0).geometry)
+        points = dataset.read(0)[1]
         np.testing.assert_allclose(points, [NOSE[::-1]], atol=1e-4)
 
 
@@ -76,7 +76,7 @@ def test_markups_say_their_world_too_and_lps_is_their_default(tmp_path, suffix, 
     point = {"label": "nose", "position": in_space(stated.get("coordinateSystem", "LPS"))}
     (tmp_path / "train" / name).write_text(markups(point, **stated))
     dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
-    np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
+    np.testing.assert_allclose(dataset.read(0)[1], [NOSE[::-1]], atol=1e-4)
 
 
 def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
@@ -86,7 +86,7 @@ def test_an_fcsv_that_says_no_world_needs_to_be_told(tmp_path):
     with pytest.raises(UserError, match="case.fcsv has no coordinate system; .* or set VOLUMES.COORDINATE_SYSTEM"):
         LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
     dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(coordinate_system="ras"))
-    np.testing.assert_allclose(dataset.points(0, dataset.volume(0).geometry), [NOSE[::-1]], atol=1e-4)
+    np.testing.assert_allclose(dataset.read(0)[1], [NOSE[::-1]], atol=1e-4)
 
 
 def test_a_landmark_outside_is_told_and_where_it_would_lie_inside(tmp_path):

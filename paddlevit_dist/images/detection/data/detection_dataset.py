@@ -1,5 +1,6 @@
 """Interface of datasets of images with boxes; annotations are unfiltered."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ class DetectionDataset(ImageDataset):
     """
 
     holds = "images with boxes"
+    truth_type = ImageAnnotations
     groups_by = {**SUBJECT, **FOLDER}
     #: ascending ids of the categories in the annotation file
     category_ids: tuple[int, ...] = ()
@@ -57,9 +59,9 @@ class DetectionDataset(ImageDataset):
         """Return which objects of an image are learned, bool (n,)."""
         return annotations.is_learnable
 
+    @abstractmethod
     def read(self, index: int) -> tuple[Image.Image, ImageAnnotations]:
         """Return RGB image ``index`` and its annotations; raise UserError if it is unreadable or of another size."""
-        raise NotImplementedError
 
     def annotations(self, index: int) -> ImageAnnotations:
         """Return the annotations of image ``index``, without opening it if possible."""

@@ -87,7 +87,7 @@ class Detr(QueryDetector):
 
     Args:
         num_classes: number of classes without "no object", which is one more output; 0: return the decoder's outputs.
-        backbone: name of a model that has ``features``.
+        backbone: name of a model that has ``feature_maps``.
         feature_level: index of the map that the transformer uses; -1 is the coarsest.
         dilation: dilate the backbone's last stage, see ``ResNet``; ignored by backbones without this option.
         frozen_batch_norm: freeze the backbone's batch norms, likewise.
@@ -210,7 +210,7 @@ class Detr(QueryDetector):
 
     def feature_map(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> paddle.Tensor:
         """Return the map that the transformer uses, (N, channels, height, width)."""
-        return self.backbone.features(images, sizes)[self.feature_level]
+        return self.backbone.feature_maps(images, sizes)[self.feature_level]
 
     def cells(self, images: paddle.Tensor, features: paddle.Tensor, sizes: paddle.Tensor | None) -> ValidCells:
         """Return which cells of the map ``features`` are inside an image."""

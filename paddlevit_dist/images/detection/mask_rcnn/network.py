@@ -60,7 +60,7 @@ def _convolution(inputs: int, outputs: int, kernel_size: int) -> Conv2D:
 
 
 class PyramidBackbone(nn.Layer):
-    """A classifier's body, which has ``features``, with a pyramid on its last four maps.
+    """A classifier's body, which has ``feature_maps``, with a pyramid on its last four maps.
 
     ``has_norm``: each of the body's maps is normalized over its channels first. ``strides`` are in pixels, one for each
     of the pyramid's maps.
@@ -80,7 +80,7 @@ class PyramidBackbone(nn.Layer):
 
     def forward(self, images: paddle.Tensor) -> list[paddle.Tensor]:
         """Return maps of images (N, 3, H, W), from fine to coarse."""
-        maps = self.body.features(images)[-4:]
+        maps = self.body.feature_maps(images)[-4:]
         if len(self.norms):
             maps = [norm(x.transpose([0, 2, 3, 1])).transpose([0, 3, 1, 2]) for norm, x in zip(self.norms, maps)]
         return self.fpn(maps)
@@ -152,7 +152,7 @@ class MaskRCNN(Detector):
 
     Args:
         num_classes: number of classes without the background.
-        backbone: name of a model with ``features`` of strides 4, 8, 16 and 32.
+        backbone: name of a model with ``feature_maps`` of strides 4, 8, 16 and 32.
         feature_norm: whether the backbone's maps are normalized over their channels.
         region_channels: width of the dense layers on a region.
         mask_channels: channels of the convolutions before the mask predictor.

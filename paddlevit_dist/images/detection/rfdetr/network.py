@@ -208,7 +208,7 @@ class RfDetr(QueryDetector):
                 "pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING one_size; "
                 "use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
-        x = self.projector(paddle.concat(self.backbone.features(images), axis=1))
+        x = self.projector(paddle.concat(self.backbone.feature_maps(images), axis=1))
         return x.flatten(2).transpose([0, 2, 1]), (x.shape[2], x.shape[3])
 
     def select_queries(

@@ -85,7 +85,7 @@ class HybridNetwork(QueryDetector):
                 f"{width} pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING "
                 "one_size; use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
-        maps = self.backbone.features(images)
+        maps = self.backbone.feature_maps(images)
         return self.encoder(
             [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]
         )

@@ -67,7 +67,7 @@ class RtDetr(HybridNetwork):
 
     Args:
         num_classes: number of outputs of the classifiers; 0: a network without a task yet.
-        backbone: name of a model that has ``features``.
+        backbone: name of a model that has ``feature_maps``.
         frozen_batch_norm: freeze the backbone's batch norms, see ``ResNet``.
         frozen_stages: number of the backbone's frozen stages, see ``ResNet``.
         feature_levels: indices of the maps that are used, from fine to coarse; they may be negative.

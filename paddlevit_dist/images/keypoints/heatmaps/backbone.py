@@ -63,7 +63,7 @@ def create_backbone(name: str, image_size: tuple[int, int], options: Mapping[str
         sized = {"any_size": True} if "any_size" in defaults else {}
         backbone = create_model(name, num_classes=0, image_size=image_size, **{**sized, **options})
         if not backbone.feature_strides:
-            backbone.features(None)  # raises the error that names networks with maps
+            backbone.feature_maps(None)  # raises the error that names networks with maps
         drop_layers(backbone, ("norm", *_BEHIND_THE_MAPS))
         return backbone
     options = {"feature_depths": [defaults["depth"]], "norm_features": True, **options}

@@ -226,7 +226,7 @@ class HeatmapNetwork(Model):
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         """Compute heatmaps (batch, points, rows, columns) of normalized crops (batch, 3, height, width)."""
-        return self.head(self.backbone.features(images)[-1])
+        return self.head(self.backbone.feature_maps(images)[-1])
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the last layer with a newly initialized one for ``num_classes`` points."""

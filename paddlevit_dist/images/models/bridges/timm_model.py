@@ -241,10 +241,10 @@ class TimmModel(BridgedModel):
         network = self._network_in_mode()
         return self._apply_changes(network.forward_head(network.forward_features(x), pre_logits=True))
 
-    def features(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
+    def feature_maps(self, x: paddle.Tensor, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Compute the maps (batch, channels, height, width) of ``feature_strides``, from fine to coarse."""
         if not self._levels:
-            return super().features(x, sizes)
+            return super().feature_maps(x, sizes)
         try:
             maps = self._network_in_mode().forward_intermediates(
                 x, indices=self._levels, norm=self.norm_features, output_fmt="NCHW", intermediates_only=True

@@ -1,5 +1,6 @@
 """Base class of datasets of images with label maps: the image, and the class of each of its pixels."""
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -25,18 +26,19 @@ class SegmentationDataset(ImageDataset):
     """
 
     holds = "images with label maps"
+    truth_type = np.ndarray
     groups_by = {**SUBJECT, **FOLDER}
     num_classes: int
     #: uint8 (classes, 3), the published color of each class in RGB; None: ``tasks.figures.class_colors``
     palette: np.ndarray | None = None
 
+    @abstractmethod
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
         """Read RGB image ``index`` and its labels, uint8 (height, width).
 
         Raises:
             UserError: one of the two cannot be read, they differ in size, or a label is unknown.
         """
-        raise NotImplementedError
 
     def read_labels(self, index: int) -> np.ndarray:
         """Read the class of each pixel or ``IGNORED``, uint8 (height, width), if possible without decoding the image.

@@ -26,7 +26,7 @@ def test_golden_feature_maps_are_reproduced(name):
         load_weights(model, state, strict=True)
         images = golden.golden_image(seed, 2, max(map(int, size.split("x"))))[:, :, :height, :width]
         with paddle.no_grad():
-            maps = [found.numpy() for found in model.features(paddle.to_tensor(images))]
+            maps = [found.numpy() for found in model.feature_maps(paddle.to_tensor(images))]
 
         assert len(maps) == len(expected["float32_error"]) == len(model.feature_strides) == len(model.feature_channels)
         with np.load(FOLDER / "pyramid_features.npz") as arrays:

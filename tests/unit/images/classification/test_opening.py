@@ -112,7 +112,7 @@ def test_a_part_of_the_training_images_is_held_out(opened, tmp_path, key, has_va
 )
 def test_a_user_s_dataset_without_images_or_with_other_labels_is_refused(number, attributes, problem, words, tmp_path):
     class Own(ImageDataset):
-        num_classes = 2
+        num_classes, read = 2, None
 
         def __init__(self, *where):
             vars(self).update(attributes)

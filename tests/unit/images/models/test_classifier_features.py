@@ -13,7 +13,7 @@ def test_a_distilled_models_maps_are_its_patches_without_both_tokens():
     model = create_model("deit_tiny_distilled_patch16_224", image_size=(32, 48), depth=3, embed_dim=24)
     model.eval()
     image = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 3, 32, 48)).astype("float32"))
-    maps = model.features(image)
+    maps = model.feature_maps(image)
     assert [found.shape for found in maps] == [[2, 24, 2, 3]] * 3 and model.feature_strides == (16,) * 3
     tokens = model.encode(image).numpy()  # (2, 2 + 6, 24)
     np.testing.assert_array_equal(maps[-1].numpy()[1, :, 1, 2], tokens[1, 2 + 5])
@@ -24,16 +24,16 @@ def test_a_family_without_maps_says_so(name):
     model = create_model(name, depth=1)
     assert model.feature_strides == ()
     with pytest.raises(UserError, match=f"{type(model).__name__} has no feature maps; choose a model with them"):
-        model.features(paddle.zeros([1, 3, 224, 224]))
+        model.feature_maps(paddle.zeros([1, 3, 224, 224]))
 
 
 @pytest.mark.parametrize("name", [name for name in REDUCED if not name.startswith(("cait", "mixer"))])
 def test_maps_are_as_described_and_the_same_in_float64(name):
     model = small(name, seed=1)
     image = np.random.default_rng(0).standard_normal((2, 3, *model.image_size))
-    maps = [found.numpy() for found in model.features(paddle.to_tensor(image.astype("float32")))]
+    maps = [found.numpy() for found in model.feature_maps(paddle.to_tensor(image.astype("float32")))]
     model.to(dtype="float64")
-    exact = [found.numpy() for found in model.features(paddle.to_tensor(image))]
+    exact = [found.numpy() for found in model.feature_maps(paddle.to_tensor(image))]
     assert len(maps) == len(exact) == len(model.feature_strides)
     for found, expected, channels, stride in zip(maps, exact, model.feature_channels, model.feature_strides):
         assert found.shape == (2, channels, *(side // stride for side in model.image_size))
@@ -59,7 +59,7 @@ def swin(**options):
 def features(model, *size):
     image = np.random.default_rng(2).standard_normal((2, 3, *size))
     with paddle.no_grad():
-        return [found.numpy() for found in model.features(paddle.to_tensor(image))]
+        return [found.numpy() for found in model.feature_maps(paddle.to_tensor(image))]
 
 
 def test_where_windows_fit_any_size_is_the_plain_network():

@@ -18,7 +18,7 @@ def test_golden_maps(entry, dtype, frozen):
     places = MODELS[entry]["config"]["backbone_config"]["out_indices"]  # of which the stem is the first
     for number, batch in enumerate(MODELS[entry]["batches"]):
         with paddle.no_grad():
-            maps = model.features(make_images(entry, dtype, number))
+            maps = model.feature_maps(make_images(entry, dtype, number))
         assert [one.shape[1] for one in maps] == list(model.feature_channels)
         errors, shapes = batch["float32_error"]["features"], batch["feature_shapes"]
         for level, (place, shape, error) in enumerate(zip(places, shapes, errors, strict=True)):
@@ -31,7 +31,7 @@ def test_golden_maps(entry, dtype, frozen):
 def test_a_classifier_reads_the_widened_mean_of_the_last_map():
     model, x = small_model("hgnetv2_b0", dropout=0.25, stem_dims=(5, 7)), images("hgnetv2_b0")
     model.eval()
-    mean = model.features(x)[-1].numpy().mean((2, 3))
+    mean = model.feature_maps(x)[-1].numpy().mean((2, 3))
     assert len(np.unique(mean)) > 9 and model.head.dropout.p == 0.25
     wide = np.maximum(mean @ model.head.last_conv[0].weight.numpy()[:, :, 0, 0].T, 0)
     np.testing.assert_allclose(model.forward_features(x).numpy(), wide, rtol=1e-3, atol=1e-5)

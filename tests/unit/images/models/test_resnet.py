@@ -37,7 +37,7 @@ def images():
 
 def features(model, images, *sizes):
     with paddle.no_grad():
-        return [found.numpy() for found in model.features(paddle.to_tensor(images), *map(paddle.to_tensor, sizes))]
+        return [found.numpy() for found in model.feature_maps(paddle.to_tensor(images), *map(paddle.to_tensor, sizes))]
 
 
 @pytest.mark.parametrize("dilation", [False, True])
@@ -86,7 +86,7 @@ def test_fixed_batch_norms_compute_as_in_an_evaluation_and_do_not_learn(name):
     image = np.random.default_rng(6).standard_normal((2, 3, 40, 48))
     before = {key: value.numpy().copy() for key, value in fixed.state_dict().items()}
     fixed.train()
-    maps = fixed.features(paddle.to_tensor(image))
+    maps = fixed.feature_maps(paddle.to_tensor(image))
     for found, expected in zip(maps, features(learning, image)):
         np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=1e-12)
 
@@ -112,7 +112,7 @@ def test_parts_that_do_not_learn_keep_their_statistics_and_all_others_change_the
     model = small("resnet18", frozen_stages=3)
     before = {key: value.numpy().copy() for key, value in model.state_dict().items()}
     model.train()
-    model.features(paddle.to_tensor(np.random.default_rng(7).standard_normal((2, 3, 40, 48))))
+    model.feature_maps(paddle.to_tensor(np.random.default_rng(7).standard_normal((2, 3, 40, 48))))
     changed = {key for key, value in model.state_dict().items() if (value.numpy() != before[key]).any()}
     statistics = {key for key in before if key.endswith(("._mean", "._variance"))}
     assert changed == {key for key in statistics if key.startswith(("layer3.", "layer4."))}

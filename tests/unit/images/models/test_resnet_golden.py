@@ -56,7 +56,7 @@ def require_logits_and_stages(entry, dtype):
     about, model = GOLDEN["models"][entry], make_model(entry, dtype)
     images = paddle.to_tensor(drawn_images(about["images"]).astype(dtype))
     with paddle.no_grad():
-        maps = [found.numpy() for found in model.features(images)]
+        maps = [found.numpy() for found in model.feature_maps(images)]
         logits = model.fc(paddle.to_tensor(maps[-1].mean(axis=(2, 3)))).numpy()
 
     learning = [parameter for parameter in model.parameters() if not parameter.stop_gradient]

@@ -186,11 +186,11 @@ def test_fcn_classifies_the_last_map_and_in_training_also_the_one_before():
     model = create_model("fcn_resnet50", num_classes=3, image_size=32, dropout=0.0, backbone_options=backbone)
     start = model.classifier[0].weight  # 64 channels to 16
     assert float(start.std()) == pytest.approx(math.sqrt(2 / (9 * 16)), rel=0.05)
-    maps = model.backbone.features(IMAGES)
+    maps = model.backbone.feature_maps(IMAGES)
     assert [each.shape[2:] for each in maps[-2:]] == [[4, 6], [4, 6]]  # an eighth
     for is_training in (True, False):
         model.train() if is_training else model.eval()
-        maps = model.backbone.features(IMAGES)
+        maps = model.backbone.feature_maps(IMAGES)
         outputs = model(IMAGES)
         assert isinstance(outputs, tuple) == is_training
         pairs = zip(outputs if is_training else (outputs,), (model.classifier, model.aux_classifier), maps[:-3:-1])
@@ -211,7 +211,7 @@ def test_a_linear_segmenter_classifies_each_normalized_patch():
     model = create_model(name, num_classes=3, image_size=32, dropout=0.0, backbone_options=backbone)
     model.eval()
     model.norm.bias.set_value(np.arange(12, dtype="float32"))
-    *_, last = model.backbone.features(IMAGES)
+    *_, last = model.backbone.feature_maps(IMAGES)
     moved = last / math.sqrt(1 + 1e-5) + paddle.arange(12, dtype="float32").reshape([12, 1, 1])
     expected = paddle.einsum("nchw,kc->nkhw", moved, model.head.weight[:, :, 0, 0])
     found = model(IMAGES)

@@ -62,7 +62,7 @@ def make_model(name):
 
 
 def make_maps(model, name, images):
-    return model.backbone.features(images) if is_segformer(name) else model.maps(images)
+    return model.backbone.feature_maps(images) if is_segformer(name) else model.maps(images)
 
 
 def sampled(value, like):

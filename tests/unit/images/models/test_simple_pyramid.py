@@ -22,7 +22,7 @@ def test_maps_are_the_last_one_enlarged_as_it_is_and_its_maxima(name):
     model.eval()
     assert (model.feature_strides, model.feature_channels) == ((4, 8, 16, 32), (8, 8, 8, 8))
     images = paddle.randn([2, 3, 48, 80])  # three rows of patches: a map of half has two
-    maps = model.features(images)
+    maps = model.feature_maps(images)
     assert [tuple(one.shape) for one in maps] == [(2, 8, 12, 20), (2, 8, 6, 10), (2, 8, 3, 5), (2, 8, 2, 3)]
     tokens = model.tokens(images)[:, model.num_prefix_tokens :].numpy().reshape(2, 3, 5, 32)
     padded = np.pad(tokens, ((0, 0), (0, 1), (0, 1), (0, 0)), mode="edge")

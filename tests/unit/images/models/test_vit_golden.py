@@ -114,7 +114,7 @@ def require_tokens_features_and_gradients(name, size):
     found, entry, images = about["sizes"][size], f"{name}/{size}", make_images(size)
     errors, compared = found["float32_error"], 0
     assert sum(int(parameter.size) for parameter in model.parameters()) == about["parameters"]
-    maps = model.features(images)
+    maps = model.feature_maps(images)
     if about["config"]["class"] == "ConvNeXt":
         tokens, after, map_errors = maps[-1], range(len(maps)), errors["maps"]
         normed = model.head["norm"](tokens.transpose([0, 2, 3, 1])).flatten(1, 2)
@@ -180,7 +180,7 @@ def test_golden_maps_under_the_last_norm(name):
     about, model = loaded(name, norm_features=True)
     for size, entries in itertools.groupby((entry[1:] for entry in NORMED if entry[0] == name), lambda entry: entry[0]):
         with paddle.no_grad():
-            maps = model.features(make_images(size))
+            maps = model.feature_maps(make_images(size))
         for _, key in entries:
             number = int(key[len("map") : -len("_normed_samples")])
             found = maps[about["maps_after_blocks"].index(number)]

@@ -195,6 +195,7 @@ def test_a_teacher_teaches_all_labels(tmp_path):
 def test_data_without_a_known_label_are_refused(tmp_path):
     class Unknown(ImageDataset):
         num_classes, class_names, label_matrix = 3, NAMES, np.full((4, 3), -1, np.int8)
+        read = None
 
         def __init__(self, *where):
             pass
@@ -220,6 +221,7 @@ def test_labels_out_of_range_and_data_of_one_class_are_refused(tmp_path):
 
     class OneClass(ImageDataset):
         num_classes, class_names, labels = 3, NAMES, np.array([0, 1, 2])
+        read = None
 
         def __init__(self, *where):
             pass

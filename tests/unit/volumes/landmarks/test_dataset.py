@@ -39,8 +39,7 @@ def told(folder, **options) -> str:
 
 def values_at(dataset: LandmarkDataset, index: int = 0) -> list:
     """Intensities at the (whole) voxels of the landmarks: they tell whether place and array belong together."""
-    decoded = dataset.volume(index)
-    points = dataset.points(index, decoded.geometry)
+    decoded, points = dataset.read(index)
     np.testing.assert_allclose(points, np.rint(points), atol=1e-4)
     return [int(decoded.array[tuple(np.rint(point).astype(int))]) for point in points]
 
@@ -58,27 +57,26 @@ def test_a_missing_landmark_is_nan(tmp_path):
     folder = make_folder(tmp_path)
     write_landmarks(folder / "train" / "case.csv", {"nose": world(NOSE)})
     dataset = built(folder)  # the other split names the chin
-    assert np.isnan(dataset.points(0, dataset.volume(0).geometry)[0]).all()
+    assert np.isnan(dataset.read(0)[1][0]).all()
 
 
 def test_decoded_volumes_are_kept_until_the_file_changes(tmp_path):
     folder = make_folder(tmp_path)
     dataset = built(folder)
-    assert isinstance(dataset.volume(0).array, np.memmap)
+    assert isinstance(dataset.read(0)[0].array, np.memmap)
     kept = sorted((folder / "cache" / "volumes").iterdir())
     assert len(kept) == 2
     modified = [file.stat().st_mtime_ns for file in kept]
-    built(folder).volume(0)
+    built(folder).read(0)
     assert [file.stat().st_mtime_ns for file in sorted((folder / "cache" / "volumes").iterdir())] == modified
     write_volume(folder / "train" / "case.nii.gz", voxels(1))
-    np.testing.assert_array_equal(built(folder).volume(0).array, voxels(1), strict=True)
+    np.testing.assert_array_equal(built(folder).read(0)[0].array, voxels(1), strict=True)
 
 
 def test_resampling_keeps_landmarks_in_place(tmp_path):
     dataset = built(make_folder(tmp_path), spacing_mm=[1.0, 1.0, 1.0])
-    decoded = dataset.volume(0)
+    decoded, points = dataset.read(0)
     np.testing.assert_allclose(decoded.geometry.spacing, 1.0)
-    points = dataset.points(0, decoded.geometry)
     np.testing.assert_allclose(points, [[16.0, 3.0, 10.0], [10.0, 6.0, 3.0]], atol=1e-4)
     np.testing.assert_allclose(decoded.geometry.world(points)[1], world(NOSE), atol=1e-4)
 
@@ -113,7 +111,7 @@ def test_mixed_spacing_is_told_and_resampled(tmp_path):
     assert "other.nii.gz: the voxel spacing is 2 x 1.5 x 2 mm, but case.nii.gz has 2 x 1.5 x 1 mm" in message
     assert "VOLUMES.SPACING_MM" in message
     dataset = built(folder, spacing_mm=[2.0, 1.5, 2.0])
-    assert [dataset.volume(i).array.shape for i in range(2)] == [(10, 12, 8), (10, 12, 14)]
+    assert [dataset.read(i)[0].array.shape for i in range(2)] == [(10, 12, 8), (10, 12, 14)]
     assert dataset.names == ["chin", "nose"] and dataset.placed() == [1, 2]  # "other" has no chin
 
 
@@ -136,10 +134,10 @@ def test_names_that_are_not_asked_for_are_told(tmp_path):
 
 def test_phantoms_are_the_same_each_time_and_differ_from_each_other():
     first, second = (SyntheticLandmarks(None, "train", None, VolumeOptions()) for _ in range(2))
-    np.testing.assert_array_equal(first.volume(3).array, second.volume(3).array, strict=True)
-    assert not np.array_equal(first.volume(3).array, first.volume(4).array)
+    np.testing.assert_array_equal(first.read(3)[0].array, second.read(3)[0].array, strict=True)
+    assert not np.array_equal(first.read(3)[0].array, first.read(4)[0].array)
     val = SyntheticLandmarks(None, "val", None, VolumeOptions())
-    assert not np.array_equal(first.volume(0).array, val.volume(0).array)
+    assert not np.array_equal(first.read(0)[0].array, val.read(0)[0].array)
     assert (len(first), len(val)) == (96, 24)
 
 
@@ -147,8 +145,7 @@ def test_phantoms_have_their_landmarks_where_they_say():
     dataset = SyntheticLandmarks(None, "val", None, VolumeOptions())
     at = {name: [] for name in NAMES}
     for index in range(9):
-        decoded = dataset.volume(index)
-        points = dataset.points(index, decoded.geometry)
+        decoded, points = dataset.read(index)
         np.testing.assert_allclose(decoded.geometry.world(points), dataset.world(index), atol=1e-9)
         for name, point in zip(NAMES, points):
             if not np.isnan(point).any():

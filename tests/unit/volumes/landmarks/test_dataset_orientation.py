@@ -70,11 +70,10 @@ def test_all_formats_and_orientations_give_one_array_and_one_set_of_landmarks(tm
     dataset = built(tmp_path)
     assert len(dataset) == len(SUFFIXES) * len(TURNS) and dataset.names == ["chin", "nose"]
     for index in range(len(dataset)):
-        decoded = dataset.volume(index)
+        decoded, points = dataset.read(index)
         assert np.array_equal(decoded.array, voxels()), dataset.describe(index)
-        assert decoded.window == dataset.volume(0).window
+        assert decoded.window == dataset.read(0)[0].window
         np.testing.assert_allclose(decoded.geometry.affine, affine, atol=1e-4, err_msg=dataset.describe(index))
-        points = dataset.points(index, decoded.geometry)
         np.testing.assert_allclose(points, [MARKS["chin"][::-1], MARKS["nose"][::-1]], atol=1e-4)
 
 
@@ -86,7 +85,7 @@ def test_resampled_arrays_have_one_shape_in_all_formats(tmp_path):
         write_volume(tmp_path / "train" / f"{case}{suffix}", array, affine)
         write_landmarks(tmp_path / "train" / f"{case}.csv", {"nose": as_convention((7, 3, 7), make_convention(suffix))})
     dataset = built(tmp_path, spacing_mm=[2.0, 2.0, 2.0])
-    arrays = [dataset.volume(index).array for index in range(4)]
+    arrays = [dataset.read(index)[0].array for index in range(4)]
     for other in arrays[1:]:
         assert other.shape == arrays[0].shape
         np.testing.assert_allclose(other, arrays[0], atol=1e-3)
@@ -99,9 +98,9 @@ def test_volumes_world_is_for_landmarks_that_do_not_follow_their_volume(tmp_path
     positions = {name: as_convention(world(voxel), wanted) for name, voxel in MARKS.items()}
     write_landmarks(tmp_path / "train" / "case.json", positions)
     dataset = built(tmp_path, coordinate_system=wanted)
-    decoded = dataset.volume(0)
+    decoded = dataset.read(0)[0]
     assert np.array_equal(decoded.array, voxels()) and dataset.convention(0) == wanted
-    np.testing.assert_allclose(dataset.points(0, decoded.geometry)[1], MARKS["nose"][::-1], atol=1e-4)
+    np.testing.assert_allclose(dataset.read(0)[1][1], MARKS["nose"][::-1], atol=1e-4)
     if wanted != make_convention(suffix):
         with pytest.raises(
             UserError, match=rf"outside case.*read as {wanted.upper()} instead of .* it would be inside"

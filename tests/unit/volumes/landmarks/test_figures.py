@@ -30,15 +30,13 @@ class FourVolumes(VolumeDataset):
     def __init__(self) -> None:
         pass
 
-    def volume(self, index):
+    def read(self, index):
         array = np.random.default_rng(index).normal(0.5, 0.2, (6, 9, 14)).astype(np.float32)
-        return DecodedVolume(array, VolumeGeometry(array.shape, np.diag([0.5, 1.0, 2.0, 1.0])), (0.0, 1.0))
-
-    def points(self, index, geometry):
+        geometry = VolumeGeometry(array.shape, np.diag([0.5, 1.0, 2.0, 1.0]))
         found = np.random.default_rng([index, 1]).uniform(0, (5, 8, 13), (9, 3))
         found[8] = (2, 9.6, 3)
         found[: 8 * (index == 1)] = np.nan
-        return found
+        return DecodedVolume(array, geometry, (0.0, 1.0)), found
 
     def case(self, index):
         return f"case_{index}"
@@ -65,7 +63,7 @@ def test_errors_places_and_figures_of_an_evaluation_are_those_of_its_predictions
     assert columns["world"] == ["RAS", "LPS", "RAS"]
     for row, (index, prediction, record) in enumerate(zip(indices, found, records)):
         assert prediction.index == index
-        places = [prediction.voxels, samples.dataset.points(index, None).astype(np.float32)]
+        places = [prediction.voxels, samples.dataset.read(index)[1].astype(np.float32)]
         in_ras = [voxels[:, ::-1] * [0.5, 1.0, 2.0] for voxels in places]
         signs = (-1, -1, 1) if index == 0 else (1, 1, 1)
         errors.append(np.linalg.norm(in_ras[0] - in_ras[1], axis=1))
@@ -140,7 +138,7 @@ def test_tables_curves_and_pictures_of_known_errors():
     assert volumes.columns == ("volume", "mean mm", "worst landmark", "its error mm")
 
     for at, (image, caption) in zip(order, gallery.images, strict=True):
-        volume, true = samples.dataset.volume(indices[at]).array, samples.dataset.points(indices[at], None)
+        volume, true = samples.dataset.read(indices[at])[0].array, samples.dataset.read(indices[at])[1]
         center = true[worst[at]] if at in worst else None
         drawn = orthogonal_slices(
             volume, (2.0, 1.0, 0.5), voxels[at], true, center, shows_sides=True, names=FourVolumes.names
@@ -151,8 +149,8 @@ def test_tables_curves_and_pictures_of_known_errors():
             said = f"mean {np.nanmean(errors[at]):.2f} mm, worst mark {worst[at]} {errors[at, worst[at]]:.2f} mm"
         assert caption == f"case_{indices[at]}\n{said}"
 
-    batch = {"volume": np.stack([samples.dataset.volume(n).array[None] for n in (1, 2)])}
-    batch["points"] = np.stack([samples.dataset.points(n, None) for n in (1, 2)])
+    batch = {"volume": np.stack([samples.dataset.read(n)[0].array[None] for n in (1, 2)])}
+    batch["points"] = np.stack([samples.dataset.read(n)[1] for n in (1, 2)])
     drawing = get_aspect(task, Drawable)
     for pictures in (drawing.visualize_batch(samples, batch, 1), drawing.visualize_eval_samples(samples, [1, 2])):
         assert [caption for _, caption in pictures] == ["0 of 9 landmarks", "8 of 9 landmarks"]

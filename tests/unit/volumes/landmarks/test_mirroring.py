@@ -45,7 +45,7 @@ def test_mirroring_without_pairs_is_an_error_that_proposes_them(data):
 @pytest.mark.parametrize("word", ["none", "None", "[none]", "[eye_left:eye_right]"])
 def test_pairs_or_none_are_taken_as_said(data, word):
     task, samples = built(data, "train", "VOLUMES.MIRROR_PAIRS", word, "VOLUMES.FLIP", "1.0")
-    whole = samples.dataset.points(0, samples.dataset.volume(0).geometry)
+    whole = samples.dataset.read(0)[1]
     crop = samples.sample(0, np.random.default_rng(0))["points"]
     mirrored = whole.copy()
     mirrored[:, 2] = 13 - mirrored[:, 2]

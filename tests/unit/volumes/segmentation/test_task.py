@@ -434,6 +434,8 @@ def test_labels_classes_and_outputs_that_do_not_fit_are_refused():
 class NoVolumes(SegmentedVolumes):
     """A user's data set whose folder is empty."""
 
+    read = source = case = None
+
     def __init__(self, data_path, split, cache_folder, options):
         self.class_names = ["background", "a"]
 

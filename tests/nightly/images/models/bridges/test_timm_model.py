@@ -141,7 +141,7 @@ def test_recomputed_layers_are_blocks_without_batch_norms():
 def test_feature_maps_have_the_shapes_that_are_told(name):
     model = create_model(f"timm:{name}", 0).eval()
     side = model.image_size[0]
-    maps = model.features(paddle.randn([1, 3, side, side]))
+    maps = model.feature_maps(paddle.randn([1, 3, side, side]))
     expected = [
         (1, channels, side // stride, side // stride)
         for channels, stride in zip(model.feature_channels, model.feature_strides)
@@ -179,7 +179,7 @@ def test_a_model_of_one_size_is_refused_where_images_have_any():
     with pytest.raises(UserError, match="takes images of .* pixels only: choose another"):
         create_model("timm:cait_xxs24_224", 0, any_size=True)
     with pytest.raises(UserError, match="cannot compute maps of 97 x 130 pixels: choose another one"):
-        create_model("timm:levit_128s", 0, any_size=True).features(paddle.randn([1, 3, 97, 130]))
+        create_model("timm:levit_128s", 0, any_size=True).feature_maps(paddle.randn([1, 3, 97, 130]))
 
 
 def test_frozen_batch_norms_and_stages_do_not_change_in_training():

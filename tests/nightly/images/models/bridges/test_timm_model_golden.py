@@ -29,7 +29,7 @@ def test_maps_of_images_of_any_size_are_those_of_pytorch(name):
 @pytest.mark.parametrize("head", ["upernet_swin_tiny", "mask_rcnn_swin_tiny_fpn"])
 def test_heads_read_maps_of_a_swin_of_timm(head):
     body = create_model(head, 3, backbone="timm:swin_tiny_patch4_window7_224").pretrained_part
-    maps = body.features(paddle.randn([1, 3, 66, 90]))
+    maps = body.feature_maps(paddle.randn([1, 3, 66, 90]))
     assert [tuple(one.shape[1:]) for one in maps] == [
         (channels, -(-66 // stride), -(-90 // stride))
         for channels, stride in zip(body.feature_channels, body.feature_strides)

@@ -191,7 +191,7 @@ def test_a_users_own_class_needs_to_read_and_to_name_its_categories(tmp_path):
 class NoBoxes(DetectionDataset):
     """Without images; the base class of what a user may write for keypoints, too."""
 
-    class_names, category_ids = ("left",), (1,)
+    class_names, category_ids, read = ("left",), (1,), None
 
     def __init__(self, data_path, split, cache_folder):
         pass

@@ -162,7 +162,7 @@ def test_sizes_and_backbones_that_do_not_fit_are_refused():
     with pytest.raises(UserError, match="16 cells, fewer than MODEL.NUM_QUERIES 25"):
         network(paddle.zeros([1, 3, 32, 32]))
     with pytest.raises(UserError, match="cannot be divided into 2 x 2 windows"):
-        network.backbone.features(paddle.zeros([1, 3, 64, 72]))
+        network.backbone.feature_maps(paddle.zeros([1, 3, 64, 72]))
 
 
 def test_layers_of_the_backbone_learn_the_slower_the_deeper_they_are():

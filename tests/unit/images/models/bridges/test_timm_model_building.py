@@ -206,15 +206,15 @@ def test_maps_are_asked_for_by_level_or_refused(plain):
     x = paddle.zeros([1, 3, 7, 9])
     plain.norm_features = True
     options = {"indices": [1, 2, 3, 4], "norm": True, "output_fmt": "NCHW", "intermediates_only": True}
-    assert plain.features(x) == (x, options)
+    assert plain.feature_maps(x) == (x, options)
     plain.network.outputs = AssertionError("no\n multiple of 4" + "." * 300)
     with pytest.raises(UserError) as told:
-        plain.features(x)
+        plain.feature_maps(x)
     reason = ("no multiple of 4" + "." * 300)[:200]
     said = f"this model of timm cannot compute maps of 7 x 9 pixels: choose another one ({reason})"
     assert str(told.value) == said
     with pytest.raises(UserError, match="TimmModel has no feature maps"):
-        TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3).features(x)
+        TimmModel(UngroupedNetwork("head"), 3, (8, 8), 3).feature_maps(x)
 
 
 @needs_compat

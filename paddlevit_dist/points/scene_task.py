@@ -1,5 +1,6 @@
 """Base class of the point cloud tasks: opening the data, class names, input metadata in checkpoints."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import paddle
 
 from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, name_outputs, resolve_class_names
+from ..tasks.network_checks import require_output
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.sample_checks import require_finite, require_labels
 from ..tasks.step_types import TaskTraits
@@ -17,7 +19,7 @@ from .data.samples import SceneSamples, VoxelizedSample, collate_samples
 from .data.scene import AS_GIVEN, CENTERED, IGNORED
 from .data.scenes import SceneDataset
 from .settings import PointSettings
-from .sparse import Plan, PlanSpec, SparseTensor, build_plan
+from .sparse import PlanSpec, SparseTensor, build_plan
 
 _UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else use larger voxels"
 
@@ -86,9 +88,9 @@ class SceneTask(Task):
             batch.update(build_plan(batch.pop("coordinates"), self.plan_spec, num_views))
         return batch
 
+    @abstractmethod
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> SceneSamples:
         """Return the dataset with this task's processing of scenes."""
-        raise NotImplementedError
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Take classes and coordinate convention from a checkpoint's metadata."""
@@ -113,19 +115,13 @@ class SceneTask(Task):
 
 
 def compute_outputs(
-    model: paddle.nn.Layer, batch: dict[str, Any], name: str, rows: int, row_name: str
+    model: paddle.nn.Layer, inputs: SparseTensor, shape: tuple[int, int | None], row_name: str
 ) -> paddle.Tensor:
-    """Compute outputs float32 (rows, classes) for a batch with "features" and the plan, on the device.
+    """Compute outputs, float32 of ``shape`` (rows, classes), on the device.
 
-    ``row_name`` is what a row belongs to, such as "voxel". UserError if the output is not a tensor of ``rows`` rows.
+    ``row_name`` is what a row belongs to, such as "voxel". UserError if the network returns something else.
     """
-    outputs = model(SparseTensor(batch["features"], plan=Plan.of_batch(batch)))
-    if not isinstance(outputs, paddle.Tensor) or outputs.shape[0] != rows:
-        shape = list(outputs.shape) if isinstance(outputs, paddle.Tensor) else type(outputs).__name__
-        raise UserError(
-            f"MODEL.NAME {name} returns {shape} for {rows} {row_name}s: this task needs a row per {row_name}"
-        )
-    return outputs.astype("float32")
+    return require_output(model(inputs), shape, model, f"logits ({row_name}s, classes)").astype("float32")
 
 
 def get_slices(batch: dict[str, Any]) -> list[slice]:

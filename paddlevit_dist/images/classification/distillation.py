@@ -22,6 +22,7 @@ from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...tasks.model import Model
 from ...tasks.model_factory import accelerate, create_model
+from ...tasks.network_checks import require_output
 from ..image_size import ImageSize, as_pair
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer
@@ -29,6 +30,7 @@ from .settings import ClassificationDataSection, ClassificationTrainSection
 from .teacher_input import TeacherInput, find_exported_input, find_weights_input, find_weights_task
 
 _EXPORTED = (".json", ".pdmodel")
+LOGITS = "logits (images, classes)"
 _SMALLEST = 1e-38  # lower bound of probabilities before the logarithm
 
 
@@ -164,6 +166,15 @@ def build_teacher(
     if train.TEACHER_MODEL is None:
         raise UserError(f"TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE} needs TRAIN.TEACHER_MODEL")
     return TeacherModel(train.TEACHER_MODEL, train.TEACHER_WEIGHTS, num_classes, data.IMAGE_SIZE, data.IMAGE_CHANNELS)
+
+
+def split_heads(
+    outputs: Any, model: paddle.nn.Layer, shape: tuple[int, int | None], has_teacher: bool
+) -> tuple[paddle.Tensor, paddle.Tensor]:
+    """Return logits (images, classes) for the labels and for the teacher, equal ones of a network with one head."""
+    is_distilled = has_teacher and isinstance(outputs, tuple) and len(outputs) == 2
+    own, taught = outputs if is_distilled else (outputs, outputs)
+    return require_output(own, shape, model, LOGITS), require_output(taught, shape, model, LOGITS)
 
 
 def distillation_loss(

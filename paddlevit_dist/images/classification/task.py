@@ -18,7 +18,8 @@ from ...runtime.transfers import to_device
 from ...tasks.dataset import is_training_split, resolve_class_names
 from ...tasks.model import as_model
 from ...tasks.model_factory import build_network, model_options, require_unset
-from ...tasks.sample_checks import require_finite, require_label
+from ...tasks.network_checks import check_network
+from ...tasks.sample_checks import BadSample, require_finite, require_label
 from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ...tasks.task import Task
 from .. import expected_input
@@ -35,7 +36,7 @@ from ..transforms.on_device import MixParameters, PixelNormalizer, RandomErasing
 from ..views import compute_logits, join_softmax
 from .augmentation import build_mixing
 from .class_balance import weighted_cross_entropy
-from .distillation import TeacherModel, build_teacher, distillation_loss
+from .distillation import LOGITS, TeacherModel, build_teacher, distillation_loss, split_heads
 from .opening import choose_num_classes, open_images
 from .samples import ClassificationSamples, build_view_transform, evaluation_transform
 from .settings import ClassificationSettings
@@ -125,6 +126,8 @@ class LabeledImageTask(Task):
     def check_sample(self, sample: Any) -> None:
         """Check the values of an image and its label."""
         require_finite(sample[0], "image")
+        if np.ndim(sample[1]):
+            raise BadSample(f"label is {sample[1]!r}, expected the whole number of a class")
         require_label(sample[1], self.num_classes)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
@@ -234,11 +237,9 @@ class Classification(LabeledImageTask, ClassifierTask):
         """Compute the losses and the training accuracy of a batch."""
         labels = batch["labels"]
         images, mix = self.training_images(batch, step)
-        outputs = model(images)
-        # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
-        heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
-        logits, teacher_logits = (head.astype("float32") for head in heads)
         count = labels.shape[0]
+        heads = split_heads(model(images), model, (count, self.num_classes), self.teacher is not None)
+        logits, teacher_logits = (head.astype("float32") for head in heads)
         with paddle.no_grad():
             # A mixed image counts as correct if its label with the larger share is predicted, so the training accuracy
             # is lower than with whole images.
@@ -294,7 +295,8 @@ class Classification(LabeledImageTask, ClassifierTask):
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Compute logits (batch, classes); if there are several views, of their mean probability."""
-        return compute_logits(lambda images: model(self.normalizer(images)), batch["images"], self._join_views)
+        compute = check_network(model, LOGITS, self.num_classes)
+        return compute_logits(lambda images: compute(self.normalizer(images)), batch["images"], self._join_views)
 
     def build_metrics(self) -> ClassificationMetrics:
         """Return the metrics of an evaluation."""

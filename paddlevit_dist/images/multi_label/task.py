@@ -18,6 +18,7 @@ from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.step_types import LossTerm, StepPosition
 from ...tasks.task import Records
+from ..classification.distillation import split_heads
 from ..classification.task import Classification
 from ..data.image_dataset import ImageDataset
 from ..views import join_sigmoid
@@ -137,9 +138,8 @@ class MultiLabel(Classification):
         if self.erasing is not None:
             images = self.erasing.fill(images, batch)
         images = apply_mix(images, batch)
-        outputs = model(images)
-        # A distilled model has two heads, for the labels and for the teacher; each (batch, classes).
-        heads = outputs if isinstance(outputs, tuple) else (outputs, outputs)
+        shape = images.shape[0], self.num_classes
+        heads = split_heads(model(images), model, shape, self.teacher is not None)
         with autocast.off():
             logits, teacher_logits = (head.astype("float32") for head in heads)
             targets, known = read_targets(batch)

@@ -26,6 +26,7 @@ from ...runtime.printing import one_line
 from ...runtime.transfers import read_later
 from ...tasks.dataset import TransformedDataset, is_training_split
 from ...tasks.metrics import Metrics
+from ...tasks.network_checks import check_network, require_output
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import require_labels
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
@@ -42,6 +43,7 @@ from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, col
 from .settings import SegmentationSettings
 from .transforms import evaluation_transform, training_transform
 
+_LOGITS = "logits (images, classes, rows, columns)"
 _PIXEL_LOSSES, _CLASS_LOSSES = ("loss", "auxiliary"), ("dice", "lovasz")  # losses divided by pixels, by classes
 
 
@@ -160,7 +162,9 @@ class ImageSegmentation(BackboneTask):
         """Compute the losses of a batch."""
         labels = batch["labels"].astype("int64")  # (N, H, W)
         outputs = model(self.normalizer(batch["images"]))
-        main, *auxiliary = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+        is_pair = self.auxiliary_weight and isinstance(outputs, (tuple, list)) and len(outputs) == 2
+        shape = labels.shape[0], self.num_classes, None, None
+        main, *auxiliary = (require_output(one, shape, model, _LOGITS) for one in (outputs if is_pair else (outputs,)))
         with autocast.off():
             keys, logits = self.config.SEGMENTATION, main.astype("float32")
             if keys.OHEM_THRESHOLD is not None or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
@@ -194,9 +198,10 @@ class ImageSegmentation(BackboneTask):
 
     def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
         """Yield class map and labels of each image, uint8 (height, width); a device computes the next meanwhile."""
+        compute = check_network(model, _LOGITS, self.num_classes, None, None)
 
         def network(pixels: paddle.Tensor) -> paddle.Tensor:
-            return model(self.normalizer(pixels))
+            return compute(self.normalizer(pixels))
 
         protocol, read_previous = read_protocol(self.config), None
         for image in split_batch(batch):

@@ -202,9 +202,8 @@ class SemanticSegmentation(SceneTask):
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Return the logits of each point in each view, float32 (views x P, classes)."""
-        logits = compute_outputs(
-            model, batch, self.config.MODEL.NAME, batch["features"].shape[0], "voxel"
-        )  # (M, classes)
+        inputs = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
+        logits = compute_outputs(model, inputs, (batch["features"].shape[0], self.num_classes), "voxel")  # (M, classes)
         return paddle.gather(logits, batch["inverse"])
 
     def eval_step(
@@ -252,7 +251,8 @@ class SemanticSegmentation(SceneTask):
                 floor = np.zeros((1, inputs.shape[1]), np.float32)
                 floor[0, feature_channels(self.features[: self.features.index(HEIGHT)])] = arrays["lowest"][rows].min()
                 inputs = inputs - to_device(floor)
-            return model(SparseTensor(inputs, plan=plan)).astype("float32").numpy()
+            shape = len(rows), self.num_classes
+            return compute_outputs(model, SparseTensor(inputs, plan=plan), shape, "voxel").numpy()
 
         names = [name for name in ("coordinates", "inverse", "labels", "offsets", "lowest") if name in batch]
         arrays = dict(zip(names, read(*(batch[name] for name in names))))

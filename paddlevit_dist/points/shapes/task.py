@@ -18,7 +18,7 @@ from ..data.augment import rotation
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..scene_task import compute_outputs
-from ..sparse import PlanSpec, build_plan
+from ..sparse import Plan, PlanSpec, SparseTensor, build_plan
 from .data import SampledShape, ShapeDataset
 from .settings import ShapeSection, ShapeSettings
 
@@ -124,7 +124,7 @@ class ShapeClassification(ClassifierTask):
         coordinates, features = sparse_collate(
             [sample.voxels for sample in samples], [sample.features for sample in samples]
         )
-        labels = np.array([sample.label for sample in samples], np.int64)
+        labels = np.array([sample.label for sample in samples], np.int64).reshape(len(samples))
         if self.plan_spec is None:  # a batch for display, without a network
             return {"coordinates": coordinates, "labels": labels}
         return {"features": features, "labels": labels, **build_plan(coordinates, self.plan_spec, len(samples))}
@@ -147,7 +147,8 @@ class ShapeClassification(ClassifierTask):
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Return the logits of a batch, float32 (batch, classes)."""
-        return compute_outputs(model, batch, self.config.MODEL.NAME, batch["labels"].shape[0], "shape")
+        inputs = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
+        return compute_outputs(model, inputs, (batch["labels"].shape[0], self.num_classes), "shape")
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition

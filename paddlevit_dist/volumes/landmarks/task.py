@@ -12,6 +12,7 @@ import paddle.nn.functional as F
 from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...tasks.model_factory import create_configured
+from ...tasks.network_checks import check_network
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import require_finite
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
@@ -30,6 +31,7 @@ from .metrics import LandmarkMetrics
 from .mirroring import choose_pairs, mirror_order, note_missing_pairs
 from .results import LandmarkGroundTruth, LandmarkPrediction, LandmarkRecord
 
+_MAPS = "heatmaps (crops, landmarks, depth, height, width)"
 _RARE = -4.6  # initial logit for the focal loss, probability 0.01: otherwise almost-empty maps cost thousands at first
 
 
@@ -145,7 +147,8 @@ class LandmarkDetection(Task):
     ) -> dict[str, LossTerm]:
         """Compute the loss of a batch of crops."""
         points = batch["points"]  # (batch, landmarks, 3)
-        maps = model(batch["volume"]).astype("float32")  # (batch, landmarks, depth, height, width)
+        network = check_network(model, _MAPS, len(self.names), keeps_size=True)
+        maps = network(batch["volume"]).astype("float32")  # (batch, landmarks, depth, height, width)
         target = self.target(points, maps.shape[2:])
         if self.config.VOLUMES.LOSS == "focal":
             losses = focal_loss(maps, target, points)  # (batch, landmarks)
@@ -218,9 +221,10 @@ class LandmarkDetection(Task):
         return decode(maps, volumes.DECODING, np.ceil(3 * compute_sigma(self.config.VOLUMES, self.spacing)).astype(int))
 
     def _compute_maps(self, model: paddle.nn.Layer) -> Callable[[paddle.Tensor], paddle.Tensor]:
+        network = check_network(model, _MAPS, len(self.names), keeps_size=True)
         if self.config.VOLUMES.LOSS == "focal":
-            return lambda windows: F.sigmoid(model(windows).astype("float32"))
-        return lambda windows: model(windows).astype("float32")
+            return lambda windows: F.sigmoid(network(windows).astype("float32"))
+        return lambda windows: network(windows).astype("float32")
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Load names, spacing and input settings from the record of weights."""

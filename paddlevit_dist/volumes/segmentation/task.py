@@ -15,6 +15,7 @@ from ...runtime.transfers import read_later
 from ...tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
 from ...tasks.metrics import Metrics
 from ...tasks.model_factory import create_configured
+from ...tasks.network_checks import check_network, require_output
 from ...tasks.prediction import CheckpointMeta
 from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
@@ -37,6 +38,7 @@ from .samples import SegmentedSamples, SegmentedVolume, VolumeRecord, collate, s
 from .settings import AXES, SegmentationVolumeSection, VolumeSegmentationSettings
 
 _UNKNOWN = "the weights do not record their labels, channels and spacing: pass the run's folder, or "
+_LOGITS = "logits (crops, classes, depth, height, width)"
 
 
 class VolumeSegmentation(Task):
@@ -193,15 +195,19 @@ class VolumeSegmentation(Task):
     ) -> dict[str, LossTerm]:
         """Compute the losses of a batch of crops."""
         outputs = model(batch["volume"])
-        outputs = outputs if isinstance(outputs, (tuple, list)) else [outputs]
+        is_several = isinstance(outputs, (tuple, list)) and 0 < len(outputs) <= self.supervised + 1
+        outputs = outputs if is_several else [outputs]
         total = sum(0.5**i for i in range(len(outputs)))
         terms = {}
         with autocast.off():
             for level, maps in enumerate(outputs):
-                labels = self._downsample(batch["labels"], level).astype("int64").flatten(1)  # (N, voxels)
-                logits = maps.astype("float32").flatten(2)  # (N, classes, voxels)
+                labels = self._downsample(batch["labels"], level).astype("int64")  # (N, depth, height, width)
+                shape = labels.shape[0], len(self.class_names), *labels.shape[1:]
+                logits = (
+                    require_output(maps, shape, model, _LOGITS).astype("float32").flatten(2)
+                )  # (N, classes, voxels)
                 weight = 0.5**level / total
-                for kind, (loss, count) in self._losses(logits, labels).items():
+                for kind, (loss, count) in self._losses(logits, labels.flatten(1)).items():
                     terms[term_name(kind, level)] = LossTerm(loss, count, weight)
         return terms
 
@@ -258,7 +264,8 @@ class VolumeSegmentation(Task):
     def window_maps(self, model: paddle.nn.Layer, volume: paddle.Tensor) -> paddle.Tensor:
         """Compute the mean outputs of windows, (outputs, depth, height, width)."""
         volumes = self.config.VOLUMES
-        network = mirror_model(lambda windows: model(windows).astype("float32"), find_mirrored_axes(volumes))
+        compute = check_network(model, _LOGITS, len(self.class_names), keeps_size=True)
+        network = mirror_model(lambda windows: compute(windows).astype("float32"), find_mirrored_axes(volumes))
         return predict(network, volume, volumes.CROP_SIZE, volumes.OVERLAP, volumes.WINDOW_WEIGHTS)
 
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:

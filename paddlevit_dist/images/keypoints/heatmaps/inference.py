@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 
 from ....runtime.transfers import read_later, to_device
+from ....tasks.network_checks import check_network
 from ..detected_keypoints import DetectedKeypoints
 from ..keypoint_set import KeypointSet
 from .boxes import BoxDetector, ObjectBoxes
@@ -17,6 +18,7 @@ from .samples import CropConfig, cut_crops, list_objects, split_detection
 from .settings import HeatmapKeys
 from .targets import flip_back
 
+HEATMAPS = "heatmaps (crops, points, rows, columns)"
 _MOST_CROPS = 64  # of a forward pass
 
 
@@ -70,10 +72,11 @@ class KeypointFinder:
     def compute_maps(self, model: paddle.nn.Layer, crops: paddle.Tensor) -> paddle.Tensor:
         """Return the heatmaps of crops, float32 (n, heatmaps, rows, columns), with a mirrored second view if asked."""
         images = self.normalize(crops)
-        maps = model(images).astype("float32")
+        network = check_network(model, HEATMAPS, len(self.channels), *self.config.heatmap_size)
+        maps = network(images).astype("float32")
         if not self.mirrors:
             return maps
-        mirrored = model(paddle.flip(images, axis=[3])).astype("float32")
+        mirrored = network(paddle.flip(images, axis=[3])).astype("float32")
         return (maps + flip_back(mirrored, self.channels.mirror.tolist())) * 0.5
 
     def decode(self, maps: np.ndarray, objects: ObjectBoxes) -> DetectedKeypoints:

@@ -13,6 +13,7 @@ from ....runtime.errors import UserError
 from ....tasks.dataset import TransformedDataset, is_training_split, name_outputs, resolve_class_names
 from ....tasks.metrics import Metrics
 from ....tasks.model_factory import build_network
+from ....tasks.network_checks import check_network
 from ....tasks.prediction import CheckpointMeta
 from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....tasks.task import Records
@@ -26,7 +27,7 @@ from ..described_points import SIGMA
 from ..keypoint_set import COCO_PERSON, KeypointSet, can_mirror
 from .boxes import BoxDetector, BoxFile, ObjectBoxes, WholeImages, find_true_boxes
 from .channels import PointChannels
-from .inference import KeypointFinder
+from .inference import HEATMAPS, KeypointFinder
 from .network import HeatmapNetwork
 from .samples import HOST, CropConfig, ObjectCrops, ObjectsOfImages, Size, collate, count_cells
 from .settings import HeatmapSettings
@@ -201,7 +202,8 @@ class KeypointHeatmaps(BackboneTask):
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
         """Compute the loss of a batch."""
-        maps = model(self.normalizer(batch["images"]))
+        network = check_network(model, HEATMAPS, len(self.channels), *self.crops.heatmap_size)
+        maps = network(self.normalizer(batch["images"]))
         with autocast.off():
             losses = gaussian_losses(maps.astype("float32"), batch["cells"], batch["weights"], self.crops.deviation)
         return {"loss": LossTerm(losses.sum(), len(losses))}

@@ -8,7 +8,7 @@ import pytest
 from support.trainings.small_runs import DIGITS
 
 from paddlevit_dist import UserError, create_model, settings
-from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss
+from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss, split_heads
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.classification.teacher_input import TeacherInput
 from paddlevit_dist.images.models.vit import VisionTransformer
@@ -152,3 +152,15 @@ def test_a_check_of_the_model_tells_that_training_needs_a_teacher(words, is_told
 def test_a_teacher_without_weights_is_refused():
     with pytest.raises(UserError, match="needs its weights: set TRAIN.TEACHER_WEIGHTS"):
         TeacherModel("vit_tiny_patch16_224", None, 10, 16, 1)
+
+
+def test_two_outputs_are_two_heads_with_a_teacher_alone():
+    logits, more = paddle.zeros([2, 5]), paddle.ones([2, 5])
+    model = paddle.nn.Linear(1, 1)
+    assert split_heads((logits, more), model, (2, 5), True) == (logits, more)
+    assert split_heads(logits, model, (2, 5), True) == split_heads(logits, model, (2, 5), False) == (logits, logits)
+    for outputs, has_teacher in (((logits, more), False), ((logits, more, more), True), ([logits], False)):
+        with pytest.raises(
+            UserError, match=r"^Linear returns (tuple|list) of \d .*, expected logits \(images, classes\)"
+        ):
+            split_heads(outputs, model, (2, 5), has_teacher)

@@ -246,6 +246,17 @@ def test_terms_of_a_step_are_weighted_sums_over_pixels(threshold, dice, lovasz):
         assert found == pytest.approx(numbers, rel=1e-4), name
 
 
+def test_outputs_that_no_loss_reads_are_refused():
+    task, samples = build_task()
+    batch, maps = as_tensors(training_batch(task, samples)), paddle.zeros([3, 4, 6, 10])
+    task.train_step(lambda images: maps, batch, StepPosition(1, 0, 1))
+    for outputs in ((maps, maps), {"out": maps}, maps[:, :2], maps[:, 0]):
+        with pytest.raises(
+            UserError, match=r"^function returns .*, expected logits \(images, classes, rows, columns\)"
+        ):
+            task.train_step(lambda images, outputs=outputs: outputs, batch, StepPosition(1, 0, 1))
+
+
 def test_hard_pixels_alone_have_gradients():
     words = ["SEGMENTATION.OHEM_MIN_KEPT", "10", "SEGMENTATION.OHEM_THRESHOLD", "1e-6"]
     task, samples = build_task(*words)

@@ -302,7 +302,7 @@ def test_outputs_in_another_precision_are_float32():
     task.build_model()
     batch = tensors(task.collate(read_all(make_samples(scene(40)))))
     rows = batch["features"].shape[0]
-    outputs = compute_outputs(lambda x: paddle.full([rows, 20], 0.5, "float64"), batch, "net", rows, "voxel")
+    outputs = compute_outputs(lambda x: paddle.full([rows, 20], 0.5, "float64"), batch, (rows, 20), "voxel")
     assert outputs.dtype == paddle.float32 and outputs.shape == [rows, 20]
 
 
@@ -310,6 +310,7 @@ def test_a_network_of_another_task_is_refused():
     task = make_task("MODEL.NAME", "mink_classifier14")
     task.build_dataset("val", None)
     with pytest.raises(
-        UserError, match=r"MODEL.NAME mink_classifier14 returns \[1, 20\] for \d+ voxels: .* row per voxel"
+        UserError,
+        match=r"MinkClassifier returns Tensor float32 \(1, 20\) in training mode, expected logits \(voxels, cl",
     ):
         forward(task, read_all(make_samples(scene(300, 0))))

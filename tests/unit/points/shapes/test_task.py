@@ -379,10 +379,13 @@ def test_a_network_of_another_task_is_refused(tmp_path):
     batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(2)])
     tensors = {k: paddle.to_tensor(v) if isinstance(v, np.ndarray) else v for k, v in batch.items()}
     with pytest.raises(
-        UserError, match=r"MODEL.NAME minkunet_tutorial returns \[\d+, 8\] for 2 shapes: .* row per shape"
+        UserError, match=r"TutorialNetwork returns Tensor float32 \(\d+, 8\) in training mode, expected logits \(shapes"
     ):
         task.train_step(model, tensors, StepPosition(1, 0, 1))
-    with pytest.raises(UserError, match="MODEL.NAME minkunet_tutorial returns list for 2 shapes: "):
+    with pytest.raises(
+        UserError,
+        match=r"function returns list of 2 \(Tensor float32 .*\) in evaluation mode, expected logits \(shapes",
+    ):
         task.train_step(lambda x: [x.features, x.features], tensors, StepPosition(1, 0, 1))
 
 

@@ -1,20 +1,24 @@
 """Base class of all image datasets, and the names of classes."""
 
+import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from ...runtime.errors import UserError
 from ...runtime.files import readable
+from ...runtime.printing import describe_value
 from ...runtime.spelling import compose, find_spelling
 from ...runtime.text_files import read_text
 from ...tasks.dataset import Dataset
+from ...tasks.sample_checks import BadSample
 from ...tasks.sample_groups import SUBJECT
 from .formats import SkippedFiles
-from .reading import ReadConfig, UnreadableImage, read_file
+from .reading import ReadConfig, UnreadableImage, read_file, require_8_bits
 
 FILE = "classes.txt"
 
@@ -38,6 +42,13 @@ class ImageDataset(Dataset):
     is_random_split: bool = False
     #: other files in the folders, not read; None: not searched for
     skipped_files: SkippedFiles | None = None
+    #: type of what ``read`` returns with an image
+    truth_type: type = object
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "read" in vars(cls):
+            setattr(cls, "read", _check_read(cls.read))  # noqa: B010 (a method, for mypy)
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
@@ -84,6 +95,23 @@ class ImageDataset(Dataset):
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
         """Raise an ``UnreadableImage`` unless annotations and file of image ``index`` agree on height and width."""
+
+
+def _check_read(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
+    """Let a method ``read`` raise a BadSample if it returns something else than an image of 8 bits and its truth."""
+
+    @functools.wraps(read)
+    def checked(self: ImageDataset, index: int) -> Any:
+        sample, truth = read(self, index), self.truth_type
+        is_pair = isinstance(sample, (tuple, list)) and len(sample) == 2 and isinstance(sample[0], Image.Image)
+        if not is_pair or not isinstance(sample[1], truth):
+            expected = f"(PIL image, {'label' if truth is object else truth.__name__})"
+            raise BadSample(f"{type(self).__name__}.read returns {describe_value(sample)}, expected {expected}")
+        require_8_bits(sample[0])
+        is_plain = truth is object or sample[0].mode == "RGB"  # classifiers take gray images, too
+        return sample if is_plain else (sample[0].convert("RGB"), sample[1])
+
+    return checked
 
 
 def read_class_names(root: str) -> list[str] | None:

@@ -19,7 +19,7 @@ from ...tasks.sample_checks import BadSample
 from .formats import stems
 from .inspection import TURNED, list_found, note_pixels
 from .listing import NO_ARCHIVE, InputListing, VideoFile, is_video
-from .reading import ReadConfig, UnreadableImage, convert, decode_image, orientation, read_file
+from .reading import ReadConfig, UnreadableImage, convert, decode_image, orientation, read_file, require_8_bits
 from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
@@ -155,6 +155,7 @@ class InMemoryImages(InputImages):
             image = Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
         elif not isinstance(image, Image.Image):
             raise BadSample(f"expected a path, a PIL image or an array, got {type(image).__name__}")
+        require_8_bits(image)
         return convert(image, self._mode, self._reading)
 
 

@@ -15,6 +15,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import NotAFile, read_regular
 from ...runtime.spelling import find_spelling
 from ...tasks import dataset as dataset_base
+from ...tasks.sample_checks import BadSample
 from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 from .table_columns import SUFFIXES as TABLE_SUFFIXES
 
@@ -125,6 +126,12 @@ def convert(image: Image.Image, mode: str, reading: ReadConfig) -> Image.Image:
     return image.convert(mode)
 
 
+def require_8_bits(image: Image.Image) -> None:
+    """Raise a BadSample if Pillow would cut off the numbers of an image in memory at 255, or cannot convert it."""
+    if image.mode not in _EIGHT_BITS:
+        raise BadSample(f"its image has Pillow's mode {image.mode}: scale its numbers to 8 bits, mode L or RGB")
+
+
 def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
     """Open an image without decoding its pixels; ``path`` names it in errors.
 
@@ -179,6 +186,7 @@ def _reason(error: BaseException) -> str:
 
 
 SPLITS = ("train", "val")
+_EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV")
 _CAN_BE_KEYED = ("P", "RGB", "L", "1")  # modes with a transparent color or entry of the palette
 _LABELS_AT_ONCE = 1 << 22
 _IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpacked archive

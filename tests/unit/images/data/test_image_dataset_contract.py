@@ -10,7 +10,9 @@ from PIL import Image
 from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist import UserError
+from paddlevit_dist.images import ImageDataset, SegmentationDataset
 from paddlevit_dist.registry.lookup import DATASETS, resolve
+from paddlevit_dist.tasks import BadSample
 
 NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar", "table")
 
@@ -128,3 +130,33 @@ def test_images_without_class_folders_are_not_evaluated(tmp_path):
     Image.new("RGB", (7, 5)).save(tmp_path / "test" / "1.jpg")
     with pytest.raises(UserError, match="test has no class folders; .* for images without labels, use 'predict'"):
         resolve("dataset", "folder")(str(tmp_path), "test", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("base", "truth", "expected"),
+    [(ImageDataset, 1, "label"), (SegmentationDataset, np.zeros((4, 6), np.uint8), "ndarray")],
+)
+def test_what_a_users_class_reads_is_an_image_of_eight_bits_with_its_truth(base, truth, expected):
+    class Own(base):
+        def __init__(self, image, *more):
+            self.sample = image, *more
+
+        def __len__(self):
+            return 1
+
+        def read(self, index):
+            return self.sample
+
+    for mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK"):
+        image, found = Own(Image.new(mode, (6, 4)), truth).read(0)
+        assert found is truth and image.mode == (mode if base is ImageDataset else "RGB")
+    for mode in ("F", "I", "I;16"):
+        with pytest.raises(BadSample, match=f"Pillow's mode {mode}: scale its numbers to 8 bits"):
+            Own(Image.new(mode, (6, 4)), truth).read(0)
+    for sample in (
+        (np.zeros((4, 6), np.float32), truth),
+        (Image.new("L", (6, 4)),),
+        (Image.new("L", (6, 4)), truth, 1),
+    ):
+        with pytest.raises(BadSample, match=rf"^Own.read returns tuple of .*, expected \(PIL image, {expected}\)$"):
+            Own(*sample).read(0)

@@ -30,7 +30,7 @@ class Segmenter(Model):
         num_classes: outputs for each pixel; None: ``create_model`` sets the attribute.
         image_size: pixels, one number or (height, width), of the images it is built for; None: of any. Others can be
             given; it says for which ``inspect`` counts, and in a ViT to which grid position embeddings belong.
-        backbone, backbone_options: name of a classifier that has ``feature_maps``, and its options; None: there is none.
+        backbone, backbone_options: name of a classifier that has ``feature_maps``, and its options; None: none.
         dropout: rate before the last layer, of whole channels; 0.1 in all papers.
         drop_path: rate of stochastic depth in the backbone's last block.
     """

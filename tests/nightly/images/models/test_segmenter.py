@@ -179,7 +179,9 @@ def test_a_vit_of_any_size_is_the_plain_one_with_resampled_positions():
     state["pos_embed"] = np.concatenate([prefix, bicubic(patches, (4, 4), (6, 8))], axis=1)
     load_weights(plain, state)
     plain.eval()
-    for found, expected in zip(model.feature_maps(paddle.to_tensor(images)), plain.feature_maps(paddle.to_tensor(padded))):
+    for found, expected in zip(
+        model.feature_maps(paddle.to_tensor(images)), plain.feature_maps(paddle.to_tensor(padded))
+    ):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=0, atol=1e-4)
     smooth = resize_position_embedding(state["pos_embed"], (6, 8), 1)  # what loading would make of them, for comparison
     np.testing.assert_allclose(smooth, state["pos_embed"], rtol=0, atol=1e-6)

@@ -12,7 +12,7 @@ from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 
 REACH = 2  # cells that the radius can span along one axis
-_MAX_DISTANCE_M = 1e3  # from the origin, of a point in a cluster
+_MARGIN = 1 + 2 * REACH  # of a row of cells, so that no row of neighbors wraps around into the next row
 _MAX_KEY = 1 << 62  # of cell numbers, int64
 
 
@@ -50,12 +50,11 @@ def cluster_points(
     center of a large object, the original's search misses points of the object or splits it, depending on the order of
     the points; here the object remains one cluster.
 
-    ``xyz`` is float32 (N, 3), meters; points that are not finite or more than 1 km from the origin are in no cluster.
-    ``classes`` and ``scenes`` are integers (N,), from 0. UserError if the radius is so small that its cells cannot be
-    numbered.
+    ``xyz`` is float32 (N, 3), meters; points that are not finite are in no cluster. ``classes`` and ``scenes`` are
+    integers (N,), from 0. UserError if the radius is so small that its cells cannot be numbered.
     """
     xyz = np.ascontiguousarray(xyz, np.float32)
-    valid = np.flatnonzero((np.abs(xyz) < _MAX_DISTANCE_M).all(axis=1))
+    valid = np.flatnonzero(np.isfinite(xyz).all(axis=1))
     if not len(valid):
         return PointClusters(*(np.zeros(size, np.int32) for size in (0, 0, 1)))
     groups = np.asarray(scenes, np.int64)[valid] * (int(np.max(classes)) + 1) + np.asarray(classes, np.int64)[valid]
@@ -75,22 +74,35 @@ def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np
     """Return each point's cell, consecutive along z, and offsets to the rows of cells with all points in the radius."""
     # The diagonal of a cell is shorter than the radius by more than float32 rounding.
     edge = 0.999 * radius_m / math.sqrt(3)
-    axes = [np.floor(values.astype(np.float64) / edge).astype(np.int64) for values in xyz.T]
+    axes = [np.floor(values.astype(np.float64) / edge) for values in xyz.T]
     axes = [values - values.min() for values in axes]
-    # A margin on each side, so that no row of neighbors wraps around into the next row.
-    widths = [int(values.max()) + 1 + 2 * REACH for values in axes]
-    if (int(groups.max()) + 1) * math.prod(widths) > _MAX_KEY:
+    spans = [int(values.max()) for values in axes]
+    if not _fits(spans, groups):
+        axes = [_close_gaps(values) for values in axes]
+        spans = [int(values.max()) for values in axes]
+    if not _fits(spans, groups):
         raise UserError(
-            f"a cluster radius of {radius_m} m is too small for points {edge * max(widths):.0f} m apart: set "
+            f"a cluster radius of {radius_m} m is too small for {len(xyz):,} points this far apart: set "
             "POINTS.INSTANCES.RADIUS_M to about twice the distance of neighboring points"
         )
-    keys = groups
+    keys, widths = groups, [span + _MARGIN for span in spans]
     for column, width in zip(axes, widths):
-        keys = keys * width + column
+        keys = keys * width + column.astype(np.int64)
     row, plane = widths[2], widths[2] * widths[1]
     reach = range(-REACH, REACH + 1)
     steps = [x * plane + y * row - REACH for x in reach for y in reach if (x, y) >= (0, 0)]
     return keys, np.array(steps, np.int64)
+
+
+def _fits(spans: list[int], groups: np.ndarray) -> bool:
+    return (int(groups.max()) + 1) * math.prod(span + _MARGIN for span in spans) <= _MAX_KEY
+
+
+def _close_gaps(values: np.ndarray) -> np.ndarray:
+    """Renumber cells (n,) along an axis so that empty stretches are just too long for the radius, float64 (n,)."""
+    occupied, inverse = np.unique(values, return_inverse=True)
+    steps = np.minimum(np.diff(occupied, prepend=occupied[0]), REACH + 1)
+    return np.cumsum(steps)[inverse.reshape(-1)]
 
 
 def connect(cells: np.ndarray, starts: np.ndarray, xyz: np.ndarray, steps: np.ndarray, squared: float) -> np.ndarray:

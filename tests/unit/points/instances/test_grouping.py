@@ -101,19 +101,27 @@ def test_no_points_and_points_that_are_nowhere():
     none = cluster_points(np.zeros((0, 3)), np.zeros(0, int), np.zeros(0, int), RADIUS, 1)
     assert none.number == 0 and none.offsets.tolist() == [0]
     xyz = np.zeros((6, 3))
-    xyz[1], xyz[3, 2], xyz[4, 0] = np.nan, np.inf, -1000.1
+    xyz[1], xyz[3, 2], xyz[4, 0] = np.nan, np.inf, -np.inf
     zeros = np.zeros(6, int)
     assert make_members(cluster_points(xyz, zeros, zeros, RADIUS, 1)) == [[0, 2, 5]]
     assert cluster_points(xyz, zeros, zeros, RADIUS, 4).number == 0
-    xyz[:] = -999.9
-    assert make_members(cluster_points(xyz, zeros, zeros, RADIUS, 1)) == [[0, 1, 2, 3, 4, 5]]
     assert cluster_points(np.full((2, 3), np.nan), zeros[:2], zeros[:2], RADIUS, 1).number == 0
 
 
-def test_a_radius_far_below_the_size_of_the_scene_is_refused():
-    xyz = np.array([[0.0, 0.0, 0.0], [900.0, 900.0, 900.0]])
+@pytest.mark.parametrize("distance", [1.5e3, 2.0**17, 1e30])
+def test_clusters_do_not_depend_on_how_far_parts_of_a_scene_are_apart(distance):
+    """At 2^17 m float32 has steps of 1/64 m, at 1e30 m the points of a part coincide."""
+    generator = np.random.default_rng(0)
+    xyz = generator.random((300, 3)) * [0.2, 0.2, 0.02]
+    xyz = np.concatenate([xyz, xyz - distance * np.ones(3), xyz + [0, distance, 0]]).astype(np.float32)
+    zeros = np.zeros(len(xyz), int)
+    assert make_members(cluster_points(xyz, zeros, zeros, RADIUS, 4)) == by_search(xyz, zeros, zeros, RADIUS, 4)
+
+
+def test_more_cells_than_keys_are_refused():
+    xyz = np.random.default_rng(0).random((40_000, 3)) * 1e6
     with pytest.raises(UserError, match="INSTANCES.RADIUS_M"):
-        cluster_points(xyz, np.zeros(2, int), np.zeros(2, int), 1e-5, 1)
+        cluster_points(xyz, np.zeros(40_000, int), np.arange(40_000), 1e-3, 1)
 
 
 def test_two_sets_of_clusters_are_numbered_one_after_the_other():

@@ -2,9 +2,12 @@
 
 import mmap
 import os
+import re
 import struct
+import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -18,7 +21,9 @@ _SUFFIXES = (".dcm", ".dicom", ".ima")
 _INDEX = "DICOMDIR"  # index of the files on a medium, without image data
 _SERIES, _DESCRIPTION = "0020|000e", "0008|103e"
 _PLACE = {"0020|0032": "Image Position", "0020|0037": "Image Orientation", "0028|0030": "Pixel Spacing"}
-_SAME_PLACE_MM = 1e-3
+_SAME_NUMBER = 5e-3  # of the largest of a tag's numbers: ITK normalizes directions that are rounded to two digits
+_INVERTED = re.compile(rb"((?:\x28\x00\x04\x00|\x00\x28\x00\x04)(?:CS..|....)MONOCHROME)1", re.DOTALL)
+_SAME_PLACE_SHARE = 2e-3  # of the pixel spacing
 _UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # some headers round to 0.1 mm; a missing slice adds at least 1/3
 
 
@@ -40,6 +45,7 @@ class DicomSlice(NamedTuple):
     place: tuple[bool, ...]  # whether the header has each tag of _PLACE
     position: np.ndarray  # (3,), first voxel, millimeters
     steps: np.ndarray  # (3, 2), millimeters from one column and from one row to the next
+    is_inverted: bool = False  # whether it is to be displayed with its lowest values in white
 
 
 def list_regular_files(folder: str) -> list[str]:
@@ -85,7 +91,7 @@ def open_series(folder: str, itk: ModuleType) -> DicomSeries:
     affine[:3, 2] = find_even_step(folder, slices, normal)
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
-    return DicomSeries((len(slices), rows, columns), affine, lambda: _load([item.file for item in slices], itk))
+    return DicomSeries((len(slices), rows, columns), affine, lambda: _load(slices, itk))
 
 
 def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
@@ -117,6 +123,8 @@ def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
             f"{file}: each voxel has {components} color components, expected one value; convert colors to intensities"
         )
     directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
+    used = (reader.GetOrigin(), directions[:, :2].T.ravel(), reader.GetSpacing()[1::-1])
+    _check_used(file, reader, dict(zip(_PLACE, used)))
     return DicomSlice(
         file,
         _tag(reader, _SERIES),
@@ -125,7 +133,38 @@ def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
         tuple(reader.HasMetaDataKey(tag) for tag in _PLACE),
         np.asarray(reader.GetOrigin()),
         directions[:, :2] * np.asarray(reader.GetSpacing())[:2],
+        _tag(reader, "0028|0004") == "MONOCHROME1",
     )
+
+
+def _check_used(file: str, reader: Any, places: dict[str, Sequence[float]]) -> None:
+    """Raise UserError if ITK replaces values of the header that it cannot use, as it does without a word."""
+    for tag, used in places.items():
+        given = _numbers(reader, tag)
+        if given is not None and (
+            len(given) != len(used) or not np.allclose(given, used, rtol=0, atol=_SAME_NUMBER * max(map(abs, given)))
+        ):
+            raise UserError(
+                f"{file}: its {_PLACE[tag]} ({_tag(reader, tag)}) is not valid: directions are two perpendicular "
+                "vectors of length 1, spacings positive; export the series again"
+            )
+    if _numbers(reader, "0028|1053") == [0.0]:
+        raise UserError(f"{file}: Rescale Slope is 0, which makes all voxels equal; correct the header")
+    stored, high = _numbers(reader, "0028|0101"), _numbers(reader, "0028|0102")
+    if stored and high and high[0] != stored[0] - 1:
+        raise UserError(
+            f"{file}: High Bit is {high[0]:g}, expected {stored[0] - 1:g}, one less than Bits Stored: the voxels are "
+            "not in the lowest bits; convert the series with the scanner's software"
+        )
+
+
+def _numbers(reader: Any, tag: str) -> list[float] | None:
+    """Return a tag's numbers, none if a part is no number; None without the tag, or if it is empty."""
+    text = _tag(reader, tag)
+    try:
+        return [float(part) for part in text.split("\\")] if text else None
+    except ValueError:
+        return []
 
 
 def _tag(reader: Any, tag: str) -> str:
@@ -182,7 +221,7 @@ def find_even_step(folder: str, slices: list[DicomSlice], normal: np.ndarray) ->
     gaps = np.diff(positions @ normal)
     names = [os.path.basename(item.file) for item in slices]
     nearest = int(gaps.argmin())
-    if gaps[nearest] < _SAME_PLACE_MM:
+    if gaps[nearest] < _SAME_PLACE_SHARE * np.linalg.norm(slices[0].steps[:, 0]):
         raise UserError(
             f"{folder}: {names[nearest]} and {names[nearest + 1]} have the same position; several time points, echoes "
             "or copies of a series cannot be one volume: keep only one"
@@ -200,20 +239,40 @@ def find_even_step(folder: str, slices: list[DicomSlice], normal: np.ndarray) ->
     return step
 
 
-def _load(files: list[str], itk: ModuleType) -> np.ndarray:
+def _load(slices: list[DicomSlice], itk: ModuleType) -> np.ndarray:
     """Read the voxels (depth, height, width); each file is read separately, with its own slope and intercept."""
     arrays = []
-    for file in files:
+    for item in slices:
         try:
-            array = itk.GetArrayFromImage(itk.ReadImage(file, imageIO="GDCMImageIO"))
+            array = itk.GetArrayFromImage(_read_as_stored(item, itk))
         except RuntimeError as error:
-            raise UserError(f"{file} cannot be read as a DICOM slice; is it complete? Copy it again") from error
+            raise UserError(f"{item.file} cannot be read as a DICOM slice; is it complete? Copy it again") from error
         arrays.append(array.reshape(array.shape[-2:]))
     voxels = np.stack(arrays)
     # Slope and intercept produce wide integers, but almost all scans fit into two bytes.
     limits = np.iinfo(np.int16)
     fits = voxels.dtype.kind in "iu" and limits.min <= voxels.min() and voxels.max() <= limits.max
     return voxels.astype(np.int16) if fits else voxels
+
+
+def _read_as_stored(item: DicomSlice, itk: ModuleType) -> Any:
+    """Read an image of stored values x slope + intercept.
+
+    ITK inverts the values of MONOCHROME1, which is to be displayed in reverse, before it applies slope and intercept.
+    Such a file is therefore read from a copy that says MONOCHROME2.
+    """
+    if not item.is_inverted:
+        return itk.ReadImage(item.file, imageIO="GDCMImageIO")
+    content, count = _INVERTED.subn(rb"\g<1>2", Path(item.file).read_bytes())
+    if not count:
+        raise UserError(
+            f"{item.file} has inverted intensities (MONOCHROME1) and a deflated header; convert the series to an "
+            "uncompressed transfer syntax"
+        )
+    with tempfile.NamedTemporaryFile(suffix=_SUFFIXES[0]) as copy:
+        copy.write(content)
+        copy.flush()
+        return itk.ReadImage(copy.name, imageIO="GDCMImageIO")
 
 
 _LONG = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())  # four length bytes after two unused bytes

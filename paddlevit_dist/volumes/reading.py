@@ -15,7 +15,7 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.files import readable, require_regular
-from . import dicom, landmark_files
+from . import dicom, header_remarks, landmark_files
 from .geometry import (
     PACKED,
     PLAIN,
@@ -38,18 +38,6 @@ _SAME_PLACE = 0.05  # of the smallest spacing: largest distance of corners of fi
 _LONGEST_REASON = 200  # characters of a library's error message
 _SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, including its header
 _LONGEST_EXTENSIONS = 1 << 26  # bytes between the header and the voxels of a NIfTI file
-_NO_NIFTI_PLACE = (
-    "no orientation in the header (sform_code and qform_code are 0): assuming x to the left, y to the front, z "
-    "up and the middle at 0; check left and right"
-)
-_TWO_NIFTI_PLACES = (
-    "sform and qform in the header disagree: the sform is used, but other programs may use the "
-    "qform; correct the header"
-)
-_NO_NRRD_PLACE = (
-    "no orientation in the header (no line 'space:'): assuming LPS, x to the left, y to the back, z up; check left "
-    "and right"
-)
 _NIFTI_UNITS = ("", "meters", "mm", "microns")  # by the code in xyzt_units
 _ITK_UNITS = re.compile(rb"^(?:(space units|units)[ \t]*:(?!=)|(DistanceUnits)[ \t]*=)([^\r\n]*)", re.I | re.M)
 _PREFIXES = (("", "", 1000.0), ("centi", "c", 10.0), ("milli", "m", 1.0), ("micro", "u", 0.001), ("nano", "n", 1e-6))
@@ -242,14 +230,13 @@ def import_extra(name: str, file: str) -> Any:
 
 def _open_nifti(file: str) -> _OpenedVolume:
     nibabel = import_extra("nibabel", file)
-    image = _nifti_class(nibabel, file).from_filename(file)
-    affine, remarks = image.affine, []
-    if not image.header["sform_code"] and not image.header["qform_code"]:
-        remarks.append(_NO_NIFTI_PLACE)
+    kind, beginning = _nifti_class(nibabel, file)
+    image = kind.from_filename(file)
+    affine, remarks = image.affine, header_remarks.of_nifti(image.header, beginning)
     if image.header["sform_code"] and image.header["qform_code"]:
         sform, qform = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
         if farthest_apart(sform, qform) > _SAME_PLACE * qform.spacing.min():
-            remarks.append(_TWO_NIFTI_PLACES)
+            remarks.append(header_remarks.TWO_NIFTI_PLACES)
     unit = int(image.header["xyzt_units"]) & 7
     if unit >= len(_NIFTI_UNITS):
         raise UserError(f"{file}: xyzt_units has the unknown unit of length {unit}; write 2 (mm) to the header")
@@ -276,8 +263,8 @@ def _to_millimeters(file: str, affine: np.ndarray, field: str, units: Sequence[s
     return np.diag([factor] * 3 + [1.0]) @ affine, [remark] * (factor != 1.0)
 
 
-def _nifti_class(nibabel: ModuleType, file: str) -> Any:
-    """Return the NIfTI class of a file after checking that its header does not announce more than the file contains."""
+def _nifti_class(nibabel: ModuleType, file: str) -> tuple[Any, bytes]:
+    """Return the NIfTI class and the header after checking that it does not announce more than the file contains."""
     is_gzip = file.lower().endswith(".gz")
     with gzip.open(file) if is_gzip else open(file, "rb") as content:
         beginning = content.read(540)  # length of a NIfTI-2 header, which is its first field
@@ -286,13 +273,13 @@ def _nifti_class(nibabel: ModuleType, file: str) -> Any:
     length = kind.header_class.sizeof_hdr
     if len(beginning) < length:
         raise UserError(f"{file} cannot be read as a volume: it ends within its header; copy it again")
-    header = kind.header_class(beginning[:length])
+    header = kind.header_class(beginning[:length], check=False)
     offset = int(header.get_data_offset())
     if not 0 <= offset <= _LONGEST_EXTENSIONS:
         raise UserError(f"{file}: voxels begin at byte {offset} according to its header; write the file again")
     voxels = math.prod(map(int, header.get_data_shape())) * header.get_data_dtype().itemsize
     check_fits(file, voxels, os.path.getsize(file), PACKED if is_gzip else PLAIN)
-    return kind
+    return kind, beginning[:length]
 
 
 def _open_npy(file: str) -> _OpenedVolume:
@@ -378,16 +365,20 @@ def _open_itk(file: str) -> _OpenedVolume:
     directions = np.asarray(reader.GetDirection()).reshape(axes, axes)[:3, :3]  # a column for each of x, y, z
     affine[:3, :3] = directions * np.asarray(reader.GetSpacing()[:3])
     affine[:3, 3] = reader.GetOrigin()[:3]
-    affine, remarks = _to_millimeters(file, affine, *_read_itk_units(file))
-    if _suffix(file) in (".nrrd", ".nhdr") and not reader.HasMetaDataKey("NRRD_space"):
-        remarks.append(_NO_NRRD_PLACE)
+    header = _read_itk_header(file)
+    affine, remarks = _to_millimeters(file, affine, *_find_itk_units(header))
+    remarks += header_remarks.of_itk(_suffix(file) in (".nrrd", ".nhdr"), header)
     return _OpenedVolume(shape, affine, "lps", lambda: itk.GetArrayFromImage(reader.Execute()), tuple(remarks))
 
 
-def _read_itk_units(file: str) -> tuple[str, list[str]]:
-    """Return the field of a MetaImage or NRRD header that has units of length, which SimpleITK ignores, and these."""
+def _read_itk_header(file: str) -> bytes:
+    """Return the lines of a MetaImage or NRRD header."""
     with open(file, "rb") as content:
-        header = re.split(rb"\r?\n\r?\n", content.read(_LONGEST_HEADER))[0]
+        return re.split(rb"\r?\n\r?\n|ElementDataFile", content.read(_LONGEST_HEADER))[0]
+
+
+def _find_itk_units(header: bytes) -> tuple[str, list[str]]:
+    """Return the field of a MetaImage or NRRD header that has units of length, which SimpleITK ignores, and these."""
     fields = [(row[1] or row[2], row[3]) for row in _ITK_UNITS.finditer(header)]
     texts = [value.decode("utf-8", "replace") for _, value in fields]
     name = fields[0][0].decode() if fields else ""

@@ -17,7 +17,7 @@ from .nonzero import BOX, MASK, VOLUME, compute_box, nonzero_mask
 from .reading import list_parts, read_header, read_volume
 from .settings import MAX_VOXELS
 
-_VERSION = 8  # version of the cached files
+_VERSION = 9  # version of the cached files
 _SMALL = ("uint8", "int8", "uint16", "int16", "bool")  # unchanged dtypes; others become float32
 _PERCENTILES = (0.5, 99.5)
 _SAMPLED_VOXELS = 1 << 20  # enough to estimate the percentiles

@@ -1,5 +1,6 @@
 """Dataset of a folder of volumes, each with a landmark file next to it."""
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -112,8 +113,9 @@ class LandmarkDataset(VolumeDataset):
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return the facts that identify the dataset, by name."""
-        # 0.01 mm: the last digits differ between processors
-        return {**super().listed(), "landmarks": [np.round(case.world, 2) + 0.0 for case in self.cases]}
+        # 0.01 mm, finer for voxels below 0.1 mm: the last digits differ between processors
+        digits = max(2, 1 - math.floor(math.log10(self.spacing.min())))
+        return {**super().listed(), "landmarks": [np.round(case.world, digits) + 0.0 for case in self.cases]}
 
 
 def _read_case(folder: str, file: str) -> landmark_files.FileLandmarks:

@@ -64,6 +64,34 @@ def test_each_slice_has_its_own_slope(tmp_path):
     assert len(np.unique((first[-1] + 100) % SLICES)) == 1  # whole multiples of the last slice's slope
 
 
+def test_voxels_are_not_turned_over_for_display(tmp_path):
+    """Stored value times slope plus intercept, as with the same bytes and another word in the header."""
+    array = (100 * np.arange(24).reshape(2, 3, 4)).astype(np.int16)
+    folder = write_series(tmp_path / "anna", array, tags=[{"0028|1052": "-700", "0028|1053": "25"}] * 2)
+    path = folder / "001.dcm"
+    path.write_bytes(path.read_bytes().replace(b"MONOCHROME2", b"MONOCHROME1"))
+    assert b"MONOCHROME1" in path.read_bytes()
+    np.testing.assert_array_equal(read_volume(folder)[0], array)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b"-1\\0\\0\\0\\-1\\0", b"-1\\0\\0\\0\\-x\\0", r"Image Orientation (-1\0\0\0\-x\0) is not valid"),
+        (b"-1\\0\\0\\0\\-1\\0", b"-1\\0\\.1\\0\\-1\\", "Image Orientation"),
+        (b"\x28\0\x53\x10\2\0\0\x0025", b"\x28\0\x53\x10\2\0\0\x000 ", "Rescale Slope is 0"),
+        (b"\x28\0\2\1\2\0\0\0\x0f", b"\x28\0\2\1\2\0\0\0\x0e", "High Bit is 14, expected 15"),
+    ],
+)
+def test_what_itk_would_replace_in_a_header_is_told(tmp_path, old, new, said):
+    tags = [{"0028|1052": "0", "0028|1053": "25"}] * 2
+    folder = write_series(tmp_path / "anna", np.zeros((2, 3, 4), np.int16), np.eye(4), tags=tags)
+    content = (folder / "000.dcm").read_bytes()
+    assert content.count(old) == 1
+    (folder / "000.dcm").write_bytes(content.replace(old, new))
+    assert said in told(read_header, folder)
+
+
 def test_positions_that_were_rounded_are_evenly_spaced(tmp_path):
     tags = [{"0020|0032": f"0\\0\\{round(0.625 * number, 1)}"} for number in range(SLICES)]
     header = read_header(write_series(tmp_path / "anna", voxels(), np.eye(4), tags=tags))

@@ -54,6 +54,10 @@ def test_slices_may_lie_off_by_a_tenth_of_a_millimeter_or_a_quarter_of_a_step(st
         assert "slices are not evenly spaced" in told(dicom.find_even_step, "f", slices, NORMAL)
     near = [make_slice("a", 0), make_slice("b", 5e-4), make_slice("c", 5)]
     assert told(dicom.find_even_step, "f", near, NORMAL).startswith("f: a and b have the same position; several ")
+    fine = [
+        make_slice(name, 3e-4 * number)._replace(steps=2e-4 * np.eye(3)[:, :2]) for number, name in enumerate("abc")
+    ]
+    np.testing.assert_allclose(dicom.find_even_step("f", fine, NORMAL), [0, 0, 3e-4])  # of a microscope
 
 
 @pytest.mark.parametrize(
@@ -67,9 +71,9 @@ def test_slices_may_lie_off_by_a_tenth_of_a_millimeter_or_a_quarter_of_a_step(st
     ],
 )
 def test_whole_numbers_that_fit_are_stored_in_two_bytes(least, most, kind, expected):
-    arrays = {"a": np.full((1, 2, 3), least, kind), "b": np.full((1, 2, 3), most, kind)}
+    arrays = {"f/a": np.full((1, 2, 3), least, kind), "f/b": np.full((1, 2, 3), most, kind)}
     itk = SimpleNamespace(ReadImage=lambda file, **_: arrays[file], GetArrayFromImage=lambda image: image)
-    voxels = dicom._load(["a", "b"], itk)
+    voxels = dicom._load([make_slice("a", 0), make_slice("b", 1)], itk)
     assert voxels.dtype == expected and voxels.shape == (2, 2, 3)
     assert (voxels[0] == least).all() and (voxels[1] == most).all()
 

@@ -288,7 +288,7 @@ def test_an_nrrd_without_a_space_is_remarked(tmp_path):
     content = path.read_bytes().replace(b"space: left-posterior-superior", b"space dimension: 3")
     path.write_bytes(content)
     header = read_header(path)
-    assert "(no line 'space:'): assuming LPS" in header.remarks[0]
+    assert "(no line 'space:' with directions of the body): assuming LPS" in header.remarks[0]
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
 
 

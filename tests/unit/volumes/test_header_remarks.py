@@ -1,0 +1,49 @@
+"""What nibabel and SimpleITK assume or replace in silence is remarked."""
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.volumes import header_remarks, read_volume
+
+DIRECTIONS = "space directions: (1,0,0) (0,2,0) (0,0,3)"
+META = "NDims = 3\nTransformMatrix = 1 0 0 0 1 0 0 0 1\n"
+
+
+@pytest.mark.parametrize(
+    ("is_nrrd", "header", "expected"),
+    [
+        (True, f"space: left-posterior-superior\n{DIRECTIONS}\n", []),
+        (True, f"space: RAS\n{DIRECTIONS} none\n", []),
+        (True, f"space: scanner-xyz\n{DIRECTIONS}\n", ["no line 'space:'"]),
+        (True, "space: LAS\nspace directions: (1,0,0) none (0,0,3)\nspace origin: (0,0,0)\n", ["space directions"]),
+        (False, META + "ElementToIntensityFunctionSlope = 1\nElementToIntensityFunctionOffset = 0\n", []),
+        (False, META + "ElementToIntensityFunctionSlope = 1.5\n", ["ElementToIntensityFunction"]),
+        (False, "NDims = 3\nElementToIntensityFunctionOffset = -1024\n", ["TransformMatrix", "Function"]),
+    ],
+)
+def test_headers_that_itk_completes_are_remarked(is_nrrd, header, expected):
+    remarks = header_remarks.of_itk(is_nrrd, header.encode())
+    assert len(remarks) == len(expected) and all(part in remark for part, remark in zip(expected, remarks))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("pixdim", [1, 0, 2, 3, 0, 0, 0, 0], "non-zero"),
+        ("sform_code", 9, "sform_code 9"),
+        ("scl_slope", np.inf, "stored"),
+    ],
+)
+def test_headers_that_nibabel_corrects_are_remarked(tmp_path, field, value, said):
+    import nibabel
+
+    path, voxels = tmp_path / "case.nii", np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    nibabel.Nifti1Image(voxels.T, np.eye(4)).to_filename(path)
+    assert read_volume(path)[1].remarks == ()
+    content = path.read_bytes()
+    header = nibabel.Nifti1Header(content[:348], check=False)
+    header[field] = value
+    path.write_bytes(header.binaryblock + content[348:])
+    read, volume = read_volume(path)
+    assert any(said in remark for remark in volume.remarks)
+    np.testing.assert_array_equal(read, voxels)

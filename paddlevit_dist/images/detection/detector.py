@@ -143,6 +143,8 @@ class Detector(Model):
     side_multiple: int = 1
     #: whether training images may be padded
     takes_padding: ClassVar[bool] = True
+    #: filter of the authors for training batches of another side (DATA.BATCH_SIDES), as in ``interpolate``
+    batch_filter: ClassVar[str] = "nearest"
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported

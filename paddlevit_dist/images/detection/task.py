@@ -236,8 +236,8 @@ class Detection(BackboneTask):
             )
         images = self._normalize(batch["images"], facts["sizes"], batch["sizes"])
         side, stored = batch_side(self.config.DATA, self.config.SEED, step.update, step.epochs_left), images.shape[-1]
-        if side not in (None, stored):  # by nearest neighbor on the device, as RT-DETR's authors do
-            images = F.interpolate(images, [side, side], mode="nearest")
+        if side not in (None, stored):  # on the device, as by the authors
+            images = F.interpolate(images, [side, side], mode=self._family.batch_filter)
             targets = self._scale_targets(targets._replace(sizes=paddle.full_like(targets.sizes, side)), side / stored)
         self.criterion.note_objects(facts["box_counts"], step)
         outputs = model(images, targets.sizes, targets)

@@ -18,7 +18,10 @@ _LEAST = 0.01  # smallest target of a matched query
 
 
 class GroupCriterion(VarifocalCriterion):
-    """RT-DETR's terms with another loss of classes, matched for each group of ``queries``, averaged over groups."""
+    """RT-DETR's terms with another loss of classes, matched for each group of ``queries``.
+
+    Sums over all groups are divided by the objects of all groups, at least one, as by the authors.
+    """
 
     def __init__(self, num_classes: int, queries: int, layers: int, groups: int, **options: Any):
         super().__init__(num_classes, queries, layers, **options)
@@ -36,9 +39,9 @@ class GroupCriterion(VarifocalCriterion):
     def layer_sums(
         self, outputs: Outputs, heads: HeadOutputs, targets: DetectionTargets, matches: QueryMatches
     ) -> Sums:
-        """Return sums over the batch of each part, means over the groups, (layers + 1,)."""
+        """Return sums over the batch and the groups of each part, (layers + 1,)."""
         sums = super().layer_sums(outputs, heads, targets, matches)
-        return {name: value.reshape([-1, self.groups]).mean(axis=1) for name, value in sums.items()}
+        return {name: value.reshape([-1, self.groups]).sum(axis=1) for name, value in sums.items()}
 
     def class_sums(self, heads: HeadOutputs, matched: MatchedTargets, weights: paddle.Tensor | None = None) -> Sums:
         """Return ``class``, the loss of classes, and ``iou``, the IoU of matched boxes, (heads,) each.

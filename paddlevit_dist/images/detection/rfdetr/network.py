@@ -100,6 +100,7 @@ class RfDetr(QueryDetector):
 
     has_no_object = False
     takes_padding = False  # boxes would be fractions of the padded image
+    batch_filter = "bilinear"
     variants = {
         "rfdetr": {},  # a start for configurations that give their own dimensions
         "rfdetr_shapes": _SMALL,

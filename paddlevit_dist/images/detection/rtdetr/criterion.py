@@ -103,6 +103,7 @@ class VarifocalCriterion(SetCriterion):
 
     parts: tuple[str, ...] = ("class", "box", "giou")
     overlap_name = "iou"
+    groups = 1  # of queries, each matched with all objects
 
     def __init__(
         self,
@@ -123,7 +124,7 @@ class VarifocalCriterion(SetCriterion):
 
     def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:
         """Return the normalizers of a batch."""
-        return dict.fromkeys(self.normalizer_names, int(np.count_nonzero(batch["labels"] >= 0)))
+        return dict.fromkeys(self.normalizer_names, self.groups * int(np.count_nonzero(batch["labels"] >= 0)))
 
     def match_scores(self, logits: paddle.Tensor) -> paddle.Tensor:
         """Return the decrease of focal loss if a query is of a class (Lin et al., ICCV 2017, equation 5)."""
@@ -137,7 +138,7 @@ class VarifocalCriterion(SetCriterion):
         heads = self.heads(outputs)
         matches = self.matches(heads, targets)
         sums = self.layer_sums(outputs, heads, targets, matches)
-        last, objects = outputs["layer_logits"].shape[0] - 1, float(matches.counts.sum())
+        last, objects = outputs["layer_logits"].shape[0] - 1, float(self.groups * matches.counts.sum())
         overlap = LossTerm(sums[self.overlap_name][last], objects, 0.0)
         return {**self.select_terms(sums, last, objects), self.overlap_name: overlap}
 

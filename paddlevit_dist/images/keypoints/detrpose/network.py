@@ -87,6 +87,7 @@ class DetrPose(HybridNetwork):
     """
 
     architecture = "DETRPose"
+    batch_filter = "bilinear"
     variants = DETRPOSE
     coco_outputs = key_names.AUTHORS_OUTPUTS
     key_maps = key_names.DETRPOSE

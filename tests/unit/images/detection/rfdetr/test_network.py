@@ -108,6 +108,21 @@ def test_losses_of_all_groups_and_gradients_are_the_authors(kind):
     assert {name: term.weight for name, term in tripled.terms(outputs, targets).items()} == weights
 
 
+def test_a_batch_without_objects_has_the_loss_of_all_groups():
+    """The authors divide by the objects of all groups, and by 1 without any: sigmoid^2 softplus of every score."""
+    kind = next(iter(GOLDEN["models"]))
+    network, targets = _network(kind, "float64"), _targets(kind)
+    targets = targets._replace(boxes=targets.boxes * 0, labels=paddle.full_like(targets.labels, -1))
+    criterion = RfDetr.criterion("rfdetr_base", GOLDEN["classes"], {"normalizer": "reference"}, **_options(kind))
+    outputs = network(_images(kind, "float64"), None, targets)
+    terms = criterion.terms(outputs, targets)
+    counts = criterion.loss_normalizers({"labels": targets.labels.numpy()})
+    loss = compute_loss(terms, {name: max(count, 1) for name, count in counts.items()}, 1, 1)
+    logits = [outputs[name].numpy().ravel() for name in ("layer_logits", "encoder_logits")]
+    expected = sum((np.log1p(np.exp(part)) / (1 + np.exp(-part)) ** 2).sum() for part in logits)
+    np.testing.assert_allclose(loss.item(), terms["class"].weight * expected, rtol=1e-9)
+
+
 def test_boxes_move_in_sizes_of_the_box():
     boxes = paddle.to_tensor([[0.5, 0.5, 0.2, 0.4]])
     moved = apply_deltas(boxes, paddle.to_tensor([[1.0, -0.5, 0.0, np.log(2.0)]], dtype="float32"))

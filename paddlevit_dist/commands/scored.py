@@ -28,6 +28,7 @@ from .parser import CommandParser, path
 MOST_SHOWN = 100  # classes; -json prints all
 _LONGEST_NAME = 60
 TABLE = "eval_scored_samples.npz"
+_DATA_KEYS = ("DATA.", "POINTS.", "VOLUMES.")
 
 
 def add_options(parser: CommandParser, truth: str, results: str, sample: str, data: bool = True) -> None:
@@ -55,7 +56,8 @@ def add_options(parser: CommandParser, truth: str, results: str, sample: str, da
 
 
 def add_data(parser: CommandParser) -> None:
-    """Add the options that name the dataset of the ground truth."""
+    """Add the options that name the dataset of the ground truth, and the keys that say how to read it."""
+    parser.keys = ()  # messages about the data name keys
     meaning = "instead of TRUTH: use the data of a recipe, or of a YAML file such as a run's config.yaml"
     parser.option("cfg", None, meaning, path, metavar="FILE")
     parser.option("dataset", None, "name of the dataset (default: from -cfg, else detected)", metavar="NAME")
@@ -103,9 +105,18 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
         arguments.append(f"-dataset={guess.dataset}")
     if options.cfg is None:
         arguments += ["TASK", task]
+    arguments += require_data_keys(options.settings)
     with tempfile.TemporaryDirectory() as folder:
         values = configuration.load([*arguments, f"-output={folder}"]).values
         yield values, cache_folder(values), ResultSource(str(values.DATA.DATASET), options.split)
+
+
+def require_data_keys(words: Sequence[str]) -> Sequence[str]:
+    """Return the flags and keys of a command line; raise UserError if one does not say how to read data."""
+    for word in words:
+        if not word.startswith(_DATA_KEYS):
+            raise UserError(f"{word} does not change the ground truth: remove it")
+    return words
 
 
 def takes_data(options: Namespace, is_truth: Callable[[str], object] = os.path.isfile) -> bool:
@@ -115,6 +126,7 @@ def takes_data(options: Namespace, is_truth: Callable[[str], object] = os.path.i
     UserError: TRUTH does not exist, or the options also name a dataset.
     """
     named = [f"-{name}" for name in ("cfg", "dataset", "data_path") if getattr(options, name) is not None]
+    named += options.settings
     if options.truth is None:
         return True
     if not os.path.exists(options.truth):

@@ -53,7 +53,7 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
     from .scored_scenes import SceneGroundTruth
 
     folder = options.data_path
-    is_folder = folder is not None and os.path.isdir(folder) and options.cfg is None
+    is_folder = folder is not None and os.path.isdir(folder) and not (options.cfg or options.settings)
     if is_folder and not os.path.exists(os.path.join(folder, CLASSES_FILE)) and looks_raw(folder):
         from .prepare.scannet import ScanNetReader
 
@@ -68,7 +68,7 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         return
     if options.list:
         raise UserError("-list is for ScanNet's download: remove it; -split selects a list of prepared scenes")
-    with data_set(options, "semantic_segmentation") as (values, cache, origin):
+    with data_set(options, "pointgroup") as (values, cache, origin):
         dataset = dataset_class(values, SceneDataset).open(values, origin.split, cache)
         scene_names = [dataset.read(index).name for index in range(len(dataset))]  # scenes may not fit in memory
         names = list(dataset.class_names or ())

@@ -9,6 +9,8 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import PredictionRecord, PredictionWriter, Row
+from .data.images import UNLABELED_PIXELS
+from .data.ply import write_colored_ply
 from .data.samples import SceneSamples
 from .data.scannet_classes import CLASS_NAMES, TEST_SCENES, submitted_numbers
 from .data.scene import Scene
@@ -74,6 +76,14 @@ class SceneWriter(PredictionWriter):
         All points of an instance have its class there; by default the result of ``point_labels``.
         """
         return self.point_labels(prediction)
+
+    def write_ply(
+        self, name: str, scene: Scene, colors: np.ndarray, labels: np.ndarray, classes: np.ndarray | None = None
+    ) -> None:
+        """Write a colored PLY file with a row for each row of the source; skipped ones have NaN and no label."""
+        xyz, rgb = scene.to_source_rows(scene.xyz, np.nan), scene.to_source_rows(colors, UNLABELED_PIXELS[0])
+        labels, classes = (None if part is None else scene.to_source_rows(part) for part in (labels, classes))
+        write_colored_ply(self.folder / name, xyz, rgb, labels, scene.offset, classes)
 
     def _source_labels(
         self, scene: Scene, labels: tuple[np.ndarray, np.ndarray | None]

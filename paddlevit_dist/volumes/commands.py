@@ -1,10 +1,12 @@
 """``paddlevit-dist evaluate landmarks`` and ``components``, and ``prepare plan``."""
 
 import os
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from ..commands.parser import CommandParser, at_least, path
-from ..commands.scored import add_options, data_set, print_scores, takes_data
+from ..commands.scored import add_options, data_set, print_scores, require_data_keys, takes_data
 from ..runtime.printing import one_line
 from ..tasks.sample_groups import SUBJECT
 
@@ -15,6 +17,7 @@ def run_components(words: list[str]) -> None:
         "evaluate components",
         "Decide by Dice, as nnU-Net does, for which classes of label maps only the largest component is kept.",
         ("output/evaluated/predictions nnUNet_raw/Dataset005_X",),
+        keys=(),
     )
     found = "folder of label maps: predictions of an evaluation with SAVE_PREDICTIONS, of validation data"
     parser.add_argument("predictions", metavar="PREDICTIONS", type=path, help=found)
@@ -25,7 +28,7 @@ def run_components(words: list[str]) -> None:
     from .segmentation.components import LabelPairs, decide_components
 
     with working_folder("components") as cache:
-        pairs = LabelPairs(options.predictions, options.data, cache)
+        pairs = LabelPairs(options.predictions, options.data, cache, _read_keys(options)[0])
         decisions = decide_components(pairs)
     for name, before, after, removes_smaller in decisions:
         verdict = "keep its largest component only" if removes_smaller else "keep all components"
@@ -80,6 +83,7 @@ def run_plan(words: list[str]) -> None:
         "Choose spacing, patch, levels, kernels, strides, batch and normalization for volumes with label maps by "
         "nnU-Net's rules, and write them to FILE, for -cfg=FILE.",
         ("nnUNet_raw/Dataset005_X plan.yaml -memory_gb=12",),
+        keys=(),
     )
     parser.add_argument("data", metavar="DATA", type=path, help="folder with dataset.json, imagesTr and labelsTr")
     parser.add_argument("file", metavar="FILE", type=path, help="YAML file to write")
@@ -90,6 +94,15 @@ def run_plan(words: list[str]) -> None:
     from .segmentation.plan_file import write_plan
 
     with working_folder("prepare") as cache:
-        for line in write_plan(options.data, Path(options.file), options.memory_gb, cache):
+        for line in write_plan(options.data, Path(options.file), options.memory_gb, cache, *_read_keys(options)):
             print(one_line(line))
     print(one_line(f"written to {options.file}: train with -cfg={options.file}"))
+
+
+def _read_keys(options: Namespace) -> tuple[int, int]:
+    """Return VOLUMES.MAX_VOXELS and FOLD, which messages about volumes name, of a command line."""
+    from .. import settings as configuration
+
+    words = ["TASK", "volume_segmentation", *require_data_keys(options.settings)]
+    volumes: Any = configuration.load(words).values.VOLUMES
+    return volumes.MAX_VOXELS, volumes.FOLD

@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import re
 import struct
 import tempfile
 import zlib
@@ -21,8 +20,8 @@ _SUFFIXES = (".dcm", ".dicom", ".ima")
 _INDEX = "DICOMDIR"  # index of the files on a medium, without image data
 _SERIES, _DESCRIPTION = "0020|000e", "0008|103e"
 _PLACE = {"0020|0032": "Image Position", "0020|0037": "Image Orientation", "0028|0030": "Pixel Spacing"}
-_SAME_NUMBER = 5e-3  # of the largest of a tag's numbers: ITK normalizes directions that are rounded to two digits
-_INVERTED = re.compile(rb"((?:\x28\x00\x04\x00|\x00\x28\x00\x04)(?:CS..|....)MONOCHROME)1", re.DOTALL)
+_USED = {**_PLACE, "0028|0102": "High Bit", "0028|1053": "Rescale Slope"}  # headers that SimpleITK may replace
+_ROUNDING = 5e-3  # of the largest of a tag's numbers: directions that are rounded to two digits are normalized
 _SAME_PLACE_SHARE = 2e-3  # of the pixel spacing
 _UNEVEN_MM, _UNEVEN_SHARE = 0.101, 0.25  # some headers round to 0.1 mm; a missing slice adds at least 1/3
 
@@ -45,7 +44,7 @@ class DicomSlice(NamedTuple):
     place: tuple[bool, ...]  # whether the header has each tag of _PLACE
     position: np.ndarray  # (3,), first voxel, millimeters
     steps: np.ndarray  # (3, 2), millimeters from one column and from one row to the next
-    is_inverted: bool = False  # whether it is to be displayed with its lowest values in white
+    is_inverted: bool = False  # whether its lowest values are displayed in white
 
 
 def list_regular_files(folder: str) -> list[str]:
@@ -123,8 +122,10 @@ def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
             f"{file}: each voxel has {components} color components, expected one value; convert colors to intensities"
         )
     directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
-    used = (reader.GetOrigin(), directions[:, :2].T.ravel(), reader.GetSpacing()[1::-1])
-    _check_used(file, reader, dict(zip(_PLACE, used)))
+    places = (reader.GetOrigin(), directions[:, :2].T.ravel(), reader.GetSpacing()[1::-1])
+    lowest_bits = [float(_tag(reader, "0028|0101") or 1) - 1]
+    slope = [] if _tag(reader, "0028|1053").strip("+-0.") else [[1.0]]
+    _check_used(file, reader, dict(zip(_USED, (*places, lowest_bits, *slope))))
     return DicomSlice(
         file,
         _tag(reader, _SERIES),
@@ -137,34 +138,19 @@ def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
     )
 
 
-def _check_used(file: str, reader: Any, places: dict[str, Sequence[float]]) -> None:
-    """Raise UserError if ITK replaces values of the header that it cannot use, as it does without a word."""
-    for tag, used in places.items():
-        given = _numbers(reader, tag)
-        if given is not None and (
-            len(given) != len(used) or not np.allclose(given, used, rtol=0, atol=_SAME_NUMBER * max(map(abs, given)))
-        ):
-            raise UserError(
-                f"{file}: its {_PLACE[tag]} ({_tag(reader, tag)}) is not valid: directions are two perpendicular "
-                "vectors of length 1, spacings positive; export the series again"
+def _check_used(file: str, reader: Any, used: dict[str, Sequence[float]]) -> None:
+    """Raise UserError if SimpleITK replaces values of the header that it cannot use, as it does without a word."""
+    for tag, values in used.items():
+        text = _tag(reader, tag)
+        try:
+            given = np.array(text.split("\\"), float)
+            is_used = (
+                given.shape == np.shape(values) and np.abs(given - values).max() <= _ROUNDING * np.abs(given).max()
             )
-    if _numbers(reader, "0028|1053") == [0.0]:
-        raise UserError(f"{file}: Rescale Slope is 0, which makes all voxels equal; correct the header")
-    stored, high = _numbers(reader, "0028|0101"), _numbers(reader, "0028|0102")
-    if stored and high and high[0] != stored[0] - 1:
-        raise UserError(
-            f"{file}: High Bit is {high[0]:g}, expected {stored[0] - 1:g}, one less than Bits Stored: the voxels are "
-            "not in the lowest bits; convert the series with the scanner's software"
-        )
-
-
-def _numbers(reader: Any, tag: str) -> list[float] | None:
-    """Return a tag's numbers, none if a part is no number; None without the tag, or if it is empty."""
-    text = _tag(reader, tag)
-    try:
-        return [float(part) for part in text.split("\\")] if text else None
-    except ValueError:
-        return []
+        except ValueError:
+            is_used = False
+        if text and not is_used:
+            raise UserError(f"{file}: {_USED[tag]} ({text}) cannot be used as it is: export the series again")
 
 
 def _tag(reader: Any, tag: str) -> str:
@@ -256,21 +242,14 @@ def _load(slices: list[DicomSlice], itk: ModuleType) -> np.ndarray:
 
 
 def _read_as_stored(item: DicomSlice, itk: ModuleType) -> Any:
-    """Read an image of stored values x slope + intercept.
-
-    ITK inverts the values of MONOCHROME1, which is to be displayed in reverse, before it applies slope and intercept.
-    Such a file is therefore read from a copy that says MONOCHROME2.
-    """
+    """Read an image of stored values x slope + intercept: ITK inverts MONOCHROME1, which is displayed in reverse."""
     if not item.is_inverted:
         return itk.ReadImage(item.file, imageIO="GDCMImageIO")
-    content, count = _INVERTED.subn(rb"\g<1>2", Path(item.file).read_bytes())
-    if not count:
-        raise UserError(
-            f"{item.file} has inverted intensities (MONOCHROME1) and a deflated header; convert the series to an "
-            "uncompressed transfer syntax"
-        )
+    content, shown = Path(item.file).read_bytes(), b"MONOCHROME1"
+    if shown not in content:
+        raise UserError(f"{item.file}: intensities are inverted (MONOCHROME1) in a deflated file: convert the series")
     with tempfile.NamedTemporaryFile(suffix=_SUFFIXES[0]) as copy:
-        copy.write(content)
+        copy.write(content.replace(shown, b"MONOCHROME2"))
         copy.flush()
         return itk.ReadImage(copy.name, imageIO="GDCMImageIO")
 

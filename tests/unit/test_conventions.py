@@ -7,6 +7,11 @@ from collections import Counter
 import pytest
 from support.processes import ROOT
 
+from paddlevit_dist.commands import COMMANDS, import_command
+from paddlevit_dist.commands.parser import build_parser
+from paddlevit_dist.settings.command_line import flags
+from paddlevit_dist.settings.table import keys
+
 UNIT = ROOT / "tests" / "unit"
 
 # Folders whose files name pages of docs/, and a page of MinkowskiEngine that a recipe names.
@@ -124,6 +129,35 @@ def test_json_files_have_null_where_a_number_is_not_finite():
     found = [path for path in files if re.search(r"\bjson\.dumps?\b|from json", path.read_text(encoding="utf-8"))]
     names = {path.relative_to(ROOT / "paddlevit_dist").as_posix() for path in found}
     assert names == OTHER_JSON.keys(), "write JSON with runtime.json_format.format_json"
+
+
+def list_texts(path):
+    """Yield the texts of a file but its docstrings, with ``{}`` for each value in them."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            skipped |= set(map(id, node.values))
+            yield "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
+            yield node.value
+
+
+def test_keys_and_options_that_messages_name_exist():
+    known = {".".join(name.split(".")[:number]) for name in keys() for number in range(1, 9)}
+    known.add("DATA.MINE.FOLD")  # a user's key
+    parsers = filter(None, (build_parser(import_command(command)) for command in COMMANDS))
+    options = {row.partition("=")[0] for parser in parsers for row, _ in parser.rows()}
+    options |= {f"-{flag.name}" for flag in flags().values()} | {"-flag"}
+    unknown = []
+    for path in sorted((ROOT / "paddlevit_dist").rglob("*.py")):
+        for text in filter(lambda text: " " in text and "." in text, list_texts(path)):
+            names = set(
+                re.findall(r"\b(?:DATA|POINTS|VOLUMES|MODEL|TRAIN|EVALUATION)(?:\.[A-Z][A-Z0-9_]*)+\b(?!\{)", text)
+            )
+            unknown += [(path.name, name) for name in names - known]
+            unknown += [(path.name, name) for name in set(re.findall(r"(?<=[ (])-[a-z_]{3,}(?==)", text)) - options]
+    assert unknown == []
 
 
 def test_files_that_compute_scores_do_not_grow():

@@ -63,12 +63,11 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
+    if annotated and contents in (BOX_LABELS, MASK_LABELS):  # other data are none of this task
+        guesses = []
     if maps or (boxes and not _has_classes(root)):  # folders called images and labels are not classes
-        guesses = [
-            candidate
-            for candidate in guesses
-            if candidate.dataset not in ("folder", *(["imagenet2012"] if maps else []))
-        ]
+        others = ("folder", "imagenet2012") if maps else ("folder",)
+        guesses = [candidate for candidate in guesses if candidate.dataset not in others]
     if maps and contents == BOX_LABELS and not boxes:
         refuse_labelme(root)
     guesses += annotated

@@ -20,6 +20,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import read_regular
 from ...runtime.spelling import compose
 from ..data.data_warnings import DataWarnings, count
+from .evaluation.match_tables import AREA_RANGES
 
 _LARGEST_ID = 2**53  # ids pass through programs that store numbers as floats
 _LARGEST_SIDE = 2**31 - 1
@@ -195,6 +196,12 @@ class CocoFile:
         """Mask of the objects whose image and category are in the file, bool (objects,)."""
         return (np.array(self.owners) >= 0) & (np.array(self.labels) >= 0)
 
+    @property
+    def known_areas(self) -> np.ndarray:
+        """Areas of the objects, of their boxes if the file has none, float64 (objects,)."""
+        areas, boxes = np.array(self.areas), np.array(self.boxes).reshape(-1, 4)
+        return np.where(np.isnan(areas), boxes[:, 2:].prod(axis=1), areas)
+
     def columns(self) -> list[np.ndarray]:
         """Return numbers, labels, crowd flags, byte lengths and byte starts of all objects."""
         return [np.array(column) for column in (self.numbers, self.labels, self.crowds, self.bytes, self.starts)]
@@ -242,6 +249,12 @@ class CocoFile:
         values, repeats = np.unique(numbers, return_counts=True)
         text = "shared by several objects: all are used, although COCO's tools mix them up"
         self.odd.note_all("id", text, values[repeats > 1])
+        areas, has_owner, (low, high) = self.known_areas, self.has_owner, AREA_RANGES[0]
+        text = f"with an area below 0 or above {high:g}, left out of all scores, as by COCO's tools"
+        self.odd.note_all("object", text, numbers[has_owner & ((areas < low) | (areas > high))])
+        if np.array(self.crowds, bool)[has_owner].all():
+            text = "marked as a crowd, as all are: nothing is learned, and scores are undefined"
+            self.odd.note_all("object", text, numbers[has_owner])
         self.odd.note_all("object", "with id 0: counted here, but as not found by COCO's tools", numbers[numbers == 0])
 
     def _add_category(self, element: JsonElement) -> None:
@@ -309,7 +322,9 @@ class CocoFile:
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_finite, box)):
             raise self.error(number, entry, "bbox", "expected four finite numbers: x, y, width, height")
         if box[2] <= 0 or box[3] <= 0:
-            self.odd.note("object", "whose box has no area, skipped in training", id_)
+            self.odd.note(
+                "object", "whose box has no area, skipped in training, and counted but never found by boxes", id_
+            )
         return box
 
     def _id(self, number: int, entry: _Entry, name: str) -> Id:

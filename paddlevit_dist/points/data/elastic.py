@@ -46,8 +46,7 @@ def displace_in_slabs(
     """Displace points by the noise that ``draw`` returns, (3, planes, y nodes, z nodes), for planes first to last."""
     width, middle = 2.0 * granularity, (np.array(nodes) - 1) / 2
     step = max(_MIN_PLANES, _SLAB_NODES // (nodes[1] * nodes[2]))
-    slabs = (xyz[:, 0] / np.float64(width) + middle[0]).astype(np.int64) // step
-    slabs = slabs.astype(np.min_scalar_type(nodes[0] // step))  # two bytes, if they suffice, are sorted by digits
+    slabs = ((xyz[:, 0] / np.float64(width) + middle[0]).astype(np.int64) // step).astype(np.min_scalar_type(nodes[0]))
     order, ends = np.argsort(slabs, kind="stable"), np.cumsum(np.bincount(slabs, minlength=nodes[0]))
     displaced, noise, end = np.empty(xyz.shape, xyz.dtype), np.empty((3, 0, *nodes[1:]), np.float32), 0
     for slab, first in enumerate(range(0, nodes[0] - 1, step)):

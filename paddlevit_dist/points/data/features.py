@@ -8,17 +8,17 @@ from ...runtime.errors import UserError
 from .scene import Scene, channel_width, find_floor
 
 COLORS, HEIGHT = "rgb", "height"
-_BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, HEIGHT: 1, "ones": 1}
+BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, HEIGHT: 1, "ones": 1}
 
 
 def build_channels(names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of the scene channels that these features use."""
-    return tuple(_split_divisor(name)[0] for name in names if name not in _BUILTIN_FEATURES)
+    return tuple(_split_divisor(name)[0] for name in names if name not in BUILTIN_FEATURES)
 
 
 def feature_channels(names: Sequence[str]) -> int:
     """Return the number of columns of ``point_features``."""
-    return sum(_BUILTIN_FEATURES.get(name) or channel_width(_split_divisor(name)[0]) for name in names)
+    return sum(BUILTIN_FEATURES.get(name) or channel_width(_split_divisor(name)[0]) for name in names)
 
 
 def require_channels(names: Sequence[str], channels: Sequence[str], owner: str) -> None:
@@ -27,7 +27,7 @@ def require_channels(names: Sequence[str], channels: Sequence[str], owner: str) 
     if missing:
         available = f"{', '.join(channels)}, and the built-in" if channels else "no channels, only"
         raise UserError(
-            f"POINTS.FEATURES names {', '.join(missing)}, but {owner} have {available} {', '.join(_BUILTIN_FEATURES)}; "
+            f"POINTS.FEATURES names {', '.join(missing)}, but {owner} have {available} {', '.join(BUILTIN_FEATURES)}; "
             "choose from these, or prepare the scenes again with --channels"
         )
 

@@ -41,7 +41,7 @@ class Scene(NamedTuple):
     skipped_rows: Sequence[int] | np.ndarray = ()
     floor: float | None = None
 
-    def to_source_rows(self, values: np.ndarray, fill_value: int = IGNORED) -> np.ndarray:
+    def to_source_rows(self, values: np.ndarray, fill_value: float = IGNORED) -> np.ndarray:
         """Return values (points, ...) by the rows of the source, with ``fill_value`` for the skipped rows."""
         places = np.array(self.skipped_rows, np.int64) - np.arange(len(self.skipped_rows))
         return np.insert(values, places, fill_value, axis=0) if len(places) else values

@@ -268,7 +268,7 @@ def _check_size(size: float | Sequence[float] | np.ndarray, dimensions: int) -> 
 
 
 def _check_range(voxels: np.ndarray) -> None:
-    lowest, highest = voxels.min(), voxels.max()
+    lowest, highest = float(voxels.min()), float(voxels.max())  # exact: the largest int32 is not one of float32
     if not (np.isfinite(lowest) and np.isfinite(highest)):
         row = int(np.flatnonzero(~np.isfinite(voxels).all(axis=1))[0])
         raise UserError(f"point {row} has a coordinate that is not a finite number; remove such points")

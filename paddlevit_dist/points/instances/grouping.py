@@ -12,7 +12,6 @@ from ...runtime.compiled import compiled
 from ...runtime.errors import UserError
 
 REACH = 2  # cells that the radius can span along one axis
-_MARGIN = 1 + 2 * REACH  # of a row of cells, so that no row of neighbors wraps around into the next row
 _MAX_KEY = 1 << 62  # of cell numbers, int64
 
 
@@ -76,26 +75,24 @@ def _cell_keys(xyz: np.ndarray, groups: np.ndarray, radius_m: float) -> tuple[np
     edge = 0.999 * radius_m / math.sqrt(3)
     axes = [np.floor(values.astype(np.float64) / edge) for values in xyz.T]
     axes = [values - values.min() for values in axes]
-    spans = [int(values.max()) for values in axes]
-    if not _fits(spans, groups):
-        axes = [_close_gaps(values) for values in axes]
-        spans = [int(values.max()) for values in axes]
-    if not _fits(spans, groups):
+    for are_close in (False, True):
+        axes = [_close_gaps(values) for values in axes] if are_close else axes
+        # A margin on each side, so that no row of neighbors wraps around into the next row.
+        widths = [int(values.max()) + 1 + 2 * REACH for values in axes]
+        if (int(groups.max()) + 1) * math.prod(widths) <= _MAX_KEY:
+            break
+    else:
         raise UserError(
             f"a cluster radius of {radius_m} m is too small for {len(xyz):,} points this far apart: set "
             "POINTS.INSTANCES.RADIUS_M to about twice the distance of neighboring points"
         )
-    keys, widths = groups, [span + _MARGIN for span in spans]
+    keys = groups
     for column, width in zip(axes, widths):
         keys = keys * width + column.astype(np.int64)
     row, plane = widths[2], widths[2] * widths[1]
     reach = range(-REACH, REACH + 1)
     steps = [x * plane + y * row - REACH for x in reach for y in reach if (x, y) >= (0, 0)]
     return keys, np.array(steps, np.int64)
-
-
-def _fits(spans: list[int], groups: np.ndarray) -> bool:
-    return (int(groups.max()) + 1) * math.prod(span + _MARGIN for span in spans) <= _MAX_KEY
 
 
 def _close_gaps(values: np.ndarray) -> np.ndarray:

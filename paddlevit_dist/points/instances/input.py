@@ -26,6 +26,7 @@ from ..data.augment import (
 from ..data.features import point_features
 from ..data.samples import SceneSamples, SceneView
 from ..data.scene import IGNORED, Scene, VoxelizedScene
+from ..data.voxels import discretize
 from .settings import InstancePointSection
 
 _SHRINK_VOXELS = 32  # of the crop, on each try
@@ -163,8 +164,7 @@ class InstanceSamples(SceneSamples):
         instance = remove_gaps(scene.instance)
         voxelized = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest, floor=scene.floor)
         features = point_features(voxelized, slice(None), (*self.features, "xyz"), None)  # (n, channels)
-        # Non-negative, so this rounds down.
-        view = self.view(scene.xyz.astype(np.int32), lambda points: features[points])
+        view = self.view(discretize(scene.xyz), lambda points: features[points])
         return InstanceSample(voxelized, [view], compute_instance_table(scene.positions, instance))
 
 

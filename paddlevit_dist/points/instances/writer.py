@@ -11,7 +11,6 @@ from ...runtime.files import atomic_file
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import FigureTable
 from ..data.images import UNLABELED_PIXELS, WIDTH_PX, Color, class_colors, color, draw, sheet, write_png
-from ..data.ply import write_colored_ply
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter
 from ..scene_figures import Layers
@@ -73,7 +72,7 @@ class InstanceWriter(SceneWriter):
                 continue
             names.insert(0, f"{name}_{kind}.ply")
             classes = prediction[0] if kind == "prediction" else None
-            write_colored_ply(self.folder / names[0], xyz, colors, labels, scene.offset, classes)
+            self.write_ply(names[0], scene, colors, labels, classes)
             if len(xyz):
                 views.append((kind, draw(xyz, colors, labels >= 0)))
         if views:

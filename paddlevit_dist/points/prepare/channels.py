@@ -5,29 +5,31 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from ...runtime.errors import UserError
+from ..data.features import BUILTIN_FEATURES
 from ..data.scene import NORMAL
 
 ALL, WITHOUT = "all", "none"
 USUAL = (NORMAL, "intensity")  # default: kept if a file has them
 _NORMALS = (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z"), ("normalx", "normaly", "normalz"))
-_RESERVED_NAMES = {NORMAL, *"x y z rgb xyz red green blue r g b alpha height ones".split()}
+_RESERVED_NAMES = {NORMAL, *"x y z rgb xyz red green blue r g b".split()}
 _RESERVED_NAMES |= {"diffuse_red", "diffuse_green", "diffuse_blue"}
+_PREFIX = "scalar_"  # of CloudCompare's names
 
 
 def normalize_name(column: str) -> str:
     """Return the name of a channel: CloudCompare's scalar_Intensity, LAS's intensity and Intensity are the same."""
-    return column.lower().removeprefix("scalar_").strip()
+    return column.lower().removeprefix(_PREFIX).strip()
 
 
 def _find_channels(columns: Iterable[str], excluded: Sequence[str | None]) -> dict[str, tuple[str, ...]]:
-    """Return the available channels, each with the columns that contain it."""
+    """Return the available channels, each with the columns that contain it; a feature's name gets ``_PREFIX``."""
     available: dict[str, tuple[str, ...]] = {}
     columns_by_name: dict[str, str] = {}
     for column in columns:
         name = normalize_name(column)
         columns_by_name[name] = column
         if name not in _RESERVED_NAMES and column not in excluded and not any(name in triple for triple in _NORMALS):
-            available.setdefault(name, (column,))
+            available.setdefault(f"{_PREFIX}{name}" if name in BUILTIN_FEATURES else name, (column,))
     normals = next((triple for triple in _NORMALS if all(axis in columns_by_name for axis in triple)), None)
     if normals:
         available[NORMAL] = tuple(columns_by_name[axis] for axis in normals)
@@ -49,11 +51,16 @@ def select_channels(
     else:
         selected = [channel for channel in requested if channel != WITHOUT]
     missing = [channel for channel in selected if channel not in available]
+    other = next((f"{_PREFIX}{name}" for name in missing if f"{_PREFIX}{name}" in available), None)
+    if other:
+        name = other.removeprefix(_PREFIX)
+        raise UserError(
+            f"{path}: {name} is also computed (POINTS.FEATURES): to keep this property, call it {other} instead"
+        )
     if missing:
         alternatives = f"only {', '.join(available)}" if available else "only points, colors and labels"
         raise UserError(
-            f"{path} has no {', '.join(missing)} for its points, {alternatives}; add it to the file, or "
-            "request other channels"
+            f"{path} has no channel {', '.join(missing)}, {alternatives}; add it to the file, or request other channels"
         )
     return {
         channel: np.stack([columns[heading] for heading in available[channel]], axis=1).astype(np.float32)

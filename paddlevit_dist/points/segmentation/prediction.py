@@ -9,7 +9,6 @@ from ...runtime.files import atomic_file
 from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import Row
 from ..data.images import build_legend, color, draw_classes, get_palette, sheet, write_png
-from ..data.ply import write_colored_ply
 from ..data.scene import IGNORED, Scene
 from ..inputs import count_points
 from ..outputs import SceneWriter
@@ -40,7 +39,7 @@ class SemanticPrediction(ScenePrediction):
 class SceneClassWriter(SceneWriter):
     """Writes the predicted classes of each scene.
 
-    - ``NAME.ply``, its points colored by class;
+    - ``NAME.ply``, its points colored by class, also those without coordinates;
     - ``NAME.png``, the points viewed from above, next to the truth if it is known, with a legend;
     - ``NAME.txt`` with one number per point: ScanNet's class numbers for its twenty classes, as its benchmark requires,
       else the class index; 0 or -100 for skipped points, which have no finite coordinates.
@@ -52,7 +51,7 @@ class SceneClassWriter(SceneWriter):
         """Write all files of a scene; return their names."""
         names = [f"{scene.name}.ply", f"{scene.name}.txt"]
         colors = color(prediction, get_palette(self.class_names))
-        write_colored_ply(self.folder / names[0], scene.xyz, colors, prediction, scene.offset)
+        self.write_ply(names[0], scene, colors, prediction)
         with atomic_file(self.folder / names[1]) as file:
             fill_value = IGNORED if 0 in self.numbers else 0  # 0 is ScanNet's number for no class
             numbers = scene.to_source_rows(self.numbers[prediction].astype(np.int64), fill_value)

@@ -247,7 +247,8 @@ def _convert_to_ras(volume: VolumeLandmarks, convention: str | None, spaces: set
         return volume.positions
     if convention is None:
         raise UserError(
-            f"{volume.source} does not specify LPS or RAS, but the other side does: add -coordinate_system=ras or lps"
+            f"{volume.source} does not specify LPS or RAS, but the other side does: add -coordinate_system=ras or "
+            "lps, or give the data set as TRUTH (its folder with train and val), where each volume's format decides"
         )
     spaces.add(f"files without a coordinate system are read as {convention.upper()}")
     return {

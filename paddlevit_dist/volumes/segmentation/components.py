@@ -70,7 +70,7 @@ class LabelPairs:
     ``labelsTr`` or ``labelsTs``. UserError if there are no predictions, or one has no true labels.
     """
 
-    def __init__(self, predictions: str, data: str, cache: Path) -> None:
+    def __init__(self, predictions: str, data: str, cache: Path, max_voxels: int = MAX_VOXELS) -> None:
         self.description: DatasetDescription = read_description(os.path.join(data, DESCRIPTION))
         folders = [os.path.join(data, name) for name in _FOLDERS if os.path.isdir(os.path.join(data, name))]
         truths = {case_name(file): file for folder in folders for file in list_volumes(folder)}
@@ -82,7 +82,7 @@ class LabelPairs:
                 f"{predictions} contains {what}: expected files named as in {' or '.join(_FOLDERS)} of {data}"
             )
         self._pairs = [(file, truths[case_name(file)]) for file in files]
-        self._store = LabelStore(cache, None, MAX_VOXELS, self.description.numbers, self.description.ignored)
+        self._store = LabelStore(cache, None, max_voxels, self.description.numbers, self.description.ignored)
 
     def __len__(self) -> int:
         return len(self._pairs)

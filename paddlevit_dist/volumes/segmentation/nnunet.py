@@ -247,17 +247,18 @@ def _listed_folds(file: str) -> list[dict[str, list[str]]]:
 
 
 def _note_subjects(file: str, names: Sequence[str], fold: int) -> list[str]:
-    """Note how a fold splits the volumes of one subject, if names identify subjects."""
+    """Note volumes on both sides of a fold, or of one subject if names identify subjects."""
     groups = find_groups(SUBJECT, names)
-    if groups is None:
-        return []
     if not os.path.isfile(file):
+        if groups is None:
+            return []
         return [
             f"note: the {len(names):,} volumes belong to {len(set(groups[1])):,} subjects (sub-...), each on one side "
             f"of a fold; nnU-Net splits volumes instead: to use its folds, add {os.path.basename(file)}"
         ]
-    subjects = dict(zip(names, groups[1]))
+    unit, subjects = ("volume", {}) if groups is None else ("subject", dict(zip(names, groups[1])))
     train, val = ({subjects.get(name, name) for name in _listed_folds(file)[fold][part]} for part in ("train", "val"))
     both = sorted(train & val)
-    counts = f"{shorten(', '.join(both), 120)}: {len(both):,} of {len(val):,} validated subjects are also in training"
-    return [f"note: {file}, fold {fold}: volumes of one subject are in train and in val, {counts}"] if both else []
+    counts = f"{shorten(', '.join(both), 120)}: {len(both):,} of {len(val):,} validated {unit}s are also in training"
+    what = "volumes" if groups is None else "volumes of one subject"
+    return [f"note: {file}, fold {fold}: {what} are in train and in val, {counts}"] if both else []

@@ -190,6 +190,18 @@ def test_the_data_set_is_named_or_guessed_for_the_task(tmp_path):
         assert (values.TASK, source.split) == ("detection", "val")
 
 
+def test_keys_that_messages_about_data_name_are_taken_and_others_are_not(tmp_path):
+    (tmp_path / "truth.csv").touch()
+    words = ("r", "-dataset=synthetic_shapes", "DATA.SHAPES.VAL", "3")
+    with scored.data_set(read(*words), "detection") as (values, _, _):
+        assert values.DATA.SHAPES.VAL == 3
+    refusal = pytest.raises(UserError, match="TRAIN.BASE_LR=1 does not change the ground truth: remove it")
+    with refusal, scored.data_set(read(*words, "TRAIN.BASE_LR", "1"), "detection"):
+        pass
+    with pytest.raises(UserError, match="truth.csv and DATA.EXIF_ROTATE=true both name the ground truth: remove one"):
+        scored.takes_data(read(str(tmp_path / "truth.csv"), "r", "DATA.EXIF_ROTATE", "true"))
+
+
 def test_a_command_without_data_sets_needs_its_truth():
     with pytest.raises(UserError, match="required: RESULTS"):
         read("truth", data=False)

@@ -279,7 +279,7 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
     )
     assert len(inputs.sample(1, np.random.default_rng(0)).scene.channels["normal"]) == 70
     for index, has in ((0, "only intensity, label"), (2, "only points, colors and labels")):
-        with pytest.raises(UserError, match=f"has no normal for its points, {has}; add it to the file"):
+        with pytest.raises(UserError, match=f"has no channel normal, {has}; add it to the file"):
             inputs.sample(index, np.random.default_rng(0))
 
 

@@ -77,10 +77,10 @@ def test_voxels_are_not_turned_over_for_display(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (b"-1\\0\\0\\0\\-1\\0", b"-1\\0\\0\\0\\-x\\0", r"Image Orientation (-1\0\0\0\-x\0) is not valid"),
+        (b"-1\\0\\0\\0\\-1\\0", b"-1\\0\\0\\0\\-x\\0", r"Image Orientation (-1\0\0\0\-x\0) cannot be used"),
         (b"-1\\0\\0\\0\\-1\\0", b"-1\\0\\.1\\0\\-1\\", "Image Orientation"),
-        (b"\x28\0\x53\x10\2\0\0\x0025", b"\x28\0\x53\x10\2\0\0\x000 ", "Rescale Slope is 0"),
-        (b"\x28\0\2\1\2\0\0\0\x0f", b"\x28\0\2\1\2\0\0\0\x0e", "High Bit is 14, expected 15"),
+        (b"\x28\0\x53\x10\2\0\0\x0025", b"\x28\0\x53\x10\2\0\0\x000 ", "Rescale Slope (0) cannot be used"),
+        (b"\x28\0\2\1\2\0\0\0\x0f", b"\x28\0\2\1\2\0\0\0\x0e", "High Bit (14) cannot be used"),
     ],
 )
 def test_what_itk_would_replace_in_a_header_is_told(tmp_path, old, new, said):

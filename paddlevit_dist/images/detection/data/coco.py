@@ -283,8 +283,7 @@ def read_coco(coco: CocoFile, folder: str, turned: bool | None, inside: Sequence
     images["id"], images["height"], images["width"] = ids, sizes[:, 0], sizes[:, 1]
     coco.odd.note_all("image", f"without height or width, both measured{note}", ids[unknown])
     objects = np.zeros(len(coco.numbers), OBJECT)
-    objects["box"], areas = np.array(coco.boxes).reshape(-1, 4), np.array(coco.areas)
-    objects["area"] = np.where(np.isnan(areas), objects["box"][:, 2:].prod(axis=1), areas)
+    objects["box"], objects["area"] = np.array(coco.boxes).reshape(-1, 4), coco.known_areas
     for field, column in zip(("id", "label", "is_crowd", "bytes", "start"), coco.columns()):
         objects[field] = column
     objects, owners = objects[coco.has_owner], np.array(coco.owners)[coco.has_owner]

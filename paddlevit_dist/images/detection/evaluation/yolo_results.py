@@ -41,13 +41,13 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
     order = np.argsort(dataset.image_ids).tolist()
     annotations = [dataset.annotations(index) for index in order]
     sizes = dataset.sizes[order].reshape(-1, 2)
-    masks = None
-    if kind == MASKS:
-        masks = [
-            compress_runs(mask, *size)
-            for annotation, size in zip(annotations, sizes.tolist())
-            for mask in annotation.masks or ()
-        ]
+    masks: list[bytes] | None = [] if kind == MASKS else None
+    for annotation, size in zip(annotations, sizes.tolist() if kind == MASKS else ()):
+        for id_, mask in zip(annotation.ids, annotation.masks or ()):
+            try:
+                masks.append(compress_runs(mask, *size))
+            except ValueError as error:
+                raise UserError(f"{source}: annotation {id_}: its segmentation {error}") from None
     columns = [
         np.concatenate([getattr(annotation, name) for annotation in annotations])
         for name in ("boxes", "labels", "areas", "is_crowd")

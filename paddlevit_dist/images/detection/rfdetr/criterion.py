@@ -18,10 +18,7 @@ _LEAST = 0.01  # smallest target of a matched query
 
 
 class GroupCriterion(VarifocalCriterion):
-    """RT-DETR's terms with another loss of classes, matched for each group of ``queries``.
-
-    Sums over all groups are divided by the objects of all groups, at least one, as by the authors.
-    """
+    """RT-DETR's terms with another loss of classes, matched for each group of ``queries``, divided by all pairs."""
 
     def __init__(self, num_classes: int, queries: int, layers: int, groups: int, **options: Any):
         super().__init__(num_classes, queries, layers, **options)

@@ -191,6 +191,8 @@ class KeypointFile(CocoFile):
         is_known = np.isin(points[:, :, 2], (0, 1, 2)).all(axis=1)
         self._refuse(~is_known, "has another visibility", "0 (not labeled), 1 (hidden) or 2 (visible) for each point")
         labeled, stated = (points[:, :, 2] > 0).sum(axis=1), np.array(self._stated)
+        text = "with points and an area of 0, found only by exact points, as by COCO's tools"
+        self.odd.note_all("object", text, numbers[(labeled > 0) & (self.known_areas == 0)])
         text = "whose num_keypoints is not the number of its labeled points, which is used"
         self.odd.note_all("object", text, numbers[(stated != -1) & (stated != labeled)])
         if self.has_annotations and not labeled.any():

@@ -170,6 +170,7 @@ def test_class_folders_beside_annotations_are_both_named(tmp_path):
     with pytest.raises(UserError) as refused:
         guess(str(tmp_path))
     assert "(-dataset=folder)" in str(refused.value) and "(-dataset=voc)" in str(refused.value)
+    assert guess(str(tmp_path), BOX_LABELS).dataset == "voc"  # of a task that reads boxes
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,8 @@ def test_a_point_that_is_not_finite_is_named(value):
 def test_voxels_beyond_int32_are_refused_and_the_limits_are_not(value):
     with pytest.raises(UserError, match="beyond int32; use a larger voxel size"):
         sparse_quantize(np.array([[0, value]]))
+    with pytest.raises(UserError, match="beyond int32; use a larger voxel size"):  # float32 has no largest int32
+        sparse_quantize(np.array([[0, 1.0001 * value if value < 0 else value]], np.float32))
     inside = np.array([[0, value - 1 if value > 0 else value + 1]])
     assert sparse_quantize(inside).tolist() == inside.tolist()
 

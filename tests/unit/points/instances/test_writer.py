@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist.points.data.images import draw, sheet
+from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.instances.matching import InstancePrediction
@@ -89,6 +90,11 @@ def test_masks_have_a_row_for_each_row_of_the_source(tmp_path):
     rows = [0, 2, 3, 5, 6, 7, 8, 9]  # of the points: 1 and 4 were skipped
     for mask, prediction in zip(masks, FOUND):
         assert mask == [str(int(row in [rows[point] for point in prediction.points])) for row in range(10)]
+    points = read_vertices(tmp_path / "room_prediction.ply")
+    assert np.flatnonzero(np.isnan(points["x"])).tolist() == np.flatnonzero(np.isnan(points["z"])).tolist() == [1, 4]
+    assert points["class"][rows].tolist() == classes.tolist() and points["label"][[1, 4]].tolist() == [-100, -100]
+    assert points["red"][1] == points["blue"][4] == 205  # of points without an instance
+    np.testing.assert_allclose(points["y"][rows], make_scene().xyz[:, 1] + np.float64(20), rtol=1e-12)
     alone = make_writer(tmp_path / ".").write_scene(make_scene(), (classes, FOUND))
     assert alone == ["room_prediction.ply", "room.txt", "room.png"]
     with Image.open(tmp_path / "room.png") as image:

@@ -18,7 +18,8 @@ def select(requested, columns=COLUMNS, excluded=()):
     "requested, names",
     [
         (None, ["intensity", "normal"]),
-        (["all"], ["intensity", "ring", "label", "time", "normal"]),
+        (["all"], ["intensity", "ring", "label", "time", "scalar_height", "normal"]),
+        (["scalar_height"], ["scalar_height"]),
         (["none"], []),
         (["ring", "normal"], ["ring", "normal"]),
         (["none", "ring"], ["ring"]),
@@ -36,7 +37,7 @@ def test_channels_are_the_usual_ones_or_the_requested_ones_in_their_order(reques
 
 
 def test_excluded_columns_and_parts_of_normals_are_no_channels():
-    assert list(select(["all"], excluded=("label", None, "ring"))) == ["intensity", "time", "normal"]
+    assert list(select(["all"], excluded=("label", None, "ring"))) == ["intensity", "time", "scalar_height", "normal"]
     assert list(select(["all"], ["nx", "ny", "ring", "normal_z"])) == ["ring"]  # never single components
     first = select(
         ["all"], ["Ring", "scalar_ring", "normalx", "normaly", "normalz", "normal_x", "normal_y", "normal_z"]
@@ -46,8 +47,18 @@ def test_excluded_columns_and_parts_of_normals_are_no_channels():
 
 
 def test_a_missing_channel_is_refused_with_those_there_are():
-    message = "a.ply has no echo, angle for its points, only intensity, ring, label, time, normal; add it to the file"
+    message = "a.ply has no channel echo, angle, only intensity, ring, label, time, scalar_height, normal"
     with pytest.raises(UserError, match=message):
         select(["ring", "echo", "angle"])
-    with pytest.raises(UserError, match="a.ply has no echo for its points, only points, colors and labels"):
-        select(["echo"], ["x", "y", "z", "alpha"])
+    with pytest.raises(UserError, match="a.ply has no channel echo, only points, colors and labels"):
+        select(["echo"], ["x", "y", "z", "red"])
+    assert select(["alpha"], ["x", "y", "z", "alpha"])["alpha"].ravel().tolist() == [30, 31, 32]
+
+
+def test_columns_with_the_name_of_something_else_are_kept_by_another_name_or_refused():
+    for name in ("height", "ones"):
+        with pytest.raises(UserError, match=f"a.ply: {name} is also computed .*, call it scalar_{name} instead"):
+            select([name], ["x", "y", "z", "Ones", "scalar_Height"])
+    assert list(select(["all"], ["x", "ones", "rgb"])) == ["scalar_ones"]
+    with pytest.raises(UserError, match="a.ply has no channel x, red, only ring"):
+        select(["ring", "x", "red"], ["x", "red", "ring"])

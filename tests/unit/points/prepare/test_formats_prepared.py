@@ -210,7 +210,7 @@ def test_pcd_files_of_three_kinds(tmp_path, capsys, kind):
 def test_channels_that_a_file_does_not_have_are_told_with_those_it_has(tmp_path, capsys):
     for split in ("train", "val"):
         pcd(tmp_path / "raw" / split / f"{split}.pcd", "binary")
-    with pytest.raises(UserError, match=r"has no normal for its points, only intensity; add it to the file"):
+    with pytest.raises(UserError, match=r"has no channel normal, only intensity; add it to the file"):
         prepared(tmp_path, capsys, "--channels=intensity,normal")
     splits, _ = prepared(tmp_path, capsys, "--channels=none")
     assert splits["train"].channels == ()

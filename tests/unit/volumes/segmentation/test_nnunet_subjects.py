@@ -38,3 +38,11 @@ def test_listed_folds_with_a_subject_on_both_sides_are_noted(tmp_path):
     (note,) = _note_subjects(str(file), NAMES, 0)
     assert note.endswith("sub-01: 1 of 2 validated subjects are also in training")
     assert _note_subjects(str(file), NAMES, 1) == []
+
+
+def test_a_volume_on_both_sides_of_a_listed_fold_is_noted(tmp_path):
+    file = tmp_path / "splits_final.json"
+    file.write_text(json.dumps([{"train": ["a", "b", "c"], "val": ["c", "d"]}, {"train": ["a"], "val": ["b"]}]))
+    (note,) = _note_subjects(str(file), ["a", "b", "c", "d"], 0)
+    assert note.endswith("volumes are in train and in val, c: 1 of 2 validated volumes are also in training")
+    assert _note_subjects(str(file), ["a", "b", "c", "d"], 1) == []

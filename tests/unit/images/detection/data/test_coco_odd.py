@@ -28,7 +28,21 @@ ODD = {
         "2 objects without a box: never learned or matched",
         2,
     ),
-    "no area": ([annotation(1, 11, [1, 1, 0, 5])], "1 object whose box has no area, skipped in training, such as 1", 1),
+    "no area": (
+        [annotation(1, 11, [1, 1, 0, 5])],
+        "1 object whose box has no area, skipped in training, and counted but never found by boxes, such as 1",
+        1,
+    ),
+    "negative area": (
+        [annotation(1, 11, BOX, area=-4), annotation(2, 11, [5, 5, -2, 3], area=None), annotation(3, 12, BOX)],
+        "2 objects with an area below 0 or above 1e+10, left out of all scores, as by COCO's tools, such as 1",
+        3,
+    ),
+    "only crowds": (
+        [annotation(1, 11, BOX, iscrowd=1), annotation(2, 12, BOX, iscrowd=1)],
+        "2 objects marked as a crowd, as all are: nothing is learned, and scores are undefined, such as 1",
+        2,
+    ),
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image, skipped in training", 1),
     "beyond": ([annotation(1, 11, [20, 1, 15, 5])], "1 object with a box that exceeds the image", 1),
     "text for numbers": (

@@ -194,6 +194,15 @@ def test_annotations_of_a_dataset_are_ordered_by_image_with_their_masks():
     assert (alike.names, alike.original_names) == (["cup (id 3)", "cup (id 8)"], ["cup", "cup"])
 
 
+def test_a_mask_that_cannot_be_read_is_named():
+    dataset = make_dataset()
+    annotations = dataset.annotations(1)
+    annotations.masks[0] = [3, 2, 7, 2, 7, 4]  # one polygon, not a list of them
+    with pytest.raises(UserError, match=r"yolo: annotation \d+: its segmentation has a polygon that is not a list of"):
+        load_annotations(dataset, "yolo", MASKS)
+    assert load_annotations(dataset, "yolo").masks is None
+
+
 @pytest.mark.parametrize("far", [1, 2])
 def test_boxes_are_in_pixels_of_their_images_and_many_far_outside_are_told(tmp_path, far):
     lines = ["1 0.5 0.5 0.2 0.4 0.9", "0 0.05 0.5 0.2 0.5 0.25", "0 0.4 0.25 0.2 0.7 0.5", "0 0.5 0.75 0.5 0.6 1"]

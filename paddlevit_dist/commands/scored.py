@@ -28,7 +28,6 @@ from .parser import CommandParser, path
 MOST_SHOWN = 100  # classes; -json prints all
 _LONGEST_NAME = 60
 TABLE = "eval_scored_samples.npz"
-_DATA_KEYS = ("DATA.", "POINTS.", "VOLUMES.")
 
 
 def add_options(parser: CommandParser, truth: str, results: str, sample: str, data: bool = True) -> None:
@@ -114,7 +113,7 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
 def require_data_keys(words: Sequence[str]) -> Sequence[str]:
     """Return the flags and keys of a command line; raise UserError if one does not say how to read data."""
     for word in words:
-        if not word.startswith(_DATA_KEYS):
+        if not word.startswith(("DATA.", "POINTS.", "VOLUMES.")):
             raise UserError(f"{word} does not change the ground truth: remove it")
     return words
 

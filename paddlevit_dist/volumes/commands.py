@@ -1,7 +1,6 @@
 """``paddlevit-dist evaluate landmarks`` and ``components``, and ``prepare plan``."""
 
 import os
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +98,9 @@ def run_plan(words: list[str]) -> None:
     print(one_line(f"written to {options.file}: train with -cfg={options.file}"))
 
 
-def _read_keys(options: Namespace) -> tuple[int, int]:
+def _read_keys(options: Any) -> tuple[int, int]:
     """Return VOLUMES.MAX_VOXELS and FOLD, which messages about volumes name, of a command line."""
     from .. import settings as configuration
 
-    words = ["TASK", "volume_segmentation", *require_data_keys(options.settings)]
-    volumes: Any = configuration.load(words).values.VOLUMES
-    return volumes.MAX_VOXELS, volumes.FOLD
+    values: Any = configuration.load(["TASK", "volume_segmentation", *require_data_keys(options.settings)]).values
+    return values.VOLUMES.MAX_VOXELS, values.VOLUMES.FOLD

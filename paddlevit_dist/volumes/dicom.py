@@ -123,9 +123,8 @@ def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
         )
     directions = np.asarray(reader.GetDirection()).reshape(3, 3)  # a column for each of x, y, z
     places = (reader.GetOrigin(), directions[:, :2].T.ravel(), reader.GetSpacing()[1::-1])
-    lowest_bits = [float(_tag(reader, "0028|0101") or 1) - 1]
     slope = [] if _tag(reader, "0028|1053").strip("+-0.") else [[1.0]]
-    _check_used(file, reader, dict(zip(_USED, (*places, lowest_bits, *slope))))
+    _check_used(file, reader, dict(zip(_USED, (*places, [float(_tag(reader, "0028|0101") or 1) - 1], *slope))))
     return DicomSlice(
         file,
         _tag(reader, _SERIES),
@@ -143,10 +142,8 @@ def _check_used(file: str, reader: Any, used: dict[str, Sequence[float]]) -> Non
     for tag, values in used.items():
         text = _tag(reader, tag)
         try:
-            given = np.array(text.split("\\"), float)
-            is_used = (
-                given.shape == np.shape(values) and np.abs(given - values).max() <= _ROUNDING * np.abs(given).max()
-            )
+            given = np.array(text.split("\\"), float).reshape(np.shape(values))
+            is_used = np.allclose(given, values, rtol=0, atol=_ROUNDING * np.abs(given).max())
         except ValueError:
             is_used = False
         if text and not is_used:

@@ -11,16 +11,12 @@ _NO_NIFTI_PLACE = (
     "no orientation in the header (sform_code and qform_code are 0): assuming x to the left, y to the front, z "
     "up and the middle at 0; check left and right"
 )
-_NO_ITK_PLACE = (
-    "no orientation in the header ({}): assuming LPS, x to the left, y to the back, z up; check left and right"
-)
+_NO_ITK_PLACE = "no orientation in the header ({}): assuming LPS, x to the left and y to the back; check left and right"
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _ANATOMICAL = re.compile(rb"^space:[ \t]*((left|right)-(anterior|posterior)-superior|[LR][AP]S)\s*$", _FLAGS)
 _DIRECTIONS = re.compile(rb"^space directions:(.*?\([^()]*\)){3}", _FLAGS)
 _MATRIX = re.compile(rb"^(TransformMatrix|Orientation|Rotation)[ \t]*=", _FLAGS)
-_FUNCTION = re.compile(
-    rb"^ElementToIntensityFunction(?:Slope[ \t]*=[ \t]*(?!1(\.0*)?\s)|Offset[ \t]*=[ \t]*(?!0(\.0*)?\s))\S", _FLAGS
-)
+_FUNCTION = re.compile(rb"^ElementToIntensityFunction(Slope *= *(?!1(\.0*)?\s)|Offset *= *(?!0(\.0*)?\s))\S", _FLAGS)
 
 
 def of_nifti(header: Any, beginning: bytes) -> list[str]:

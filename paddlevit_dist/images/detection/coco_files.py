@@ -253,8 +253,7 @@ class CocoFile:
         text = f"with an area below 0 or above {high:g}, left out of all scores, as by COCO's tools"
         self.odd.note_all("object", text, numbers[has_owner & ((areas < low) | (areas > high))])
         if np.array(self.crowds, bool)[has_owner].all():
-            text = "marked as a crowd, as all are: nothing is learned, and scores are undefined"
-            self.odd.note_all("object", text, numbers[has_owner])
+            self.odd.note_all("object", "marked as a crowd, as all are: scores are undefined", numbers[has_owner])
         self.odd.note_all("object", "with id 0: counted here, but as not found by COCO's tools", numbers[numbers == 0])
 
     def _add_category(self, element: JsonElement) -> None:
@@ -322,9 +321,7 @@ class CocoFile:
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_finite, box)):
             raise self.error(number, entry, "bbox", "expected four finite numbers: x, y, width, height")
         if box[2] <= 0 or box[3] <= 0:
-            self.odd.note(
-                "object", "whose box has no area, skipped in training, and counted but never found by boxes", id_
-            )
+            self.odd.note("object", "whose box has no area, skipped in training and never found by boxes", id_)
         return box
 
     def _id(self, number: int, entry: _Entry, name: str) -> Id:

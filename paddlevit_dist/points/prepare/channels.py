@@ -51,12 +51,10 @@ def select_channels(
     else:
         selected = [channel for channel in requested if channel != WITHOUT]
     missing = [channel for channel in selected if channel not in available]
-    other = next((f"{_PREFIX}{name}" for name in missing if f"{_PREFIX}{name}" in available), None)
+    other = next((f"{_PREFIX}{name}" for name in missing if f"{_PREFIX}{name}" in available), "")
     if other:
         name = other.removeprefix(_PREFIX)
-        raise UserError(
-            f"{path}: {name} is also computed (POINTS.FEATURES): to keep this property, call it {other} instead"
-        )
+        raise UserError(f"{path}: {name} is also computed: to keep this property as a channel, call it {other}")
     if missing:
         alternatives = f"only {', '.join(available)}" if available else "only points, colors and labels"
         raise UserError(

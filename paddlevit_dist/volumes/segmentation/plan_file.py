@@ -9,7 +9,6 @@ import yaml
 from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ..planning import MAX_WIDTH, WIDTH, NetworkPlan, Size, format_lengths, plan_network
-from ..settings import MAX_VOXELS
 from .dataset import SegmentationOptions
 from .fingerprint import choose_kind, compute_fingerprint, plan_intensities
 from .nnunet import NnUNet
@@ -18,17 +17,15 @@ from .settings import AXES
 _BASE = "volume_unet3d_phantoms"  # the recipe, for all other keys
 
 
-def write_plan(
-    data_path: str, file: Path, memory_gb: int, cache_folder: Path, max_voxels: int = MAX_VOXELS, fold: int = 0
-) -> list[str]:
+def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path, *limits: int) -> list[str]:
     """Write the keys that nnU-Net's rules set for the labeled volumes of a dataset; return lines that describe them.
 
-    ``memory_gb`` is a device's memory, ``cache_folder`` for decoded label maps. UserError if the YAML file exists, the
-    data cannot be read, or there is no plan.
+    ``memory_gb`` is a device's memory, ``cache_folder`` for decoded label maps, ``limits`` are VOLUMES.MAX_VOXELS and
+    FOLD. UserError if the YAML file exists, the data cannot be read, or there is no plan.
     """
     if file.exists():
         raise UserError(f"{file} exists: remove it, or name another file")
-    options = SegmentationOptions((1.0, 1.0, 1.0), max_voxels, fold)  # any spacing: only stored voxels are read
+    options = SegmentationOptions((1.0, 1.0, 1.0), *limits)  # any spacing: only stored voxels are read
     dataset, other = (NnUNet(data_path, split, cache_folder, options) for split in ("train", "val"))
     volumes = sorted(
         ((part, index) for part in (dataset, other) for index in range(len(part))),

@@ -95,7 +95,7 @@ def test_what_is_odd_is_told_once_with_its_number_and_the_first_example(read):
     assert sorted(lines(file)) == sorted(
         [
             "2 objects without a box: never learned or matched, such as 12",
-            "2 objects whose box has no area, skipped in training, and counted but never found by boxes, such as 14",
+            "2 objects whose box has no area, skipped in training and never found by boxes, such as 14",
             "1 object without an area: the area of its box is used, or of its mask if masks are compared, such as 16",
             "2 objects without a numeric id: its position is used, such as 14",
             f"1 number {string} (id of annotations), such as 19",

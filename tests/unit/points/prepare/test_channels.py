@@ -57,7 +57,7 @@ def test_a_missing_channel_is_refused_with_those_there_are():
 
 def test_columns_with_the_name_of_something_else_are_kept_by_another_name_or_refused():
     for name in ("height", "ones"):
-        with pytest.raises(UserError, match=f"a.ply: {name} is also computed .*, call it scalar_{name} instead"):
+        with pytest.raises(UserError, match=f"a.ply: {name} is also computed: .*, call it scalar_{name}"):
             select([name], ["x", "y", "z", "Ones", "scalar_Height"])
     assert list(select(["all"], ["x", "ones", "rgb"])) == ["scalar_ones"]
     with pytest.raises(UserError, match="a.ply has no channel x, red, only ring"):

@@ -30,7 +30,7 @@ ODD = {
     ),
     "no area": (
         [annotation(1, 11, [1, 1, 0, 5])],
-        "1 object whose box has no area, skipped in training, and counted but never found by boxes, such as 1",
+        "1 object whose box has no area, skipped in training and never found by boxes, such as 1",
         1,
     ),
     "negative area": (
@@ -40,7 +40,7 @@ ODD = {
     ),
     "only crowds": (
         [annotation(1, 11, BOX, iscrowd=1), annotation(2, 12, BOX, iscrowd=1)],
-        "2 objects marked as a crowd, as all are: nothing is learned, and scores are undefined, such as 1",
+        "2 objects marked as a crowd, as all are: scores are undefined, such as 1",
         2,
     ),
     "outside": ([annotation(1, 11, [40, 1, 5, 5])], "1 object with a box outside the image, skipped in training", 1),

@@ -87,7 +87,6 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
     Raises:
         UserError: no dataset is named, or it does not exist.
     """
-    from .. import settings as configuration
     from ..logging.record import cache_folder
     from ..registry import lookup
 
@@ -104,18 +103,19 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
         arguments.append(f"-dataset={guess.dataset}")
     if options.cfg is None:
         arguments += ["TASK", task]
-    arguments += require_data_keys(options.settings)
     with tempfile.TemporaryDirectory() as folder:
-        values = configuration.load([*arguments, f"-output={folder}"]).values
+        values = load_data_keys(options, *arguments, f"-output={folder}")
         yield values, cache_folder(values), ResultSource(str(values.DATA.DATASET), options.split)
 
 
-def require_data_keys(words: Sequence[str]) -> Sequence[str]:
-    """Return the flags and keys of a command line; raise UserError if one does not say how to read data."""
-    for word in words:
+def load_data_keys(options: Namespace, *arguments: str) -> Any:
+    """Load the configuration of these arguments and the command line's keys, which have to say how to read data."""
+    from .. import settings as configuration
+
+    for word in options.settings:
         if not word.startswith(("DATA.", "POINTS.", "VOLUMES.")):
             raise UserError(f"{word} does not change the ground truth: remove it")
-    return words
+    return configuration.load([*arguments, *options.settings]).values
 
 
 def takes_data(options: Namespace, is_truth: Callable[[str], object] = os.path.isfile) -> bool:

@@ -1,6 +1,7 @@
 """Unlabeled scenes for prediction: files of points, in all formats that ``prepare`` reads or writes."""
 
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -143,8 +144,8 @@ class InputScenes(SceneDataset):
         try:
             scene = reader.read(RawScene(self.names[index], reader.files(path, labeled=False), False))
         except UserError as error:
-            message = str(error).split(", or take gray")[0]  # this advice is for preparation
-            raise UserError(message.split(", or with --columns")[0]) from error
+            message = re.split(", or (take gray|with --columns|request)", str(error))[0]  # advice for preparation
+            raise UserError(message) from error
         return scene, reader.remarks
 
 

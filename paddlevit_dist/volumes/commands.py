@@ -2,10 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from ..commands.parser import CommandParser, at_least, path
-from ..commands.scored import add_options, data_set, print_scores, require_data_keys, takes_data
+from ..commands.scored import add_options, data_set, load_data_keys, print_scores, takes_data
 from ..runtime.printing import one_line
 from ..tasks.sample_groups import SUBJECT
 
@@ -27,7 +26,8 @@ def run_components(words: list[str]) -> None:
     from .segmentation.components import LabelPairs, decide_components
 
     with working_folder("components") as cache:
-        pairs = LabelPairs(options.predictions, options.data, cache, _read_keys(options)[0])
+        keys = load_data_keys(options, "TASK", "volume_segmentation").VOLUMES
+        pairs = LabelPairs(options.predictions, options.data, cache, keys.MAX_VOXELS)
         decisions = decide_components(pairs)
     for name, before, after, removes_smaller in decisions:
         verdict = "keep its largest component only" if removes_smaller else "keep all components"
@@ -93,14 +93,7 @@ def run_plan(words: list[str]) -> None:
     from .segmentation.plan_file import write_plan
 
     with working_folder("prepare") as cache:
-        for line in write_plan(options.data, Path(options.file), options.memory_gb, cache, *_read_keys(options)):
+        keys, file = load_data_keys(options, "TASK", "volume_segmentation").VOLUMES, Path(options.file)
+        for line in write_plan(options.data, file, options.memory_gb, cache, keys.MAX_VOXELS, keys.FOLD):
             print(one_line(line))
     print(one_line(f"written to {options.file}: train with -cfg={options.file}"))
-
-
-def _read_keys(options: Any) -> tuple[int, int]:
-    """Return VOLUMES.MAX_VOXELS and FOLD, which messages about volumes name, of a command line."""
-    from .. import settings as configuration
-
-    values: Any = configuration.load(["TASK", "volume_segmentation", *require_data_keys(options.settings)]).values
-    return values.VOLUMES.MAX_VOXELS, values.VOLUMES.FOLD

@@ -147,7 +147,7 @@ def _check_used(file: str, reader: Any, used: dict[str, Sequence[float]]) -> Non
         except ValueError:
             is_used = False
         if text and not is_used:
-            raise UserError(f"{file}: {_USED[tag]} ({text}) cannot be used as it is: export the series again")
+            raise UserError(f"{file}: {_USED[tag]} ({text}) cannot be used: export the series again")
 
 
 def _tag(reader: Any, tag: str) -> str:

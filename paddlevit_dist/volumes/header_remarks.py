@@ -26,7 +26,7 @@ def of_nifti(header: Any, beginning: bytes) -> list[str]:
     if not header["sform_code"] and not header["qform_code"]:
         remarks.append(_NO_NIFTI_PLACE)
     if abs(type(header)(beginning, check=False)["scl_slope"]) == float("inf"):
-        remarks.append("scl_slope in the header is infinite: voxels are read as they are stored")
+        remarks.append("scl_slope in the header is infinite: voxels keep their stored values")
     return remarks
 
 
@@ -36,5 +36,5 @@ def of_itk(is_nrrd: bool, header: bytes) -> list[str]:
     needed = needed if is_nrrd else [(_MATRIX, "no TransformMatrix")]
     remarks = [_NO_ITK_PLACE.format(what) for pattern, what in needed if not pattern.search(header)][:1]
     if _FUNCTION.search(header):
-        remarks.append("ElementToIntensityFunction in the header is not applied: voxels are read as they are stored")
+        remarks.append("ElementToIntensityFunction in the header is not applied: voxels keep their stored values")
     return remarks

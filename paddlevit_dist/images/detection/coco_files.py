@@ -20,7 +20,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import read_regular
 from ...runtime.spelling import compose
 from ..data.data_warnings import DataWarnings, count
-from .evaluation.match_tables import AREA_RANGES
+from .detections import LARGEST_AREA
 
 _LARGEST_ID = 2**53  # ids pass through programs that store numbers as floats
 _LARGEST_SIDE = 2**31 - 1
@@ -249,9 +249,9 @@ class CocoFile:
         values, repeats = np.unique(numbers, return_counts=True)
         text = "shared by several objects: all are used, although COCO's tools mix them up"
         self.odd.note_all("id", text, values[repeats > 1])
-        areas, has_owner, (low, high) = self.known_areas, self.has_owner, AREA_RANGES[0]
-        text = f"with an area below 0 or above {high:g}, left out of all scores, as by COCO's tools"
-        self.odd.note_all("object", text, numbers[has_owner & ((areas < low) | (areas > high))])
+        areas, has_owner = self.known_areas, self.has_owner
+        text = f"with an area below 0 or above {LARGEST_AREA:g}, excluded from all scores, as by COCO's tools"
+        self.odd.note_all("object", text, numbers[has_owner & ((areas < 0) | (areas > LARGEST_AREA))])
         if np.array(self.crowds, bool)[has_owner].all():
             self.odd.note_all("object", "marked as a crowd, as all are: scores are undefined", numbers[has_owner])
         self.odd.note_all("object", "with id 0: counted here, but as not found by COCO's tools", numbers[numbers == 0])

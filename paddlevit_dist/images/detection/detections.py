@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 BOXES, MASKS = "bbox", "segm"  # COCO's names of what is compared
+LARGEST_AREA = 1e5**2  # pixels, of an object that counts
 
 
 class DetectedObjects(NamedTuple):

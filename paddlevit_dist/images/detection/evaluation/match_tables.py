@@ -7,10 +7,11 @@ import numpy as np
 
 from ....runtime.errors import UserError
 from ....tasks.score_kind import Arrays
+from ..detections import LARGEST_AREA
 
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)
 # Of all, small, medium and large objects.
-AREA_RANGES = np.array([[0, 1e5**2], [0, 32**2], [32**2, 96**2], [96**2, 1e5**2]], np.float64)  # pixels, ends included
+AREA_RANGES = np.array([[0, LARGEST_AREA], [0, 32**2], [32**2, 96**2], [96**2, LARGEST_AREA]])  # pixels, ends included
 MAX_DETECTIONS = (1, 10, 100)  # of one image and class; the last can be set
 
 

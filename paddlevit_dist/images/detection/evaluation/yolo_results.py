@@ -41,7 +41,7 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
     order = np.argsort(dataset.image_ids).tolist()
     annotations = [dataset.annotations(index) for index in order]
     sizes = dataset.sizes[order].reshape(-1, 2)
-    masks: list[bytes] | None = [] if kind == MASKS else None
+    masks: list[bytes] = []
     for annotation, size in zip(annotations, sizes.tolist() if kind == MASKS else ()):
         for id_, mask in zip(annotation.ids, annotation.masks or ()):
             try:
@@ -60,7 +60,7 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
         list(dataset.category_ids),
         build_unique_names(names),
         BoxGroundTruth(*columns),
-        masks,
+        masks if kind == MASKS else None,
         np.cumsum([0, *(len(annotation.labels) for annotation in annotations)]),
         list(dataset.notices),
         file_names=[dataset.identity(index) for index in order],

@@ -35,7 +35,7 @@ ODD = {
     ),
     "negative area": (
         [annotation(1, 11, BOX, area=-4), annotation(2, 11, [5, 5, -2, 3], area=None), annotation(3, 12, BOX)],
-        "2 objects with an area below 0 or above 1e+10, left out of all scores, as by COCO's tools, such as 1",
+        "2 objects with an area below 0 or above 1e+10, excluded from all scores, as by COCO's tools, such as 1",
         3,
     ),
     "only crowds": (

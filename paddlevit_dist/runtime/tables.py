@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import re
 from collections.abc import Iterator
 from typing import NamedTuple, TextIO
 
@@ -16,6 +17,8 @@ NAME_HEADINGS = (
     *("name", "file", "filename", "file_name", "filepath", "file_path", "path"),
     *("image", "image_id", "image_name", "img", "img_path", "picture", "input", "id", "sample", "case"),
 )
+
+_JOINTS = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")  # ASCII but letters and digits; other scripts stay as they are
 
 
 class TableRow(NamedTuple):
@@ -55,6 +58,11 @@ def csv_errors_as_user_errors(path: str) -> Iterator[None]:
         yield
     except csv.Error as error:
         raise UserError(f"{path} is not a table: {error}") from error
+
+
+def normalize_heading(heading: str) -> str:
+    """Return a heading as known words are written, such as image_id for "Image ID"; empty if it has signs only."""
+    return _JOINTS.sub("_", heading.lower()).strip("_")
 
 
 def find_separator(path: str) -> str:

@@ -60,9 +60,10 @@ def number_labels(part: TableSplit, classes: TableClasses) -> np.ndarray:
         numbers = np.array(list(map(len, rows.sets)))[rows.codes[selected]]
         first = np.array([place.get(labels[0], 0) if labels else 0 for labels in rows.sets])
         labels = first[rows.codes[selected]]
+    several = "expected one (TASK multi_label reads several)"
     for is_wrong, what, remedy in (
-        (numbers == 0, "no label", "add them, or remove the rows"),
-        (numbers > 1, "several labels", "expected one (TASK multi_label reads several)"),
+        (numbers == 0, "no label", f"add them, or remove the rows{f'; {several}' if rows.codes is None else ''}"),
+        (numbers > 1, "several labels", several),
     ):
         if is_wrong.any():
             wrong = [rows.names[row] for row in selected[is_wrong].tolist()]
@@ -99,7 +100,8 @@ def _reorder(rows: LabelRows, classes: TableClasses) -> np.ndarray:
         raise UserError(
             f"{rows.path}: class {shorten(', '.join(wrong), 120)} is not in both the training and this table"
         )
-    return rows.matrix[:, [rows.classes.index(label) for label in classes.labels]]
+    place = {label: column for column, label in enumerate(rows.classes)}
+    return rows.matrix[:, [place[label] for label in classes.labels]]
 
 
 def _require_known(part: TableSplit, classes: TableClasses) -> None:
@@ -115,7 +117,7 @@ def _require_known(part: TableSplit, classes: TableClasses) -> None:
         )
 
 
-def describe_odd_labels(names: Sequence[str], sets: Sequence[Sequence[str]]) -> list[str]:
+def describe_odd_labels(names: Sequence[str], sets: Sequence[Sequence[str]], has_several: bool) -> list[str]:
     """Return lines about labels that may be lists with another separator, or one label in two spellings.
 
     They may be lists if at least half of those with a comma, or else with a space, have only parts that others have.
@@ -123,10 +125,13 @@ def describe_odd_labels(names: Sequence[str], sets: Sequence[Sequence[str]]) -> 
     Args:
         names: of the classes.
         sets: distinct lists of labels; empty if the table has a column of each class.
+        has_several: an image may have several labels.
     """
     notices = []
     if not any(len(labels) > 1 for labels in sets):
-        for separator, name in ((",", "commas"), (None, "spaces")):
+        separators = ((",", "commas"), (None, "spaces")) if has_several else ((";", "semicolons"), ("|", "bars"))
+        remedy = "separate their labels by semicolons" if has_several else "TASK multi_label reads them"
+        for separator, name in separators:
             parts = {label: [part.strip() for part in label.split(separator)] for labels in sets for label in labels}
             listed = [label for label, own in parts.items() if len(own) > 1]
             uses = Counter(part for own in parts.values() for part in own)
@@ -134,7 +139,7 @@ def describe_odd_labels(names: Sequence[str], sets: Sequence[Sequence[str]]) -> 
             if shared and 2 * len(shared) >= len(listed):
                 notices.append(
                     f"{count(len(listed), 'label')} with {name}, such as {shorten(shared[0], 60)}, are one class "
-                    "each: if they are lists, separate their labels by semicolons"
+                    f"each: if they are lists, {remedy}"
                 )
                 break
     spellings: dict[str, list[str]] = {}

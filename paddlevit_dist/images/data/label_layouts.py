@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
-from ...runtime.tables import NAME_HEADINGS
+from ...runtime.spelling import compose
+from ...runtime.tables import NAME_HEADINGS, normalize_heading
 from .formats import get_suffix, readable_suffixes, split_in_name
 from .table_columns import Column, LabelColumns
 
-LABEL, LABELS, COLUMNS, ROWS = "label", "labels", "columns", "rows"  # kinds of layouts
+LABEL, LABELS, COLUMNS, ROWS, VECTOR = "label", "labels", "columns", "rows", "vector"  # kinds of layouts
 _IMAGE = (*NAME_HEADINGS, "image_index", "imageid", "image_path", "images", "img_name", "id_code")
 _LABEL = (
     *("label", "class", "class_name", "label_name", "labelname", "category", "category_name", "target", "y"),
@@ -22,11 +23,15 @@ _SPLIT = ("split", "subset", "partition", "set", "phase")
 _VALIDATION = ("is_valid", "is_val", "is_validation")  # fastai: a row of validation is True or 1
 _FOLD = ("fold", "folds", "kfold", "cv_fold", "fold_id")
 _LABEL_OF_ROWS, _CONFIDENCE = "labelname", "confidence"  # Open Images: ImageID,Source,LabelName,Confidence
-_ROW_NUMBERS = re.compile(r"|index|unnamed_\d+|level_\d+")  # headings of pandas
+_ROW_NUMBERS = re.compile(r"index|unnamed_\d+|level_\d+")  # headings of pandas
 _CLASS_SHARE = 0.9  # of the cells that the column of a class may have
 _LOOKED_AT = 20  # cells that show whether a column has paths of images
 _EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")  # what programs write for a value that is missing
 _DECIMAL_COMMA = re.compile(r"(-?[01]),0{1,2}")
+_WORDS = {  # of truth, as people and spreadsheets of several languages write them
+    **dict.fromkeys("true yes x wahr ja vrai oui verdadero sí si vero sì sim verdadeiro истина да 是 真".split(), 1),
+    **dict.fromkeys("false no falsch nein faux non falso não ложь нет 否 假".split(), 0),
+}
 
 
 class TableChoices(NamedTuple):
@@ -49,11 +54,11 @@ class LabelLayout(NamedTuple):
     """The columns of a table.
 
     Attributes:
-        kind: LABEL (one in each cell), LABELS (a list in each cell), COLUMNS (one of each class), or ROWS (one label of
-            an image in each row, with its confidence).
+        kind: LABEL (one in each cell), LABELS (a list in each cell), VECTOR (0 or 1 of each class in it), COLUMNS
+            (one of each class), or ROWS (one label of an image in each row, with its confidence).
         image, split, fold, confidence: columns; None: there is none.
         labels: the column of labels, or the column of each class.
-        unused: headings of the others.
+        unused: headings of the others; "column 3" if there is none.
     """
 
     kind: str
@@ -73,13 +78,13 @@ class ClassValues(dict[Any, int]):
         self._empty = 0 if is_empty_absent else -1
 
     def __missing__(self, cell: Any) -> int:
-        text = "" if cell is None else str(cell).strip().lower()
+        text = "" if cell is None else compose(str(cell)).strip().lower()
         if cell != cell:  # each NaN of Parquet would be another key
             return self._empty
         if text in _EMPTY:
             value = self._empty
-        elif text in ("true", "false"):
-            value = int(text == "true")
+        elif text in _WORDS:
+            value = _WORDS[text]
         else:
             value = {0.0: 0, 1.0: 1, -1.0: -1}.get(float(_DECIMAL_COMMA.sub(r"\1", text)), -2)
         if value == -2:
@@ -110,60 +115,113 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
     Raises:
         UserError: a chosen column does not exist, or there are no images or no labels; with the headings.
     """
-    names = _normalize(table.headings)
+    names = list(map(normalize_heading, table.headings))
     image = _find_image(table, names, choices.image)
-    split, fold = find_split_columns(table)
+    chosen = _require_columns(table, choices.labels, "DATA.TABLE.LABELS")
+    split, fold = find_split_columns(table, chosen)
     others = [column for column in range(len(names)) if column not in (image, split, fold)]
-    chosen = [_require_column(table, heading, "DATA.TABLE.LABELS") for heading in choices.labels]
     found = _chosen_labels(table, chosen, has_several) if chosen else _find_labels(table, names, others, has_several)
     if found is None:
         raise UserError(
             f"{table.path}: no column of labels among {shorten(', '.join(table.headings), 120)}: name it label, or set "
             "DATA.TABLE.LABELS to the column of labels, or to the columns of the classes"
+            f"{_show_first(table, others) if has_several else ''}"
         )
     kind, labels = found
+    if kind in (LABEL, LABELS) and _has_vectors(table.head[labels[0]]):
+        kind = VECTOR
+    if kind in (ROWS, VECTOR) and not has_several:
+        raise UserError(
+            f"{table.path}: column {table.headings[labels[0]]} has several labels of an image; expected one (TASK "
+            "multi_label reads several)"
+        )
     confidence = names.index(_CONFIDENCE) if kind == ROWS else None
-    unused = [table.headings[column] for column in others if column not in (*labels, confidence) and names[column]]
+    used = {*labels, confidence}
+    unused = [
+        table.headings[column] or f"column {column + 1}"
+        for column in others
+        if column not in used and (table.headings[column] or any(table.head[column]))
+    ]
     return LabelLayout(kind, image, labels, split, fold, confidence, unused)
 
 
 def find_image_column(table: LabelColumns) -> int:
     """Return the column of images; raise a UserError with the headings if there is none."""
-    return _find_image(table, _normalize(table.headings), None)
+    return _find_image(table, list(map(normalize_heading, table.headings)), None)
 
 
-def find_split_columns(table: LabelColumns) -> tuple[int | None, int | None]:
-    """Return the columns of splits and of folds; None for one that does not exist."""
-    names = _normalize(table.headings)
+def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple[int | None, int | None]:
+    """Return the columns of splits and of folds; None for one that does not exist.
+
+    Neither is one of the columns of ``labels``, nor one called "split", or "fold" beside one of splits, with 0 and 1
+    only as a column beside it: that is a class.
+    """
+    names = list(map(normalize_heading, table.headings))
+    for column in labels:
+        names[column] = ""
     words = (*_SPLIT, *_VALIDATION)
     split = next((names.index(word) for word in words if word in names and _is_split(word, table, names)), None)
-    return split, next((names.index(word) for word in _FOLD if word in names), None)
+    fold = next((names.index(word) for word in _FOLD if word in names), None)
+    return split, None if fold is not None and split is not None and _is_class(table, names, fold) else fold
+
+
+def _is_class(table: LabelColumns, names: Sequence[str], column: int) -> bool:
+    """Return whether a column of another meaning has 0 and 1 only, as has another column that is no split nor fold."""
+    marks = (other for other, name in enumerate(names) if name and name not in (*_SPLIT, *_VALIDATION, *_FOLD))
+    return all(any(map(_has_marks, columns)) for columns in ([table.head[column]], map(table.head.__getitem__, marks)))
+
+
+def _has_marks(cells: Column) -> bool:
+    """Return whether a column has 0 and 1 only, some of them twice, so that they are no numbers of rows."""
+    return {0, 1} <= set(map(ClassValues().get_known, cells)) <= {0, 1, -1} and len(set(map(str, cells))) < len(cells)
+
+
+def parse_vector(cell: Any) -> tuple[int, ...] | None:
+    """Return 0 or 1 of each class, at least two, in a cell such as ``0,1,0`` or a list; None for any other cell."""
+    text = ",".join(map(str, cell)) if isinstance(cell, tuple) else str(cell).strip().strip("[]()")
+    parts = [part.strip() for part in text.split(",")]
+    return tuple(map(int, parts)) if len(parts) > 1 and set(parts) <= {"0", "1"} else None
+
+
+def _has_vectors(cells: Column) -> bool:
+    """Return whether all cells have 0 or 1 of each class, and cannot be numbers such as 1,0."""
+    vectors = [parse_vector(cell) or () for cell in cells if cell not in ("", None)]
+    return all(vectors) and any(len(vector) > 2 or vector[1] for vector in vectors)
 
 
 def find_split_words(table: LabelColumns, column: int, texts: Sequence[str]) -> list[str]:
     """Return the split that each text in the column of splits means, or the text itself."""
-    if _normalize(table.headings)[column] in _VALIDATION:
+    if normalize_heading(table.headings[column]) in _VALIDATION:
         words: dict[int | None, str] = {0: "train", 1: "val"}
         return [words.get(value, text) for text, value in zip(texts, map(ClassValues().get_known, texts))]
     return [split_in_name(text) or text for text in texts]
 
 
-def _normalize(headings: Sequence[str]) -> list[str]:
-    return [re.sub(r"[^a-z0-9]+", "_", heading.lower()).strip("_") for heading in headings]
+def _show_first(table: LabelColumns, columns: Sequence[int]) -> str:
+    """Return the first cell, with its place, that is not one in the column of a class; empty if there is none."""
+    for column in columns:
+        wrong = next((row for row, cell in enumerate(table.head[column]) if not ClassValues().accepts(cell)), None)
+        if wrong is not None:
+            shown = f"{shorten(table.headings[column], 60)}: {shorten(repr(table.head[column][wrong]), 60)}"
+            return f" with 1 and 0 ({table.locate(wrong)}, column {shown})"
+    return ""
 
 
-def _require_column(table: LabelColumns, heading: str, key: str) -> int:
-    if heading not in table.headings:
-        raise UserError(
-            f"{table.path} has no column {shorten(heading, 60)} ({key}), only {shorten(', '.join(table.headings), 120)}"
-        )
-    return table.headings.index(heading)
+def _require_columns(table: LabelColumns, headings: Sequence[str], key: str) -> list[int]:
+    places = {heading: column for column, heading in enumerate(table.headings)}
+    for heading in headings:
+        if compose(heading) not in places:
+            raise UserError(
+                f"{table.path} has no column {shorten(heading, 60)} ({key}), only "
+                f"{shorten(', '.join(table.headings), 120)}"
+            )
+    return [places[compose(heading)] for heading in headings]
 
 
 def _find_image(table: LabelColumns, names: Sequence[str], chosen: str | None) -> int:
     """Return the column of images: chosen, of a known heading with paths of images, of paths, or of a known heading."""
     if chosen is not None:
-        return _require_column(table, chosen, "DATA.TABLE.IMAGE")
+        return _require_columns(table, [chosen], "DATA.TABLE.IMAGE")[0]
     known = [names.index(word) for word in _IMAGE if word in names]
     paths = [column for column, cells in enumerate(table.head) if _has_image_paths(cells)]
     column = next(iter([*(column for column in known if column in paths), *paths, *known]), None)
@@ -183,11 +241,13 @@ def _has_image_paths(cells: Column) -> bool:
 
 
 def _is_split(word: str, table: LabelColumns, names: Sequence[str]) -> bool:
-    """Return whether a column contains words for splits, or tells validation rows: always if it is called "split"."""
+    """Return whether a column contains words for splits, or tells validation rows; if called "split", is no class."""
     cells = table.head[names.index(word)]
     if word in _VALIDATION:
         return len(names) > 2 and {ClassValues().get_known(cell) for cell in cells} <= {0, 1, -1}
-    return word == _SPLIT[0] or any(isinstance(cell, str) and split_in_name(cell) for cell in cells)
+    if word == _SPLIT[0]:
+        return not _is_class(table, names, names.index(word))
+    return any(isinstance(cell, str) and split_in_name(cell) for cell in cells)
 
 
 def _chosen_labels(table: LabelColumns, chosen: list[int], has_several: bool) -> tuple[str, list[int]]:
@@ -204,7 +264,9 @@ def _find_labels(
     classes = [
         column
         for column in others
-        if not _ROW_NUMBERS.fullmatch(names[column]) and _has_class_values(table.head[column])
+        if _has_class_values(table.head[column])
+        and table.headings[column]
+        and (not _ROW_NUMBERS.fullmatch(names[column]) or _has_marks(table.head[column]))
     ]
     if not any(_has_known_values(table.head[column]) for column in classes):  # columns without any content
         classes = []

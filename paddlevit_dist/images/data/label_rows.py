@@ -16,12 +16,14 @@ from .label_layouts import (
     COLUMNS,
     LABEL,
     ROWS,
+    VECTOR,
     ClassValues,
     LabelLayout,
     TableChoices,
     find_layout,
     find_split_columns,
     find_split_words,
+    parse_vector,
 )
 from .table_columns import Column, LabelColumns, open_columns
 
@@ -29,9 +31,8 @@ UNKNOWN = -1  # label of a class that is not known
 _NO_LABEL = "no finding"  # what NIH's lists have for an image without a label
 _NO_CELL = ("nan", "<na>")  # what pandas writes for a cell that is missing
 _QUOTED = r"""(?:'[^'\\]*'|"[^"\\]*")"""
-_PYTHON_LIST = re.compile(  # what pandas writes for a list, tuple or set of texts
-    rf"[\[({{]\s*{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*,?\s*[\])}}]"
-)
+_PYTHON_LIST = re.compile(rf"{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*,?")  # in what pandas writes for a list, tuple or set
+_BRACKETS = ("[]", "()", "{}")
 _MOST_LABELS = 1 << 33  # images x classes: 8 GiB
 
 
@@ -73,7 +74,7 @@ class _DistinctValues(dict[Any, int]):
         return number
 
     def add(self, column: Column) -> None:
-        """Add the next rows."""
+        """Add the next rows; a TypeError if a cell is a structure, or a list of others."""
         self._parts.append(np.fromiter(map(self.__getitem__, column), np.int32, len(column)))
 
     @property
@@ -99,8 +100,6 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     """
     table = open_columns(path)
     layout = find_layout(table, has_several, choices)
-    if layout.kind == ROWS and not has_several:
-        raise UserError(f"{path}: its rows of LabelName and Confidence give an image several labels; one is expected")
     classes = layout.labels if layout.kind == COLUMNS else []
     single = [] if classes else layout.labels
     marks = [column for column in (layout.split, layout.fold, layout.confidence, *single) if column is not None]
@@ -109,8 +108,13 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     for batch in table.batches([layout.image, *marks, *classes]):
         if classes:
             matrices.append(_convert(table, len(names), values, classes, batch[1 + len(marks) :]))
-        for column, cells in zip(distinct.values(), batch[1:]):
-            column.add(cells)
+        for column, cells in zip(marks, batch[1:]):
+            try:
+                distinct[column].add(cells)
+            except TypeError:  # of Parquet
+                odd = next(cell for cell in cells if isinstance(cell, (dict, tuple)))
+                place = f"{path}, column {table.headings[column]}: {shorten(repr(odd), 60)}"
+                raise UserError(f"{place}: expected text, a number or a list of texts; convert the column") from None
         names += _image_names(table, len(names), batch[0])
     if not names:
         raise UserError(f"{path} has headings, but no rows")
@@ -123,13 +127,17 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     has_folds = layout.fold is not None and (splits is None or "val" not in splits)
     if has_folds:
         splits = _divide(path, splits, distinct[layout.fold], choices.fold, notices)
-    elif choices.fold is not None:
+    elif choices.fold is not None or layout.fold is not None:
+        what = "its column of folds" if choices.fold is None else f"DATA.TABLE.FOLD {choices.fold}"
         reason = "it has no column of folds" if layout.fold is None else "its column of splits has validation rows"
-        notices.append(f"{path}: DATA.TABLE.FOLD {choices.fold} is not used: {reason}")
+        notices.append(f"{path}: {what} is not used: {reason}")
     rows = LabelRows(path, names, None, [], None, headings, splits, has_folds, notices)
     if classes:
         return rows._replace(matrix=np.concatenate(matrices))
     labels = distinct[single[0]]
+    if layout.kind == VECTOR:
+        matrix = _parse_vectors(table, labels, values[""])
+        return rows._replace(matrix=matrix, classes=list(map(str, range(matrix.shape[1]))))
     is_list = layout.kind != LABEL and layout.kind != ROWS
     rows = rows._replace(codes=labels.codes, sets=[_parse_cell(cell, is_list, path) for cell in labels])
     return rows if layout.confidence is None else _join_rows(rows, distinct[layout.confidence])
@@ -158,10 +166,22 @@ def _describe(table: LabelColumns, layout: LabelLayout) -> str:
     return f"images in column {table.headings[layout.image]}, {labels}{unused}"
 
 
+def _parse_vectors(table: LabelColumns, labels: _DistinctValues, empty: int) -> np.ndarray:
+    """Return the labels of all rows, int8 (rows, classes), where a cell has 0 or 1 of each class; else ``empty``."""
+    vectors = [parse_vector(cell) for cell in labels]
+    width = max(len(vector) for vector in vectors if vector)
+    require_size(len(labels.codes), width, table.path)
+    for number, cell in enumerate(labels):
+        if cell not in ("", None) and len(vectors[number] or ()) != width:
+            place = table.locate(int(np.argmax(labels.codes == number)))
+            raise UserError(f"{place}: labels {shorten(cell, 80)}: expected 0 or 1 of each of {width:,} classes")
+    return np.array([vector or (empty,) * width for vector in vectors], np.int8)[labels.codes]
+
+
 def _image_names(table: LabelColumns, first: int, cells: Column) -> list[str]:
     """Return the names of images in the next rows, from row ``first``."""
     names = ["" if cell is None else str(cell).strip() for cell in cells]
-    if not all(names) or isinstance(cells[0], (dict, bytes, tuple)):
+    if not all(names) or isinstance(cells[0], (dict, bytes, tuple, list)):
         wrong = names.index("") if not all(names) else 0
         shown = "no image is named" if not names[wrong] else "expected the path of an image, found its content"
         raise UserError(f"{table.locate(first + wrong)}: {shown}; correct or remove the row")
@@ -241,7 +261,7 @@ def _parse_cell(cell: Any, is_list: bool, path: str) -> tuple[str, ...]:
 
 
 def _split(text: str, path: str) -> Sequence[object]:
-    if _PYTHON_LIST.fullmatch(text):
+    if text[:1] + text[-1:] in _BRACKETS and _PYTHON_LIST.fullmatch(text[1:-1].strip()):
         return [quoted[1:-1] for quoted in re.findall(_QUOTED, text)]
     if not text.startswith("["):
         return text.replace("|", ";").split(";")

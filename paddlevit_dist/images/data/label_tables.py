@@ -91,7 +91,7 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     kept = _drop_repeated(rows.path, paths[used], labels, notices, has_several and rows.codes is not None)
     found = [paths[used][index] for index in kept]
     if is_first:
-        notices += [f"{rows.path}: {line}" for line in describe_odd_labels(classes.labels, rows.sets * has_several)]
+        notices += [f"{rows.path}: {line}" for line in describe_odd_labels(classes.labels, rows.sets, has_several)]
     if has_several:
         notices += describe_unknown(labels[kept], found, rows.path)
     notices += _describe_others(finder, paths, rows.path) if is_first else _describe_shared(found, paths, rows.path)

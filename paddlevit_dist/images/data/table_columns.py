@@ -9,11 +9,13 @@ import functools
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line, shorten
+from ...runtime.spelling import compose
 from ...runtime.tables import find_separator, open_table
 from .formats import get_suffix, readable_suffixes
 
@@ -27,8 +29,8 @@ _OTHER_FORMATS = {
 }
 _BATCH_ROWS = 256  # fewer lists than start Python's garbage collector, which takes longer than reading
 _PARQUET_ROWS = 1 << 15
-_OTHER_SEPARATORS = "|:^~# "  # where the first line has no comma, semicolon or tab
-_SNIFFED = 1 << 12  # characters; of a line of 65,536 quotes and braces the sniffer takes minutes
+_OTHER_SEPARATORS = "|:^~# "  # where the first line has no comma, semicolon or tab; the most likely first
+_BEGINNING = 1 << 16  # characters that show the separator
 
 Column = Sequence[Any]  # values of consecutive rows: texts; of Parquet also numbers, None, and tuples
 
@@ -38,7 +40,8 @@ class LabelColumns:
 
     Attributes:
         path: of the file.
-        headings: without spaces around them; ["image", "label"] if the file has two columns and no headings.
+        headings: in composed Unicode form, without spaces around them; ["image", "label"] if the file has two columns
+            and no headings.
     """
 
     path: str
@@ -75,8 +78,7 @@ def open_columns(path: str) -> LabelColumns:
         if path.lower().endswith(suffixes):
             raise UserError(f"{path} is not read as a table of labels (CSV, TSV or Parquet): {remedy}")
     table = ParquetColumns(path) if path.lower().endswith(_PARQUET) else TextColumns(path)
-    named = [heading for heading in table.headings if heading]
-    twice = next((heading for at, heading in enumerate(named) if heading in named[:at]), None)
+    twice = next((heading for heading, number in Counter(table.headings).items() if heading and number > 1), None)
     if twice is not None:
         raise UserError(f"{path}: two columns are named {shorten(twice, 60)}; rename or remove one")
     return table
@@ -93,7 +95,7 @@ class TextColumns(LabelColumns):
         if first and first[0].strip().lower() in ("sep=", f"sep={self._separator}"):  # a line for Excel
             self._skipped = 1
             _, first = next(self._rows(), (1, []))
-        cells = [cell.strip() for cell in first]
+        cells = [compose(cell.strip()) for cell in first]
         if len(cells) < 2:
             number = "one column" if cells else "it is empty"
             raise UserError(f"{path}: {number}; expected headings such as image,label in its first line")
@@ -151,7 +153,7 @@ class ParquetColumns(LabelColumns):
             ) from error
         with self._readable():
             self._file = pyarrow.parquet.ParquetFile(path, memory_map=True)
-            self.headings = [str(name).strip() for name in self._file.schema_arrow.names]
+            self.headings = [compose(str(name).strip()) for name in self._file.schema_arrow.names]
 
     @contextlib.contextmanager
     def _readable(self) -> Iterator[None]:
@@ -159,7 +161,7 @@ class ParquetColumns(LabelColumns):
 
         try:
             yield
-        except (OSError, ValueError, pyarrow.ArrowException) as error:  # their messages may have several lines
+        except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:  # may have several lines
             reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
             raise UserError(f"{self.path} cannot be read: {shorten(reason)}") from error
 
@@ -168,27 +170,41 @@ class ParquetColumns(LabelColumns):
         names = [self._file.schema_arrow.names[column] for column in columns]
         with self._readable():
             for batch in self._file.iter_batches(_PARQUET_ROWS, columns=names):
-                yield [_as_values(batch.column(name).to_pylist()) for name in names]
+                yield [_as_values(batch.column(name)) for name in names]
 
 
-def _as_values(cells: list[Any]) -> Column:
-    """Return cells with lists as tuples, which can be counted."""
+def _as_values(column: Any) -> Column:
+    """Return the cells of a pyarrow column, with lists as tuples, which can be counted.
+
+    Times are texts: Python has none after the year 9999, nor nanoseconds.
+    """
+    import pyarrow
+
+    if pyarrow.types.is_temporal(column.type) and not pyarrow.types.is_interval(column.type):
+        column = column.cast(pyarrow.string())
+    cells = column.to_pylist()
     if not any(isinstance(cell, list) for cell in cells):
         return cells
     return [tuple(cell) if isinstance(cell, list) else cell for cell in cells]
 
 
 def _find_separator(path: str) -> str:
-    """Return the separator: comma, semicolon or tab if the first line has one, else what Python's sniffer finds."""
+    """Return the separator of a table.
+
+    It is what follows an image at the beginning of the first line, as in ``image TAB 0,1,0`` of PaddleClas; else comma,
+    semicolon or tab if the first line has one; else what all first lines have equally often.
+    """
     separator = find_separator(path)
-    if separator != " ":
-        return separator
     with open_table(path) as stream:
-        text = stream.read(_SNIFFED)
-    try:
-        return csv.Sniffer().sniff(text, _OTHER_SEPARATORS).delimiter
-    except csv.Error:  # one column, which is reported
-        return separator
+        text = stream.read(_BEGINNING)
+    lines = ["".join(line.split('"')[::2]) for line in text.splitlines() if line.strip()]
+    if separator != " ":
+        parts = ((sign, lines[0].partition(sign)) for sign in "\t,;" if lines)
+        return next((sign for sign, (image, found, _) in parts if found and _is_image_path(image.strip())), separator)
+    whole = lines[:-1] if len(text) == _BEGINNING and len(lines) > 1 else lines
+    counts = {sign: {line.count(sign) for line in whole} for sign in _OTHER_SEPARATORS}
+    everywhere = [sign for sign, numbers in counts.items() if numbers and 0 not in numbers]
+    return min(everywhere, key=lambda sign: len(counts[sign]) > 1, default=separator)
 
 
 def _is_image_path(cell: str) -> bool:

@@ -15,8 +15,8 @@ from paddlevit_dist.images.data.label_classes import (
 from paddlevit_dist.images.data.label_rows import LabelRows
 
 
-def describe(*labels):
-    return describe_odd_labels(sorted(labels), [(label,) for label in labels])
+def describe(*labels, has_several=True):
+    return describe_odd_labels(sorted(labels), [(label,) for label in labels], has_several)
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,14 @@ def test_lists_with_another_separator_are_told(labels, line):
 )
 def test_names_of_several_words_are_not(labels):
     assert describe(*labels) == []
-    assert describe_odd_labels(["a, b", "a", "b"], [("a, b", "a"), ("b",)]) == []  # lists are separated
-    assert describe_odd_labels(["a b", "a", "b"], []) == []  # columns of classes
+    assert describe_odd_labels(["a, b", "a", "b"], [("a, b", "a"), ("b",)], True) == []  # lists are separated
+    assert describe_odd_labels(["a b", "a", "b"], [], True) == []  # columns of classes
+
+
+def test_lists_under_a_recipe_of_one_class_are_told():
+    (found,) = describe("cat|dog", "cat", "dog", has_several=False)
+    assert found.startswith("1 label with bars, such as cat|dog,") and found.endswith("TASK multi_label reads them")
+    assert describe("cat,dog", "cat", "dog", has_several=False) == []
 
 
 def test_labels_that_differ_in_case_or_spaces_are_told():

@@ -8,6 +8,7 @@ from paddlevit_dist.images.data.label_layouts import (
     LABEL,
     LABELS,
     ROWS,
+    VECTOR,
     LabelLayout,
     TableChoices,
     find_image_column,
@@ -63,7 +64,7 @@ CASES = {
     "classes": (
         one_hot("image,cat,,dog,note", "1,x,0,a", "0,y,1,b"),
         False,
-        LabelLayout(COLUMNS, 0, [1, 3], None, None, None, ["note"]),
+        LabelLayout(COLUMNS, 0, [1, 3], None, None, None, ["column 3", "note"]),
     ),
     "one class and a note": (
         one_hot("image,note,cat", "a,1", "b,0"),
@@ -95,6 +96,22 @@ CASES = {
         True,
         LabelLayout(COLUMNS, 1, [2, 3], None, None, None, ["index"]),
     ),
+    "headings in other scripts, of one sign, and with other meanings": (
+        one_hot("image,猫,+,index,split,level_0", "1,0,0,1,0", "0,1,0,0,1", "1,1,1,1,2"),
+        True,
+        LabelLayout(COLUMNS, 0, [1, 2, 3, 4], None, None, None, ["level_0"]),
+    ),
+    "a class called fold beside splits": (
+        one_hot("image,fold,flat,subset", "1,ja,train", "0,nein,train", "1,ja,val"),
+        True,
+        LabelLayout(COLUMNS, 0, [1, 2], 3, None, None, []),
+    ),
+    "a list of PaddleClas": (["0.png\t0,1,0", "1.png\t1,1,1"], True, LabelLayout(VECTOR, 0, [1], None, None, None, [])),
+    "labels that are numbers with a comma": (
+        ["image;label", "0.png;0,0", "1.png;1,0"],
+        False,
+        LabelLayout(LABEL, 0, [1], None, None, None, []),
+    ),
     "rows": (OPEN_IMAGES, True, LabelLayout(ROWS, 0, [2], None, None, 3, ["Source"])),
     "confidence alone": (
         ["image,label,confidence", "0.png,a,1"],
@@ -118,7 +135,7 @@ CASES = {
     ),
     "a label called so": (["image,is_valid", "0.png,1"], False, LabelLayout(LABEL, 0, [1], None, None, None, [])),
     "other words of validation": (
-        ["image,label,is_valid", "0.png,a,yes"],
+        ["image,label,is_valid", "0.png,a,often"],
         False,
         LabelLayout(LABEL, 0, [1], None, None, None, ["is_valid"]),
     ),
@@ -174,6 +191,23 @@ def test_tables_without_images_or_labels_are_refused(table, tmp_path, lines, cho
     with pytest.raises(UserError) as refused:
         find_layout(table(*lines), False, TableChoices(**choices))
     assert str(refused.value) == f"{tmp_path / 't.csv'}{message}"
+
+
+@pytest.mark.parametrize(
+    ("lines", "has_several", "message"),
+    [
+        (one_hot("image,cat,dog", "ok,1", "nok,0"), True, ""),
+        (one_hot("image,cat,dog", "ok,1x", "1,0y"), True, r" with 1 and 0 \(.*t.csv, line 2, column cat: 'ok'\)$"),
+        (["0.png\t0,1,0"], False, r"column label has several labels .* \(TASK multi_label reads several\)$"),
+    ],
+)
+def test_several_labels_are_read_or_refused_with_the_first_cell(table, lines, has_several, message):
+    found = table(*lines)
+    if not message:
+        assert find_layout(found, has_several, TableChoices()).unused == ["cat"]
+        return
+    with pytest.raises(UserError, match=message):
+        find_layout(found, has_several, TableChoices())
 
 
 def test_words_of_splits_are_translated_and_others_kept(table):

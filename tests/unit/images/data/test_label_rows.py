@@ -114,7 +114,9 @@ def test_columns_of_classes_are_a_matrix(read):
             [],
         )
         assert rows.splits.tolist() == ["train", "val", "val"]
-        assert rows.notices == [f"{rows.path}: 3 rows, images in column image, 2 columns of classes; not used: note"]
+        assert rows.notices == [
+            f"{rows.path}: 3 rows, images in column image, 2 columns of classes; not used: column 5, note"
+        ]
 
 
 OPEN_IMAGES = "ImageID,Source,LabelName,Confidence,Split"
@@ -148,7 +150,7 @@ def test_rows_of_one_label_are_joined(read):
             [OPEN_IMAGES, "a.png,x,/m/1,1,"],
             False,
             {},
-            ": its rows of LabelName and Confidence give an image several labels; one is expected",
+            ": column LabelName has several labels of an image; expected one (TASK multi_label reads several)",
         ),
         (
             ["image,label,split", "0.png,a,dev", "1.png,b,", "2.png,b,all"],

@@ -37,7 +37,7 @@ _SHAPES = (
 )
 # Values that the arrays of D-FINE's weights contain, too, which are compared.
 _STORED = ("reg_scale", "up")
-_is_irrelevant = re.compile(f"{_TRAINING}|{_FORMAL}|{_SHAPES}|{'|'.join(_STORED)}").fullmatch
+_is_irrelevant = re.compile(f"{_TRAINING}|{_FORMAL}|{_SHAPES}|{'|'.join(_STORED)}", re.DOTALL).fullmatch
 _NOTHING: tuple[Any, ...] = (None, False, "", [], {})
 
 

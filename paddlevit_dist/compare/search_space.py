@@ -14,7 +14,7 @@ from ..settings.table import find_key
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-_RANGE = re.compile(r"([A-Z][\w.]*)=([^.|]\S*?)\.\.([^|]+?)(:log)?")
+_RANGE = re.compile(r"(?![^|]*\|)([A-Z][\w.]*)=([^.|]\S*?)\.\.([^|]+?)(:log)?")
 _CHOICES = re.compile(r"([A-Z][\w.]*)=([^|]+(?:\|[^|]+)+)")
 
 

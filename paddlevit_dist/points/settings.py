@@ -9,7 +9,7 @@ from ..settings import every_run
 from ..settings.key import AT_LEAST_1, Pair, Range, Section, key, rows
 from ..settings.table import ConfigView, IgnoredKeys, KeyTable
 
-_FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*\.?[0-9]*|0\.0*[1-9][0-9]*))?")  # optionally divided by a number
+_FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*(\.[0-9]*)?|0\.0*[1-9][0-9]*))?")  # optionally divided by a number
 
 
 class SceneDataSection(every_run.DataSection):

@@ -81,9 +81,9 @@ def make_safe(stream: io.TextIOWrapper, descriptor: int) -> io.TextIOWrapper:
     )
 
 
-_USER = re.compile(r"([a-z][a-z0-9+.-]*://)[^/\s?#'\"]+@", re.IGNORECASE)
+_USER = re.compile(r"://[^/\s?#'\"]+@")
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # others stand for bytes
-_QUERY = re.compile(r"([a-z][a-z0-9+.-]*://[^\s?#'\"]*\?)([^\s#'\"]+)", re.IGNORECASE)
+_ADDRESS = re.compile(r"(://[^\s?#'\"]*)(\?[^\s#'\"]+)?")  # its query; always matches, so no text is read twice
 
 
 def one_line(text: object) -> str:
@@ -150,7 +150,8 @@ def without_credentials(text: str) -> str:
     """Replace user and password, and the values of the query, by ``***`` in each URL of ``text``."""
     if "://" not in text:
         return text
-    return _QUERY.sub(lambda match: match[1] + re.sub(r"=[^&]*", "=***", match[2]), _USER.sub(r"\1***@", text))
+    without_user = _USER.sub("://***@", text)
+    return _ADDRESS.sub(lambda match: match[1] + re.sub(r"=[^&]*", "=***", match[2] or ""), without_user)
 
 
 def show_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -17,7 +17,7 @@ from .sample_names import SampleNames
 
 GROUP = "group"  # heading of a column
 #: for ``Dataset.groups_by``: the folder of a sample's file; the subject in file names of BIDS
-FOLDER, SUBJECT = {"folder": r"(.+)/[^/]+"}, {"subject": r"(?:^|/)(sub-[A-Za-z0-9]+)"}
+FOLDER, SUBJECT = {"folder": r"^(.+)/[^/]+"}, {"subject": r"(?:^|/)(sub-[A-Za-z0-9]+)"}
 
 
 class SampleGroups(NamedTuple):

@@ -1,5 +1,6 @@
 """Where annotation files are, and in which format: COCO, Pascal VOC or YOLO, from names and the beginnings of files."""
 
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -21,8 +22,7 @@ _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*[:=]")
 _YOLO_PLACES = re.compile(rb"(?mi)^(train|val|valid|validation|path)\s*[:=]")
 _KEYPOINTS = re.compile(rb"(?m)^kpt_shape\s*:")
-_LABEL = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){4,}\s*$")
-_OUTLINE = re.compile(rb"\s*\d+(\.0*)?(\s+-?\d*\.?\d+([eE][-+]?\d+)?){6,}\s*$")
+_BOX, _OUTLINE = 5, 7  # numbers of the shortest line: class and box; class and three points
 
 
 class DatasetGuess(NamedTuple):
@@ -99,7 +99,7 @@ def _find_voc(root: str) -> str | None:
     tops += [folder for top in tops for folder in list_first_folders(top)]
     places = [root, *(os.path.join(top, name) for top in tops for name in VOC_ANNOTATIONS)]
     places += [os.path.join(root, name) for name in SPLIT_FOLDERS]
-    return _find_first(places, ".xml", _VOC)
+    return _find_first(places, ".xml", _VOC.search)
 
 
 def find_yolo_descriptions(root: str) -> list[str]:
@@ -116,7 +116,7 @@ def _find_yolo(root: str) -> str | None:
     described = [file for file in find_yolo_descriptions(root) if _YOLO.search(read_beginning(file))]
     if described:
         return described[0]
-    return _find_yolo_labels(root, _LABEL)
+    return _find_yolo_labels(root, _BOX)
 
 
 def find_yolo_outlines(root: str) -> str | None:
@@ -126,13 +126,22 @@ def find_yolo_outlines(root: str) -> str | None:
     return _find_yolo_labels(root, _OUTLINE)
 
 
-def _find_yolo_labels(root: str, line: re.Pattern[bytes]) -> str | None:
+def _find_yolo_labels(root: str, least: int) -> str | None:
+    def is_label(head: bytes) -> bool:
+        """Return whether the first line is a whole number and others, at least ``least`` in all."""
+        words = head.split(b"\n", 1)[0].split()
+        try:
+            numbers = list(map(float, words)) if len(words) >= least else []
+        except ValueError:
+            return False
+        return bool(numbers) and all(map(math.isfinite, numbers)) and numbers[0] >= 0 and numbers[0].is_integer()
+
     labels = os.path.join(root, "labels")
     places = [labels, *list_first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]
-    file = _find_first(places, ".txt", line)
+    file = _find_first(places, ".txt", is_label)
     if file is None:  # next to the images, as labelImg writes them
         places = [root, *(os.path.join(root, split) for split in SPLIT_FOLDERS)]
-        file = _find_first(places, ".txt", line, has_matching_image)
+        file = _find_first(places, ".txt", is_label, has_matching_image)
     return file
 
 
@@ -147,14 +156,13 @@ def has_matching_image(file: str) -> bool:
 
 
 def _find_first(
-    folders: Sequence[str], suffix: str, beginning: re.Pattern[bytes], fits: Callable[[str], bool] = bool
+    folders: Sequence[str], suffix: str, begins: Callable[[bytes], object], fits: Callable[[str], bool] = bool
 ) -> str | None:
     """Return the first file with this suffix and beginning among the first files of each folder."""
     for folder in folders:
         files = [os.path.join(folder, name) for name in list_first_names(folder) if name.lower().endswith(suffix)]
         for file in files[:20]:
-            head = read_beginning(file)
-            if beginning.search(head.split(b"\n", 1)[0] if suffix == ".txt" else head) and fits(file):
+            if begins(read_beginning(file)) and fits(file):
                 return file
     return None
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ FILES = (
 _PUBLISHED = Path(__file__).with_name("label_map_classes.txt")
 _NOT_LEARNED = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabelled")
 _BETWEEN = r"\s*[,;\t ]\s*"
+_LONG_BLANK = re.compile(r"\s{65}")  # which the patterns would divide in many ways
 _COLOR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
 # Patterns of a line; the first pattern that fits all lines of a file is used.
 _LINES = (
@@ -160,7 +162,7 @@ def _build_list(entries: Sequence[ListedClass], file: str) -> ClassList:
 def _require_valid(entries: Sequence[ListedClass], file: str) -> None:
     for field, values in zip(("name", "number", "color"), zip(*entries)):
         present = [value for value in values if value is not None]
-        duplicate = next((value for value in present if present.count(value) > 1), None)
+        duplicate = next((value for value, number in Counter(present).items() if number > 1), None)
         if duplicate is not None and file:  # ADE20K's authors give some classes one color
             raise UserError(f"{file} has {field} {duplicate} twice; each class needs its own")
     for entry in entries:
@@ -171,6 +173,8 @@ def _require_valid(entries: Sequence[ListedClass], file: str) -> None:
 def _parse_lines(text: str) -> list[ListedClass]:
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
+    if any(map(_LONG_BLANK.search, lines)):
+        return []
     if lines and not re.search(r"\d", lines[0]) and all(re.search(r"\d", line) for line in lines[1:2]):
         candidates = [lines[1:], lines]  # a heading, such as name,r,g,b
     else:

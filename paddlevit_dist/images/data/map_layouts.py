@@ -5,7 +5,6 @@ Only names and the beginnings of files are read.
 
 import functools
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -246,8 +245,8 @@ def read_pairs(file: str, top: str) -> LabelMapPairs:
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
     """Parse the images and label maps on the lines of a list, relative to ``top``; none if it is not such a list."""
     rows = [
-        re.split(r"\t" if "\t" in line else r"\s+(?=\S+$)", line.replace("\\", "/"))
-        for line in map(str.strip, lines)
+        line.split("\t") if "\t" in line else line.rsplit(None, 1)
+        for line in (line.strip().replace("\\", "/") for line in lines)
         if line
     ]
     if any(len(row) != 2 or not _is_image(row[1]) for row in rows):

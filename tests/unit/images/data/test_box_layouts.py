@@ -1,5 +1,7 @@
 """Files of annotations that are recognized by their names and beginnings."""
 
+import pytest
+
 from paddlevit_dist.images.data.box_layouts import (
     find_yolo_outlines,
     has_matching_image,
@@ -52,3 +54,14 @@ def test_words_for_splits_are_whole_parts_of_names():
     assert [names_split(name, "train") for name in names] == [True, False, True, False, False]
     assert [names_split(name, "val") for name in names] == [False, True, False, False, False]
     assert [names_split(name, "Extra") for name in names] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(
+    ("line", "is_found"),
+    [("0 " + "1 2.5e-1 -.5 " * 2, True), ("1000 " * 400 + "plane", False), ("0.5 1 2 3 4 5 6", False)],
+)
+def test_a_line_of_numbers_is_an_outline(tmp_path, line, is_found):
+    (tmp_path / "labels").mkdir()
+    file = tmp_path / "labels" / "a.txt"
+    file.write_text(f"{line}\nany text\n")
+    assert find_yolo_outlines(str(tmp_path)) == (str(file) if is_found else None)

@@ -3,6 +3,7 @@
 from ...tasks.step_types import ExportParts
 from ..classification.export import ImageClassExport
 from .task import MultiLabel
+from .thresholds import list_conditions
 
 
 class LabelExport(ImageClassExport):
@@ -12,9 +13,10 @@ class LabelExport(ImageClassExport):
 
     def export_parts(self) -> ExportParts:
         """Return what an export contains in addition to the model; PaddleX's predictors know one class an image."""
-        parts, thresholds = super().export_parts(), self.task.outputs.thresholds
+        parts, thresholds = super().export_parts(), self.task.outputs.thresholds.require_fit()
         output = "logits of the labels; their sigmoid is the probability of each"
         about = {**parts.about, "output": output, "threshold": thresholds.fixed}
         if thresholds.chosen:
             about["thresholds"], about["thresholds_source"] = dict(thresholds.chosen), thresholds.source
+            about["thresholds_settings"] = list_conditions(self.task.config)
         return parts._replace(about=about, paddlex=None, is_exclusive=False)

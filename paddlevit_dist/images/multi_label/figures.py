@@ -51,7 +51,7 @@ class LabelFigures(TaskAspect, Reportable):
         names, config = self.task.outputs.names, self.task.config
         labels, logits = read_records([content for _, content in records], len(names))
         evaluated = EvaluatedLabels(
-            [index for index, _ in records], labels, sigmoid(logits), self.task.outputs.levels, names
+            [index for index, _ in records], labels, sigmoid(logits), self.task.outputs.thresholds.levels(names), names
         )
         rows = evaluated.list_contradicted(dataset.name)
         file = Path(config.SAVE) / ("eval_contradicted_labels.csv" if config.EVAL else "contradicted_labels.csv")

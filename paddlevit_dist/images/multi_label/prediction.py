@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...runtime.errors import UserError
 from ...tasks.dataset import TransformedDataset
 from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
 from ...tasks.protocols import EnsembleMember
@@ -34,7 +35,14 @@ class LabelPrediction(ImageClassPrediction):
 
     def predict_mean(self, members: Iterable[EnsembleMember], batch: dict[str, Any]) -> list[np.ndarray]:
         """Compute the mean over the networks of the probability of each label, float64 (classes,), for each image."""
-        return list(np.mean([_compute_probabilities(task, model, dict(batch)) for task, model in members], axis=0))
+        found = [_compute_probabilities(task, model, dict(batch)) for task, model in members]
+        source, named = self.task.outputs.thresholds.source, self.task.config.MULTI_LABEL.THRESHOLDS_OF
+        if len(found) > 1 and source and named is None:
+            raise UserError(
+                f"predict: the thresholds {source} were chosen for one network, not for the mean of {len(found)}: set "
+                "MULTI_LABEL.THRESHOLDS fixed, or name others with MULTI_LABEL.THRESHOLDS_OF"
+            )
+        return list(np.mean(found, axis=0))
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
         """Return the row of an image: its chosen labels, and the probability of each class."""

@@ -164,7 +164,8 @@ class MultiLabel(Classification):
 
     def build_metrics(self) -> LabelMetrics:  # type: ignore[override] # of several labels
         """Return the metrics of an evaluation."""
-        return LabelMetrics(self.outputs.names, self.outputs.levels, *self.outputs.thresholds.goal)
+        names, thresholds = self.outputs.names, self.outputs.thresholds
+        return LabelMetrics(names, thresholds.levels(names), *thresholds.goal)
 
     def _record(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
         return record_later(logits, labels)

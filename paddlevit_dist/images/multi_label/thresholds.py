@@ -21,7 +21,9 @@ from .settings import MultiLabelSettings, goal_text
 
 _INTERVALS = "eval_intervals.json"  # of an evaluation that does not train
 _LAST = "checkpoints/last"  # of a run that -resume=auto continues
+_CONFIGURATION = "eval_config.yaml"  # of the same evaluation
 _MOST_NAMED = 3
+_CONDITIONS = ("IMAGE_SIZE", "CROP_PCT", "CROP_MODE", "INTERPOLATION", "TEST_VIEWS", "TEST_SCALES")  # below DATA
 _PREFIX = THRESHOLD.format("")
 
 
@@ -34,6 +36,8 @@ class LabelThresholds(NamedTuple):
         source: what the chosen ones are from, in words; empty without any.
         goal: goal of ``GOALS`` and wished rate, for which an evaluation computes thresholds.
         images: identities of the images on which they were chosen, uint64 (images,); None: not known.
+        conditions: settings under which they were chosen (``list_conditions``); empty: not known.
+        unfit: why chosen ones are not used here, in words; empty if none were found, or they are used.
     """
 
     fixed: float
@@ -41,6 +45,17 @@ class LabelThresholds(NamedTuple):
     source: str = ""
     goal: tuple[str, float] = (GOALS[0], 0.0)
     images: np.ndarray | None = None
+    conditions: Mapping[str, Any] = {}
+    unfit: str = ""
+
+    def require_fit(self) -> "LabelThresholds":
+        """Return them; a ``UserError`` if others were chosen, but under other settings."""
+        if self.unfit:
+            raise UserError(
+                f"{self.unfit}: evaluate with these settings, and name its -output with MULTI_LABEL.THRESHOLDS_OF, or "
+                "set MULTI_LABEL.THRESHOLDS fixed"
+            )
+        return self
 
     def levels(self, names: Sequence[str]) -> np.ndarray:
         """Return the threshold of each class, float64 (classes,)."""
@@ -54,7 +69,7 @@ class LabelThresholds(NamedTuple):
     def describe(self, samples: MultiLabelSamples) -> str:
         """Describe the thresholds after a score of these samples: it is too good where they were chosen on them."""
         if not self.source:
-            return f"threshold {self.fixed:g}"
+            return f"threshold {self.fixed:g}{self.unfit and f'; {self.unfit}'}"
         without = [name for name in samples.class_names or () if name not in self.chosen]
         text = f"thresholds {self.source}"
         if without:
@@ -98,15 +113,23 @@ class LabelOutputs:
 
     @property
     def levels(self) -> np.ndarray:
-        """Threshold of each output, float64 (outputs,)."""
-        return self.thresholds.levels(self.names)
+        """Threshold of each output in predictions, float64 (outputs,), if they are known under these settings."""
+        return self.thresholds.require_fit().levels(self.names)
+
+
+def list_conditions(settings: Mapping[str, Any] | MultiLabelSettings) -> dict[str, Any]:
+    """Return the settings under which thresholds hold, by name, from a configuration or its plain values."""
+    data = settings.get("DATA") or {}
+    values = {f"DATA.{name}": data[name] for name in _CONDITIONS if name in data}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
     """Find the thresholds of a run: of the weights that it evaluates, or of MULTI_LABEL.THRESHOLDS_OF.
 
     An exported file has what its description lists. A training run chooses thresholds in its evaluations, whose own
-    scores are at MULTI_LABEL.THRESHOLD. So does an evaluation whose weights have no thresholds for its goal.
+    scores are at MULTI_LABEL.THRESHOLD. So does an evaluation whose weights have no thresholds for its goal, or have
+    chosen them under other settings; those of MULTI_LABEL.THRESHOLDS_OF are then refused.
     """
     keys = config.MULTI_LABEL
     if keys.THRESHOLDS == "fixed" and keys.THRESHOLDS_OF is None:
@@ -116,7 +139,16 @@ def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
         found = (
             _read_evaluation(keys) if keys.THRESHOLDS_OF is not None else _read_weights(config) or _read_export(config)
         )
-    return found or LabelThresholds(keys.THRESHOLD, goal=(keys.THRESHOLDS, keys.WISHED))
+    now = list_conditions(config)
+    changes = [
+        (name, then) for name, then in (found.conditions.items() if found else ()) if now.get(name, then) != then
+    ]
+    if found and not changes:
+        return found
+    others = " and ".join(f"{name} {then} (here {now[name]})" for name, then in changes)
+    unfit = f"the thresholds {found.source} were chosen with {others}" if found else ""
+    chosen = LabelThresholds(keys.THRESHOLD, goal=(keys.THRESHOLDS, keys.WISHED), unfit=unfit)
+    return chosen if keys.THRESHOLDS_OF is None else chosen.require_fit()
 
 
 def _read_weights(config: MultiLabelSettings) -> LabelThresholds | None:
@@ -126,13 +158,15 @@ def _read_weights(config: MultiLabelSettings) -> LabelThresholds | None:
         return None
     source = str(Path(config.SAVE, _LAST)) if source == "auto" else source
     file = find_weights_file(source)
-    trained = (read_weights_info(file).get("settings") or {}).get("MULTI_LABEL")
+    settings = read_weights_info(file).get("settings") or {}
+    trained = settings.get("MULTI_LABEL")
     chosen = _parse(read_evaluated_values(str(file)))
     if not chosen or not isinstance(trained, Mapping) or goal_text(trained) != goal_text(config.MULTI_LABEL):
         return None
     lists = read_samples(str(file)) or {}
     source = f"for {goal_text(trained)} of the weights' run"
-    return LabelThresholds(config.MULTI_LABEL.THRESHOLD, chosen, source, images=lists.get("val"))
+    fixed, conditions = config.MULTI_LABEL.THRESHOLD, list_conditions(settings)
+    return LabelThresholds(fixed, chosen, source, images=lists.get("val"), conditions=conditions)
 
 
 def _read_export(config: MultiLabelSettings) -> LabelThresholds | None:
@@ -143,11 +177,12 @@ def _read_export(config: MultiLabelSettings) -> LabelThresholds | None:
     path = Path(exported).expanduser()
     files = (path.with_name(f"{name}.{ABOUT}") for name in (path.name, path.stem))
     file = next(filter(Path.is_file, files), None)
-    listed = read_about_file(file).get("thresholds") if file else None
+    about = read_about_file(file) if file else {}
+    listed, conditions = about.get("thresholds"), about.get("thresholds_settings") or {}
     if not isinstance(listed, Mapping):
         return None
     chosen = _parse({THRESHOLD.format(name): value for name, value in listed.items()})
-    return LabelThresholds(config.MULTI_LABEL.THRESHOLD, chosen, f"of {file}")
+    return LabelThresholds(config.MULTI_LABEL.THRESHOLD, chosen, f"of {file}", conditions=conditions)
 
 
 def _read_evaluation(keys: Any) -> LabelThresholds:
@@ -166,7 +201,9 @@ def _read_evaluation(keys: Any) -> LabelThresholds:
         raise UserError(
             f"MULTI_LABEL.THRESHOLDS_OF {folder}: {file} has no thresholds: set MULTI_LABEL.THRESHOLDS in it"
         )
-    return LabelThresholds(keys.THRESHOLD, chosen, f"of {folder}")
+    configuration = folder / _CONFIGURATION
+    conditions = list_conditions(read_about_file(configuration)) if configuration.is_file() else {}
+    return LabelThresholds(keys.THRESHOLD, chosen, f"of {folder}", conditions=conditions)
 
 
 def _parse(values: Mapping[str, Any]) -> dict[str, float]:

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from support.samples.tagged_images import NAMES, make_task
 
+from paddlevit_dist import UserError
 from paddlevit_dist.images.classification.prediction import draw_classes
 from paddlevit_dist.images.multi_label.curves import sigmoid
 from paddlevit_dist.images.multi_label.figures import EvaluatedLabels, format_shares
@@ -55,6 +56,9 @@ def test_probabilities_of_several_networks_are_averaged(trained):
     logits = [np.array([[40.0, -1.0, 0.0]], np.float32), np.array([[41.0, 3.0, 0.5]], np.float32)]
     models = [lambda images, own=own: paddle.to_tensor(own) for own in logits]
     batch = {"images": paddle.zeros([1, 3, 16, 16], "uint8")}
+    with pytest.raises(UserError, match="chosen for one network, not for the mean of 2: set MULTI_LABEL.THRESHOLDS"):
+        get_aspect(trained, Ensembling).predict_mean([(trained, model) for model in models], batch)
+    trained.outputs.thresholds = LabelThresholds(0.5)
     (found,) = get_aspect(trained, Ensembling).predict_mean([(trained, model) for model in models], batch)
     np.testing.assert_allclose(found, (sigmoid(logits[0]) + sigmoid(logits[1]))[0] / 2, rtol=1e-12)
     (alone,) = get_aspect(trained, Predictable).predict_step(models[1], batch)

@@ -115,13 +115,41 @@ def test_the_thresholds_of_another_evaluation_can_be_used(weights, tmp_path):
         find("-eval", f"-pretrained={weights}", "MULTI_LABEL.THRESHOLDS_OF", str(tmp_path))
 
 
+def test_thresholds_that_were_chosen_under_other_settings_are_chosen_again_or_refused(weights, tmp_path):
+    views = ("DATA.TEST_VIEWS", "[mirrored]")
+    about = {**yaml.safe_load((weights / "about.yaml").read_text())}
+    settings = {"IMAGE_SIZE": 32, "TEST_VIEWS": []}
+    about["settings"]["DATA"] = settings
+    (weights / "about.yaml").write_text(yaml.safe_dump(about))
+    words = ("-eval", f"-pretrained={weights}", *RECALL)
+    assert find(*words, "DATA.IMAGE_SIZE", "32").chosen == {"hull": 0.25, "wing": 0.75}
+    found = find(*words, "DATA.IMAGE_SIZE", "32", *views)
+    assert not found.chosen and found.goal == ("recall", 0.8)
+    assert found.describe(samples(1)) == (
+        "threshold 0.4; the thresholds for recall 0.8 of the weights' run were chosen with DATA.TEST_VIEWS [] (here "
+        "['mirrored'])"
+    )
+    with pytest.raises(UserError, match=r"DATA.IMAGE_SIZE 32 \(here 28\): evaluate with these settings, and name its"):
+        find(*words, "DATA.IMAGE_SIZE", "28").require_fit()
+    (tmp_path / "eval_intervals.json").write_text(json.dumps({"values": {"threshold wing": {"value": 0.6}}}))
+    (tmp_path / "eval_config.yaml").write_text(yaml.safe_dump({"DATA": {"TEST_VIEWS": ["mirrored"]}}))
+    chosen = (*words, "MULTI_LABEL.THRESHOLDS_OF", str(tmp_path))
+    assert find(*chosen, *views).chosen == {"wing": 0.6}
+    with pytest.raises(UserError, match=r"chosen with DATA.TEST_VIEWS \['mirrored'\] \(here \[\]\): evaluate"):
+        find(*chosen)
+
+
 def test_an_export_is_evaluated_at_the_thresholds_of_its_description(tmp_path):
-    (tmp_path / "tags.about.yaml").write_text(yaml.safe_dump({"thresholds": {"wing": 0.7, "hull": "much"}}))
+    (tmp_path / "tags.about.yaml").write_text(
+        yaml.safe_dump({"thresholds": {"wing": 0.7, "hull": "much"}, "thresholds_settings": {"DATA.TEST_VIEWS": []}})
+    )
     for name in ("tags.onnx", "other.onnx"):
         (tmp_path / name).touch()
     found = find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "tags.onnx"))
     assert found.chosen == {"wing": 0.7} and found.source == f"of {tmp_path}/tags.about.yaml"
     assert not find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "other.onnx")).chosen
+    viewed = (*RECALL, "EXPORTED", str(tmp_path / "tags.onnx"), "DATA.TEST_VIEWS", "[mirrored]")
+    assert "were chosen with DATA.TEST_VIEWS [] (here" in find("-eval", "-pretrained=none", *viewed).unfit
 
 
 def test_renamed_classes_keep_their_thresholds(weights):

@@ -1,5 +1,6 @@
 """Tables of keypoints: a row for each image with columns of coordinates (wide), or a row for each point (long)."""
 
+import contextlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ import numpy as np
 from ....runtime.errors import UserError
 from ....runtime.printing import shorten
 from ....runtime.spelling import compose
+from ....runtime.tables import normalize_heading
 from ...data.data_warnings import count, first_names
 from ...data.label_layouts import find_image_column, find_split_columns, find_split_words
 from ...data.table_columns import LabelColumns, open_columns
@@ -40,6 +42,7 @@ class PointRows(NamedTuple):
         points: float64 (images, K, 3), x, y in pixels and visibility: 0 where a cell is empty, else 2 without a column.
         splits: split of each image, "" if it has none; None: the table has no such column.
         spacings: float64 (images, 2), width and height of a pixel in millimeters; None: the table does not say.
+        unused: headings of the columns that are none of these.
     """
 
     path: str
@@ -48,6 +51,7 @@ class PointRows(NamedTuple):
     points: np.ndarray
     splits: np.ndarray | None
     spacings: np.ndarray | None
+    unused: list[str]
 
 
 class _Columns(NamedTuple):
@@ -76,16 +80,22 @@ def read_points(path: str) -> PointRows:
             f"{path}: column {shorten(columns.lone, 60)} is one coordinate of a point whose other has no column: "
             "expected x and y of each point; rename the column, or remove it"
         )
-    cells: list[list[Any]] = [[] for _ in table.headings]
-    for batch in table.batches(range(len(table.headings))):
-        for column, part in zip(cells, batch):
-            column += part
+    cells = {column: list[Any]() for column in (columns.image, columns.split, columns.point) if column is not None}
+    places = {column for place in (columns.spacing, *columns.places) for column in place if column is not None}
+    seen, parts = {visibility for *_, visibility in columns.places}, {column: list[np.ndarray]() for column in places}
+    for batch in table.batches([*cells, *parts]):
+        first = len(cells[columns.image])
+        for texts, part in zip(cells.values(), batch):
+            texts += part
+        for (column, arrays), part in zip(parts.items(), batch[len(cells) :]):
+            arrays.append(_read_numbers(table, column, first, part, _SEEN if column in seen else {}))
     images = [compose(str(cell).strip()) if cell is not None else "" for cell in cells[columns.image]]
     if not images:
         raise UserError(f"{path} has headings, but no rows")
     if not all(images):
         raise UserError(f"{table.locate(images.index(''))}: no image is named; correct or remove the row")
-    values = np.stack([_read_point(table, cells, *place) for place in columns.places], axis=1)  # (rows, points, 3)
+    numbers = {column: np.concatenate(arrays) for column, arrays in parts.items()}
+    values = np.stack([_read_point(table, numbers, *place) for place in columns.places], axis=1)  # (rows, points, 3)
     if columns.point is None:
         firsts = _require_once(table, images, "image")
         order, names = _order_points(columns.names)
@@ -103,7 +113,8 @@ def read_points(path: str) -> PointRows:
         names,
         values,
         _read_splits(table, columns.split, cells, first_rows),
-        _read_spacings(table, columns.spacing, cells, first_rows),
+        _read_spacings(table, columns.spacing, numbers, first_rows),
+        [heading for column, heading in enumerate(table.headings) if heading and column not in {*cells, *parts}],
     )
 
 
@@ -152,7 +163,7 @@ def _join_words(text: str) -> str:
 
 
 def _find_columns(table: LabelColumns) -> _Columns:
-    headings = [re.sub(r"[^a-z0-9]+", "_", heading.lower()).strip("_") for heading in table.headings]
+    headings = list(map(normalize_heading, table.headings))
     image, (split, _) = find_image_column(table), find_split_columns(table)
     spacing = next(([headings.index(word)] for word in _SPACING if word in headings), [])
     if not spacing:
@@ -185,7 +196,7 @@ def _pair_columns(
         if match is None:
             continue
         one, two, three = match.groups()
-        if form is _BEHIND and two is None and not (three.isupper() and one[-1].islower()):
+        if form is _BEHIND and two is None and not (three.isupper() and one[-1].isalpha() and not one[-1].isupper()):
             continue  # a word that ends in x or y
         axis, name = (one, two or three) if form is _BEFORE else (two or three, one)
         parts.setdefault(_join_words(name), {}).setdefault(axis[0].lower(), column)
@@ -194,40 +205,50 @@ def _pair_columns(
     return pairs, headings[lone[0]] if lone else ""
 
 
-def _read_point(table: LabelColumns, cells: Sequence[list[Any]], x: int, y: int, visibility: int | None) -> np.ndarray:
+def _read_point(
+    table: LabelColumns, numbers: Mapping[int, np.ndarray], x: int, y: int, visibility: int | None
+) -> np.ndarray:
     """Return a point of all rows, float64 (rows, 3); zeros where it is not labeled."""
-    places = np.stack([_read_numbers(table, column, cells[column]) for column in (x, y)], axis=1)
+    places = np.stack([numbers[x], numbers[y]], axis=1)
     is_given = ~np.isnan(places).any(axis=1)
     seen = np.full(len(places), 2.0)
     if visibility is not None:
-        seen = np.nan_to_num(_read_numbers(table, visibility, cells[visibility], _SEEN))
+        seen = np.nan_to_num(numbers[visibility])
         wrong = np.flatnonzero(~np.isin(seen, (0, 1, 2)))
         if len(wrong):
             row = int(wrong[0])
-            raise _wrong(table, row, visibility, cells[visibility][row], "0 (not labeled), 1 (hidden) or 2 (visible)")
+            raise _wrong(table, row, visibility, f"{seen[row]:g}", "0 (not labeled), 1 (hidden) or 2 (visible)")
     lone = np.flatnonzero((np.isnan(places).sum(axis=1) == 1) & (seen > 0))
     if len(lone):
         row = int(lone[0])
         empty, other = (x, y) if np.isnan(places[row, 0]) else (y, x)
         heading = shorten(table.headings[other], 60)
-        raise _wrong(table, row, empty, cells[empty][row], f"a number, as in column {heading}, or both cells empty")
+        raise _wrong(table, row, empty, "", f"a number, as in column {heading}, or both cells empty")
     point = np.concatenate([places, seen[:, None]], axis=1)
     return np.where((is_given & (seen > 0))[:, None], point, 0.0)
 
 
 def _read_numbers(
-    table: LabelColumns, column: int, cells: Sequence[Any], words: Mapping[str, float] | None = None
+    table: LabelColumns, column: int, first: int, cells: Sequence[Any], words: Mapping[str, float]
 ) -> np.ndarray:
-    """Return the numbers of a column, float64 (rows,); NaN where a cell is empty. ``words`` stand for numbers."""
+    """Return the numbers of a column in the rows from ``first`` on, float64 (rows,).
+
+    NaN where a cell is empty. ``words`` stand for numbers.
+    """
+    with contextlib.suppress(TypeError, ValueError):  # other cells are read one by one
+        if (not words or isinstance(cells[0], str)) and (
+            np.abs(numbers := np.fromiter(map(float, cells), np.float64)) < 1e9
+        ).all():
+            return numbers
     numbers = np.full(len(cells), np.nan)
     for row, cell in enumerate(cells):
         text = "" if cell is None else str(cell).strip().lower()
         if text in _EMPTY:
             continue
-        numbers[row] = words[text] if words is not None and text in words else _parse_number(text)
+        numbers[row] = words[text] if text in words else _parse_number(text)
         if not abs(numbers[row]) < 1e9:
             expected = "a number, or an empty cell for a point that is not labeled"
-            raise _wrong(table, row, column, cell, expected)
+            raise _wrong(table, first + row, column, cell, expected)
     return numbers
 
 
@@ -271,7 +292,7 @@ def _gather(
 
 
 def _read_splits(
-    table: LabelColumns, column: int | None, cells: Sequence[list[Any]], rows: Sequence[int]
+    table: LabelColumns, column: int | None, cells: Mapping[int, list[Any]], rows: Sequence[int]
 ) -> np.ndarray | None:
     if column is None:
         return None
@@ -280,18 +301,18 @@ def _read_splits(
 
 
 def _read_spacings(
-    table: LabelColumns, columns: Sequence[int], cells: Sequence[list[Any]], rows: Sequence[int]
+    table: LabelColumns, columns: Sequence[int], numbers: Mapping[int, np.ndarray], rows: Sequence[int]
 ) -> np.ndarray | None:
     """Return the width and height of a pixel of each image, float64 (images, 2); None without such columns."""
     if not columns:
         return None
-    numbers = np.stack([_read_numbers(table, column, cells[column])[list(rows)] for column in columns], axis=1)
-    wrong = np.flatnonzero(~(numbers > 0).all(axis=1))
+    sizes = np.stack([numbers[column][list(rows)] for column in columns], axis=1)
+    wrong = np.flatnonzero(~(sizes > 0).all(axis=1))
     if len(wrong):
-        row, column = rows[int(wrong[0])], columns[int(np.argmin(numbers[wrong[0]] > 0))]
-        expected = "millimeters of a pixel, above 0, for each image"
-        raise _wrong(table, row, column, cells[column][row], expected)
-    return np.broadcast_to(numbers, (len(numbers), 2))
+        row, column = rows[int(wrong[0])], columns[int(np.argmin(sizes[wrong[0]] > 0))]
+        cell = "" if np.isnan(numbers[column][row]) else f"{numbers[column][row]:g}"
+        raise _wrong(table, row, column, cell, "millimeters of a pixel, above 0, for each image")
+    return np.broadcast_to(sizes, (len(sizes), 2))
 
 
 def describe_rows(rows: PointRows) -> str:
@@ -299,4 +320,5 @@ def describe_rows(rows: PointRows) -> str:
     labeled = int((rows.points[:, :, 2] > 0).sum())
     spacing = "; sizes of pixels in millimeters" if rows.spacings is not None else ""
     named = f"{count(rows.points.shape[1], 'point')} each, {labeled:,} labeled"
-    return f"{rows.path}: {count(len(rows.names), 'image')}, {named}{spacing}"
+    unused = f"; not used: {shorten(', '.join(rows.unused), 120)}" if rows.unused else ""
+    return f"{rows.path}: {count(len(rows.names), 'image')}, {named}{spacing}{unused}"

@@ -56,6 +56,7 @@ FORMS = {
         "image,sex,INDEX,day,LNoseX,LNoseY,LTailX,LTailY\na.png,1,2,3,1,2,3.5,4\nb.png,4,5,6,5,6,,\n",
         ("LNose", "LTail"),
     ),
+    "headings in another script": ("image,鼻X,鼻Y,хвост_x,хвост_y\na.png,1,2,3.5,4\nb.png,5,6,,\n", ("鼻", "хвост")),
     "a long heading": (
         f"image,{198 * 'n'}_x,{198 * 'n'}_y,t_x,t_y,{199 * 'o'}_x\na.png,1,2,3.5,4,3\nb.png,5,6,,,\n",
         (198 * "n", "t"),
@@ -70,7 +71,12 @@ def test_both_forms_say_the_same(tmp_path, cache, name):
     text, names = FORMS[name]
     write_table(tmp_path, text)
     opened = KeypointTable(str(tmp_path), "train", cache)
-    assert opened.notices[0] == f"train: {tmp_path / 'points.csv'}: 2 images, 2 points each, 3 labeled"
+    unused = {
+        "words that end in x or y": "; not used: sex, INDEX, day",
+        "a long heading": f"; not used: {117 * 'o'}...",
+    }
+    shown = f"2 images, 2 points each, 3 labeled{unused.get(name, '')}"
+    assert opened.notices[0] == f"train: {tmp_path / 'points.csv'}: {shown}"
     dataset = pickle.loads(pickle.dumps(opened))
     order = np.argsort([dataset.describe(index) for index in range(2)])
     found = np.array([dataset.annotations(index).points[0] for index in order])

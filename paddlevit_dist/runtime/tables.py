@@ -65,6 +65,15 @@ def normalize_heading(heading: str) -> str:
     return _JOINTS.sub("_", heading.lower()).strip("_")
 
 
+def is_number(text: str) -> bool:
+    """Return whether a text is a number, infinite or NaN."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def find_separator(path: str) -> str:
     """Return the most frequent separator in the first line, outside of quotes; a space if there is none."""
     with open_table(path) as stream:

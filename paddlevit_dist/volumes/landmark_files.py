@@ -127,7 +127,7 @@ def _without_repeats(file: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _csv_rows(file: str, text: str) -> list[LandmarkRow]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     columns = [column.strip().lower() for column in reader.fieldnames or []]
-    missing = [column for column in ("name", "x", "y", "z") if column not in columns]
+    missing = [column for column in ("name", "x", "y", "z") if columns.count(column) != 1]
     if missing:
         separator = next((mark for mark in ";\t" if mark in "".join(reader.fieldnames or [])), None)
         if separator is not None:
@@ -135,7 +135,7 @@ def _csv_rows(file: str, text: str) -> list[LandmarkRow]:
             raise UserError(
                 f"{file}, line 1: columns are separated by {name}: save it with commas, and decimals with a point"
             )
-        raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected the header name,x,y,z")
+        raise UserError(f"{file}, line 1: no column {', '.join(missing)}, or two; expected the header name,x,y,z")
     reader.fieldnames = columns
     rows = []
     for row in reader:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
-from ...runtime.tables import NAME_HEADINGS, TableRow, find_separator, iterate_rows
+from ...runtime.tables import NAME_HEADINGS, TableRow, find_separator, is_number, iterate_rows
 
 _BEST = (
     "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
@@ -84,7 +84,8 @@ def find_layout(
     scores = [] if is_truth or len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
     if scores:
         matches = [_NUMBERED.fullmatch(lowered[column]) for column in scores]
-        names = [match[1] for match in matches if match] if all(matches) else [cells[column] for column in scores]
+        names = [match[1] for match in matches if match]
+        names = names if len(set(names)) == len(scores) else [cells[column] for column in scores]
         return ResultTableLayout(separator, width, name, scores, names, [], True)
     if not best:
         expected = "expected a column with the true class, named 'class' or 'truth'" if is_truth else _EXPECTED
@@ -94,7 +95,7 @@ def find_layout(
 
 def _find_unnamed_columns(cells: Sequence[str], place: str) -> tuple[list[int], list[int]]:
     """Return the columns of scores, and of the best class, of a table without headings; one of them is empty."""
-    numeric = [_is_number(cell) for cell in cells]
+    numeric = [is_number(cell.replace(",", ".")) for cell in cells]
     if all(numeric) and len(cells) > 2:
         raise UserError(f"{place}: numbers only; {_EXPECTED}; add a first line with headings")
     columns = list(range(1, len(cells)))
@@ -109,18 +110,10 @@ def _is_header(cells: Sequence[str]) -> bool:
     """Return whether lower-case cells are headings: known words, numbers of classes, or no number at all."""
     if any(cell in _NO_CLASS for cell in cells):
         return True
-    numbers = [_is_number(cell) for cell in cells[1:]]
+    numbers = [is_number(cell.replace(",", ".")) for cell in cells[1:]]
     if all(numbers):
         return len(cells) > 2 and sorted(cells[1:]) == sorted(map(str, range(len(numbers))))
     return len(cells) > 2 and not any(numbers)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text.replace(",", "."))
-    except ValueError:
-        return False
-    return True
 
 
 def _rank_columns(headings: Sequence[str], name: int, words: Sequence[str]) -> list[int]:
@@ -148,7 +141,7 @@ def _score_columns(
     missing = _find_missing(path, column_of, classes or ())
     if classes and not missing:
         return [column_of[class_name] for class_name in classes]
-    plain = [index for index in others if _may_be_class(headings[index].lower())]
+    plain = [index for index in others if headings[index] in occurring or _may_be_class(headings[index].lower())]
     if occurring and occurring <= {headings[index] for index in plain}:
         are_numbers = all(map(str.isdecimal, occurring))
         return [index for index in plain if headings[index].isdecimal() or not are_numbers]

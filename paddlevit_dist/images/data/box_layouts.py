@@ -1,6 +1,5 @@
 """Where annotation files are, and in which format: COCO, Pascal VOC or YOLO, from names and the beginnings of files."""
 
-import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*[:=]")
 _YOLO_PLACES = re.compile(rb"(?mi)^(train|val|valid|validation|path)\s*[:=]")
 _KEYPOINTS = re.compile(rb"(?m)^kpt_shape\s*:")
+_CLASS, _NUMBER = re.compile(rb"\d+(\.0*)?"), re.compile(rb"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _BOX, _OUTLINE = 5, 7  # numbers of the shortest line: class and box; class and three points
 
 
@@ -130,11 +130,7 @@ def _find_yolo_labels(root: str, least: int) -> str | None:
     def is_label(head: bytes) -> bool:
         """Return whether the first line is a whole number and others, at least ``least`` in all."""
         words = head.split(b"\n", 1)[0].split()
-        try:
-            numbers = list(map(float, words)) if len(words) >= least else []
-        except ValueError:
-            return False
-        return bool(numbers) and all(map(math.isfinite, numbers)) and numbers[0] >= 0 and numbers[0].is_integer()
+        return len(words) >= least and _CLASS.fullmatch(words[0]) is not None and all(map(_NUMBER.fullmatch, words))
 
     labels = os.path.join(root, "labels")
     places = [labels, *list_first_folders(labels), *(os.path.join(root, split, "labels") for split in SPLIT_FOLDERS)]

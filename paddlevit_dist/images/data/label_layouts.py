@@ -137,11 +137,8 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
         )
     confidence = names.index(_CONFIDENCE) if kind == ROWS else None
     used = {*labels, confidence}
-    unused = [
-        table.headings[column] or f"column {column + 1}"
-        for column in others
-        if column not in used and (table.headings[column] or any(table.head[column]))
-    ]
+    rest = [column for column in others if column not in used and (table.headings[column] or any(table.head[column]))]
+    unused = [table.headings[column] or f"column {column + 1}" for column in rest]
     return LabelLayout(kind, image, labels, split, fold, confidence, unused)
 
 
@@ -151,11 +148,7 @@ def find_image_column(table: LabelColumns) -> int:
 
 
 def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple[int | None, int | None]:
-    """Return the columns of splits and of folds; None for one that does not exist.
-
-    Neither is one of the columns of ``labels``, nor one called "split", or "fold" beside one of splits, with 0 and 1
-    only as a column beside it: that is a class.
-    """
+    """Return the columns of splits and of folds, not among ``labels``; None for none, or a class."""
     names = list(map(normalize_heading, table.headings))
     for column in labels:
         names[column] = ""

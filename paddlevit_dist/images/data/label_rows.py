@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from .label_layouts import (
     parse_vector,
 )
 from .table_columns import Column, LabelColumns, open_columns
+
+Rows = TypeVar("Rows", bound=Any)  # of a table
 
 UNKNOWN = -1  # label of a class that is not known
 _NO_LABEL = "no finding"  # what NIH's lists have for an image without a label
@@ -112,9 +114,9 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
             try:
                 distinct[column].add(cells)
             except TypeError:  # of Parquet
-                odd = next(cell for cell in cells if isinstance(cell, (dict, tuple)))
-                place = f"{path}, column {table.headings[column]}: {shorten(repr(odd), 60)}"
-                raise UserError(f"{place}: expected text, a number or a list of texts; convert the column") from None
+                odd = shorten(repr(next(cell for cell in cells if isinstance(cell, (dict, tuple)))), 60)
+                expected = f"{table.headings[column]}: {odd}: expected text, a number or a list of texts"
+                raise UserError(f"{path}, column {expected}; convert the column") from None
         names += _image_names(table, len(names), batch[0])
     if not names:
         raise UserError(f"{path} has headings, but no rows")
@@ -170,7 +172,6 @@ def _parse_vectors(table: LabelColumns, labels: _DistinctValues, empty: int) -> 
     """Return the labels of all rows, int8 (rows, classes), where a cell has 0 or 1 of each class; else ``empty``."""
     vectors = [parse_vector(cell) for cell in labels]
     width = max(len(vector) for vector in vectors if vector)
-    require_size(len(labels.codes), width, table.path)
     for number, cell in enumerate(labels):
         if cell not in ("", None) and len(vectors[number] or ()) != width:
             place = table.locate(int(np.argmax(labels.codes == number)))
@@ -316,10 +317,11 @@ def require_size(images: int, classes: int, path: str) -> None:
         )
 
 
-def group_by_split(tables: Mapping[str, LabelRows]) -> dict[str, tuple[LabelRows, np.ndarray]]:
+def group_by_split(tables: Mapping[str, Rows]) -> dict[str, tuple[Rows, np.ndarray]]:
     """Return table and rows of each split, int64 (rows,).
 
-    ``tables`` are one for each split, or one for all under "": by its splits, or all of its rows are "train".
+    ``tables``, of ``names`` and ``splits``, are one for each split, or one for all under "": by its splits, or all of
+    its rows are "train".
     """
     if "" not in tables:
         return {split: (rows, np.arange(len(rows.names))) for split, rows in tables.items()}

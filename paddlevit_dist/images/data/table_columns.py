@@ -40,8 +40,7 @@ class LabelColumns:
 
     Attributes:
         path: of the file.
-        headings: in composed Unicode form, without spaces around them; ["image", "label"] if the file has two columns
-            and no headings.
+        headings: composed, without spaces around them; ["image", "label"] if the file has two columns and none.
     """
 
     path: str
@@ -174,13 +173,10 @@ class ParquetColumns(LabelColumns):
 
 
 def _as_values(column: Any) -> Column:
-    """Return the cells of a pyarrow column, with lists as tuples, which can be counted.
-
-    Times are texts: Python has none after the year 9999, nor nanoseconds.
-    """
+    """Return the cells of a pyarrow column: lists as tuples, times as texts, as Python has none after the year 9999."""
     import pyarrow
 
-    if pyarrow.types.is_temporal(column.type) and not pyarrow.types.is_interval(column.type):
+    if pyarrow.types.is_temporal(column.type):
         column = column.cast(pyarrow.string())
     cells = column.to_pylist()
     if not any(isinstance(cell, list) for cell in cells):
@@ -189,11 +185,7 @@ def _as_values(column: Any) -> Column:
 
 
 def _find_separator(path: str) -> str:
-    """Return the separator of a table.
-
-    It is what follows an image at the beginning of the first line, as in ``image TAB 0,1,0`` of PaddleClas; else comma,
-    semicolon or tab if the first line has one; else what all first lines have equally often.
-    """
+    """Return what follows an image in the first line, such as the tab before 0,1,0, or else is most in all lines."""
     separator = find_separator(path)
     with open_table(path) as stream:
         text = stream.read(_BEGINNING)

@@ -1,5 +1,6 @@
 """Where the tables of labels are, and the image files that they name, found by listing folders."""
 
+import fnmatch
 import os
 from collections.abc import Collection, Sequence
 
@@ -20,7 +21,7 @@ from .formats import (
 from .table_columns import SUFFIXES
 
 _LABEL_TABLES = ("labels.csv", "_classes.csv")  # names that lists of classes have, too
-_PADDLECLAS = "multilabel_", "_list.txt"  # its lists of several labels, such as multilabel_train_list.txt
+_PADDLECLAS = "multilabel_*_list.txt"  # its lists of several labels
 
 
 def find_tables(data_path: str) -> dict[str, str]:
@@ -35,7 +36,8 @@ def find_tables(data_path: str) -> dict[str, str]:
     if os.path.isfile(data_path):
         return {"": data_path}
     names = list_names(data_path)
-    tables = [os.path.join(data_path, name) for name in list(filter(_is_table, names)) or filter(_is_label_list, names)]
+    names = list(filter(_is_table, names)) or fnmatch.filter(names, _PADDLECLAS)
+    tables = [os.path.join(data_path, name) for name in names]
     by_split: dict[str, list[str]] = {}
     for path in tables:
         split = split_in_name(os.path.splitext(os.path.basename(path))[0], is_whole=False)
@@ -54,10 +56,6 @@ def find_tables(data_path: str) -> dict[str, str]:
             shown = ", ".join(os.path.basename(path) for path in paths)
             raise UserError(f"{data_path} has several tables, {shown}: name one with -data_path=FILE, or move others")
     return {split: paths[0] for split, paths in found.items()}
-
-
-def _is_label_list(name: str) -> bool:
-    return name.lower().startswith(_PADDLECLAS[0]) and name.lower().endswith(_PADDLECLAS[1])
 
 
 def _is_table(name: str) -> bool:

@@ -29,7 +29,8 @@ def _find_channels(columns: Iterable[str], excluded: Sequence[str | None]) -> di
         name = normalize_name(column)
         columns_by_name[name] = column
         if name not in _RESERVED_NAMES and column not in excluded and not any(name in triple for triple in _NORMALS):
-            available.setdefault(f"{_PREFIX}{name}" if name in BUILTIN_FEATURES else name, (column,))
+            name = f"{_PREFIX}{name}" if name in BUILTIN_FEATURES else name
+            available.setdefault(column if name in available else name, (column,))  # two that differ in case only
     normals = next((triple for triple in _NORMALS if all(axis in columns_by_name for axis in triple)), None)
     if normals:
         available[NORMAL] = tuple(columns_by_name[axis] for axis in normals)

@@ -28,6 +28,10 @@ def read_arrays(path: str) -> dict[str, np.ndarray] | np.ndarray:
             raise UserError(f"{path} is {arrays.dtype} {arrays.shape}; expected numbers of shape (points, columns)")
         return arrays
     parts = arrays if isinstance(arrays, dict) else {field.lower(): arrays[field] for field in arrays.dtype.names}
+    if isinstance(arrays, np.ndarray) and len(parts) < len(arrays.dtype.names):
+        raise UserError(
+            f"{path} has two columns of the same name ({', '.join(arrays.dtype.names)}); rename one of them"
+        )
     columns: dict[str, np.ndarray] = {}
     for name, array in parts.items():
         columns.update(split_columns(path, name, array))

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...runtime.errors import UserError
 from ...runtime.files import read_content
+from ...runtime.tables import is_number
 from ...runtime.text_files import to_utf8
 
 _COMMENTS = ("#", "//")
@@ -65,9 +66,9 @@ def _find_start(stream: TextIO, path: str) -> tuple[list[str] | None, int, str |
         delimiter = next((sign for sign in (",", ";") if sign in text), None)
         words = [word.strip().strip("\"'").lower() for word in text.split(delimiter)] if text else []
         is_comment = line.lstrip().startswith(_COMMENTS)
-        if not is_comment and len(words) > 1 and all(map(_is_number, words)):
+        if not is_comment and len(words) > 1 and all(map(is_number, words)):
             return names, number, delimiter
-        if len(words) > 1 and not any(map(_is_number, words)) and (not is_comment or {"x", "y", "z"} <= set(words)):
+        if len(words) > 1 and not any(map(is_number, words)) and (not is_comment or {"x", "y", "z"} <= set(words)):
             names = words
         elif not is_comment and words and not (len(words) == 1 and words[0].isdigit()):
             decimals = "; decimals need a point, not a comma" if re.search(r"\d,\d", text) else ""
@@ -76,14 +77,6 @@ def _find_start(stream: TextIO, path: str) -> tuple[list[str] | None, int, str |
                 f"it{decimals}"
             )
     raise UserError(f"{path} has no row of numbers in its first {number + 1:,} lines")
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _explain_error(error: ValueError, skipped: int) -> str:

@@ -84,9 +84,11 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
     reader = csv.DictReader(io.StringIO(landmark_files.read_landmark_text(file), newline=""), skipinitialspace=True)
     with csv_errors_as_user_errors(file):
         columns = [heading.strip().lower().removesuffix("_mm") for heading in reader.fieldnames or []]
-    missing = [heading for heading in ("case", "landmark", "x", "y", "z") if heading not in columns]
+    missing = [heading for heading in ("case", "landmark", "x", "y", "z") if columns.count(heading) != 1]
     if missing:
-        raise UserError(f"{file}, line 1: no column {', '.join(missing)}; expected case,landmark,x,y,z with commas")
+        raise UserError(
+            f"{file}, line 1: no column {', '.join(missing)}, or two; expected case,landmark,x,y,z with commas"
+        )
     reader.fieldnames = columns
     volumes: dict[str, VolumeLandmarks] = {}
     for row in _rows(file, reader):

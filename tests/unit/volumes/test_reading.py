@@ -111,6 +111,7 @@ def test_other_forms_of_the_same(tmp_path):
     "name, text, message",
     [
         ("case.csv", "name,x,y\nnose,1,2\n", "line 1: no column z"),
+        ("case.csv", "name,x,X,y,z\nnose,1,2,3,4\n", "line 1: no column x, or two; expected the header"),
         ("case.csv", "", "line 1: no column name, x, y, z"),
         ("case.csv", "name,x,y,z\nnose,1,2,three\n", "line 2: z of landmark 'nose' is 'three', expected a number"),
         ("case.csv", "name,x,y,z\nnose,1,2,3\nnose,1,2,3\n", "line 3: landmark 'nose' appears twice"),

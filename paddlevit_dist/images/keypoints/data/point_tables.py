@@ -14,6 +14,7 @@ from ....runtime.spelling import compose
 from ....runtime.tables import normalize_heading
 from ...data.data_warnings import count, first_names
 from ...data.label_layouts import find_image_column, find_split_columns, find_split_words
+from ...data.label_rows import group_by_split
 from ...data.table_columns import LabelColumns, open_columns
 
 _VISIBILITY = r"v|vis|visible|visibility"
@@ -136,11 +137,7 @@ def group_splits(tables: Mapping[str, PointRows]) -> dict[str, tuple[PointRows, 
         if set(rows.point_names) != set(first.point_names):
             names = f"{first_names(rows.point_names)}, but {first.path} {first_names(first.point_names)}"
             raise UserError(f"{rows.path} has the points {names}: all splits need the same points")
-    if "" not in tables:
-        return {split: (_arrange(rows, first), np.arange(len(rows.names))) for split, rows in tables.items()}
-    rows = tables[""]
-    splits = np.full(len(rows.names), "train") if rows.splits is None else rows.splits
-    return {word: (rows, np.flatnonzero(splits == word)) for word in np.unique(splits).tolist() if word}
+    return group_by_split({word: _arrange(rows, first) for word, rows in tables.items()})
 
 
 def _arrange(rows: PointRows, first: PointRows) -> PointRows:
@@ -231,10 +228,7 @@ def _read_point(
 def _read_numbers(
     table: LabelColumns, column: int, first: int, cells: Sequence[Any], words: Mapping[str, float]
 ) -> np.ndarray:
-    """Return the numbers of a column in the rows from ``first`` on, float64 (rows,).
-
-    NaN where a cell is empty. ``words`` stand for numbers.
-    """
+    """Return the numbers of the rows from ``first`` on, float64 (rows,); NaN where empty. ``words`` stand for some."""
     with contextlib.suppress(TypeError, ValueError):  # other cells are read one by one
         if (not words or isinstance(cells[0], str)) and (
             np.abs(numbers := np.fromiter(map(float, cells), np.float64)) < 1e9

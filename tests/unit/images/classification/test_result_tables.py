@@ -117,6 +117,8 @@ def test_eleven_numbers_of_classes_are_headings_in_any_order(read, order):
         ("shot,Prob_1,prob_0", [2, 1], ["0", "1"]),
         ("shot,dog,cat", [1, 2], ["dog", "cat"]),
         ("shot,dog,P2", [1, 2], ["dog", "P2"]),
+        ("shot,c2,p2", [1, 2], ["c2", "p2"]),
+        ("shot,猫,+", [1, 2], ["猫", "+"]),
     ],
 )
 def test_the_smallest_table_of_scores_has_two_classes(read, headings, scores, classes):

@@ -232,3 +232,35 @@ def test_missing_values_of_parquet_are_no_labels(tmp_path):
     single, lists = (read_rows(str(tmp_path / "t.parquet"), several, TableChoices()) for several in (False, True))
     assert [single.sets[code] for code in single.codes] == [(), ("a",), ()]
     assert [lists.sets[code] for code in lists.codes] == [(), ("b",), ()]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "expected"),
+    [
+        ([{"name": "ant"}, None], None, None),
+        ([[["ant"]], [["bee"]]], None, None),
+        ([10**11, 0], "timestamp", [("5138-11-16 09:46:40.000",), ("1970-01-01 00:00:00.000",)]),
+        ([5 * 10**11, 0], "timestamp", [("17814-05-16 00:53:20.000",), ("1970-01-01 00:00:00.000",)]),
+        (["12.50", "3.00"], "decimal", [("12.50",), ("3.00",)]),
+    ],
+)
+def test_columns_of_parquet_are_texts_or_refused(tmp_path, labels, kind, expected):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = pyarrow.array(labels, pyarrow.timestamp("s") if kind == "timestamp" else None)
+    column = column.cast(pyarrow.decimal128(8, 2)) if kind == "decimal" else column
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table({"image": ["0.png", "1.png"], "label": column}), path)
+    for has_several in (False, True):
+        if expected is not None:
+            assert read_rows(str(path), has_several, TableChoices()).sets == expected
+            continue
+        with pytest.raises(UserError, match=r"t.parquet, column label: .*: expected text, a number or a list of texts"):
+            read_rows(str(path), has_several, TableChoices())
+
+
+def test_lists_of_paddleclas_have_0_or_1_of_each_class(read):
+    rows = read(["0.png\t0,1,0", "1.png\t1,1,1", "2.png\t", "3.png\t0,1,0"], True)
+    assert rows.matrix.tolist() == [[0, 1, 0], [1, 1, 1], [-1, -1, -1], [0, 1, 0]] and rows.classes == ["0", "1", "2"]
+    with pytest.raises(UserError, match="line 2: labels 1,1: expected 0 or 1 of each of 3 classes"):
+        read(["0.png\t0,1,0", "1.png\t1,1"], True)

@@ -157,7 +157,7 @@ def test_one_table_of_all_volumes(tmp_path, capsys, world):
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [
-        ("case,landmark", "volume,landmark", "line 1: no column case; expected case,landmark,x,y,z"),
+        ("case,landmark", "volume,landmark", "line 1: no column case, or two; expected case,landmark,x,y,z"),
         ("case0,chin", "case0,nose", "line 3: landmark 'nose' appears twice in volume case0"),
         ("0.9,RAS", "0.9,XYZ", "line 2: world is 'xyz', expected LPS or RAS"),
         ("0.9,RAS", "0.9,", "line 3: only some rows have a world"),
@@ -268,7 +268,8 @@ def test_volumes_of_a_patient_are_drawn_together(tmp_path, capsys):
     [
         ("case,landmark,x,y,z\n", "has no rows; expected case,landmark,x,y,z"),
         ("case,landmark,x,y,z\n,,,,\n\n", "has no rows; expected case,landmark,x,y,z"),
-        ("case,landmark,x,z\na,nose,1,2\n", "line 1: no column y; expected"),
+        ("case,landmark,x,z\na,nose,1,2\n", "line 1: no column y, or two; expected"),
+        ("case,landmark,x,y,z,Y_mm\na,nose,1,2,3,4\n", "line 1: no column y, or two; expected"),
         ("case,landmark,x,y,z\n\na\n", "line 3: the row has no landmark; write its name"),
         ("case,landmark,x,y,z\na,nose,1,2,3\n ,chin,1,2,3\n", "line 3: the row has no case; write its name"),
         ("x,y,z,landmark,case\n1,2,3,nose\n", "line 2: the row has no case; write its name"),

@@ -18,7 +18,7 @@ NAME_HEADINGS = (
     *("image", "image_id", "image_name", "img", "img_path", "picture", "input", "id", "sample", "case"),
 )
 
-_JOINTS = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")  # ASCII but letters and digits; other scripts stay as they are
+_JOINTS = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")  # ASCII but letters and digits; other scripts stay unchanged
 
 
 class TableRow(NamedTuple):

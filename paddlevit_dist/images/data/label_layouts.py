@@ -159,13 +159,13 @@ def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple
 
 
 def _is_class(table: LabelColumns, names: Sequence[str], column: int) -> bool:
-    """Return whether a column of another meaning has 0 and 1 only, as has another column that is no split nor fold."""
+    """Return whether a column of another meaning has 0 and 1 only, as has another column beside split and fold."""
     marks = (other for other, name in enumerate(names) if name and name not in (*_SPLIT, *_VALIDATION, *_FOLD))
     return all(any(map(_has_marks, columns)) for columns in ([table.head[column]], map(table.head.__getitem__, marks)))
 
 
 def _has_marks(cells: Column) -> bool:
-    """Return whether a column has 0 and 1 only, some of them twice, so that they are no numbers of rows."""
+    """Return whether a column has 0 and 1 only, some of them twice, unlike numbers of rows."""
     return {0, 1} <= set(map(ClassValues().get_known, cells)) <= {0, 1, -1} and len(set(map(str, cells))) < len(cells)
 
 
@@ -234,7 +234,7 @@ def _has_image_paths(cells: Column) -> bool:
 
 
 def _is_split(word: str, table: LabelColumns, names: Sequence[str]) -> bool:
-    """Return whether a column contains words for splits, or tells validation rows; if called "split", is no class."""
+    """Return whether a column contains words for splits, or tells validation rows; if called "split", is not a class."""
     cells = table.head[names.index(word)]
     if word in _VALIDATION:
         return len(names) > 2 and {ClassValues().get_known(cell) for cell in cells} <= {0, 1, -1}

@@ -129,7 +129,7 @@ def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
 
     An exported file has what its description lists. A training run chooses thresholds in its evaluations, whose own
     scores are at MULTI_LABEL.THRESHOLD. So does an evaluation whose weights have no thresholds for its goal, or have
-    chosen them under other settings; those of MULTI_LABEL.THRESHOLDS_OF are then refused.
+    chosen them under other settings. Thresholds of MULTI_LABEL.THRESHOLDS_OF are then refused.
     """
     keys = config.MULTI_LABEL
     if keys.THRESHOLDS == "fixed" and keys.THRESHOLDS_OF is None:

@@ -23,10 +23,10 @@ FILES = (
 _PUBLISHED = Path(__file__).with_name("label_map_classes.txt")
 _NOT_LEARNED = ("__ignore__", "ignore", "ignored", "void", "unlabeled", "unlabelled")
 _BETWEEN = r"\s*[,;\t ]\s*"
-_LONG_BLANK = re.compile(r"\s{65}")  # which the patterns would divide in many ways
+_LONG_BLANK = re.compile(r"\s{5,}")  # which the patterns would divide in many ways
 _COLOR = _BETWEEN.join(rf"(?P<{channel}>\d+)" for channel in "rgb")
 # Patterns of a line; the first pattern that fits all lines of a file is used.
-_LINES = (
+LINES = (
     r"(?P<name>[^:]+):(\s*(?P<r>\d+),(?P<g>\d+),(?P<b>\d+))?(:[^:]*)*",  # CVAT: name:red,green,blue:parts:actions
     rf"(?P<number>\d+){_BETWEEN}(?P<name>\D.*?){_BETWEEN}{_COLOR}",
     rf"(?P<name>.*[^\s,;])\s*[,;\t]\s*{_COLOR}",
@@ -170,19 +170,23 @@ def _require_valid(entries: Sequence[ListedClass], file: str) -> None:
             raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")
 
 
+def shorten_blanks(line: str) -> str:
+    """Return a line with a tab or space in place of each long run of them."""
+    return _LONG_BLANK.sub(lambda run: "\t" if "\t" in run[0] else " ", line)
+
+
 def _parse_lines(text: str) -> list[ListedClass]:
     lines = [line.strip() for line in text.splitlines()]
     lines = [line for line in lines if line and not line.startswith("#")]
-    if any(map(_LONG_BLANK.search, lines)):
-        return []
+    lines = list(map(shorten_blanks, lines))
     if lines and not re.search(r"\d", lines[0]) and all(re.search(r"\d", line) for line in lines[1:2]):
         candidates = [lines[1:], lines]  # a heading, such as name,r,g,b
     else:
         candidates = [lines]
     for rows in candidates:
-        for pattern in _LINES:
+        for pattern in LINES:
             matches = [re.fullmatch(pattern, row) for row in rows]
-            if matches and all(matches) and (rows is lines or pattern != _LINES[-1]):
+            if matches and all(matches) and (rows is lines or pattern != LINES[-1]):
                 return [_entry(match.groupdict()) for match in matches if match]
     return []
 

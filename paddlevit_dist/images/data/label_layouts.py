@@ -159,7 +159,7 @@ def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple
 
 
 def _is_class(table: LabelColumns, names: Sequence[str], column: int) -> bool:
-    """Return whether a column of another meaning has 0 and 1 only, as has another column beside split and fold."""
+    """Return whether a column of another meaning has 0 and 1 only, as has one that is neither split nor fold."""
     marks = (other for other, name in enumerate(names) if name and name not in (*_SPLIT, *_VALIDATION, *_FOLD))
     return all(any(map(_has_marks, columns)) for columns in ([table.head[column]], map(table.head.__getitem__, marks)))
 
@@ -234,7 +234,7 @@ def _has_image_paths(cells: Column) -> bool:
 
 
 def _is_split(word: str, table: LabelColumns, names: Sequence[str]) -> bool:
-    """Return whether a column contains words for splits, or tells validation rows; if called "split", is not a class."""
+    """Return whether a column contains words for splits, or tells validation rows; "split" unless it is a class."""
     cells = table.head[names.index(word)]
     if word in _VALIDATION:
         return len(names) > 2 and {ClassValues().get_known(cell) for cell in cells} <= {0, 1, -1}

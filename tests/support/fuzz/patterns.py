@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 try:
+    from re import _compiler as compiler  # type: ignore[attr-defined]
     from re import _constants as constants  # type: ignore[attr-defined]
     from re import _parser as parser  # type: ignore[attr-defined]
 except ImportError:  # Python 3.10
+    import sre_compile as compiler
     import sre_constants as constants
     import sre_parse as parser
 
@@ -36,9 +38,9 @@ _MOST_GROWTH, _TOO_LONG = 2.5, 2.0
 
 #: patterns whose texts have a bound that is not theirs
 _BOUNDED = {
-    "paddlevit_dist.engine.gpu_memory._ALLOCATION": "messages of Paddle",
-    "paddlevit_dist.images.keypoints.data.point_tables._BEHIND": "headings of at most 200 characters",
-    "paddlevit_dist.settings.key._LIST_ITEM": "a comma ends each text",
+    ("paddlevit_dist.engine.gpu_memory", "_ALLOCATION"): "messages of Paddle",
+    ("paddlevit_dist.images.keypoints.data.point_tables", "_BEHIND"): "headings of at most 200 characters",
+    ("paddlevit_dist.settings.key", "_LIST_ITEM"): "a comma ends each text",
 }
 
 
@@ -51,14 +53,14 @@ class UsedPattern(NamedTuple):
 
 
 class _LinePattern(NamedTuple):
-    """A pattern of a line in a list of classes, which is not tried on lines with long runs of blanks."""
+    """A pattern of a line in a list of classes, whose long runs of blanks are shortened before."""
 
     pattern: str
     flags: int = 0
 
     def fullmatch(self, line: str) -> object:
         """Match a line as the reader of lists does."""
-        return None if class_lists._LONG_BLANK.search(line) else re.fullmatch(self.pattern, line)
+        return re.fullmatch(self.pattern, class_lists.shorten_blanks(line))
 
 
 def list_patterns() -> Iterator[UsedPattern]:
@@ -75,7 +77,7 @@ def list_patterns() -> Iterator[UsedPattern]:
         for variable, value in variables.items():
             pattern = getattr(value, "__self__", value)
             is_own = isinstance(pattern, re.Pattern) and re.search(rf"(?m)^{variable}\b", text)
-            if is_own and f"{name}.{variable}" not in _BOUNDED:
+            if is_own and (name, variable) not in _BOUNDED:
                 used = set(re.findall(rf"\b{variable}\.({'|'.join(_METHODS)})\b", text)) or {
                     getattr(value, "__name__", "search")
                 }
@@ -89,8 +91,8 @@ def list_patterns() -> Iterator[UsedPattern]:
                 pattern = re.compile(call.args[0].value, flags)
                 yield UsedPattern(f"{name}:{call.lineno}", pattern, call.func.attr)
 
-    for number, line in enumerate(class_lists._LINES):
-        yield UsedPattern(f"{class_lists.__name__}._LINES[{number}]", _LinePattern(line), "fullmatch")
+    for number, line in enumerate(class_lists.LINES):
+        yield UsedPattern(f"{class_lists.__name__}.LINES[{number}]", _LinePattern(line), "fullmatch")
     for variable, pattern in {**FOLDER, **SUBJECT, **GROUPS_BY}.items():
         yield UsedPattern(f"groups by {variable}", re.compile(pattern), "search")
 
@@ -100,7 +102,7 @@ def _accepts(item: tuple) -> list[str]:
     state = parser.State()
     try:
         part = parser.SubPattern(state, [item])
-        compiled = re._compiler.compile(part) if hasattr(re, "_compiler") else __import__("sre_compile").compile(part)
+        compiled = compiler.compile(part)
     except Exception:  # a group or a reference
         return []
     return [sign for sign in _CANDIDATES if compiled.fullmatch(sign)]
@@ -171,10 +173,11 @@ def _grows(used: UsedPattern, prefix: str, piece: str, end: str) -> bool:
     while number <= _LONG:
         seconds = _measure(used, prefix + piece * number + end)
         if seconds >= _TOO_LONG or (before >= _ENOUGH and seconds > _MOST_GROWTH * before):
-            half, whole = (
-                min(_measure(used, prefix + piece * count + end) for _ in range(3)) for count in (number // 2, number)
+            half, whole, double = (  # twice in a row, as other programs also take time
+                min(_measure(used, prefix + piece * count + end) for _ in range(3))
+                for count in (number // 2, number, 2 * number)
             )
-            if whole >= _TOO_LONG or whole > _MOST_GROWTH * half:
+            if whole >= _TOO_LONG or (whole > _MOST_GROWTH * half and double > _MOST_GROWTH * whole):
                 return True
         if before >= _ENOUGH and seconds >= 4 * _ENOUGH:
             return False

@@ -3,6 +3,7 @@
 The public names are imported on first use, so that ``import paddlevit_dist`` alone does not load Paddle.
 """
 
+import os
 import sys
 import warnings
 import zlib
@@ -17,6 +18,10 @@ if "paddle" not in sys.modules:
     zlib.decompress(zlib.compress(b""))
 
 choose_kernels()
+
+# Paddle builds each exception that leaves a traced network again, from one text: Ctrl-C and classes with other arguments
+# would be lost. Read when it does so.
+os.environ.setdefault("TRANSLATOR_DISABLE_NEW_ERROR", "1")
 
 # On import, Paddle warns about a missing tool for compiling operators, which this package does not do.
 warnings.filterwarnings(

@@ -1,6 +1,7 @@
 """What the command hands on and prints, and which files an export writes."""
 
 import math
+import signal
 import sys
 from types import SimpleNamespace
 
@@ -10,11 +11,13 @@ import pytest
 import yaml
 from support.trainings.trained import write_weights
 
-from paddlevit_dist import UserError
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.export import command
 from paddlevit_dist.export.command import TrainedModel, describe_export, export
 from paddlevit_dist.export.differences import OutputDifference
 from paddlevit_dist.export.pixels import convert_to_pixel_input
+from paddlevit_dist.images.data.reading import UnreadableImage
+from paddlevit_dist.runtime import signals
 from paddlevit_dist.tasks.step_types import ExportParts
 
 
@@ -226,3 +229,49 @@ def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():
     ]
 
     assert shapes == [[None, 3, 4, 5], [None, 1, 4, 5], [None, 1, 6, 7]]
+
+
+class FailsTraced(paddle.nn.Layer):
+    """A network that calls ``function`` while Paddle traces it."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, images):
+        if not paddle.in_dynamic_mode():
+            self.function()
+        return images.sum(axis=[2, 3])
+
+
+def export_failing(function, output) -> BaseException:
+    """Return what leaves the export of a network that calls ``function`` while it is traced."""
+    model = FailsTraced(function)
+    model.eval()
+    with signals.installed(), pytest.raises(BaseException) as raised:
+        export(make_trained()._replace(model=model), str(output / "net"))
+    assert not list(output.iterdir())
+    return raised.value
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_network_is_traced_has_its_exit_code(tmp_path, own_signals, number):
+    error = export_failing(lambda: signal.raise_signal(number), tmp_path)
+    assert isinstance(error, KeyboardInterrupt) and signals.exit_code(error) == 128 + number
+
+
+class OwnError(Exception):
+    """An exception of a user's network, which no text alone builds."""
+
+    def __init__(self, layer, *, shape):
+        super().__init__(f"{layer}: {shape}")
+
+
+@pytest.mark.parametrize(
+    "error", [OwnError("conv", shape=[3]), UnreadableImage("a.png", "no pixels"), Stopped("a", "b")]
+)
+def test_an_exception_leaves_a_traced_network_as_it_is(tmp_path, own_signals, error):
+    def fail():
+        raise error
+
+    assert export_failing(fail, tmp_path) is error

@@ -19,8 +19,8 @@ if "paddle" not in sys.modules:
 
 choose_kernels()
 
-# Paddle builds each exception that leaves a traced network again, from one text: Ctrl-C and classes with other arguments
-# would be lost. Read when it does so.
+# Paddle would build each exception that leaves a traced network again, from one text, and lose Ctrl-C and classes with
+# other arguments. Read when it would do so.
 os.environ.setdefault("TRANSLATOR_DISABLE_NEW_ERROR", "1")
 
 # On import, Paddle warns about a missing tool for compiling operators, which this package does not do.

@@ -9,6 +9,7 @@ This extension can be deleted (see ``registry.features``).
 - ``graph``: editable ONNX graph, and its simplification
 - ``fusion``: replace parts of a graph by onnxruntime's fused operators, with fewer passes over memory
 - ``descriptions``: description files of an exported model, for users and for PaddleX
+- ``outputs``: the files of an export, and which ones it may replace
 - ``settings``, ``files``: keys and file lookup of ``evaluate MODEL.onnx``
 - ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights
 """

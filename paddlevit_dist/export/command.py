@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,11 +12,13 @@ from ..commands.parser import CommandParser, at_least, choice, image_size
 from ..launch.tuning import import_paddle
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
-from ..runtime.printing import one_line, utf8
+from ..runtime.printing import one_line
 from ..settings import load
 from ..settings.key import OPTIONS
 from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
+from .files import ONNX
+from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, write_together
 
 if TYPE_CHECKING:
     from paddle import nn
@@ -50,7 +51,7 @@ def run(words: list[str]) -> None:
             "export: -precision=float16 is for -format=onnx and onnxruntime. Paddle Inference can convert the float32 "
             "files at loading: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
         )
-    check_output(options.output)
+    check_output(options.output, options.format, options.replace)
     import_paddle()
     trained = load_trained_model(
         options.weights,
@@ -65,7 +66,9 @@ def run(words: list[str]) -> None:
         from .pixels import convert_to_pixel_input
 
         trained = convert_to_pixel_input(trained)
-    difference = export(trained, options.output, options.format, options.precision, options.outputs)
+    difference = export(
+        trained, options.output, options.format, options.precision, options.outputs, replaces=options.replace
+    )
     for line in describe_export(trained.about, difference, options.output, options.precision):
         print(one_line(line))
 
@@ -124,6 +127,8 @@ def _parse(words: list[str]) -> Any:
     parser.option("image_size", None, pixels, image_size)
     parser.option("in_channels", None, "channels of the images (default: the run's or 3)", at_least(1))
     parser.option("part", None, "entry to export if the file has several, such as model_ema")
+    meaning = "delete the files OUT.* even if they are not an earlier export in this format"
+    parser.add_argument("--replace", "-replace", action="store_true", help=meaning)
     return parser.parse_args(words)
 
 
@@ -271,18 +276,13 @@ def _require_tensors(name: str) -> None:
         )
 
 
-def check_output(output: str) -> Path:
-    """Return the common path of the exported files; raises a UserError if it is a folder, or Paddle cannot write it."""
-    path = Path(output).expanduser()
-    if utf8(str(path.absolute())) != str(path.absolute()):
-        raise UserError(f"export: {utf8(str(path.absolute()))} is not UTF-8, which Paddle needs: choose another OUT")
-    if path.is_dir() or not path.name or output.endswith(os.sep):
-        raise UserError(f"export: {output} is a folder: add a file name, such as {path / 'model'}")
-    return path
-
-
 def export(
-    trained: TrainedModel, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
+    trained: TrainedModel,
+    output: str,
+    kind: str = "paddle",
+    precision: str = "float32",
+    outputs: str = "logits",
+    replaces: bool = False,
 ) -> OutputDifference:
     """Write the files ``output.*``, and compare the outputs of both models on three inputs.
 
@@ -292,16 +292,17 @@ def export(
         kind: one of ``FORMATS``.
         precision: "float32", or "float16" for ONNX.
         outputs: "logits" or "probabilities", for classifiers.
+        replaces: delete ``output.*`` even if it is not an earlier export in this format.
 
     Raises:
-        UserError: the files cannot be written, or the model cannot be converted.
+        UserError: the files are something else or cannot be written, or the model cannot be converted.
         RuntimeError: the outputs differ by more than rounding; nothing was written.
     """
     import numpy as np
 
     from ..tasks.step_types import ExportParts
 
-    path, shape = check_output(output), trained.about["input_shape"]
+    path, shape = check_output(output, kind, replaces), trained.about["input_shape"]
     parts = trained.parts or ExportParts(shape[1], {})
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
     if outputs == "probabilities":
@@ -318,21 +319,21 @@ def export(
     example_outputs, expected = _outputs(model, first), _outputs(model, inputs)
     example.update(zip(names if len(names) > 1 else ["output"], example_outputs))
     try:
-        with _write_together(path) as folder:
+        with write_together(path) as folder:
             with _explain_truncated_files(folder):
                 compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
             difference = compare(expected, compute(inputs), parts.difference)
             require_small(difference, precision, output)
-            np.savez_compressed(folder / f"{path.name}.example.npz", **example)
+            np.savez_compressed(folder / f"{path.name}{EXAMPLE}", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
             # not JSON: Paddle reads every .json in the folder as a program
-            _write_yaml(folder / f"{path.name}.about.yaml", about)
+            _write_yaml(folder / f"{path.name}{DESCRIPTION}", about)
             if parts.paddlex is not None and kind == "paddle":
                 content = build_paddlex_description(
                     parts.paddlex, about["model"], about["num_classes"], about.get("classes")
                 )
                 comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* of a folder\n"
-                _write_yaml(folder / f"{path.name}.yml", content, comment)
+                _write_yaml(folder / f"{path.name}{PADDLEX}", content, comment)
     except OSError as error:
         raise UserError(
             f"export: {error.filename2 or output} cannot be written: {explain_write_error(error)}"
@@ -387,7 +388,7 @@ def _write_model(
             names=names,
         )
     onnx_files.describe(graph, about)
-    path.with_name(f"{path.name}.onnx").write_bytes(graph.SerializeToString())
+    path.with_name(f"{path.name}{ONNX}").write_bytes(graph.SerializeToString())
     return lambda inputs: list(onnx_files.run(graph, inputs).values())
 
 
@@ -422,17 +423,3 @@ def _with_softmax(model: "nn.Layer") -> Any:
 
 def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
     file.write_text(comment + to_yaml(content), encoding="utf-8", errors="surrogateescape")
-
-
-@contextlib.contextmanager
-def _write_together(path: Path) -> Iterator[Path]:
-    """Yield a temporary folder whose files move to ``path.parent`` if the block succeeds; none does if it fails."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
-        yield folder
-        # A folder of this name fails first.
-        for file in sorted(folder.iterdir(), key=lambda file: not (path.parent / file.name).is_dir()):
-            os.replace(file, path.parent / file.name)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

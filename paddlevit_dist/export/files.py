@@ -9,7 +9,8 @@ from ..runtime.files import readable
 from ..runtime.text_files import parse_yaml, read_yaml
 
 ONNX, PARAMETERS = ".onnx", ".pdiparams"
-_PROGRAMS = (".json", ".pdmodel")  # Paddle 3, Paddle 2.6
+ONNX_WEIGHTS = f"{ONNX}.data"  # of a model that exceeds the size of an ONNX file
+PROGRAMS = (".json", ".pdmodel")  # Paddle 3, Paddle 2.6
 _EXPECTED = (
     f"expected a run's folder, MODEL{ONNX}, or MODEL{PARAMETERS} with MODEL.json or MODEL.pdmodel; to evaluate "
     "weights, use -pretrained"
@@ -60,7 +61,7 @@ def find_exported(source: str) -> ExportedModel:
         reason = reason if os.path.lexists(path) else "does not exist"
         raise UserError(f"EXPORTED {source}: {reason}; {_EXPECTED}")
     (file,) = files
-    if file.suffix == PARAMETERS and not any(file.with_suffix(ending).is_file() for ending in _PROGRAMS):
+    if file.suffix == PARAMETERS and not any(file.with_suffix(ending).is_file() for ending in PROGRAMS):
         raise UserError(f"EXPORTED {source}: the .json or .pdmodel of {file} is missing; {_EXPECTED}")
     description = file.with_name(f"{file.stem}.about.yaml")
     with readable(description, "; export the model again or remove the file"):
@@ -85,8 +86,8 @@ def _candidates(path: Path) -> list[Path]:
     try:
         if path.is_dir():
             files = sorted(file for file in path.iterdir() if file.suffix in (ONNX, PARAMETERS))
-        elif path.suffix in (ONNX, PARAMETERS, *_PROGRAMS):
-            files = [path.with_suffix(PARAMETERS) if path.suffix in _PROGRAMS else path]
+        elif path.suffix in (ONNX, PARAMETERS, *PROGRAMS):
+            files = [path.with_suffix(PARAMETERS) if path.suffix in PROGRAMS else path]
         else:
             files = [path.with_name(path.name + ending) for ending in (ONNX, PARAMETERS)]
         return [file for file in files if file.is_file()]

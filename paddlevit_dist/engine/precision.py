@@ -17,7 +17,7 @@ from ..distributed import (
     unbias_running_variance,
     world_size,
 )
-from ..runtime import autocast, device_kinds, half_weights, paddle_versions
+from ..runtime import autocast, device_kinds, half_weights, paddle_versions, signals
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
@@ -268,3 +268,11 @@ def compile_passes(model: paddle.nn.Layer) -> None:
     paddle.set_flags({"FLAGS_new_executor_serial_run": True})
     # Disable CINN, the default on GPUs in Paddle 3.x: its kernels round and draw random numbers differently.
     paddle.jit.to_static(model, full_graph=True, backend=None)
+    passes = model.forward
+    trace = passes.get_concrete_program
+
+    def trace_without_signals(*arguments: Any, **options: Any) -> Any:
+        with signals.held():  # Paddle crashes if one arrives while it asks for the stack of an operation
+            return trace(*arguments, **options)
+
+    passes.get_concrete_program = trace_without_signals

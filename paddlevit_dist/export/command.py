@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..checkpoint.download import silent
 from ..commands.parser import CommandParser, at_least, choice, image_size
 from ..launch.tuning import import_paddle
+from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line
@@ -372,14 +373,14 @@ def _write_model(
         for name, array in _inputs(1, about, parts).items()
     ]
     if kind == "paddle":
-        paddle.jit.save(model, str(path), input_spec=specification)
+        _trace(model, path, specification)
         loaded = paddle.jit.load(str(path))
         return lambda inputs: _outputs(loaded, inputs)
     from . import onnx_files
 
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         traced = Path(folder, "traced")
-        paddle.jit.save(model, str(traced), input_spec=specification)
+        _trace(model, traced, specification)
         graph = onnx_files.to_onnx(
             traced,
             lambda batch: _inputs(batch, about, parts),
@@ -390,6 +391,13 @@ def _write_model(
     onnx_files.describe(graph, about)
     path.with_name(f"{path.name}{ONNX}").write_bytes(graph.SerializeToString())
     return lambda inputs: list(onnx_files.run(graph, inputs).values())
+
+
+def _trace(model: "nn.Layer", path: Path, specification: list[Any]) -> None:
+    import paddle
+
+    with signals.held():  # Paddle crashes if one arrives while it asks for the stack of an operation
+        paddle.jit.save(model, str(path), input_spec=specification)
 
 
 @contextlib.contextmanager

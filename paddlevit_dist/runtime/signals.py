@@ -193,11 +193,23 @@ def blocked() -> Iterator[None]:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return
-    _state.holding += 1  # a signal may have arrived just before: a fork's callbacks would swallow its exception
+    with held():  # a signal may have arrived just before: a fork's callbacks would swallow its exception
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Raise the exception of a signal after the block, in the main thread; a second Ctrl-C ends the process at once.
+
+    For libraries that crash if Python code that they call raises an exception.
+    """
+    _state.holding += 1
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _state.holding -= 1
         if _state.due is not None:
             _raise_outside_imports(sys._getframe())

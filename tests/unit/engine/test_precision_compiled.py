@@ -1,5 +1,8 @@
 """When passes are compiled, and what is said of it."""
 
+import signal
+
+import paddle
 import pytest
 from paddle.jit.dy2static import utils as to_static_utils
 from support.forced_device import forced_device
@@ -9,7 +12,7 @@ from paddlevit_dist import UserError, settings
 from paddlevit_dist.engine import precision
 from paddlevit_dist.engine.precision import compile_model
 from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime import paddle_versions
+from paddlevit_dist.runtime import paddle_versions, signals
 
 
 def told(*words: str, on_gpu: bool = True) -> tuple[str, bool]:
@@ -72,3 +75,19 @@ def test_a_training_whose_compiled_statistics_are_others_is_refused(monkeypatch)
                 compile_model(*arguments)
         else:
             assert compile_model(*arguments) == COMPILED
+
+
+def test_a_signal_while_passes_are_compiled_waits_for_paddle(own_signals):
+    held = []
+
+    class Interrupted(paddle.nn.Layer):
+        def forward(self, images):
+            signal.raise_signal(signal.SIGINT)
+            held.append(signals.number())
+            return images + 1
+
+    model = Interrupted()
+    precision.compile_passes(model)
+    with signals.installed(), pytest.raises(KeyboardInterrupt):
+        model(paddle.zeros([1]))
+    assert held == [signal.SIGINT]

@@ -241,9 +241,15 @@ def export_failing(function, output) -> BaseException:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_while_a_network_is_traced_has_its_exit_code(tmp_path, own_signals, number):
-    error = export_failing(lambda: signal.raise_signal(number), tmp_path)
-    assert isinstance(error, KeyboardInterrupt) and signals.exit_code(error) == 128 + number
+def test_a_signal_while_a_network_is_traced_waits_for_paddle_and_has_its_exit_code(tmp_path, own_signals, number):
+    held = []
+
+    def receive():
+        signal.raise_signal(number)
+        held.append(signals.number())
+
+    error = export_failing(receive, tmp_path)
+    assert held == [number] and isinstance(error, KeyboardInterrupt) and signals.exit_code(error) == 128 + number
 
 
 class OwnError(Exception):

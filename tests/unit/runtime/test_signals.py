@@ -368,6 +368,15 @@ def test_a_thread_is_woken_by_signals_and_ends_with_the_block():
         os.fstat(writing)
 
 
+def test_a_held_signal_is_raised_at_the_end_and_a_second_interrupt_at_once(handling, exit_codes, capfd):
+    with interrupted("SIGINT"), signals.held():
+        receive(INT)
+        signals.check()
+        assert signals.number() == INT and exit_codes == [] and capfd.readouterr().err == ""
+        receive(INT)
+        assert exit_codes == [130] and capfd.readouterr().err == "interrupted\n"
+
+
 def test_a_signal_that_came_while_blocked_is_raised_at_the_end(handling):
     begun = []
     with interrupted("SIGHUP"), signals.blocked():

@@ -76,7 +76,7 @@ def run(words: list[str]) -> None:
 
 def describe_export(about: dict[str, Any], difference: OutputDifference, output: str, precision: str) -> list[str]:
     """Format what was exported to ``output``, of a model with these facts, and by how much its outputs differ."""
-    outputs = "landmarks" if "landmarks" in about else "classes"
+    outputs = next((name for name in ("landmarks", "points") if name in about), "classes")
     number = f"{about['num_classes']} {outputs} from " if about["num_classes"] > 1 else ""  # a regression has none
     lines = [f"{about['model']} with {number}{about['weights']}: {about['report']}"]
     kind = f"{about['input_type']}, computed in {precision}" if "input_type" in about else precision
@@ -224,17 +224,20 @@ def _load_foreign_weights(
 
     from ..checkpoint.load import count_classes, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
-    from ..registry.lookup import annotation_type
-    from ..registry.manifest import BOX_LABELS, CLASS_LABELS
+    from ..registry.lookup import SPELLINGS, annotation_type, find_name
+    from ..registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
     from ..tasks.model_factory import create_model
-    from .foreign_weights import find_class_names, make_classifier_parts, make_detector_parts
+    from .foreign_weights import find_class_names, find_detection, make_classifier_parts, make_detector_parts
 
+    name = find_name("model", name)
+    name = SPELLINGS.get(name, name)
     _require_tensors(name)
     parts, kind = None, annotation_type("model", name)
     if kind == CLASS_LABELS or ":" in name:
         parts, image_size = make_classifier_parts(source, name, image_size, in_channels)
-    if kind == BOX_LABELS:
-        parts, image_size = make_detector_parts(source, name, image_size), None  # the network takes any size
+    detection = find_detection(name)
+    if detection is not None:
+        parts, image_size = make_detector_parts(source, name, image_size, *detection), None  # it takes any size
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {**given, "image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
@@ -244,11 +247,17 @@ def _load_foreign_weights(
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {name}: is it a checkpoint of another network?")
     model = create_model(name, num_classes=num_classes, **options)
-    is_named = kind in (CLASS_LABELS, BOX_LABELS) or ":" in name
+    if parts is None and model.image_size is None:
+        raise UserError(
+            f"export: {name} takes inputs of any size, and weights alone store none: export the run's folder"
+        )
+    is_named = kind == CLASS_LABELS or detection is not None or ":" in name
     classes = find_class_names(path, num_classes) if is_named else {}
     report = load_weights(model, weights, strict=True)
     facts = {**describe_model(name, str(weights.name), model, parts and parts[1]), "report": report.summary()}
     facts.update(classes)
+    if kind == KEYPOINT_LABELS and detection is None:
+        facts["points"] = None  # whose heatmaps they are
     if parts is not None:
         exportable, detector_parts = parts
         model, facts = exportable.exported_model(model), {**facts, **detector_parts.about}
@@ -306,16 +315,16 @@ def export(
     path, shape = check_output(output, kind, replaces), trained.about["input_shape"]
     parts = trained.parts or ExportParts(shape[1], {})
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
-    if outputs == "probabilities":
-        if parts.input_name != "images" or parts.output_names or not parts.is_exclusive:
-            raise UserError("export: -outputs=probabilities is for classifiers of one class: remove it")
-        model, about["output"] = _with_softmax(model), "probabilities of the classes"
     names = parts.output_names or (outputs,)
     about["input_name"], about["outputs"] = parts.input_name, names[0] if len(names) == 1 else list(names)
     example, inputs = {**parts.example}, _inputs(3, about, parts)
     first = {parts.input_name: example.setdefault("input", inputs[parts.input_name][:1])}
     if parts.sizes_name is not None:
         example[parts.sizes_name] = first[parts.sizes_name] = inputs[parts.sizes_name][:1]
+    if outputs == "probabilities":
+        if not parts.is_exclusive or [array.ndim for array in _outputs(model, first)] != [2]:
+            raise UserError("export: -outputs=probabilities is for classifiers of one class: remove it")
+        model, about["output"] = _with_softmax(model), "probabilities of the classes"
     # Paddle 2.6 cannot compute with a model once it is traced.
     example_outputs, expected = _outputs(model, first), _outputs(model, inputs)
     example.update(zip(names if len(names) > 1 else ["output"], example_outputs))
@@ -418,7 +427,10 @@ def _outputs(model: "nn.Layer", inputs: dict[str, Any]) -> list[Any]:
 
     with paddle.no_grad():
         result = model(*(paddle.to_tensor(array) for array in inputs.values()))
-    return [part.numpy() for part in (result if isinstance(result, (list, tuple)) else [result])]
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    if not all(isinstance(part, paddle.Tensor) for part in parts):
+        raise UserError(f"export: the network returns {type(result).__name__}: expected a tensor, or a list of tensors")
+    return [part.numpy() for part in parts]
 
 
 def _with_softmax(model: "nn.Layer") -> Any:

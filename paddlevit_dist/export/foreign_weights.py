@@ -48,7 +48,16 @@ def find_class_names(source: str, number: int) -> dict[str, Any]:
     return {"classes": names} if names is not None and len(names) == number else {}
 
 
-def make_detector_parts(source: str, name: str, image_size: Size) -> tuple[Any, Any]:
+def find_detection(name: str) -> tuple[str, str] | None:
+    """Return the task that a detector was trained for and a dataset of it; None for other networks."""
+    from ..registry.lookup import annotation_type, resolve
+    from ..registry.manifest import BOX_LABELS, KEYPOINT_LABELS
+
+    tasks = {BOX_LABELS: ("detection", "coco"), KEYPOINT_LABELS: ("keypoint_detection", "coco_keypoints")}
+    return tasks.get(str(annotation_type("model", name))) if hasattr(resolve("model", name), "is_exportable") else None
+
+
+def make_detector_parts(source: str, name: str, image_size: Size, task: str, dataset: str) -> tuple[Any, Any]:
     """Return the ``Exportable`` of a detector without a run, with default settings, and its ``ExportParts``.
 
     Raises:
@@ -59,18 +68,21 @@ def make_detector_parts(source: str, name: str, image_size: Size) -> tuple[Any, 
     from ..registry.lookup import resolve
     from ..tasks.task_factory import make_task
 
+    family = resolve("model", name)
     if not image_size:
         raise UserError(
             f"export: {name} takes images of any size, and an exported model takes one size: add "
             "-image_size=HEIGHTxWIDTH, or export the run's folder"
         )
     size = list(image_size) if isinstance(image_size, tuple) else [image_size] * 2
-    words = ["TASK", "detection", "MODEL.NAME", name, "-dataset=coco", "-num_classes=1", "-eval"]
+    words = ["TASK", task, "MODEL.NAME", name, f"-dataset={dataset}", "-num_classes=1", "-eval"]
     words += [f"-pretrained={source}", "DETECTION.EXPORT_SIZE", str(size)]
+    if not family.takes_padding:  # also its authors evaluate it on images of one size
+        words += ["DETECTION.EVAL_BATCHING", "one_size"]
     values = settings.load(words).values
     notes: list[str] = []
     if find_object_input(values, is_hub_asked=True).file is None:
-        values = settings.load([*words, *getattr(resolve("model", name), "published_input", ())]).values
+        values = settings.load([*words, *family.published_input]).values
         notes.append(
             f"the weights do not store the normalization of images: {name}'s published one is used; or export a run"
         )

@@ -322,7 +322,8 @@ def export(
     if parts.sizes_name is not None:
         example[parts.sizes_name] = first[parts.sizes_name] = inputs[parts.sizes_name][:1]
     if outputs == "probabilities":
-        if not parts.is_exclusive or [array.ndim for array in _outputs(model, first)] != [2]:
+        is_classifier = parts.input_name == "images" and not parts.output_names and parts.is_exclusive
+        if not is_classifier or _outputs(model, first)[0].ndim != 2:
             raise UserError("export: -outputs=probabilities is for classifiers of one class: remove it")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
     # Paddle 2.6 cannot compute with a model once it is traced.
@@ -398,7 +399,7 @@ def _write_model(
             names=names,
         )
     onnx_files.describe(graph, about)
-    path.with_name(f"{path.name}{ONNX}").write_bytes(graph.SerializeToString())
+    onnx_files.write(graph, path.with_name(f"{path.name}{ONNX}"))
     return lambda inputs: list(onnx_files.run(graph, inputs).values())
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _FLOAT_INPUTS = {"Resize": (1, 2)}  # inputs of an operator that stay float32
 _SELECTION, _SAMPLING = "TopK", "GridSample"
 _SHAPE = "Shape"  # accepts any type
+_LARGEST_SIZES = 1024  # bytes of a constant that shapes may depend on
 _BEGINS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "LayerNormalization", _SHAPE)
 
 
@@ -88,9 +89,14 @@ def _half(name: str, values: np.ndarray) -> np.ndarray:
 
 def value_types(model: "ModelProto") -> dict[str, int]:
     """Return the element types of the values whose type ONNX can infer."""
-    from onnx import shape_inference
+    from onnx import helper, shape_inference
 
-    graph = shape_inference.infer_shapes(model).graph
+    whole = model.graph
+    sizes = [weights for weights in whole.initializer if len(weights.raw_data) <= _LARGEST_SIZES]
+    others = [weights for weights in whole.initializer if len(weights.raw_data) > _LARGEST_SIZES]
+    inputs = [*whole.input, *(helper.make_tensor_value_info(each.name, each.data_type, each.dims) for each in others)]
+    graph = helper.make_graph(whole.node, "", inputs, whole.output, sizes)  # onnx takes up to 2 GB
+    graph = shape_inference.infer_shapes(helper.make_model(graph, opset_imports=model.opset_import)).graph
     return {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info, *graph.output)}
 
 

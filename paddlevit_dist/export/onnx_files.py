@@ -11,6 +11,7 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import captured_output
 from .descriptions import to_yaml
+from .files import ONNX, ONNX_WEIGHTS
 from .fusion import fuse
 from .graph import fix_shapes, simplify
 from .half import to_float16, value_types
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
-_LARGEST_FILE = 2**31  # bytes of an ONNX file with embedded weights
+_LARGEST_FILE = 2**31 - 2**20  # bytes of weights in an ONNX file; other parts of the file share its 2 GB
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
@@ -56,10 +57,8 @@ def to_onnx(
         names: names of the outputs.
 
     Raises:
-        UserError: paddle2onnx cannot convert the model, or its weights do not fit into one ONNX file or float16.
+        UserError: paddle2onnx cannot convert the model, or its weights do not fit into float16.
     """
-    if prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size >= _LARGEST_FILE:
-        raise UserError("export: the weights exceed the 2 GB that an ONNX file holds; use -format=paddle")
     model = convert_program(prefix)
     rename_outputs(model, names)
     model = fix_shapes(simplify(model), lambda probe, batch: run(probe, inputs(batch)))
@@ -80,20 +79,35 @@ def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    content = model.SerializeToString()
-    try:
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        expected = {value.name: _TYPES.get(value.type) for value in session.get_inputs()}
-        names = [value.name for value in session.get_outputs()]
-        feeds = {
-            name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()
-        }
-        return dict(zip(names, session.run(names, feeds)))
-    except Exception as error:  # onnxruntime's exceptions have no common class
-        reason = first_line(error)
-        raise UserError(
-            f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
-        ) from error
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+        file = Path(folder, "model.onnx")
+        write(model, file)
+        try:
+            session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+            expected = {value.name: _TYPES.get(value.type) for value in session.get_inputs()}
+            names = [value.name for value in session.get_outputs()]
+            feeds = {
+                name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()
+            }
+            return dict(zip(names, session.run(names, feeds)))
+        except Exception as error:  # onnxruntime's exceptions have no common class
+            reason = first_line(error)
+            raise UserError(
+                f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
+            ) from error
+
+
+def write(model: "ModelProto", file: Path) -> None:
+    """Write an ONNX file; weights that exceed what one file holds are written to ``file.data``."""
+    import onnx
+    from onnx.external_data_helper import load_external_data_for_model
+
+    if sum(len(weights.raw_data) for weights in model.graph.initializer) <= _LARGEST_FILE:
+        file.write_bytes(model.SerializeToString())
+        return
+    location = f"{file.name}{ONNX_WEIGHTS.removeprefix(ONNX)}"
+    onnx.save_model(model, str(file), save_as_external_data=True, location=location)
+    load_external_data_for_model(model, str(file.parent))  # the writer has taken them out of the model
 
 
 def describe(model: "ModelProto", about: dict[str, Any]) -> None:

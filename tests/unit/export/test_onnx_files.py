@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import onnx
+import onnxruntime
 import paddle
 import pytest
 from onnx import TensorProto, helper
@@ -74,7 +75,7 @@ def test_the_description_is_stored_in_the_file():
 def program(tmp_path_factory):
     """The common path of an exported network, and the network."""
     paddle.seed(0)
-    network = paddle.nn.Sequential(paddle.nn.Linear(3, 4), paddle.nn.GELU(), paddle.nn.Linear(4, 2))
+    network = paddle.nn.Sequential(paddle.nn.Linear(3, 400), paddle.nn.GELU(), paddle.nn.Linear(400, 2))
     network.eval()
     prefix = tmp_path_factory.mktemp("program") / "net"
     paddle.jit.save(network, str(prefix), input_spec=[paddle.static.InputSpec([None, 3], "float32", "x")])
@@ -96,11 +97,19 @@ def test_a_program_is_converted_as_it_is_asked_for(program, is_fused, is_half):
     assert kinds == {TensorProto.FLOAT16 if is_half else TensorProto.FLOAT}
 
 
-def test_weights_that_no_file_of_onnx_holds_are_refused(tmp_path):
-    with open(tmp_path / "net.pdiparams", "wb") as file:
-        file.truncate(2**31)
-    with pytest.raises(UserError, match="^export: the weights exceed the 2 GB that an ONNX file holds; use -format="):
-        to_onnx(tmp_path / "net", lambda batch: {}, is_fused=False, is_half=False, names=["scores"])
+@pytest.mark.parametrize("is_half", [True, False])
+def test_weights_above_the_size_of_a_file_are_next_to_it(program, tmp_path, monkeypatch, is_half):
+    """With a limit of 2 kB instead of 2 GB."""
+    prefix, network = program
+    monkeypatch.setattr(onnx_files, "_LARGEST_FILE", 2048)
+    x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
+    model = to_onnx(prefix, lambda batch: {"x": x[:batch]}, is_fused=False, is_half=is_half, names=["scores"])
+    onnx_files.write(model, tmp_path / "net.onnx")
+    assert {file.name for file in tmp_path.iterdir()} == {"net.onnx", "net.onnx.data"}
+    session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
+    found = session.run(None, {"x": x.astype(np.float16 if is_half else np.float32)})[0]
+    np.testing.assert_allclose(found, network(paddle.to_tensor(x)).numpy(), atol=2e-3 if is_half else 1e-6)
+    np.testing.assert_array_equal(run(model, {"x": x})["scores"], found)  # the model still has its weights
 
 
 def test_programs_have_floats_that_the_converter_reads(tmp_path):

@@ -268,11 +268,5 @@ def compile_passes(model: paddle.nn.Layer) -> None:
     paddle.set_flags({"FLAGS_new_executor_serial_run": True})
     # Disable CINN, the default on GPUs in Paddle 3.x: its kernels round and draw random numbers differently.
     paddle.jit.to_static(model, full_graph=True, backend=None)
-    passes = model.forward
-    trace = passes.get_concrete_program
-
-    def trace_without_signals(*arguments: Any, **options: Any) -> Any:
-        with signals.held():  # Paddle crashes if one arrives while it asks for the stack of an operation
-            return trace(*arguments, **options)
-
-    passes.get_concrete_program = trace_without_signals
+    # Paddle crashes if a signal arrives while it asks for the stack of an operation that it traces.
+    model.forward.get_concrete_program = signals.held()(model.forward.get_concrete_program)

@@ -19,7 +19,7 @@ from ..settings.key import OPTIONS
 from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 from .files import ONNX
-from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, write_together
+from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, require_replaceable, write_together
 
 if TYPE_CHECKING:
     from paddle import nn
@@ -52,7 +52,9 @@ def run(words: list[str]) -> None:
             "export: -precision=float16 is for -format=onnx and onnxruntime. Paddle Inference can convert the float32 "
             "files at loading: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
         )
-    check_output(options.output, options.format, options.replace)
+    path = check_output(options.output)
+    if not options.replace:
+        require_replaceable(path, options.format)
     import_paddle()
     trained = load_trained_model(
         options.weights,
@@ -67,9 +69,7 @@ def run(words: list[str]) -> None:
         from .pixels import convert_to_pixel_input
 
         trained = convert_to_pixel_input(trained)
-    difference = export(
-        trained, options.output, options.format, options.precision, options.outputs, replaces=options.replace
-    )
+    difference = export(trained, options.output, options.format, options.precision, options.outputs)
     for line in describe_export(trained.about, difference, options.output, options.precision):
         print(one_line(line))
 
@@ -287,14 +287,9 @@ def _require_tensors(name: str) -> None:
 
 
 def export(
-    trained: TrainedModel,
-    output: str,
-    kind: str = "paddle",
-    precision: str = "float32",
-    outputs: str = "logits",
-    replaces: bool = False,
+    trained: TrainedModel, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
 ) -> OutputDifference:
-    """Write the files ``output.*``, and compare the outputs of both models on three inputs.
+    """Write the files ``output.*`` instead of an earlier export's, and compare the outputs of both models on three inputs.
 
     Args:
         trained: the model to export.
@@ -302,17 +297,16 @@ def export(
         kind: one of ``FORMATS``.
         precision: "float32", or "float16" for ONNX.
         outputs: "logits" or "probabilities", for classifiers.
-        replaces: delete ``output.*`` even if it is not an earlier export in this format.
 
     Raises:
-        UserError: the files are something else or cannot be written, or the model cannot be converted.
+        UserError: the files cannot be written, or the model cannot be converted.
         RuntimeError: the outputs differ by more than rounding; nothing was written.
     """
     import numpy as np
 
     from ..tasks.step_types import ExportParts
 
-    path, shape = check_output(output, kind, replaces), trained.about["input_shape"]
+    path, shape = check_output(output), trained.about["input_shape"]
     parts = trained.parts or ExportParts(shape[1], {})
     model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
     names = parts.output_names or (outputs,)
@@ -382,15 +376,16 @@ def _write_model(
         paddle.static.InputSpec([None, *array.shape[1:]], str(array.dtype), name)
         for name, array in _inputs(1, about, parts).items()
     ]
+    trace = signals.held()(paddle.jit.save)  # Paddle crashes if one arrives while it asks for an operation's stack
     if kind == "paddle":
-        _trace(model, path, specification)
+        trace(model, str(path), input_spec=specification)
         loaded = paddle.jit.load(str(path))
         return lambda inputs: _outputs(loaded, inputs)
     from . import onnx_files
 
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
         traced = Path(folder, "traced")
-        _trace(model, traced, specification)
+        trace(model, str(traced), input_spec=specification)
         graph = onnx_files.to_onnx(
             traced,
             lambda batch: _inputs(batch, about, parts),
@@ -401,13 +396,6 @@ def _write_model(
     onnx_files.describe(graph, about)
     onnx_files.write(graph, path.with_name(f"{path.name}{ONNX}"))
     return lambda inputs: list(onnx_files.run(graph, inputs).values())
-
-
-def _trace(model: "nn.Layer", path: Path, specification: list[Any]) -> None:
-    import paddle
-
-    with signals.held():  # Paddle crashes if one arrives while it asks for the stack of an operation
-        paddle.jit.save(model, str(path), input_spec=specification)
 
 
 @contextlib.contextmanager

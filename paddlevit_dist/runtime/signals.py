@@ -202,10 +202,7 @@ def blocked() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Raise the exception of a signal after the block, in the main thread; a second Ctrl-C ends the process at once.
-
-    For libraries that crash if Python code that they call raises an exception.
-    """
+    """Raise the exception of a signal after the block, in the main thread; a second Ctrl-C ends the process at once."""
     _state.holding += 1
     try:
         yield

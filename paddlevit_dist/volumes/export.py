@@ -31,6 +31,23 @@ WEIGHTS = {
 }
 
 
+#: the first voxels of windows along an axis of a volume, from "windows" and "overlap"
+WINDOW_STARTS = (
+    "round(i (length - window) / (n - 1)), halves to the even number, for i from 0 to n - 1 along each axis; "
+    "n = ceil((length - window) / max(1, int(window (1 - overlap)))) + 1 windows, one starts at 0; a shorter volume is "
+    "filled up at its end"
+)
+NORMALIZATIONS = {  # by the values of VOLUMES.NORMALIZE
+    "ct": "limited to intensity_window; then minus its middle, divided by half its length, or by intensity_mean_std",
+    "percentiles": "minus the first number of intensity_window, divided by its length, without limits; null: "
+    "percentiles 0.5 and 99.5 of the volume",
+    "z_score": "minus the mean of the volume, divided by its standard deviation; nonzero: of its voxels within the "
+    "outline of what is not 0, and 0 elsewhere",
+    "min_max": "minus the smallest value of the volume, divided by largest - smallest",
+    "none": "unchanged",
+}
+
+
 def make_example(size: Sequence[int]) -> np.ndarray:
     """Return a bright ball in noise, float32 (1, 1, *size)."""
     places = np.indices(size) - (np.array(size).reshape(3, 1, 1, 1) - 1) / 2

@@ -7,13 +7,17 @@ from ...tasks.aspects import TaskAspect
 from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
-from .protocols import describe_protocol, read_crop
+from .protocols import describe_protocol, read_crop, read_protocol
 from .task import ImageSegmentation
 from .transforms import Size
 
 _OUTPUT = (
     "(batch, classes, rows, columns), logits at the network's own resolution: resize them bilinearly between the "
     "centers of pixels (align_corners false, half_pixel) to the size of the image; its class is the largest"
+)
+_WINDOWS = (
+    "a window starts every stride, the last one of a side at side - size; each one's logits are resized to the window, "
+    "and those of several windows over a pixel are averaged, before the resize to the image"
 )
 
 
@@ -33,6 +37,9 @@ class SegmenterExport(TaskAspect, Exportable):
             "output": _OUTPUT,
             "evaluated": describe_protocol(task.config),
         }
+        protocol = read_protocol(task.config)
+        if protocol.crop is not None:
+            meta["windows"] = {"size": list(protocol.crop), "stride": list(protocol.stride), "logits": _WINDOWS}
         image = draw_image(*size)
         example = {"picture": image, "input": normalize(image, data)}
         shape = (task.num_classes, None, None)

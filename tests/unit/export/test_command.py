@@ -128,7 +128,7 @@ def test_a_detector_has_two_inputs_and_its_own_comparison(tmp_path):
 
 
 def test_a_model_that_computes_something_else_leaves_nothing(tmp_path):
-    before = "format: paddle  # of the export before"
+    before = "of the export before"
     (tmp_path / "net.about.yaml").write_text(before)
     trained = make_trained(difference=lambda *_: (math.inf, "answers"))
     with pytest.raises(RuntimeError, match="net differs from the model it was exported from"):

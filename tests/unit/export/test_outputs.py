@@ -3,7 +3,7 @@
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.export.outputs import check_output, write_together
+from paddlevit_dist.export.outputs import check_output, require_replaceable, write_together
 
 
 def write_export(path, files: dict[str, str], kind: str = "paddle") -> None:
@@ -20,7 +20,7 @@ def list_names(folder) -> set[str]:
 def test_an_export_in_the_same_format_is_replaced_with_all_its_files(tmp_path):
     write_export(tmp_path / "net", {".json": "a", ".pdiparams": "b", ".yml": "of PaddleX"})
     (tmp_path / "net.txt").write_text("a note of the user's")
-    assert check_output(str(tmp_path / "net"), "paddle") == tmp_path / "net"
+    require_replaceable(tmp_path / "net", "paddle")
     write_export(tmp_path / "net", {".json": "c", ".pdiparams": "d"})
     assert list_names(tmp_path) == {"net.json", "net.pdiparams", "net.about.yaml", "net.txt"}
     assert (tmp_path / "net.json").read_text() == "c"
@@ -41,23 +41,22 @@ def test_anything_else_is_refused_and_deleted_if_asked_for(tmp_path, name):
     for suffix, text in files.items():
         (tmp_path / f"net{suffix}").write_text(text)
     with pytest.raises(UserError, match=rf"^export: .*net.*: not an earlier export with -format={kind}: .* -replace"):
-        check_output(str(tmp_path / "net"), kind)
+        require_replaceable(tmp_path / "net", kind)
     assert list_names(tmp_path) == {f"net{suffix}" for suffix in files}
-    assert check_output(str(tmp_path / "net"), kind, replaces=True) == tmp_path / "net"
     write_export(tmp_path / "net", {".json": "new"})
     assert list_names(tmp_path) == {"net.json", "net.about.yaml"}
 
 
 def test_a_path_is_a_file_name(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert check_output("~/a.b", "onnx") == tmp_path / "a.b" == check_output(str(tmp_path / "a.b"), "paddle")
+    assert check_output("~/a.b") == tmp_path / "a.b" == check_output(str(tmp_path / "a.b"))
     for folder in (str(tmp_path), f"{tmp_path}/", f"{tmp_path}/new/", "~", "."):
         with pytest.raises(UserError, match=rf"^export: {folder} is a folder: add a file name, such as .*/?model$"):
-            check_output(folder, "onnx")
+            check_output(folder)
 
 
 @pytest.mark.parametrize("path", ["\udcff", "folder\udcff/model"])
 def test_a_path_that_paddle_cannot_write_is_refused_in_a_line(tmp_path, monkeypatch, path):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"^export: .*\\xff.* is not UTF-8, which Paddle needs: choose another OUT$"):
-        check_output(path, "paddle")
+        check_output(path)

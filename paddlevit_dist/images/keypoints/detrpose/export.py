@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import paddle
 
+from ....tasks.step_types import ExportParts
 from ...detection.detector import Detector
 from ...detection.export import BoxExport, EvaluatedFunction, compare_detections, require_one_size
 from .network import TopPoses
@@ -19,8 +20,15 @@ class PoseExport(BoxExport):
     meaning = {
         "scores": "float32 (batch, n), probabilities of the objects; best first",
         "labels": "int64 (batch, n), classes from 0",
-        "keypoints": "float32 (batch, n, points, 2), x and y of each point in pixels of the stored images",
+        "keypoints": "float32 (batch, n, points, 2), x and y of each point in pixels of the stored images; a class has "
+        "the first ones, as named in class_points",
     }
+
+    def export_parts(self) -> ExportParts:
+        """Return the description of the exported model, with the names of points."""
+        parts, task = super().export_parts(), self.task
+        points = {name: list(each.names) for name, each in zip(task.class_names, task.keypoint_sets)}
+        return parts._replace(about={**parts.about, "class_points": points})
 
     @staticmethod
     def compare(expected: Sequence[np.ndarray], actual: Sequence[np.ndarray]) -> tuple[float, str]:

@@ -15,6 +15,23 @@ _LOWEST, _HIGHEST = 0.001, 50.0  # limits of the smoothed map, before its logari
 _EPSILON = float(np.finfo(np.float32).eps)  # added to the second derivatives, against flat maps
 
 
+#: the steps of ``decode_heatmaps``, for programs that have an exported network and its kernel
+DECODING = {
+    "peak": "the cell of the map's largest value; the place of a point, unless the value is above 0 and a step follows",
+    "score": "this value, at least 0",
+    "deviation": _DEVIATION,
+    "smoothing": "means of the map along rows and columns with weights exp(-(k / deviation)^2 / 2), k from -(kernel // 2) "
+    "to kernel // 2; beyond its border the map is mirrored, the last cell first",
+    "limits": [_LOWEST, _HIGHEST],
+    "epsilon": _EPSILON,
+    "step": "with L[y, x], the logarithms of the smoothed map within limits, at the peak [0, 0] and its neighbors, "
+    "those beyond the border as at the border: minus the inverse of [[xx, xy], [xy, yy]] times (x, y), where "
+    "x = (L[0, 1] - L[0, -1]) / 2, xx = L[0, 1] - 2 L[0, 0] + L[0, -1] + epsilon, likewise y and yy, "
+    "xy = (L[1, 1] - L[0, 1] - L[1, 0] + 2 L[0, 0] - L[0, -1] - L[-1, 0] + L[-1, -1]) / 2; none longer than the map",
+    "place": "x = left + width cell / (columns - 1) of the region, and likewise y",
+}
+
+
 def decode_heatmaps(maps: np.ndarray, kernel: int = KERNEL) -> tuple[np.ndarray, np.ndarray]:
     """Return places, float64 (n, points, 2), x and y in cells, and scores, float64 (n, points), the largest values.
 

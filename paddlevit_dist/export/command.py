@@ -289,7 +289,7 @@ def _require_tensors(name: str) -> None:
 def export(
     trained: TrainedModel, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
 ) -> OutputDifference:
-    """Write the files ``output.*`` instead of an earlier export's, and compare the outputs of both models on three inputs.
+    """Write the files ``output.*`` instead of an earlier export's, and compare outputs of both models on three inputs.
 
     Args:
         trained: the model to export.

@@ -259,10 +259,9 @@ def fix_shapes(model: "ModelProto", run: Callable[[Any, int], dict[str, np.ndarr
     unknown = [op for op in graph.nodes if op.op_type == "Reshape" and op.input[1] not in graph.constants]
     if not unknown:
         return model
-    probe = type(model)()
-    probe.CopyFrom(model)
-    probe.graph.output.extend(ValueInfoProto(name=op.output[0]) for op in unknown)
-    two, three = run(probe, 2), run(probe, 3)
+    model.graph.output.extend(ValueInfoProto(name=op.output[0]) for op in unknown)
+    two, three = run(model, 2), run(model, 3)
+    del model.graph.output[-len(unknown) :]
     for node in unknown:
         shape, other = (np.array(values[node.output[0]].shape) for values in (two, three))
         growing = np.flatnonzero(shape != other)

@@ -59,7 +59,7 @@ def to_onnx(
     Raises:
         UserError: paddle2onnx cannot convert the model, or its weights do not fit into float16.
     """
-    model = convert_program(prefix)
+    model = convert_program(prefix, prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size > _LARGEST_FILE)
     rename_outputs(model, names)
     model = fix_shapes(simplify(model), lambda probe, batch: run(probe, inputs(batch)))
     types = value_types(model)  # ONNX cannot infer types of onnxruntime's operators
@@ -117,9 +117,13 @@ def describe(model: "ModelProto", about: dict[str, Any]) -> None:
     helper.set_model_props(model, {"about": to_yaml(about)})
 
 
-def convert_program(prefix: Path) -> Any:
-    """Return the ONNX model of an exported program, or raise UserError."""
+def convert_program(prefix: Path, is_large: bool = False) -> Any:
+    """Return the ONNX model of an exported program, or raise UserError.
+
+    For weights that one file does not hold (``is_large``), paddle2onnx writes an empty file: they are added afterwards.
+    """
     import onnx
+    import paddle
     import paddle2onnx
 
     with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
@@ -128,17 +132,23 @@ def convert_program(prefix: Path) -> Any:
             try:
                 paddle2onnx.export(
                     str(program),
-                    str(prefix.with_name(f"{prefix.name}.pdiparams")),
+                    "" if is_large else str(prefix.with_name(f"{prefix.name}.pdiparams")),
                     str(file),
                     opset_version=OPSET,
                     auto_upgrade_opset=False,
                     optimize_tool="None",  # its default would install packages
+                    **({"enable_optimize": False, "enable_onnx_checker": False} if is_large else {}),
                 )
             except (Exception, SystemExit) as error:  # it prints the reason and exits
                 raise UserError(
                     f"export: paddle2onnx cannot convert this model: {explain_failure(output, error)}"
                 ) from error
-        return onnx.load(str(file))
+        model = onnx.load(str(file))
+    if is_large:
+        for value in paddle.jit.load(str(prefix)).state_dict().values():
+            name = value.name.rpartition("_")[0]  # Paddle has added a number
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value.numpy(), name))
+    return model
 
 
 def readable_program(prefix: Path, folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The files of an export: which ones belong to it, and how they replace those of an earlier one."""
+"""The files of an export: which ones belong to it, and how they replace the files of an earlier one."""
 
 import contextlib
 import os

@@ -23,26 +23,22 @@ def describe_preprocessing(
     }
 
 
+_STARTS = (
+    "; windows start at round(k (length - window) / (m - 1)), halves to the even number, k from 0 to m - 1, along each "
+    "axis, m = 1 + ceil((length - window) / max(1, int(window (1 - overlap)))); a short volume is filled up at its end"
+)
 WEIGHTS = {
     "linear": "weighted mean; a voxel's weight is the product over the axes of min(i + 1, n - i), divided by its "
-    "largest value, at index i of n",
+    f"largest value, at index i of n{_STARTS}",
     "gaussian": "weighted mean; a voxel's weight is the product over the axes of exp(-32 ((i - (n - 1) / 2) / n)^2) "
-    "at index i of n",
+    f"at index i of n{_STARTS}",
 }
-
-
-#: the first voxels of windows along an axis of a volume, from "windows" and "overlap"
-WINDOW_STARTS = (
-    "round(i (length - window) / (n - 1)), halves to the even number, for i from 0 to n - 1 along each axis; "
-    "n = ceil((length - window) / max(1, int(window (1 - overlap)))) + 1 windows, one starts at 0; a shorter volume is "
-    "filled up at its end"
-)
 NORMALIZATIONS = {  # by the values of VOLUMES.NORMALIZE
     "ct": "limited to intensity_window; then minus its middle, divided by half its length, or by intensity_mean_std",
     "percentiles": "minus the first number of intensity_window, divided by its length, without limits; null: "
     "percentiles 0.5 and 99.5 of the volume",
-    "z_score": "minus the mean of the volume, divided by its standard deviation; nonzero: of its voxels within the "
-    "outline of what is not 0, and 0 elsewhere",
+    "z_score": "minus the mean of the volume, divided by its standard deviation, before resampling; z_score box: of "
+    "the box around what is not 0 in any channel; mask: of this with its holes filled, and 0 elsewhere",
     "min_max": "minus the smallest value of the volume, divided by largest - smallest",
     "none": "unchanged",
 }

@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+from pathlib import Path
 
 import numpy as np
 import paddle
@@ -23,7 +24,7 @@ def open_export(out):
     """Return the description of an export, and a function of named inputs."""
     import onnxruntime
 
-    about = yaml.safe_load(open(f"{out}.about.yaml", encoding="utf-8"))
+    about = yaml.safe_load(Path(f"{out}.about.yaml").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(f"{out}.onnx")
     return about, lambda **inputs: session.run(None, inputs)
 
@@ -182,7 +183,12 @@ CONSUMERS = {
     "segformer_b0_shapes": (share_classes, [*SHAPES, "SEGMENTATION.PROTOCOL", "slide", "MODEL.DROPOUT", "0"], 1.0, {}),
     "detrpose_figures": (detect_points, [*SHAPES, "MODEL.NUM_QUERIES", "6"], 0.1, {"least_score": 0.0}),
     "heatmap_figures": (find_points, [*SHAPES, "HEATMAPS.CROP_SIZE", "[48, 32]", "MODEL.DIMS", "[8, 8, 8]"], 100.0, {}),
-    "volume_unet3d_phantoms": (measure_classes, ["VOLUMES.CROP_SIZE", "[16, 24, 16]", "VOLUMES.UNET_WIDTH", "4"], 1.0, {}),
+    "volume_unet3d_phantoms": (
+        measure_classes,
+        ["VOLUMES.CROP_SIZE", "[16, 24, 16]", "VOLUMES.UNET_WIDTH", "4"],
+        1.0,
+        {},
+    ),
 }
 
 

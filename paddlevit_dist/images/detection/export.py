@@ -152,7 +152,7 @@ def require_exportable(family: type[Detector], name: str) -> None:
     if not family.is_exportable:
         raise UserError(
             f"export: {name} selects regions on the host with Paddle's nms, which paddle2onnx does not support: "
-            "export an RT-DETR, D-FINE or DETR, or predict with this package"
+            "export a DETR, RT-DETR, D-FINE or RF-DETR, or predict with this package"
         )
 
 

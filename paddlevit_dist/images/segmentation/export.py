@@ -17,7 +17,7 @@ _OUTPUT = (
 )
 _WINDOWS = (
     "a window starts every stride, the last one of a side at side - size; each one's logits are resized to the window, "
-    "and those of several windows over a pixel are averaged, before the resize to the image"
+    "and where windows overlap, their logits are averaged, before the resize to the image"
 )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from ...tasks.aspects import TaskAspect
 from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
-from ..export import NORMALIZATIONS, WEIGHTS, WINDOW_STARTS, describe_preprocessing, make_example
+from ..export import NORMALIZATIONS, WEIGHTS, describe_preprocessing, make_example
 from ..intensities import IntensityConfig
 from .task import LandmarkDetection, compute_sigma
 
@@ -39,7 +39,6 @@ class LandmarkExport(TaskAspect, Exportable):
             intensities = f"{window[0]:g} and {window[1]:g} are mapped to 0 and 1, without clipping"
         is_focal = volumes.LOSS == "focal"
         postprocessing: dict[str, Any] = {
-            "window_starts": WINDOW_STARTS,
             "maps": "the sigmoid of the outputs" if is_focal else "the outputs",
             "of_overlapping_windows": WEIGHTS[volumes.WINDOW_WEIGHTS],
             "position": _POSITION[volumes.DECODING],

@@ -5,7 +5,7 @@ import numpy as np
 from ...tasks.aspects import TaskAspect
 from ...tasks.protocols import Exportable
 from ...tasks.step_types import ExportParts
-from ..export import NORMALIZATIONS, WEIGHTS, WINDOW_STARTS, describe_preprocessing, make_example
+from ..export import NORMALIZATIONS, WEIGHTS, describe_preprocessing, make_example
 from ..intensities import IntensityConfig
 from .regions import describe_regions
 from .task import VolumeSegmentation
@@ -38,7 +38,6 @@ class VolumeLabelExport(TaskAspect, Exportable):
             "normalizations": {kind: NORMALIZATIONS[kind] for kind in dict.fromkeys(intensity_config.kinds)},
             "output": f"one map per {'region' if regions else 'class'}, of the input's size",
             "postprocessing": {
-                "window_starts": WINDOW_STARTS,
                 **({"mean_with_mirrored": list(volumes.MIRROR_AXES)} if volumes.TEST_MIRROR else {}),
                 "of_overlapping_windows": WEIGHTS[volumes.WINDOW_WEIGHTS],
                 "class": _PAINTED if regions else _LARGEST_OUTPUT,

@@ -1,14 +1,19 @@
 """Which tasks have models that can be exported."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
+from support.processes import ROOT
 
 from paddlevit_dist import UserError
 from paddlevit_dist.export.descriptions import build_paddlex_description, require_exportable, to_yaml
 from paddlevit_dist.images import Classification
+from paddlevit_dist.registry.lookup import list_names, resolve
+from paddlevit_dist.registry.manifest import BOX_LABELS
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks import Exportable, Task
+from paddlevit_dist.tasks.aspects import find_location
 
 
 def test_a_task_without_an_export_is_refused_in_one_line():
@@ -42,3 +47,17 @@ def test_numbers_are_written_on_one_line_and_texts_below_each_other():
         "b: [null, 3, 224.5]\na:\n- ö\n- x\nagain: [null, 3, 224.5]\nnested:\n- [1, 2]\n- [3]\nmixed:\n- 1\n- x\n"
     )
     assert len(to_yaml({"long": "word " * 22}).splitlines()) == 1
+
+
+def test_the_page_lists_the_tasks_and_detectors_that_can_be_exported():
+    page = (ROOT / "docs" / "guides" / "exporting.md").read_text(encoding="utf-8")
+    rows = [
+        re.findall("`(.*?)`", row) for row in re.findall(r"^\| `\w+`.* \| .*\|$", page.split("| `-format`")[0], re.M)
+    ]
+    listed = {name for row in rows for name in row if name in list_names("task")}
+    assert listed == {name for name in list_names("task") if find_location(resolve("task", name), Exportable)}
+    (row,) = re.findall(r"^\| `detection` \| (.*) \|$", page, re.M)
+    exported, refused = (tuple(re.findall("`(.*?)`", part)) for part in row.split("; not "))
+    for name in list_names("model", BOX_LABELS):
+        is_exportable = resolve("model", name).is_exportable
+        assert (name.startswith(exported), name.startswith(refused)) == (is_exportable, not is_exportable), name

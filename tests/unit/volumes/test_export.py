@@ -14,7 +14,7 @@ from paddlevit_dist.tasks.prediction import CheckpointMeta
 from paddlevit_dist.tasks.protocols import Exportable
 from paddlevit_dist.tasks.step_types import ExportParts
 from paddlevit_dist.tasks.task_factory import make_task
-from paddlevit_dist.volumes.export import WEIGHTS, make_example
+from paddlevit_dist.volumes.export import NORMALIZATIONS, WEIGHTS, make_example
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 from paddlevit_dist.volumes.sliding_window import line_weights
@@ -66,6 +66,7 @@ ORIENTATION = "RAS: the array's axes depth, height, width point up, to the front
 )
 def test_an_export_of_landmarks_describes_what_is_set(words, intensities, others):
     parts = trained(*words).parts
+    assert parts.about.pop("normalizations").keys() <= NORMALIZATIONS.keys()
     assert parts.about == {
         "landmarks": ["nose", "chin"],
         "preprocessing": {
@@ -123,6 +124,7 @@ def test_an_export_of_label_maps_describes_what_is_set(has_regions):
             "overlap": 0.25,
             "outside_of_a_small_volume": 0,
         },
+        "normalizations": {kind: NORMALIZATIONS[kind] for kind in ("ct", "z_score")},
         "output": f"one map per {'region' if has_regions else 'class'}, of the input's size",
         "postprocessing": {
             "of_overlapping_windows": WEIGHTS["gaussian"],

@@ -20,8 +20,8 @@ DECODING = {
     "peak": "the cell of the map's largest value; the place of a point, unless the value is above 0 and a step follows",
     "score": "this value, at least 0",
     "deviation": _DEVIATION,
-    "smoothing": "means of the map along rows and columns with weights exp(-(k / deviation)^2 / 2), k from -(kernel // 2) "
-    "to kernel // 2; beyond its border the map is mirrored, the last cell first",
+    "smoothing": "means of the map along rows and columns with weights exp(-(k / deviation)^2 / 2), k from "
+    "-(kernel // 2) to kernel // 2; beyond its border the map is mirrored, the last cell first",
     "limits": [_LOWEST, _HIGHEST],
     "epsilon": _EPSILON,
     "step": "with L[y, x], the logarithms of the smoothed map within limits, at the peak [0, 0] and its neighbors, "

@@ -11,7 +11,7 @@ from .decoding import DECODING
 from .task import KeypointHeatmaps
 
 _SCORE = "score of the box, 1 if it has none, times the mean of its points' scores above {:g}; 0 without one"
-_MIRRORED = "mean of a crop's maps and of those of the mirrored crop, mirrored back, in the order 'heatmaps'"
+_MIRRORED = "mean of a crop's maps and the mirrored crop's maps, mirrored back, in the order 'heatmaps'"
 
 
 class HeatmapExport(TaskAspect, Exportable):

@@ -219,7 +219,8 @@ def test_an_export_tells_how_a_crop_is_cut_and_has_one(tmp_path):
     assert parts.output_shape == (13, 32, 16) and parts.about["points"] == task.point_names
     assert parts.about["output"] == "float32 (batch, 13, 32, 16), a heatmap for each point"
     assert "enlarged to the proportions of the crop and by 1.5" in parts.about["crop"]
-    assert "becomes 32 x 64 pixels" in parts.about["crop"] and "over 7 cells" in parts.about["decoding"]
+    assert "becomes 32 x 64 pixels" in parts.about["crop"] and parts.about["decoding"]["kernel"] == 7
+    assert parts.about["heatmaps_of_classes"] == {"person": [*range(7)], "hand": [*range(7, 13)]}
     # The box (20, 10, 60, 70) has its center at (50, 45); 60 x 120 has the crop's proportions, enlarged it is 90 x 180.
     picture = parts.example["picture"].astype(float)
     y, x = np.meshgrid(45 + 180 * (np.arange(64) / 63 - 0.5), 50 + 90 * (np.arange(32) / 31 - 0.5), indexing="ij")

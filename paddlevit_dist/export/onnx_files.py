@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 OPSET = 17  # the first with LayerNormalization
 _PACKAGES = ("paddle2onnx", "onnx", "onnxruntime")
-_LARGEST_FILE = 2**31 - 2**20  # bytes of weights in an ONNX file; other parts of the file share its 2 GB
+LARGEST_FILE = 2**31 - 2**20  # bytes of weights in an ONNX file; other parts of the file share its 2 GB
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
@@ -45,7 +45,13 @@ def require_packages() -> None:
 
 
 def to_onnx(
-    prefix: Path, inputs: Callable[[int], dict[str, np.ndarray]], *, is_fused: bool, is_half: bool, names: Sequence[str]
+    prefix: Path,
+    inputs: Callable[[int], dict[str, np.ndarray]],
+    *,
+    is_fused: bool,
+    is_half: bool,
+    names: Sequence[str],
+    largest_file: int = LARGEST_FILE,
 ) -> Any:
     """Convert Paddle's inference model ``prefix.*``.
 
@@ -55,11 +61,12 @@ def to_onnx(
         is_fused: use fused operators of onnxruntime.
         is_half: convert to float16, except the outputs.
         names: names of the outputs.
+        largest_file: bytes of weights that paddle2onnx can write.
 
     Raises:
         UserError: paddle2onnx cannot convert the model, or its weights do not fit into float16.
     """
-    model = convert_program(prefix, prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size > _LARGEST_FILE)
+    model = convert_program(prefix, prefix.with_name(f"{prefix.name}.pdiparams").stat().st_size > largest_file)
     rename_outputs(model, names)
     model = fix_shapes(simplify(model), lambda probe, batch: run(probe, inputs(batch)))
     types = value_types(model)  # ONNX cannot infer types of onnxruntime's operators
@@ -97,12 +104,12 @@ def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
             ) from error
 
 
-def write(model: "ModelProto", file: Path) -> None:
+def write(model: "ModelProto", file: Path, largest_file: int = LARGEST_FILE) -> None:
     """Write an ONNX file; weights that exceed what one file holds are written to ``file.data``."""
     import onnx
     from onnx.external_data_helper import load_external_data_for_model
 
-    if sum(len(weights.raw_data) for weights in model.graph.initializer) <= _LARGEST_FILE:
+    if sum(len(weights.raw_data) for weights in model.graph.initializer) <= largest_file:
         file.write_bytes(model.SerializeToString())
         return
     location = f"{file.name}{ONNX_WEIGHTS.removeprefix(ONNX)}"

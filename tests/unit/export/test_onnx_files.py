@@ -98,13 +98,13 @@ def test_a_program_is_converted_as_it_is_asked_for(program, is_fused, is_half):
 
 
 @pytest.mark.parametrize("is_half", [True, False])
-def test_weights_above_the_size_of_a_file_are_next_to_it(program, tmp_path, monkeypatch, is_half):
+def test_weights_above_the_size_of_a_file_are_next_to_it(program, tmp_path, is_half):
     """With a limit of 2 kB instead of 2 GB."""
     prefix, network = program
-    monkeypatch.setattr(onnx_files, "_LARGEST_FILE", 2048)
     x = np.linspace(-1, 1, 15, dtype=np.float32).reshape(5, 3)
-    model = to_onnx(prefix, lambda batch: {"x": x[:batch]}, is_fused=False, is_half=is_half, names=["scores"])
-    onnx_files.write(model, tmp_path / "net.onnx")
+    words = {"is_fused": False, "is_half": is_half, "names": ["scores"], "largest_file": 2048}
+    model = to_onnx(prefix, lambda batch: {"x": x[:batch]}, **words)
+    onnx_files.write(model, tmp_path / "net.onnx", largest_file=2048)
     assert {file.name for file in tmp_path.iterdir()} == {"net.onnx", "net.onnx.data"}
     session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"))
     found = session.run(None, {"x": x.astype(np.float16 if is_half else np.float32)})[0]

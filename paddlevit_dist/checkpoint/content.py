@@ -18,7 +18,8 @@ from msgspec import Meta
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
-from ..runtime.text_files import parse_yaml, read_bytes
+from ..runtime.text_files import convert_facts, parse_yaml, read_bytes
+from .about_schema import AboutFacts, require_valid_settings
 from .array_files import read_npz
 
 MODEL, AVERAGED = "model.pdparams", "model_ema.pdparams"  # weights, and their average if the run has one
@@ -263,9 +264,15 @@ def read_weights_info(file: Path) -> dict[str, Any]:
     about = read_about(str(file))
     if about is not None:
         return about
-    candidates = (file.with_name(name) for name in (f"{file.name}.{ABOUT}", f"{file.stem}.{ABOUT}", ABOUT))
-    about_file = next((path for path in candidates if path.is_file()), None)
-    return read_about_file(about_file) if about_file else {}
+    about_file = find_about_file(file)
+    return read_about_file(about_file) if about_file.is_file() else {}
+
+
+def find_about_file(file: Path) -> Path:
+    """Return the file with the metadata of the weights in ``file``, or where it would be; see ``read_weights_info``."""
+    names = (ABOUT,) if is_run_checkpoint(str(file)) else (f"{file.name}.{ABOUT}", f"{file.stem}.{ABOUT}", ABOUT)
+    candidates = [file.with_name(name) for name in names]
+    return next(filter(Path.is_file, candidates), candidates[-1])
 
 
 def find_trained_size(file: Path) -> tuple[int, int] | None:
@@ -313,10 +320,7 @@ def read_about_file(file: Path) -> dict[str, Any]:
         content = copy.deepcopy(_parse_about(read_bytes(file, _LARGEST_BYTES)))
     except (OSError, ValueError, MemoryError) as error:
         raise UserError(f"{file} cannot be read ({_reason(error)}); {advice}") from error
-    try:
-        msgspec.convert(content, _CheckpointInfo)
-    except msgspec.ValidationError as error:
-        raise UserError(f"{file}: {_reason(error)}; {advice}") from error
+    require_valid_settings(file, convert_facts(content, AboutFacts, file).settings or {})
     return content
 
 
@@ -405,26 +409,6 @@ class _ScalerState(msgspec.Struct):
     incr_count: _Number
     decr_count: _Number
     use_dynamic_loss_scaling: bool | _Number
-
-
-class _SplitRecord(msgspec.Struct):
-    classes: list[Any] | None = None
-
-
-class _LowRankRecord(msgspec.Struct):
-    source: str
-    part: str | None
-    unused: list[str]
-    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
-    scale: _Positive
-
-
-class _CheckpointInfo(msgspec.Struct):
-    input: dict[str, Any] | None = None
-    data: dict[str, _SplitRecord | None] | None = None
-    settings: dict[str, Any] | None = None
-    versions: dict[str, Any] | None = None
-    low_rank: _LowRankRecord | None = None
 
 
 _Checked = TypeVar("_Checked", bound=msgspec.Struct)

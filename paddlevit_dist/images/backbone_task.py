@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import paddle
 
 from ..checkpoint.load import load_weights
@@ -29,6 +30,10 @@ _LAST = "checkpoints/last"  # in the folder of a run that can be resumed
 _MOST_NAMED = 90  # classes in a legend
 TURNED = "turned by EXIF"  # key of a split's signature
 _BACKBONE = "backbone."  # prefix of the backbone's parameter names
+
+
+class _SplitFacts(msgspec.Struct):
+    turned: bool = msgspec.field(name=TURNED, default=False)
 
 
 class BackboneTask(Task):
@@ -103,7 +108,7 @@ class BackboneTask(Task):
         for known in (self.config.DATA.EXIF_ROTATE, self._opened_turned):
             if known is not None:
                 return known
-        return self._learned is not None and bool(self._learned.data.get(TURNED))
+        return self._learned is not None and self._learned.read_data(_SplitFacts).turned
 
     def _replace_unreadable(self, dataset: "ImageSamples") -> None:
         """Replace unreadable training images by the next readable ones, if DATA.ON_INVALID_SAMPLE is "skip"."""

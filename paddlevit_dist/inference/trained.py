@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import settings as configuration
 from ..checkpoint.class_rows import are_names, get_class_names, read_class_names
-from ..checkpoint.content import fingerprint, read_weights_info
+from ..checkpoint.content import find_about_file, fingerprint, read_weights_info
 from ..checkpoint.download import silent
 from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
 from ..checkpoint.finding import find_run_settings
@@ -109,6 +109,7 @@ def open_source(
     own = format_words(options)
     loaded = build_configuration(str(file), settings, recipe, [*own, *words])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
+    learned = learned._replace(source=str(find_about_file(file)))
     if learned.class_names is None:
         listed = read_class_names(weights_source)[0]  # in a file next to the weights
         if listed and not _GAPS.intersection(listed):

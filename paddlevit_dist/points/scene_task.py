@@ -3,9 +3,11 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import paddle
+from msgspec import Meta
 
 from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, name_outputs, resolve_class_names
@@ -22,6 +24,10 @@ from .settings import PointSettings
 from .sparse import PlanSpec, SparseTensor, build_plan
 
 _UNIT_ADVICE = "if its coordinates are in millimeters, set DATA.UNIT_M 0.001; else use larger voxels"
+
+
+class _InputFacts(msgspec.Struct):
+    coordinates: Annotated[str, Meta(pattern=f"^({CENTERED}|{AS_GIVEN})\\Z")] = CENTERED
 
 
 class SceneTask(Task):
@@ -99,7 +105,7 @@ class SceneTask(Task):
         if self.num_classes is None:
             raise UserError("the weights contain no class names: give them with --class_names=FILE")
         self.class_names = name_outputs(names, self.num_classes)
-        self.coordinates = meta.input.get("coordinates", CENTERED)
+        self.coordinates = meta.read_input(_InputFacts).coordinates
 
     def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the number and classes of samples."""

@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 import yaml
 
+from .errors import UserError
 from .files import open_regular, read_regular, readable
+from .printing import shorten
 
 LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
 LARGEST_YAML_BYTES = 1 << 23  # takes half a minute; 20,000 class names take 1 MB
@@ -24,6 +26,7 @@ _MOST_DIGITS = 400  # of a number: no float64 has more before its decimal point
 
 Place = str | os.PathLike[str]
 Row = TypeVar("Row")
+Facts = TypeVar("Facts")
 
 
 def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
@@ -77,6 +80,19 @@ def read_json_facts(file: Place) -> dict[str, Any]:
     with readable(file, "; restore it or remove it"):
         content = read_json(file)
     return content if isinstance(content, dict) else {}
+
+
+def convert_facts(values: object, kind: type[Facts], source: Place) -> Facts:
+    """Convert plain values that a file says about weights to ``kind``, a ``msgspec.Struct``, which bounds them.
+
+    Raises UserError with the file, the first wrong value and what was expected.
+    """
+    import msgspec  # as above
+
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"{source}: {shorten(error)}; remove the file to continue without it") from error
 
 
 def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) -> Any:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ..runtime.text_files import Facts, convert_facts
 from .dataset import TransformedDataset
 
 Row = dict[str, Any]  # plain values by column; the predictor adds the first column, "input"
@@ -17,6 +18,15 @@ class CheckpointMeta(NamedTuple):
     class_names: tuple[str, ...] | None = None  # of classes or landmarks, in the order of their labels; None: unknown
     input: Mapping[str, Any] = {}  # ``Task.signature`` of the run that trained the weights; empty if unknown
     data: Mapping[str, Any] = {}  # ``Task.signature`` of the first split with classes; empty if unknown
+    source: str = "about.yaml"  # file with these facts, for messages
+
+    def read_input(self, kind: type[Facts]) -> Facts:
+        """Return the facts of ``input`` as ``kind``, the ``msgspec.Struct`` of the task, or raise UserError."""
+        return convert_facts(dict(self.input), kind, self.source)
+
+    def read_data(self, kind: type[Facts]) -> Facts:
+        """Return the facts of ``data`` as ``kind``, the ``msgspec.Struct`` of the task, or raise UserError."""
+        return convert_facts(dict(self.data), kind, self.source)
 
 
 class InputSamples(TransformedDataset):

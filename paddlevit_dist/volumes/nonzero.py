@@ -7,7 +7,7 @@ resampling, and all other voxels become 0. Source: F. Isensee et al., 2021, "nnU
 ``default_normalization_schemes.py``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from tqdm import tqdm
 from ..checkpoint.content import read_about
 from ..checkpoint.finding import resolve
 from ..checkpoint.weights import evaluated_weights
+from ..runtime.text_files import convert_facts
+from .input_facts import VolumeInputFacts
 from .reading import import_extra
 from .settings import VolumeSettings
 
@@ -87,18 +89,14 @@ def regions_per_channel(within: str, kinds: Sequence[str]) -> list[str]:
     return [within if kind == "z_score" else VOLUME for kind in kinds]
 
 
-def read_region(input_meta: Mapping[str, Any]) -> str:
-    """Read the region of z_score from the input settings of weights; whole volumes are not recorded."""
-    return str(input_meta.get("z_score", VOLUME))
-
-
 def read_checkpoint_region(config: VolumeSettings, is_training: bool) -> str | None:
     """Read the region from the checkpoint that is resumed or evaluated; return None if it is not recorded."""
     model = config.MODEL
     source = model.RESUME if is_training or model.PRETRAINED is None else evaluated_weights(model.PRETRAINED)
     path = None if source is None else resolve(source, Path(config.SAVE) / "checkpoints", lambda line: None)
-    input_meta = None if path is None else (read_about(str(path)) or {}).get("input")
-    return read_region(input_meta) if input_meta and "z_score" in input_meta.get("normalize", ()) else None
+    about = None if path is None else read_about(str(path))
+    facts = convert_facts((about or {}).get("input") or {}, VolumeInputFacts, str(path))
+    return facts.z_score if "z_score" in facts.normalize else None
 
 
 _REGION_TEXTS = {

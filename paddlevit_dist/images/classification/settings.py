@@ -362,7 +362,7 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
     names = ["MODEL.NAME", "MODEL.TYPE", OPTIONS, *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):
         setting = settings.get(f"{section}.{name}")
-        if name in stored.get(section, {}) and (setting is None or setting.source != COMMAND_LINE):
+        if name in (stored.get(section) or {}) and (setting is None or setting.source != COMMAND_LINE):
             if (section, name) == ("MODEL", "NAME"):
                 refuse_clone_model(stored[section][name], str(source))
             values[section][name] = stored[section][name]

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import paddle
+from msgspec import Meta
 from paddle.nn import functional as F
 
 from ...registry.required_methods import require_methods
@@ -40,6 +42,12 @@ from .evaluation.operating_points import WishedRates
 from .inference import detect_objects
 from .model_options import list_fixed_sizes, read_model_options, require_evaluated_sizes
 from .settings import DetectionSettings
+
+
+class _SplitFacts(msgspec.Struct):
+    category_ids: list[Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]] | None = msgspec.field(
+        name="category ids", default=None
+    )
 
 
 class Detection(BackboneTask):
@@ -170,12 +178,12 @@ class Detection(BackboneTask):
 
     def _name_classes(self, number: int, learned: CheckpointMeta) -> None:
         """Take names and ids of classes from the weights; 80 classes without names are COCO's."""
-        ids = learned.data.get("category ids")
+        ids = learned.read_data(_SplitFacts).category_ids
         if not learned.class_names and number == len(COCO_CATEGORIES):
             learned = learned._replace(class_names=tuple(COCO_CATEGORIES.values()))
             ids = list(COCO_CATEGORIES)
         super()._name_classes(number, learned)
-        self.category_ids = [int(id_) for id_ in ids or range(1, number + 1)][:number]
+        self.category_ids = list(ids or range(1, number + 1))[:number]
         self.num_named = min(len(learned.class_names or ()), number)
 
     def check_sample(self, sample: DetectionSample) -> None:

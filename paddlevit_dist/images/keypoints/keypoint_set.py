@@ -1,9 +1,16 @@
 """The points of a category: their names, mirrored pairs, sigmas and skeleton."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from itertools import chain
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec import Meta
+
+_MOST = 10_000  # categories, and points of one
+_Id = Annotated[int, Meta(ge=-(1 << 53), le=1 << 53)]
+_Links = Annotated[list[tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]]], Meta(max_length=_MOST)]
 
 
 class KeypointSet(NamedTuple):
@@ -31,11 +38,45 @@ class KeypointSet(NamedTuple):
         links = {name: [list(link) for link in getattr(self, name)] for name in ("pairs", "skeleton")}
         return {"names": list(self.names), "sigmas": list(map(float, self.sigmas)), **links}
 
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> "KeypointSet":
-        """Return the points from the result of ``to_plain``."""
-        pairs, skeleton = (tuple((int(one), int(other)) for one, other in values[n]) for n in ("pairs", "skeleton"))
-        return cls(tuple(map(str, values["names"])), pairs, tuple(map(float, values["sigmas"])), skeleton)
+
+class _StoredPoints(msgspec.Struct):
+    """The points of a category in a checkpoint's metadata: ``KeypointSet.to_plain``."""
+
+    names: Annotated[list[str], Meta(max_length=_MOST)]
+    sigmas: list[Annotated[float, Meta(ge=0, le=1e6)]]
+    pairs: _Links
+    skeleton: _Links
+
+    def __post_init__(self) -> None:
+        number, paired = len(self.names), [end for pair in self.pairs for end in set(pair)]
+        if len(self.sigmas) != number:
+            raise ValueError(f"Expected {number} sigmas, a name each, got {len(self.sigmas)}")
+        if max(chain((-1,), *self.pairs, *self.skeleton)) >= number:
+            raise ValueError(f"Expected pairs and skeleton of points 0 to {number - 1}")
+        if len(set(paired)) < len(paired):
+            raise ValueError("Expected each point in at most one of the pairs")
+
+    def to_set(self) -> KeypointSet:
+        """Return the points."""
+        return KeypointSet(tuple(self.names), tuple(self.pairs), tuple(self.sigmas), tuple(self.skeleton))
+
+
+class KeypointFacts(msgspec.Struct):
+    """Facts that tasks of keypoints store of a split; categories have all of the lists in one order."""
+
+    points: Annotated[list[_StoredPoints], Meta(max_length=_MOST)] = []
+    categories: list[str] | None = None
+    category_ids: list[_Id] | None = msgspec.field(name="category ids", default=None)
+
+    def __post_init__(self) -> None:
+        for name, values in (("categories", self.categories), ("category ids", self.category_ids)):
+            if self.points and values is not None and not len(set(values)) == len(values) == len(self.points):
+                raise ValueError(f"Expected {len(self.points)} different {name}, one for each of the points")
+
+    @property
+    def sets(self) -> tuple[KeypointSet, ...]:
+        """The points of each category."""
+        return tuple(points.to_set() for points in self.points)
 
 
 def can_mirror(sets: Sequence[KeypointSet]) -> bool:

@@ -22,6 +22,7 @@ from .settings import MultiLabelSettings, goal_text
 _INTERVALS = "eval_intervals.json"  # of an evaluation that does not train
 _LAST = "checkpoints/last"  # of a run that -resume=auto continues
 _CONFIGURATION = "eval_config.yaml"  # of the same evaluation
+_GOAL = {"THRESHOLDS", "WISHED"}  # keys of ``goal_text``
 _MOST_NAMED = 3
 _CONDITIONS = ("IMAGE_SIZE", "CROP_PCT", "CROP_MODE", "INTERPOLATION", "TEST_VIEWS", "TEST_SCALES")  # below DATA
 _PREFIX = THRESHOLD.format("")
@@ -159,9 +160,9 @@ def _read_weights(config: MultiLabelSettings) -> LabelThresholds | None:
     source = str(Path(config.SAVE, _LAST)) if source == "auto" else source
     file = find_weights_file(source)
     settings = read_weights_info(file).get("settings") or {}
-    trained = settings.get("MULTI_LABEL")
+    trained = settings.get("MULTI_LABEL") or {}
     chosen = _parse(read_evaluated_values(str(file)))
-    if not chosen or not isinstance(trained, Mapping) or goal_text(trained) != goal_text(config.MULTI_LABEL):
+    if not chosen or not _GOAL.issubset(trained) or goal_text(trained) != goal_text(config.MULTI_LABEL):
         return None
     lists = read_samples(str(file)) or {}
     source = f"for {goal_text(trained)} of the weights' run"
@@ -179,7 +180,7 @@ def _read_export(config: MultiLabelSettings) -> LabelThresholds | None:
     file = next(filter(Path.is_file, files), None)
     about = read_about_file(file) if file else {}
     listed, conditions = about.get("thresholds"), about.get("thresholds_settings") or {}
-    if not isinstance(listed, Mapping):
+    if not listed:
         return None
     chosen = _parse({THRESHOLD.format(name): value for name, value in listed.items()})
     return LabelThresholds(config.MULTI_LABEL.THRESHOLD, chosen, f"of {file}", conditions=conditions)

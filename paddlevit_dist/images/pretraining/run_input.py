@@ -6,6 +6,8 @@ from ...registry.lookup import list_names
 from ...registry.manifest import NO_LABELS
 from ..models.pretrained_input import IMAGENET_MEAN, ExpectedInput
 
+_READ = {"IMAGE_CHANNELS", "IMAGENET_MEAN", "IMAGENET_STD", "CROP_PCT", "INTERPOLATION", "IMAGE_SIZE", "CROP_MODE"}
+
 
 def find_run_input(source: object) -> ExpectedInput | None:
     """Return the input of the run without labels at ``source``, a folder or checkpoint; None for other weights.
@@ -19,5 +21,7 @@ def find_run_input(source: object) -> ExpectedInput | None:
     stored = read_stored_settings(source)
     if stored is None or stored.get("TASK") not in list_names("task", NO_LABELS):
         return None
-    data = stored["DATA"]
-    return ExpectedInput.from_settings(data) if data["IMAGE_CHANNELS"] == len(IMAGENET_MEAN) else None
+    data = stored.get("DATA") or {}
+    if not _READ.issubset(data) or data["IMAGE_CHANNELS"] != len(IMAGENET_MEAN):
+        return None
+    return ExpectedInput.from_settings(data)

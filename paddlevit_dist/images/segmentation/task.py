@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import paddle
+from msgspec import Meta
 
 from ...losses import (
     cross_entropies,
@@ -45,6 +47,10 @@ from .transforms import evaluation_transform, training_transform
 
 _LOGITS = "logits (images, classes, rows, columns)"
 _PIXEL_LOSSES, _CLASS_LOSSES = ("loss", "auxiliary"), ("dice", "lovasz")  # losses divided by pixels, by classes
+
+
+class _SplitFacts(msgspec.Struct):
+    palette: Annotated[str, Meta(pattern=r"^([0-9a-f]{6}){1,65536}\Z")] | None = None  # colors of the classes
 
 
 class ImageSegmentation(BackboneTask):
@@ -228,8 +234,8 @@ class ImageSegmentation(BackboneTask):
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Take classes and their colors from a checkpoint's metadata."""
         super().load_meta(meta)
-        colors = meta.data.get("palette")
-        if isinstance(colors, str):
+        colors = meta.read_data(_SplitFacts).palette
+        if colors is not None:
             self.palette = np.frombuffer(bytes.fromhex(colors), np.uint8).reshape(-1, 3)
 
     def _name_classes(self, number: int, meta: CheckpointMeta) -> None:

@@ -20,8 +20,9 @@ from ...tasks.task import Records, Task
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..geometry import VolumeGeometry, convert, require_same_spacing, require_spacing, round_spacing
+from ..input_facts import VolumeInputFacts
 from ..intensities import IntensityConfig
-from ..nonzero import read_region, set_region
+from ..nonzero import set_region
 from ..samples import AugmentationConfig, VolumeSamples
 from ..settings import LandmarkSettings, LandmarkVolumes
 from ..unet3d import axis_options
@@ -228,15 +229,15 @@ class LandmarkDetection(Task):
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Load names, spacing and input settings from the record of weights."""
-        names, spacing = meta.class_names or meta.input.get("landmarks"), meta.input.get("spacing_mm")
-        spacing = self.config.VOLUMES.SPACING_MM or spacing
+        facts = meta.read_input(VolumeInputFacts)
+        names, spacing = meta.class_names or facts.landmarks, self.config.VOLUMES.SPACING_MM or facts.spacing_mm
         if not names or not spacing:
             raise UserError(
                 "the weights do not record their landmarks and spacing: pass the run's folder, or weights "
                 "with their about.yaml"
             )
         self.names, self.spacing = list(names), np.array(spacing, dtype=np.float64)
-        self.within = read_region(meta.input)
+        self.within = facts.z_score
 
 
 def list_cases(dataset: VolumeDataset) -> list[tuple[str, str]]:

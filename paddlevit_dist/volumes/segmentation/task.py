@@ -21,8 +21,9 @@ from ...tasks.sample_checks import BadSample, require_finite
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 from ...tasks.task import Records, Task
 from ..geometry import require_same_spacing, require_spacing, round_spacing, step_lengths
+from ..input_facts import VolumeInputFacts
 from ..intensities import IntensityConfig
-from ..nonzero import read_region, set_region
+from ..nonzero import set_region
 from ..reading import import_extra
 from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
@@ -124,14 +125,18 @@ class VolumeSegmentation(Task):
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Load classes, channels, spacing and input settings from the record of weights."""
-        input_meta, spacing = meta.input, self.config.VOLUMES.SPACING_MM or meta.input.get("spacing_mm")
-        if not meta.class_names or not spacing or not input_meta.get("channels") or not input_meta.get("label_numbers"):
+        facts = meta.read_input(VolumeInputFacts)
+        spacing = self.config.VOLUMES.SPACING_MM or facts.spacing_mm
+        if not meta.class_names or not spacing or not facts.channels or not facts.label_numbers:
             raise UserError(_UNKNOWN + "weights with their about.yaml")
-        self.class_names, self.numbers = list(meta.class_names), list(input_meta["label_numbers"])
-        self.regions = load_regions(input_meta, self.numbers)
+        names, numbers = len(meta.class_names), len(facts.regions or facts.label_numbers)
+        if names != numbers:
+            raise UserError(f"{meta.source}: {names} classes, and {numbers} numbers of them in label maps; restore it")
+        self.class_names, self.numbers = list(meta.class_names), facts.label_numbers
+        self.regions = load_regions(meta.input, self.numbers)
         self._find_removals()
-        self.channels, self.spacing = list(input_meta["channels"]), np.array(spacing, dtype=np.float64)
-        self.within = read_region(input_meta)
+        self.channels, self.spacing = facts.channels, np.array(spacing, dtype=np.float64)
+        self.within = facts.z_score
 
     def check_sample(self, sample: dict[str, Any]) -> None:
         """Check that the volume is finite and that labels are classes."""

@@ -126,9 +126,15 @@ LOW_RANK = {"source": "w", "part": None, "unused": [], "digest": "0" * 64, "scal
         ({"low_rank": {**LOW_RANK, "digest": "0" * 63}}, False),
         ({"data": {"val": {"classes": "cat"}}}, False),
         ({"settings": []}, False),
+        ({"data": {"val": {"number of classes": -3}}}, False),
+        ({"data": {"val": {"number of classes": "many"}}}, False),
+        ({"input": {"landmarks": "nose"}}, False),
+        ({"settings": {"TASK": "classification", "DATA": {"IMAGE_SIZE": [16, 24]}, "OWN": {"KEY": [3]}}}, True),
+        ({"settings": {"DATA": {"IMAGE_SIZE": "x"}}}, False),
+        ({"settings": {"TASK": "multi_label", "MULTI_LABEL": {"WISHED": [3]}}}, False),
     ],
 )
-def test_metadata_have_mappings_where_they_are_expected(tmp_path, about, is_good):
+def test_metadata_have_the_types_that_are_expected(tmp_path, about, is_good):
     (tmp_path / "about.yaml").write_text(yaml.safe_dump(about))
     if is_good:
         assert content.read_about_file(tmp_path / "about.yaml") == about

@@ -32,10 +32,8 @@ def checkpoint(folder, settings, name="epoch_0003"):
         ({"NUM_EPOCHS": 7, "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 90]}, 7),
         ({"NUM_EPOCHS": 7, "NUM_SAMPLES": 501, "EPOCH_LIMITS": [2, 90]}, None),
         ({"NUM_EPOCHS": 7, "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 91]}, None),
-        ({"NUM_EPOCHS": 0, "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 90]}, None),
         ({"NUM_EPOCHS": 1, "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 90]}, 1),
         ({"NUM_EPOCHS": "7", "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 90]}, None),
-        ([7], None),
         (None, None),
     ],
 )

@@ -19,7 +19,7 @@ from ...detection.task import Detection
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from ..described_points import SIGMA
 from ..detected_keypoints import DetectedKeypoints
-from ..keypoint_set import COCO_PERSON, KeypointSet
+from ..keypoint_set import COCO_PERSON, KeypointFacts, KeypointSet
 from .criterion import PoseTargets
 from .denoising import PoseQueries
 from .network import DetrPose
@@ -86,9 +86,9 @@ class KeypointDetection(Detection):
     def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
         """Take categories and points from the weights; one class with 17 points without names is COCO's person."""
         super()._name_classes(number, meta)
-        stored = meta.data.get("points")
-        if stored:
-            self._set_points(tuple(KeypointSet.from_plain(values) for values in stored))
+        facts = meta.read_data(KeypointFacts)
+        if facts.points:
+            self._set_points(facts.sets)
             return
         points = model_options(self.config.MODEL.NAME).defaults["keypoints"]
         one = COCO_PERSON

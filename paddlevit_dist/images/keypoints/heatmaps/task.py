@@ -24,7 +24,7 @@ from ...detection.data.split_checks import check_files
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from ..described_points import SIGMA
-from ..keypoint_set import COCO_PERSON, KeypointSet, can_mirror
+from ..keypoint_set import COCO_PERSON, KeypointFacts, KeypointSet, can_mirror
 from .boxes import BoxDetector, BoxFile, ObjectBoxes, WholeImages, find_true_boxes
 from .channels import PointChannels
 from .inference import HEATMAPS, KeypointFinder
@@ -172,11 +172,15 @@ class KeypointHeatmaps(BackboneTask):
     def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
         """Take categories and points from the weights; 17 points without names are COCO's person."""
         self.num_classes, self.point_names = number, name_outputs(meta.class_names, number)
-        stored = meta.data.get("points")
-        if stored:
-            categories = list(map(str, meta.data["categories"]))
-            ids = list(map(int, meta.data.get("category ids") or range(1, len(categories) + 1)))
-            self._set_points(categories, [KeypointSet.from_plain(points) for points in stored], ids)
+        facts = meta.read_data(KeypointFacts)
+        if facts.points:
+            categories = facts.categories or [str(label) for label in range(len(facts.points))]
+            self._set_points(categories, facts.sets, facts.category_ids or list(range(1, len(categories) + 1)))
+            if len(self.channels.names) != number:
+                raise UserError(
+                    f"{meta.source}: points of {len(self.channels.names)} heatmaps, and {number} classes; remove the "
+                    "file to continue without it"
+                )
             return
         points = COCO_PERSON
         if number != len(points.names):

@@ -313,6 +313,10 @@ def test_category_ids_come_from_the_checkpoint():
         CheckpointMeta(3, ("cat", "dog", "owl"), {}, {"classes": ["cat", "dog", "owl"], "category ids": [3, 7, 8]})
     )
     assert task.category_ids == [3, 7, 8] and task.class_names == ["cat", "dog", "owl"]
+    with pytest.raises(
+        UserError, match=r"^about.yaml: Expected `int`, got `str` - at `\$.category ids\[1\]`; remove the"
+    ):
+        task.load_meta(CheckpointMeta(3, None, {}, {"category ids": [3, "x"]}))
     task.load_meta(CheckpointMeta(3, None))
     assert task.category_ids == [1, 2, 3] and task.class_names == ["0", "1", "2"]
 

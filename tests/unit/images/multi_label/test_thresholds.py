@@ -140,9 +140,8 @@ def test_thresholds_that_were_chosen_under_other_settings_are_chosen_again_or_re
 
 
 def test_an_export_is_evaluated_at_the_thresholds_of_its_description(tmp_path):
-    (tmp_path / "tags.about.yaml").write_text(
-        yaml.safe_dump({"thresholds": {"wing": 0.7, "hull": "much"}, "thresholds_settings": {"DATA.TEST_VIEWS": []}})
-    )
+    about = tmp_path / "tags.about.yaml"
+    about.write_text(yaml.safe_dump({"thresholds": {"wing": 0.7}, "thresholds_settings": {"DATA.TEST_VIEWS": []}}))
     for name in ("tags.onnx", "other.onnx"):
         (tmp_path / name).touch()
     found = find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "tags.onnx"))
@@ -150,6 +149,12 @@ def test_an_export_is_evaluated_at_the_thresholds_of_its_description(tmp_path):
     assert not find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "other.onnx")).chosen
     viewed = (*RECALL, "EXPORTED", str(tmp_path / "tags.onnx"), "DATA.TEST_VIEWS", "[mirrored]")
     assert "were chosen with DATA.TEST_VIEWS [] (here" in find("-eval", "-pretrained=none", *viewed).unfit
+    for value in ("much", 1.5, None):
+        about.write_text(yaml.safe_dump({"thresholds": {"wing": 0.7, "hull": value}}))
+        with pytest.raises(
+            UserError, match=r"^\S+tags.about.yaml: Expected `float`.* `\$.thresholds\[\.\.\.\]`; remove the"
+        ):
+            find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "tags.onnx"))
 
 
 def test_renamed_classes_keep_their_thresholds(weights):

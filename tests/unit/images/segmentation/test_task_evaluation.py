@@ -150,6 +150,8 @@ def test_new_images_become_masks_with_colors_and_shares(tmp_path):
     task, samples, model = opened()
     colors = np.arange(12, dtype=np.uint8).reshape(4, 3) * 20
     used = ImageSegmentation(settings.load(SHAPES).values)
+    with pytest.raises(UserError, match=r"^about.yaml: Expected `str` matching regex .* - at `\$.palette`"):
+        used.load_meta(CheckpointMeta(4, tuple(task.class_names), {}, {"palette": "0102"}))
     used.load_meta(CheckpointMeta(4, tuple(task.class_names), {}, {"palette": colors.tobytes().hex()}))
     image = samples.dataset.read(2)[0]
     image.save(tmp_path / "new.png")

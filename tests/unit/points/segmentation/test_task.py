@@ -260,6 +260,10 @@ def test_weights_record_how_scenes_become_voxels():
     other = make_task()
     other.load_meta(CheckpointMeta(3, ("a", "b", "c"), {"coordinates": CENTERED}))
     assert (other.num_classes, other.class_names, other.coordinates) == (3, ["a", "b", "c"], CENTERED)
+    with pytest.raises(
+        UserError, match=r"^about.yaml: Expected `str` matching .* - at `\$.coordinates`; remove the file"
+    ):
+        other.load_meta(CheckpointMeta(3, ("a", "b", "c"), {"coordinates": "GIVEN"}))
     other.load_meta(CheckpointMeta(None, None, {"coordinates": AS_GIVEN}))  # the dataset's own classes
     assert (other.class_names, other.coordinates) == ([*CLASS_NAMES], AS_GIVEN)
 

@@ -400,6 +400,13 @@ def test_weights_record_their_input_and_read_it_back():
             make_task().load_meta(CheckpointMeta(3, names, {**recorded, name: None}))
     with pytest.raises(UserError, match="^the weights do not record"):
         make_task().load_meta(CheckpointMeta(3, None, recorded))
+    for wrong, told in (
+        ({"spacing_mm": [1.0, 0.0, 1.0]}, r"Expected `float` > 0.0 - at `\$.spacing_mm\[1\]`"),
+        ({"label_numbers": [0, 4]}, "3 classes, and 2 numbers of them"),
+        ({"regions": {"a": [3]}, "regions_class_order": [4]}, "Expected regions of label_numbers only"),
+    ):
+        with pytest.raises(UserError, match=f"^about.yaml: {told}"):
+            make_task().load_meta(CheckpointMeta(3, names, {**recorded, **wrong}))
     other = VolumeSegmentation(task.config)
     other.load_meta(CheckpointMeta(3, names, recorded))
     assert other.signature() == recorded and other.class_names == [*names] and other.within == "mask"

@@ -284,6 +284,25 @@ def test_weights_depend_on_the_crops_and_positions_are_resized_to_them():
     assert matching.mismatch_hint("DATA.EXIF_ROTATE", False) == "use the same settings"
 
 
+def test_wrong_facts_of_a_checkpoint_are_refused(tmp_path):
+    task, samples = build_task(tmp_path)
+    facts = json.loads(json.dumps(task.signature(samples["val"])))
+    first, *others = facts["points"]
+    for wrong, told in (
+        (
+            {"points": [{**first, "pairs": [[0, 99]]}, *others]},
+            r"pairs and skeleton of points 0 to .* `\$\.points\[0\]`",
+        ),
+        ({"points": [{**first, "sigmas": first["sigmas"][1:]}, *others]}, r"Expected \d+ sigmas, a name each"),
+        ({"points": [first, first]}, "points of 7 heatmaps, and 13 classes"),
+        ({"category ids": [1, 1]}, "Expected 2 different category ids"),
+        ({"category ids": [1, "two"]}, r"Expected `int`, got `str` - at `\$\.category ids\[1\]`"),
+    ):
+        meta = CheckpointMeta(13, None, {}, {**facts, **wrong}, "x/about.yaml")
+        with pytest.raises(UserError, match=rf"^x/about\.yaml: .*{told}.*; remove the file to continue without it$"):
+            make_task(task.config).load_meta(meta)
+
+
 def test_points_and_categories_return_from_a_checkpoint(tmp_path):
     task, samples = build_task(tmp_path)
     facts = json.loads(json.dumps(task.signature(samples["val"])))

@@ -1,0 +1,65 @@
+"""What an ``about.yaml`` may contain: facts that every task writes, and settings that the keys of its task accept."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from ..registry.lookup import known_tables
+from ..runtime.errors import UserError
+from ..runtime.printing import shorten
+from ..settings.files import StoredSettings, read_stored
+from ..settings.key import InvalidValue
+from ..settings.table import index_keys
+
+_MOST_CLASSES = 1 << 20
+_Names = Annotated[list[str | int | float | bool], Meta(max_length=_MOST_CLASSES)]
+
+
+class _InputFacts(msgspec.Struct):
+    landmarks: _Names | None = None  # outputs that have names but are not classes
+
+
+class _SplitFacts(msgspec.Struct):
+    classes: _Names | None = None
+    number_of_classes: Annotated[int, Meta(ge=0, le=_MOST_CLASSES)] | None = msgspec.field(
+        name="number of classes", default=None
+    )
+
+
+class _LowRankFacts(msgspec.Struct):
+    source: str
+    part: str | None
+    unused: list[str]
+    digest: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    scale: Annotated[float, Meta(gt=0, le=1 << 53)]
+
+
+class AboutFacts(msgspec.Struct):
+    """Facts by name; those of ``input`` and of a split that one task writes have the task's own types."""
+
+    task: str | None = None
+    model: str | None = None
+    input: _InputFacts | None = None
+    data: dict[str, _SplitFacts | None] | None = None
+    settings: dict[str, Any] | None = None
+    versions: dict[str, Any] | None = None
+    low_rank: _LowRankFacts | None = None
+    thresholds: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = None  # of an export, by class
+
+
+def require_valid_settings(file: Path, settings: Mapping[str, Any]) -> None:
+    """Raise UserError unless the keys of their task, as far as it has them, accept the settings that a file stores."""
+    task = settings.get("TASK")
+    rows = index_keys(known_tables(task if isinstance(task, str) else None))
+    for setting in read_stored(StoredSettings(settings, f"settings of {file}")):
+        row = rows.get(setting.name)
+        try:
+            _ = row and row.parse(setting.value)
+        except InvalidValue:
+            raise UserError(
+                f"{file}: settings: {setting.name} is {shorten(setting.value, 60)}: expected {row and row.expected()}; "
+                "remove the file to continue without it"
+            ) from None

@@ -116,7 +116,8 @@ class Trainer:
         for line in prepare_device(config, task.traits.fixed_shapes):
             self.run_log.log_and_print(line)
         if world_size() > 1:
-            assert_same_on_all_ranks(config, self.task, self.datasets)
+            for line in assert_same_on_all_ranks(config, self.task, self.datasets):
+                self.run_log.log_and_print(line)
         if task.traits.uses_cross_entropies and (is_on_gpu() or device_kinds.current().is_other):
             for line in losses.choose_cross_entropy():
                 self.run_log.log_and_print(line)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..registry.lookup import find_package, list_names, require_derived, resolve
 from ..runtime.errors import UserError
+from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
 from .sample_groups import SampleGroups, read_groups
 
@@ -119,6 +120,14 @@ class Dataset:
         return (
             buffers if self.labels is None else {**buffers, "labels": [np.ascontiguousarray(self.labels, dtype="<i8")]}
         )
+
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of each file, or part of one, that only sample ``index`` is read from.
+
+        Machines that train together compare some of them. By default, of the file that ``describe`` names, if there is
+        one. Raises an OSError or a UserError if a file cannot be read.
+        """
+        return peek_files([self.describe(index)], length)
 
 
 DatasetType = TypeVar("DatasetType", bound=Dataset)
@@ -279,6 +288,17 @@ def digests(names: Iterable[str], salt: int = 0) -> np.ndarray:
     options: dict[str, Any] = {"digest_size": 8, "salt": salt.to_bytes(hashlib.blake2b.SALT_SIZE, "little")}
     encoded = (name.encode("utf-8", "surrogateescape") for name in names)
     return np.frombuffer(b"".join(hashlib.blake2b(name, **options).digest() for name in encoded), "<u8")
+
+
+def peek_files(paths: Iterable[str], length: int) -> list[tuple[int, bytes]]:
+    """Return size and first ``length`` bytes of files, also of those in folders; other names are skipped."""
+    parts = []
+    for path in map(find_spelling, paths):
+        names = sorted(os.scandir(path), key=lambda entry: entry.name) if os.path.isdir(path) else [path]
+        for file in filter(os.path.isfile, names):
+            with open(file, "rb") as stream:
+                parts.append((os.fstat(stream.fileno()).st_size, stream.read(length)))
+    return parts
 
 
 def _placeless(name: str) -> bytes:

@@ -47,8 +47,8 @@ class DatasetPart(ImageDataset):
     def __len__(self) -> int:
         return len(self.rows)
 
-    read, encoded, num_bytes, part, describe, identity, require_size = map(
-        make_row_method, ("read", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
+    read, peek, encoded, num_bytes, part, describe, identity, require_size = map(
+        make_row_method, ("read", "peek", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
     )
 
     def prefetch(self, indices: Sequence[int]) -> None:

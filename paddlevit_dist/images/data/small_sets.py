@@ -54,6 +54,11 @@ class SmallSet(ImageDataset):
         record = self._records[index]
         return Image.fromarray(record["image"]), int(record["label"])
 
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of sample ``index``, in memory or in an array."""
+        record = self._records[index].tobytes()
+        return [(len(record), record[:length])]
+
     def identity(self, index: int) -> str:
         """Return split and position, which identify a sample."""
         return f"{self.split} {index}"

@@ -102,6 +102,11 @@ class TarImages(IndexedClassImages):
             raise UserError(f"{path} has become shorter since it was indexed; start the run again")
         return content
 
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of image ``index``."""
+        size = self.num_bytes(index)
+        return [(size, self.part(index, 0, min(size, length)).tobytes())]
+
     def prefetch(self, indices: Sequence[int]) -> None:
         """Fetch images at an address together, before they are read one by one; a ``UserError`` if that fails."""
         if isinstance(self._tars, RemoteTars):

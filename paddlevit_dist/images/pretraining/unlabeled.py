@@ -335,6 +335,11 @@ class UnlabeledImages(ImageDataset):
         source, row = self._find(index)
         return source.part(row, start, length)
 
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of image ``index``."""
+        source, row = self._find(index)
+        return source.peek(row, length)
+
     def num_bytes(self, index: int) -> int:
         """Return the file size of image ``index``; -1 if it is missing."""
         source, row = self._find(index)

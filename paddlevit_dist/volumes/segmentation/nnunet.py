@@ -18,7 +18,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import readable
 from ...runtime.printing import shorten
 from ...runtime.text_files import read_json
-from ...tasks.dataset import require_folder, require_split
+from ...tasks.dataset import peek_files, require_folder, require_split
 from ...tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
 from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_volumes, read_aligned_headers
@@ -91,6 +91,10 @@ class NnUNet(VolumeFiles):
         """Return the labels of volume ``index`` at their stored spacing; None without labels."""
         file = self._label_files[index]
         return None if file is None else self._stored.labels(file, self.files[index][0])
+
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of the files of volume ``index`` and its labels."""
+        return peek_files(filter(None, [*self.files[index], self._label_files[index]]), length)
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return the facts that identify the dataset, by name."""

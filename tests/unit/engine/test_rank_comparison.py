@@ -85,21 +85,26 @@ def compare(tmp_path):
         for folder in ("here", "far/away"):
             (tmp_path / folder).mkdir(parents=True)
         ours = machine(tmp_path / "here", write, unchanged, *common)
-        theirs = rank_comparison.facts_from_machine(
-            *machine(tmp_path / "far" / "away", write, change, *common, *options)
-        )
-        compare_with(lambda: rank_comparison.assert_same_on_all_ranks(*ours), ("node2", {**theirs, **facts}))
+        theirs = machine(tmp_path / "far" / "away", write, change, *common, *options)
+        other = {**rank_comparison.facts_from_machine(*theirs), **facts}
+        contents = rank_comparison.peek_contents(theirs[-1])
+        return compare_with(lambda: rank_comparison.assert_same_on_all_ranks(*ours), ("node2", other, contents))
 
     return compare
 
 
-@pytest.mark.parametrize("write", OPTIONS)
-def test_the_same_data_in_another_folder_are_the_same(compare, write):
-    compare(write, unchanged, "-num_workers=3")
+@pytest.mark.parametrize("write, samples", [(images, 12), (boxes, 6), (scenes, 2), (volumes, 2)])
+def test_the_same_data_in_another_folder_are_the_same(compare, write, samples):
+    told = f"data: {samples} drawn samples have the same size and begin alike on 2 machines (first MiB of each file)"
+    assert compare(write, unchanged, "-num_workers=3") == [told]
 
 
 def test_what_was_held_out_of_the_same_images_is_the_same(compare):
     compare(images, unchanged, common=["DATA.VAL_FRACTION", "0.4"])
+
+
+def change_last_byte(file):
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
 
 
 def rename_class(root):
@@ -113,6 +118,8 @@ def rename_class(root):
         (images, lambda root: (root / "train/ant/1.png").unlink(), "train samples 5 instead of 6"),
         (images, lambda root: (root / "val/ant/1.png").rename(root / "val/ant/4.png"), "its val names are different"),
         (images, rename_class, "train classes 1 wasp instead of bee"),
+        (images, lambda root: change_last_byte(root / "val/ant/1.png"), r"its bytes of val sample 1 \(1.png\) are"),
+        (volumes, lambda root: change_last_byte(root / "train/head.npz"), r"its bytes of train sample 0 \(head.npz\)"),
         (images, lambda root: (root / "train/ant/2.png").rename(root / "train/bee/3.png"), "its train labels are"),
         (boxes, lambda root: (root / "labels/train/1.txt").write_text("0 0.5 0.5 0.4 0.5\n"), "its train boxes are"),
         (scenes, lambda root: write_scene(root / "scenes/a.scene", OTHER_CLASSES), "its train points are different"),
@@ -126,6 +133,20 @@ def rename_class(root):
 def test_data_that_differ_are_named(compare, write, change, told):
     with pytest.raises(UserError, match=f"rank 1 on node2 differs from rank 0 on .*{told}"):
         compare(write, change)
+
+
+def test_machines_compare_what_both_have_read_in_five_seconds_or_a_thousand_files(tmp_path, monkeypatch):
+    *_, datasets = machine(tmp_path, images, unchanged)
+    everything = rank_comparison.peek_contents(datasets)
+    seconds = iter(range(0, 100, 2))
+    monkeypatch.setattr(rank_comparison.time, "monotonic", lambda: next(seconds))
+    first = rank_comparison.peek_contents(datasets)
+    assert list(first) == list(everything)[:4] and len(everything) == 24  # two values of each sample
+    monkeypatch.setattr(rank_comparison.time, "monotonic", lambda: 0)
+    monkeypatch.setattr(rank_comparison, "_MOST_FILES", 3)
+    assert list(rank_comparison.peek_contents(datasets)) == list(everything)[:6]
+    monkeypatch.setenv("PADDLE_LOCAL_RANK", "1")
+    assert rank_comparison.peek_contents(datasets) == {}
 
 
 def test_settings_and_versions_that_differ_are_named(compare):
@@ -156,7 +177,7 @@ def test_digests_are_not_shown_even_if_one_rank_has_none(sides):
 
 def test_ranks_of_one_parent_are_not_compared(own_handlers):
     signals.forward_to_parent(os.getppid(), False, lambda number, again: None)
-    rank_comparison.assert_same_on_all_ranks(None, None, {})
+    assert rank_comparison.assert_same_on_all_ranks(None, None, {}) == []
 
 
 def make_said(model):

@@ -16,6 +16,7 @@ from ....runtime.errors import UserError
 from ....runtime.files import read_regular, readable
 from ....runtime.printing import shorten
 from ....runtime.text_files import to_utf8
+from ....tasks.dataset import peek_files
 from ...data.annotated_files import stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
@@ -112,6 +113,10 @@ class LabelMaps(SegmentationDataset):
     def describe(self, index: int) -> str:
         """Return the file of image ``index``."""
         return os.path.join(self.root, self._index.path(3 * index))
+
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of image ``index`` and of its labels."""
+        return peek_files((os.path.join(self.root, self._index.path(3 * index + part)) for part in (0, 1)), length)
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return what is listed: the names of the files."""

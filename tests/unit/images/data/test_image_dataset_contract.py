@@ -99,6 +99,18 @@ def test_samples_are_what_the_dataset_promises(dataset):
         assert label == dataset.labels[index]
 
 
+def test_machines_see_the_bytes_of_each_sample_where_it_is_stored(dataset):
+    """Of a file or a member of a tar file as they are, of arrays the pixels and the label."""
+    for index in range(min(len(dataset), 6)):
+        ((size, first),) = dataset.peek(index, 5)
+        if dataset.reading is None:
+            image, label = dataset.read(index)
+            whole = image.tobytes() + bytes([label])
+        else:
+            whole = dataset.encoded(index)
+        assert (size, first) == (len(whole), whole[:5])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unknown_split_is_refused_by_those_that_exist(name, tmp_path):
     WRITERS.get(name, lambda folder: None)(tmp_path)

@@ -44,6 +44,9 @@ def test_channels_and_labels_are_read_as_classes(tmp_path, description, suffix):
     channels, labels = dataset.read(0)
     number = int(dataset.case(0)[-1])
     assert dataset.describe(0) == str(root / "imagesTr" / f"case_{number}_0000{suffix}")
+    files = [root / "imagesTr" / f"case_{number}_000{channel}{suffix}" for channel in (0, 1)]
+    stored = [file.read_bytes() for file in (*files, root / "labelsTr" / f"case_{number}{suffix}")]
+    assert dataset.peek(0, 3) == [(len(content), content[:3]) for content in stored]  # what machines compare
     expected, _ = to_canonical(make_labels(number), AFFINE)
     np.testing.assert_array_equal(labels.array, np.array([0, 0, 1, 0, 0, 2, 0, 0, 0, IGNORED])[expected])
     assert labels.array.shape == channels[0].array.shape == channels[1].array.shape

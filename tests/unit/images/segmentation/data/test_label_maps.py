@@ -35,6 +35,15 @@ def make_samples(root, split, *settings):
     return task.build_dataset(split, root.parent / "cache")
 
 
+def test_machines_see_images_and_label_maps(root):
+    write(root, [np.full(SIZE, number % 2) for number in range(3)], "{0}/train/{1}.{2}")
+    dataset = make_samples(root, "train").dataset
+    for index in range(3):
+        image = root / "images" / "train" / f"{index}.jpg"
+        files = [content.read_bytes() for content in (image, root / "masks" / "train" / f"{index}.png")]
+        assert dataset.peek(index, 9) == [(len(content), content[:9]) for content in files]
+
+
 def test_a_share_is_held_out_and_both_keep_their_labels(root):
     write(root, [np.full(SIZE, number % 2) for number in range(10)])
     parts = [make_samples(root, split, "DATA.VAL_FRACTION", "0.3") for split in ("train", "val")]

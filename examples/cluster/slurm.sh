@@ -8,4 +8,6 @@ first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export MASTER=$(getent ahostsv4 "$first" | awk 'NR == 1 { print $1 }'):38700
 srun bash -c 'exec python -m paddle.distributed.launch --nnodes "$SLURM_NNODES" --rank "$SLURM_NODEID" \
     --master "$MASTER" --log_dir "launch/$SLURM_NODEID" main_multi_gpu.py -cfg=run.yaml -output=/shared/run -resume=auto'
-tail -n 1 /shared/run/metrics.jsonl | grep -q interruption && scontrol requeue "$SLURM_JOB_ID"
+status=$?
+if tail -n 1 /shared/run/metrics.jsonl | grep -q interruption; then scontrol requeue "$SLURM_JOB_ID"; fi
+exit "$status"

@@ -5,5 +5,7 @@ node() {
         --log_dir "launch_$1" main_multi_gpu.py -cfg=configs/vit_digits.yaml -epochs=1 TRAIN.WARMUP_EPOCHS 0 -output=output/nodes
 }
 node 0 &
+first=$!
 node 1
-wait
+second=$?
+wait "$first" && exit "$second"

@@ -3,7 +3,6 @@
 import contextlib
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from ..runtime.environment import restart
 from ..runtime.errors import UserError
 from ..runtime.help_pages import COLUMNS
 from ..runtime.lazy_names import import_object
+from ..runtime.metrics_file import METRICS
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
 from ..settings.table import COMMAND_LINE
@@ -131,7 +131,7 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
     from ..launch import launch_workers
     from ..logging.callbacks import find_callbacks
     from ..logging.progress import Heartbeat, write_line
-    from ..logging.record import SEEDS, cache_folder, note_end, require_writable
+    from ..logging.record import SEEDS, cache_folder, find_stamp, note_end, require_writable
     from ..tasks.task_factory import make_task
 
     if plan.is_main:
@@ -163,16 +163,16 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
 
             with heartbeat.at("trying batch sizes"):
                 run = resolve_found_batch(run, plan, task, datasets)
-    began = time.time()
+    of_run, of_metrics = (find_stamp(folder / name) for name in ("run.json", METRICS))
     try:
         arguments = (run.values, task, datasets, [*run.notices, *plan.notices], callbacks)
         launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
     except BaseException as error:
         if plan.is_main:
             with contextlib.suppress(UserError):  # an unwritable log must not hide why the run ended
-                note_end(folder, began, error, is_training=not run.values.EVAL)
+                note_end(folder, of_run, error, is_training=not run.values.EVAL)
                 if run.values.get("REPORT"):
-                    find_function("write_last_page")(folder, began)
+                    find_function("write_last_page")(folder, of_metrics)
         raise
 
 

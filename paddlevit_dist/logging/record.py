@@ -268,10 +268,15 @@ def supersede(
     return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, is_stop_recorded)
 
 
-def note_end(folder: Path, began: float, error: BaseException, is_training: bool) -> None:
+def find_stamp(file: Path) -> int:
+    """Return the time of a file's last change, as its file system counts; 0 if there is none."""
+    return file.stat().st_mtime_ns if file.is_file() else 0
+
+
+def note_end(folder: Path, stamp: int, error: BaseException, is_training: bool) -> None:
     """Record why a run was stopped in ``log.txt``; for training, also in ``metrics.jsonl``.
 
-    Training has begun once it has written its ``run.json``, which is then newer than ``began``, in seconds since 1970.
+    Training has begun once it has written its ``run.json``, whose ``find_stamp`` was ``stamp`` before.
     Called by the process that reports for the run.
     """
     saved = {}
@@ -282,8 +287,7 @@ def note_end(folder: Path, began: float, error: BaseException, is_training: bool
     else:
         reason = str(error).partition("\n")[0] or type(error).__name__
     run_log = RunLog(folder, writes=True)
-    facts = folder / "run.json"
-    if not is_training or not facts.is_file() or facts.stat().st_mtime < began:
+    if not is_training or find_stamp(folder / "run.json") in (0, stamp):
         run_log.log(f"stopped: {reason}")
         return
     done = [event for event in recorded_events(folder) if event.get("kind") == "epoch" and "superseded" not in event]

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from .. import __version__
-from ..logging.record import COMPARED, RunLog
+from ..logging.record import COMPARED, RunLog, find_stamp
 from ..runtime.files import atomic_file
 from ..runtime.metrics_file import METRICS, get_interval, is_number
 from ..runtime.printing import one_line
@@ -57,14 +57,13 @@ def write_page(folders: Sequence[Path], target: Path) -> Path:
     return target
 
 
-def write_last_page(folder: Path, began: float) -> None:
+def write_last_page(folder: Path, stamp: int) -> None:
     """Write the report of a run that has failed; an error goes to the run's log.
 
-    ``began``: start of this process, in seconds since 1970; if it wrote no metrics, the existing report is kept.
+    ``stamp``: ``find_stamp`` of the metrics before; if the run wrote none, the existing report is kept.
     """
-    file = folder / METRICS
     try:
-        if file.is_file() and file.stat().st_mtime >= began:
+        if find_stamp(folder / METRICS) not in (0, stamp):
             write_page([folder], folder / PAGE)
     except Exception as error:  # do not hide the error of the run itself
         RunLog(folder, writes=True).log(f"no report was written: {type(error).__name__}: {error}")

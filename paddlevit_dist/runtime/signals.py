@@ -27,7 +27,7 @@ _ALL = [*_STOPPING, _SAVING]
 _IMPORT_POLL_SECONDS = 0.02
 _STUCK_SECONDS = 10.0  # for a start inside a library, where no handler runs
 _ENOUGH = b"\0"  # not a signal: ends the watching thread
-_STARTED = "PADDLEVIT_DIST_STARTED"  # process id and time; survives the replacement of a process
+_STARTED = "PADDLEVIT_DIST_STARTED"  # process id and monotonic time; survives the replacement of a process
 
 
 class ProcessInterrupted(KeyboardInterrupt):
@@ -154,7 +154,7 @@ def check() -> None:
 
 def stop_after(seconds: float, name: str) -> None:
     """Request a stop ``seconds`` after the command's start; ``name`` is reported as the reason."""
-    _state.deadline = time.monotonic() + seconds - (time.time() - _find_start())
+    _state.deadline = _find_start() + seconds
     _state.deadline_name = name
 
 
@@ -224,7 +224,7 @@ def install() -> None:
         _ignored.update(signum for signum in _ALL if signal.getsignal(signum) is signal.SIG_IGN)
         atexit.register(_finish)  # runs after functions that are registered later
         if not os.environ.get(_STARTED, "").startswith((f"{os.getpid()} ", f"{os.getppid()} ")):
-            os.environ[_STARTED] = f"{os.getpid()} {time.time()}"
+            os.environ[_STARTED] = f"{os.getpid()} {time.monotonic()}"
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN if number in _ignored else _handle)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
@@ -389,7 +389,7 @@ def describe(number: int, starting_training: bool) -> str:
 
 
 def _find_start() -> float:
-    """Return when the command was started, in seconds since 1970."""
+    """Return when the command was started, as ``time.monotonic`` counts: a clock that is set changes nothing."""
     process, _, moment = os.environ.get(_STARTED, "").partition(" ")
     return float(moment) if process in (str(os.getpid()), str(os.getppid())) else _loaded
 
@@ -425,6 +425,6 @@ def child_handler_kept() -> Iterator[None]:
 
 
 _ignored: set[int] = set()
-_loaded = time.time()
+_loaded = time.monotonic()
 _state = _SignalState()
 os.register_at_fork(after_in_child=begin_child)

@@ -282,16 +282,16 @@ def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path):
 
 def test_a_run_that_has_recorded_nothing_leaves_the_page_of_the_one_before(tmp_path):
     folder = write_run(tmp_path / "run")
-    write_last_page(folder, began=(folder / "metrics.jsonl").stat().st_mtime + 1)
+    write_last_page(folder, (folder / "metrics.jsonl").stat().st_mtime_ns)
     assert not (folder / "report.html").exists()
-    write_last_page(folder, began=0.0)
+    write_last_page(folder, 0)
     assert (folder / "report.html").exists()
 
 
 def test_a_report_that_cannot_be_written_hides_no_failure_of_the_run(tmp_path, monkeypatch):
     folder = write_run(tmp_path / "run")
     monkeypatch.setitem(sys.modules, "jinja2", None)  # it is not installed
-    write_last_page(folder, began=0.0)
+    write_last_page(folder, 0)
     assert not (folder / "report.html").exists()
     assert "no report was written: ModuleNotFoundError: import of jinja2 " in (folder / "log.txt").read_text()
 

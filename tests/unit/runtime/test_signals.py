@@ -26,7 +26,7 @@ def get_blocked() -> set:
 @pytest.fixture(autouse=True)
 def sent(monkeypatch, own_signals, kills, at_exit, exit_codes):
     """What a process sends to others; it has received nothing, handles nothing yet, and does not really end."""
-    monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} {time.time()}")
+    monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} {time.monotonic()}")
     yield kills
     signals.begin_child()  # forgets what it has received
     signals.set_mode(False)
@@ -181,12 +181,12 @@ def test_an_exception_that_is_due_later_is_not_raised_by_a_timer(handling, exit_
 
 
 def test_a_time_limit_counts_from_the_start_of_the_command(monkeypatch, simulated_time):
-    monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} {time.time() - 100.0}")
+    monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} {time.monotonic() - 100.0}")
     signals.stop_after(160.0, "STOP_AFTER")
     for seconds, reason in ((50.0, None), (11.0, "STOP_AFTER")):
         simulated_time.now += seconds
         assert signals.stop_reason() == reason and signals.number() is None
-    long_ago = 5.0
+    long_ago = time.monotonic() - 86_401.0
     for process, reason in ((os.getppid(), "STOP_AFTER"), (1_000_000_000, None)):
         monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{process} {long_ago}")
         signals.stop_after(86_400.0, "STOP_AFTER")
@@ -301,7 +301,7 @@ def test_a_process_handles_what_is_not_ignored_and_notes_its_start_once(monkeypa
     if is_kept:
         assert f"{own} {moment}" == value
     else:
-        assert own == str(os.getpid()) and abs(float(moment) - time.time()) < 600
+        assert own == str(os.getpid()) and abs(float(moment) - time.monotonic()) < 600
 
 
 def test_what_was_ignored_stays_ignored_also_in_children(monkeypatch):

@@ -18,7 +18,7 @@ from ..settings import load
 from ..settings.key import OPTIONS
 from .descriptions import build_paddlex_description, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
-from .files import ONNX
+from .files import ONNX, PARAMETERS
 from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, require_replaceable, write_together
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .foreign_weights import Size
 
 FORMATS = ("paddle", "onnx", "onnxruntime")
+_KINDS_BY_SUFFIX = {ONNX: FORMATS[1:], PARAMETERS: FORMATS[:1], ".pdmodel": FORMATS[:1], ".json": FORMATS[:1]}
 _OUTPUTS = ("logits", "probabilities")
 _INPUTS = ("float", "uint8")
 
@@ -43,6 +44,7 @@ class TrainedModel(NamedTuple):
 def run(words: list[str]) -> None:
     """Run the command."""
     options = _parse(words)
+    options.output, options.format = choose_format(options.output, options.format)
     if options.format != "paddle":
         from .onnx_files import require_packages
 
@@ -101,12 +103,14 @@ def _parse(words: list[str]) -> Any:
         keys=(),
     )
     parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
-    parser.add_argument("output", metavar="OUT", help="path of the exported files, without extension")
+    parser.add_argument(
+        "output", metavar="OUT", help="path of the exported files, without extension or with a format's"
+    )
     parser.option(
         "format",
-        "paddle",
+        None,
         "paddle: for paddle.jit.load, Paddle Inference and PaddleX; onnx: standard operators for any ONNX runtime; "
-        "onnxruntime: fused operators for onnxruntime alone, faster on GPUs",
+        "onnxruntime: fused operators for onnxruntime alone, faster on GPUs (default: by OUT's suffix, else paddle)",
         choice(*FORMATS),
     )
     parser.option(
@@ -131,6 +135,20 @@ def _parse(words: list[str]) -> Any:
     meaning = "delete the files OUT.* even if they are not an earlier export in this format"
     parser.add_argument("--replace", "-replace", action="store_true", help=meaning)
     return parser.parse_args(words)
+
+
+def choose_format(output: str, kind: str | None) -> tuple[str, str]:
+    """Return OUT without the suffix of a format's files, and the format: ``kind`` if it is given, else the suffix's.
+
+    Raises UserError if the suffix is another format's.
+    """
+    path = check_output(output)
+    kinds = _KINDS_BY_SUFFIX.get(path.suffix.lower())
+    if kinds is None:
+        return output, kind or FORMATS[0]
+    if kind is not None and kind not in kinds:
+        raise UserError(f"export: {output} ends with {path.suffix}, but -format={kind} writes other files: remove one")
+    return output[: -len(path.suffix)], kind or kinds[0]
 
 
 def load_trained_model(

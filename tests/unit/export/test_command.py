@@ -140,6 +140,29 @@ def test_a_model_that_computes_something_else_leaves_nothing(tmp_path):
     assert (tmp_path / "net.about.yaml").read_text() == before and len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.parametrize("output, kind, expected", [
+    ("a/b", None, ("a/b", "paddle")), ("a/b.v2", "onnx", ("a/b.v2", "onnx")), ("~/b.pdmodel", None, ("~/b", "paddle")),
+    ("a/b.onnx", None, ("a/b", "onnx")), ("a.ONNX", "onnxruntime", ("a", "onnxruntime")),
+])  # fmt: skip
+def test_the_suffix_of_a_format_chooses_it(output, kind, expected):
+    assert command.choose_format(output, kind) == expected
+
+
+@pytest.mark.parametrize("output, kind", [("a.onnx", "paddle"), ("a.pdiparams", "onnx"), ("a.json", "onnxruntime")])
+def test_the_suffix_of_another_format_is_refused(output, kind):
+    with pytest.raises(
+        UserError, match=rf"^export: {output} ends with \.\w+, but -format={kind} writes other files: re"
+    ):
+        command.choose_format(output, kind)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_folder_with_the_suffix_of_a_format_is_a_folder(tmp_path, is_named):
+    (tmp_path / "b.onnx").mkdir()
+    with pytest.raises(UserError, match="is a folder: add a file name"):
+        command.choose_format(str(tmp_path / "b.onnx") if is_named else "b.onnx/", None)
+
+
 ABOUT = {"model": "vit", "num_classes": 7, "weights": "run/best", "report": "9 tensors", "input_shape": [None, 3, 8, 8]}
 
 

@@ -43,7 +43,7 @@ class ImageDataSection(every_run.DataSection):
         _INSIDE,
     )
     VAL_FRACTION_IF_MISSING: float | None = key(
-        None, "VAL_FRACTION for class folders and images with boxes that have no validation split", _INSIDE
+        None, "VAL_FRACTION for folders, tar files and tables of images that have no validation split", _INSIDE
     )
     VAL_SEED: int = key(0, "seed of the split by VAL_FRACTION; not SEED, so that runs can be compared", SEEDS)
     ON_INVALID_SAMPLE: Literal["stop", "skip"] = key(

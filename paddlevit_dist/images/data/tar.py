@@ -28,7 +28,7 @@ from .imagenet import find_label_files, read_listed_labels
 from .prepared import read_preparation
 from .reading import UnreadableImage, require_folder
 from .remote_tars import RemoteTars
-from .tar_files import LocalTars, TarScan, scan
+from .tar_files import LocalTars, TarScan, find_shards, scan
 
 _SHARD = re.compile(r".*?\.tar(?=/)", re.IGNORECASE | re.DOTALL)  # in the path of an image below the data path
 
@@ -79,6 +79,11 @@ class TarImages(IndexedClassImages):
             self._tars.finish()
             self.notices = [*self.notices, *self._tars.notices]
         super().__init__(root, index, num_classes, SkippedFiles.from_json(classes["left_out"]))
+
+    @staticmethod
+    def has_validation(data_path: str | None) -> bool:
+        """Return whether there are tar files of validation images; assumed at an address, which is not listed here."""
+        return data_path is None or is_address(data_path) or bool(find_shards(os.path.expanduser(data_path), "val"))
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_locations": None}
@@ -159,7 +164,8 @@ def _open_index(tars: LocalTars | RemoteTars, split: str, cache_folder: Path) ->
     if not shards:
         existing = [word for word in SPLIT_WORDS if tars.find(word)]
         others = f"; there are some of {', '.join(existing)}" if existing else ""
-        raise UserError(f"{root} has no tar files of the {split} images, such as {split}-00000.tar{others}")
+        advice = "; set DATA.VAL_FRACTION to hold out some of train" if split == "val" and "train" in existing else ""
+        raise UserError(f"{root} has no tar files of the {split} images, such as {split}-00000.tar{others}{advice}")
     published: tuple[PathIndex, str] | None = tars.find_index(split)
     if published is not None:
         return published

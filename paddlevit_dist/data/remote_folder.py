@@ -31,6 +31,7 @@ from .request_errors import find_wish, give_reason, is_final, is_missing, networ
 SCHEMES = ("s3", "http", "https")
 _INSTALL = "pip install '.[remote]' in a clone"
 _MOST_REQUESTS = 32  # at once, of one process
+_UNSURE_SECONDS = 2.0  # after a change, in which the next one may have its date
 # In first pauses, of half a second: requests are repeated for 250 s, less than a loader may take for a batch (600 s).
 _LONGEST_PAUSE, _ALL_PAUSES = 60, 500
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})", re.IGNORECASE)
@@ -42,12 +43,19 @@ _lock = threading.Lock()
 class RemoteFile(NamedTuple):
     """A file's size and, as ``tag``, its ETag, or else the time of its last change; empty if neither is sent.
 
-    ``changed``: time of the last change in seconds since 1970; 0 if it is not sent.
+    ``changed``: time of the last change in seconds since 1970; 0 if it is not sent. ``asked``: time of the answer if
+    the file had changed less than two seconds before: dates count seconds, so the next change may have the same tag.
     """
 
     size: int
     tag: str
     changed: float = 0.0
+    asked: str = ""
+
+    @property
+    def stamp(self) -> str:
+        """What equal files have in common, for names of what is derived from them."""
+        return f"{self.size}\0{self.tag}{self.asked and chr(0)}{self.asked}"
 
 
 class RangeRequest(NamedTuple):
@@ -269,7 +277,7 @@ class RemoteFolder:
             async with self._request("HEAD", address) as answer:
                 size = answer.headers.get("Content-Length", "")
                 if size.isdigit() and not is_compressed(answer):
-                    return RemoteFile(int(size), find_tag(answer), _find_time(answer.headers))
+                    return _describe(int(size), answer)
         except aiohttp.ClientResponseError as error:
             if not is_final(error):
                 raise
@@ -284,9 +292,7 @@ class RemoteFolder:
                 )
             sent = answer.headers.get("Content-Range") if answer.status == 206 else None
             first, last, size = parse_range(sent, address)  # before the content: it may be the whole file
-            return RangeAnswer(
-                await answer.read(), first, last, RemoteFile(size, find_tag(answer), _find_time(answer.headers))
-            )
+            return RangeAnswer(await answer.read(), first, last, _describe(size, answer))
 
     async def _get_from_s3(self, address: str, first: int, last: int) -> RangeAnswer:
         bucket, key, _ = self._system.split_path(address)
@@ -361,6 +367,13 @@ def find_tag(answer: Any) -> str:
     """Return what identifies the version of a file: its ETag, else its time; empty without both."""
     # Apache marks the tag of a file that has just been written as weak, and no longer a second later.
     return answer.headers.get("ETag", "").removeprefix("W/") or answer.headers.get("Last-Modified") or ""
+
+
+def _describe(size: int, answer: Any) -> RemoteFile:
+    """Return the file of an answer over HTTP."""
+    changed, now = _find_time(answer.headers), _find_time({"Last-Modified": answer.headers.get("Date")})
+    is_new = changed > 0 and 0 < now < changed + _UNSURE_SECONDS
+    return RemoteFile(size, find_tag(answer), changed, answer.headers["Date"] if is_new else "")
 
 
 def _find_time(facts: Any) -> float:

@@ -157,11 +157,11 @@ class RemoteTars:
 
     def _note_newer(self, shards: Sequence[str]) -> None:
         [index] = self._remote.examine([INDEX_FILE])
-        newer = [shard for shard in shards if self._files[shard].changed > index.changed > 0]
+        newer = [shard for shard in shards if self._files[shard].changed >= index.changed > 0]
         if newer:
             self.notices.append(
-                f"note: {len(newer):,} tar files at {self.root} are newer than their {INDEX_FILE}, such as {newer[0]}, "
-                f"whose labels in it may be old: {_REPAIR}, after them"
+                f"note: {len(newer):,} tar files at {self.root} are not older than their {INDEX_FILE}, such as "
+                f"{newer[0]}, whose labels in it may be old: {_REPAIR}, after them"
             )
 
     def _fetch_published(self, cache_folder: Path, split_files: SplitFiles) -> tuple[PathIndex, str]:
@@ -215,7 +215,7 @@ class RemoteTars:
                 self._files[shard] = listed
         unknown = [tar for tar in shards if tar not in self._files]
         self._files.update(zip(unknown, self._remote.examine(unknown), strict=True))
-        return [f"{self._files[tar].size}\0{self._files[tar].tag}" for tar in shards]
+        return [self._files[tar].stamp for tar in shards]
 
     def size(self, shard: str) -> int:
         """Return the size of a tar file in bytes."""
@@ -333,7 +333,7 @@ class RemoteTars:
     def _key(self, wanted: Range) -> str:
         shard, offset, size = wanted
         file = self._file(shard)
-        return f"{shard}\0{file.size}\0{file.tag}\0{offset}\0{size}"
+        return f"{shard}\0{file.stamp}\0{offset}\0{size}"
 
     def _file(self, shard: str) -> RemoteFile:
         if not self._files and self._versions_file is not None:

@@ -89,7 +89,7 @@ def test_a_wait_is_left_when_the_run_is_asked_to_stop_unless_it_may_not(watch):
     batches = make_batches()
     watchdog = LoaderWatchdog(batches, 8.0, 1)
     watch(watchdog, 200)
-    signals.stop_after(0.0, "TIME_LIMIT")
+    signals.stop_after(-1e6, "TIME_LIMIT")
     watch(watchdog, 300)
     assert signals.stop_reason() == "TIME_LIMIT" and not watchdog.has_left  # nothing is waited for
     with watchdog:
@@ -117,7 +117,7 @@ class ArrivingBatch(LoaderWatchdog):
 def test_a_wait_that_has_just_ended_is_not_left(watch):
     batches = make_batches()
     watchdog = ArrivingBatch(batches, 8.0, 1)
-    signals.stop_after(0.0, "TIME_LIMIT")
+    signals.stop_after(-1e6, "TIME_LIMIT")
     with watchdog:
         before = status.get_status().moves
         assert watch(watchdog, 300) == "" and signals.stop_reason() == "TIME_LIMIT"

@@ -6,6 +6,7 @@ import pickle
 import shutil
 import sys
 import tarfile
+import time
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from support.hosts.range_server import RangeServer
 from support.hosts.s3_folder import S3Folder
 
 from paddlevit_dist import UserError
+from paddlevit_dist.data import remote_folder
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.prepare.published_index import publish_index
 
@@ -194,17 +196,29 @@ def test_names_that_a_member_s_header_cannot_hold_are_those_of_the_index(folder,
     assert dataset.identity(0) == "val-00000.tar/\u00e9l\u00e9phant.png"
 
 
-def test_tar_files_that_are_newer_than_their_index_are_told(folder, server, cache):
+@pytest.mark.parametrize("unsure_seconds", [2.0, -1e9])  # at once, and a minute later
+def test_a_tar_file_that_changes_twice_in_a_second_is_indexed_again(unsure_seconds, folder, server, cache, monkeypatch):
+    server.marks = server.part_marks = ("Last-Modified",)
+    moment = time.time() + 3600
+    file = folder / "val-00000.tar"
+    for start, seconds in ((100, 2.0), (200, unsure_seconds)):
+        monkeypatch.setattr(remote_folder, "_UNSURE_SECONDS", seconds)
+        write_shards(folder, "val", range(start, start + 3))
+        os.utime(file, (moment, moment))
+        assert_same(TarImages(server.address(), "val", cache), TarImages(str(folder), "val", cache))
+
+
+def test_tar_files_that_are_not_older_than_their_index_are_told(folder, server, cache):
     list(publish_index(folder))
     server.marks = ("ETag", "Last-Modified")
     for file in folder.iterdir():
-        os.utime(file, (10**9, 10**9))
-    assert "newer" not in " ".join(TarImages(server.address(), "train", cache).notices)
+        os.utime(file, (10**9, 10**9 + file.name.endswith(".json")))
+    assert "older" not in " ".join(TarImages(server.address(), "train", cache).notices)
     os.utime(folder / "train-00001.tar", (10**9 + 1, 10**9 + 1))
-    [note] = [line for line in TarImages(server.address(), "train", cache / "other").notices if "newer" in line]
+    [note] = [line for line in TarImages(server.address(), "train", cache / "other").notices if "not older" in line]
     assert "1 tar files" in note and "such as train-00001.tar, whose labels in it may be old: write the index" in note
     server.marks = ("ETag",)
-    assert "newer" not in " ".join(TarImages(server.address(), "train", cache / "third").notices)
+    assert "older" not in " ".join(TarImages(server.address(), "train", cache / "third").notices)
 
 
 def test_tar_files_without_tag_and_date_are_told_with_a_mend_that_works(folder, server, cache):

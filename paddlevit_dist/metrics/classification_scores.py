@@ -80,7 +80,10 @@ class ClassificationScores(ScoreKind):
     def hits(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, np.ndarray]:
         """Return which samples are right among the best k, and which of each class."""
         places, labels = arrays["places"], arrays["labels"]
-        recalls = {f"recall {name}": places[labels == label] == 0 for label, name in enumerate(classes)}
+        order = np.argsort(labels, kind="stable")
+        ends = np.searchsorted(labels[order], np.arange(1, len(classes) + 1))
+        is_right = np.split(places[order] == 0, ends)  # of each class, in the order of the samples
+        recalls = {f"recall {name}": hits for name, hits in zip(classes, is_right)}
         return {**{f"top-{k}": places < k for k in arrays["top"].tolist()}, **recalls}
 
     def predictions(self, arrays: Arrays) -> np.ndarray | None:

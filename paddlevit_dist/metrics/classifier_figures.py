@@ -1,14 +1,15 @@
 """Figures of a classifier's evaluation, of images or shapes: what it confuses, how sure it is, and its mistakes."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ..intervals import class_shares, nanmean, quotient
 from ..tasks.dataset import name_outputs
-from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery
-from .counts import reduce_confusions
+from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, FilledCells, Gallery
+from .counts import count_cells, count_statistics, find_confused, find_most_confused
 from .tables import percent
 
 _BINS = 15  # of confidence, as in Guo et al.
@@ -59,50 +60,50 @@ class EvaluatedPredictions:
 
 def tables(evaluated: EvaluatedPredictions) -> list[Figure]:
     """Return the figures of confusion, of the scores of each class, and of calibration."""
-    size = evaluated.num_classes
-    counts = np.bincount(evaluated.labels * size + evaluated.predicted, minlength=size * size).reshape(size, size)
+    cells = count_cells(evaluated.labels, evaluated.predicted, evaluated.num_classes)
+    wrong = find_confused(cells)
     return [
-        ConfusionMatrix("Confusion", evaluated.names, counts, _accuracy_note(counts, evaluated)),
-        *_pairs(counts, evaluated),
-        _classes(counts, evaluated),
+        ConfusionMatrix("Confusion", evaluated.names, cells, _accuracy_note(evaluated)),
+        *_pairs(wrong, evaluated),
+        _classes(wrong, evaluated),
         *calibration(evaluated.confidence, evaluated.is_right, evaluated.sample_name),
     ]
 
 
-def _accuracy_note(counts: np.ndarray, evaluated: EvaluatedPredictions) -> str:
+def _accuracy_note(evaluated: EvaluatedPredictions) -> str:
     total, right = len(evaluated.labels), int(evaluated.is_right.sum())
     right_of_class = np.bincount(evaluated.labels, evaluated.is_right, evaluated.num_classes)
-    macro = float(nanmean(quotient(right_of_class, counts.sum(axis=1)))) if total else 0.0
+    macro = float(nanmean(quotient(right_of_class, _count_labels(evaluated)))) if total else 0.0
     text = f"{right:,} of {total:,} {evaluated.sample_name} ({right / max(total, 1):.2%}) are classified correctly"
     return f"{text}; the average over classes is {macro:.2%} (macro accuracy)."
 
 
-def _pairs(counts: np.ndarray, evaluated: EvaluatedPredictions) -> list[Figure]:
+def _count_labels(evaluated: EvaluatedPredictions) -> np.ndarray:
+    """Return the number of samples of each class, int64 (classes,)."""
+    return np.bincount(evaluated.labels, minlength=evaluated.num_classes)
+
+
+def _pairs(wrong: FilledCells, evaluated: EvaluatedPredictions) -> list[Figure]:
     """Return the table of the most frequent confusions."""
-    wrong, names = counts.copy(), evaluated.names
-    np.fill_diagonal(wrong, 0)
-    order = np.argsort(-wrong, axis=None, kind="stable")[:_MOST_PAIRS]
+    names, numbers = evaluated.names, _count_labels(evaluated)
+    counts = dict(zip(zip(wrong.rows.tolist(), wrong.columns.tolist()), wrong.counts.tolist()))
     rows = []
-    for label, predicted in zip(*np.unravel_index(order, wrong.shape)):
-        number, back = int(wrong[label, predicted]), int(wrong[predicted, label])
-        if number:
-            share = 100 * number / counts[label].sum()
-            rows.append((names[label], names[predicted], number, float(share), back))
+    for (label, predicted), number in islice(counts.items(), _MOST_PAIRS):
+        share = 100 * number / int(numbers[label])
+        rows.append((names[label], names[predicted], number, share, counts.get((predicted, label), 0)))
     if not rows:
         return []
     columns = ("true class", "taken for", evaluated.sample_name, "% of the class", "the other way round")
-    note = f"The {_MOST_PAIRS} most frequent." if np.count_nonzero(wrong) > _MOST_PAIRS else ""
+    note = f"The {_MOST_PAIRS} most frequent." if len(counts) > _MOST_PAIRS else ""
     return [FigureTable("Most confused", columns, rows, note)]
 
 
-def _classes(counts: np.ndarray, evaluated: EvaluatedPredictions) -> Figure:
-    statistics = reduce_confusions(counts)
+def _classes(wrong: FilledCells, evaluated: EvaluatedPredictions) -> Figure:
+    statistics = count_statistics(evaluated.labels, evaluated.predicted, evaluated.num_classes)
     shares, (_, numbers, predicted) = class_shares(statistics), statistics.tolist()
-    wrong, names = counts.copy(), evaluated.names
-    np.fill_diagonal(wrong, 0)
-    rows = []
-    for label, name in enumerate(names):
-        other = names[int(wrong[label].argmax())] if wrong[label].any() else None
+    others, rows = find_most_confused(wrong), []
+    for label, name in enumerate(evaluated.names):
+        other = evaluated.names[others[label]] if label in others else None
         scores = (percent(shares[score][label]) for score in ("recall", "precision", "Dice"))  # Dice of samples is F1
         rows.append((name, numbers[label], predicted[label], *scores, other))
     columns = ("class", evaluated.sample_name, "predicted", "recall %", "precision %", "F1 %", "most often taken for")

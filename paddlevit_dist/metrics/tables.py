@@ -38,14 +38,22 @@ def class_tables(
     return table, ConfusionMatrix(f"Confusion of {elements}", class_names, confusion)
 
 
-def sample_table(title: str, sample: str, names: Sequence[str], statistics: np.ndarray, elements: str) -> FigureTable:
-    """Return the table of the samples' scores, worst first, from int (samples, 3, classes), see ``reduce_confusions``.
+def score_samples(statistics: np.ndarray) -> np.ndarray:
+    """Return mIoU, accuracy and number of labeled elements of each sample, float64 (samples, 3).
+
+    ``statistics`` are int (samples, 3, classes), see ``reduce_confusions``.
+    """
+    right, labeled = np.moveaxis(statistics[:, :2].sum(axis=2), 1, 0)  # (samples,) each
+    return np.stack([nanmean(class_shares(statistics)["IoU"]), quotient(right, labeled), labeled], axis=1)
+
+
+def sample_table(title: str, sample: str, names: Sequence[str], scores: np.ndarray, elements: str) -> FigureTable:
+    """Return the table of the samples' scores, worst first, from the result of ``score_samples``.
 
     ``sample`` is what a sample is called, such as "scene", ``elements`` what is labeled in it, such as "points".
     """
-    right, labeled = np.moveaxis(statistics[:, :2].sum(axis=2), 1, 0)  # (samples,) each
-    ious, accuracies = nanmean(class_shares(statistics)["IoU"]), quotient(right, labeled)
-    rows = list(zip(names, map(percent, ious), map(percent, accuracies), labeled.tolist()))
+    ious, accuracies, labeled = scores.T
+    rows = list(zip(names, map(percent, ious), map(percent, accuracies), labeled.astype(np.int64).tolist()))
     rows.sort(key=lambda row: -np.inf if row[1] is None else row[1])
     note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
     return FigureTable(title, (sample, "mIoU %", "accuracy %", f"labeled {elements}"), rows[:_MOST_ROWS], note)

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from ..metrics.counts import reduce_confusions
-from ..metrics.tables import class_tables, sample_table
+from ..metrics.tables import class_tables, sample_table, score_samples
 from ..tasks.aspects import TaskAspect
 from ..tasks.dataset import TransformedDataset
 from ..tasks.figures import Figure, PointSet
@@ -64,10 +64,10 @@ def semantic_tables(
     confusions: Sequence[np.ndarray], scenes: Sequence[str], class_names: Sequence[str]
 ) -> list[Figure]:
     """Return tables of scores by class and by scene, and the confusion matrix, from scenes' ``count_confusion``."""
-    statistics = reduce_confusions(np.stack(confusions))
+    statistics = np.stack([reduce_confusions(confusion) for confusion in confusions])
     return [
         *class_tables(np.sum(confusions, axis=0), class_names, "points"),
-        sample_table("Scenes", "scene", scenes, statistics, "points"),
+        sample_table("Scenes", "scene", scenes, score_samples(statistics), "points"),
     ]
 
 

@@ -21,7 +21,7 @@ from ..runtime.json_format import format_json
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_json
 from ..runtime.thumbnails import encode
-from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery, PointSet
+from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, FilledCells, Gallery, PointSet
 
 TRAINING, EVALUATION = "report_data.zip", "eval_report_data.zip"
 _INDEX = "figures.json"
@@ -133,12 +133,15 @@ def _encode_table(figure: FigureTable, members: _ArchiveMembers) -> dict[str, An
 
 
 def _encode_matrix(figure: ConfusionMatrix, members: _ArchiveMembers) -> dict[str, Any]:
-    values = np.asarray(figure.values)
     size = len(figure.names)
-    if values.shape != (size, size) or values.dtype.kind not in "iu" or (values < 0).any():
-        raise ValueError(f"expected whole numbers of shape ({size}, {size}), got {values.dtype} {values.shape}")
-    rows, columns = np.nonzero(values)
-    cells = np.stack([rows, columns, values[rows, columns]], axis=1).astype(np.int64)  # most are empty
+    if isinstance(figure.values, FilledCells):
+        cells = np.stack(figure.values, axis=1).astype(np.int64)
+    else:
+        values = np.asarray(figure.values)
+        if values.shape != (size, size) or values.dtype.kind not in "iu" or (values < 0).any():
+            raise ValueError(f"expected whole numbers of shape ({size}, {size}), got {values.dtype} {values.shape}")
+        rows, columns = np.nonzero(values)  # most are empty
+        cells = np.stack([rows, columns, values[rows, columns]], axis=1).astype(np.int64)
     kind = {"kind": "matrix"} if figure.is_confusion else {"kind": "matrix", "is_pairs": True}
     return {**kind, "names": _to_plain(tuple(figure.names)), "cells": cells.ravel().tolist()}
 

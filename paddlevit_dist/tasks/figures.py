@@ -29,12 +29,21 @@ class FigureTable(NamedTuple):
     note: str = ""
 
 
+class FilledCells(NamedTuple):
+    """Cells of a matrix of counts that are not 0, each once: row and column, from 0, and count, int (cells,) each."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    counts: np.ndarray
+
+
 class ConfusionMatrix(NamedTuple):
     """Counts of predicted classes by true class, or of samples that have both of two classes."""
 
     title: str
     names: Sequence[str]  # of the n classes
-    values: np.ndarray  # whole numbers (n, n), at least 0: rows are true classes, columns are predicted classes
+    #: whole numbers (n, n), at least 0, or of many classes their filled cells: rows are true, columns predicted classes
+    values: np.ndarray | FilledCells
     note: str = ""
     is_confusion: bool = True  # False: a cell counts the samples that have both classes, and none is a mistake
 

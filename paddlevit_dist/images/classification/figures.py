@@ -58,10 +58,9 @@ class LabeledImageDrawing(TaskAspect, Drawable):
         self, dataset: ClassificationSamples, batch: dict[str, np.ndarray], epoch: int
     ) -> list[tuple[np.ndarray, str]]:
         """Return a collated training batch as the model sees it: uint8 (height, width[, 3]) images with captions."""
-        images = self.task.normalize(paddle.to_tensor(batch["images"]))
-        return self.caption_images(
-            images, np.eye(require_num_classes(self.task.num_classes))[batch["labels"]], dataset.class_names
-        )
+        images, labels = self.task.normalize(paddle.to_tensor(batch["images"])), paddle.to_tensor(batch["labels"])
+        shares = F.one_hot(labels, require_num_classes(self.task.num_classes))
+        return self.caption_images(images, shares.numpy(), dataset.class_names)
 
     def visualize_eval_samples(
         self, dataset: ClassificationSamples, indices: Sequence[int]
@@ -70,8 +69,8 @@ class LabeledImageDrawing(TaskAspect, Drawable):
         transform = evaluation_transform(self.task.config.DATA, dataset.dataset.kind)
         readings = [dataset.dataset.read(index) for index in indices]
         images = np.stack([transform(image, np.random.default_rng(0)) for image, _ in readings])
-        shares = np.eye(self.task.num_classes)[[label for _, label in readings]]
-        return self.caption_images(self.task.normalize(paddle.to_tensor(images)), shares, dataset.class_names)
+        shares = F.one_hot(paddle.to_tensor([label for _, label in readings]), self.task.num_classes)
+        return self.caption_images(self.task.normalize(paddle.to_tensor(images)), shares.numpy(), dataset.class_names)
 
     def caption_images(
         self, images: paddle.Tensor, shares: np.ndarray, class_names: Sequence[str] | None

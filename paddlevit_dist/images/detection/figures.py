@@ -1,7 +1,7 @@
 """Figures of a detector's evaluation: curves, scores per category, confusion, and the hardest images."""
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,10 @@ import numpy as np
 import paddle
 
 from ...intervals import bootstrap
+from ...metrics.counts import count_cells, find_confused, find_most_confused
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable
+from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, FilledCells
 from ...tasks.protocols import Reportable, predict_again
 from ..drawing import build_gallery
 from .data.detection_dataset import ImageAnnotations
@@ -95,7 +96,7 @@ def detection_figures(
     table = join_tables([record for _, record in records], len(names))
     _, class_ap = DetectionCurves.from_table(table, max_detections).scores(np.ones((1, len(records))))
     quality = compute_image_quality(table, least_score)
-    matrix = build_confusion_matrix([record.pairs for _, record in records], len(names))
+    cells = count_pairs([record.pairs for _, record in records], len(names))
     classes, indices = split_by_class(table), [index for index, _ in records]
     return [
         *show_hardest(
@@ -107,8 +108,8 @@ def detection_figures(
             predict,
         ),
         *chart_precision(classes, names),
-        tabulate_categories(class_ap[0], classes, matrix, names, least_score),
-        *show_confusion(matrix, names, least_score),
+        tabulate_categories(class_ap[0], classes, cells, names, least_score),
+        *show_confusion(cells, names, least_score),
         *chart_best_thresholds(classes, len(records), names, wished),
         *chart_thresholds(table, least_score),
     ]
@@ -157,20 +158,22 @@ def chart_precision(classes: Sequence[ClassDetections], names: Sequence[str]) ->
 def tabulate_categories(
     class_ap: np.ndarray,
     classes: Sequence[ClassDetections],
-    matrix: np.ndarray,
+    cells: FilledCells,
     names: Sequence[str],
     least_score: float,
 ) -> Figure:
     """Return the table of categories: average precision, objects, and detections with at least ``least_score``."""
-    rows = []
-    num_found = matrix[:, :-1].sum(axis=0)  # with a sufficient score
+    others, rows = find_most_confused(find_confused(cells)), []
+    is_right = cells.rows == cells.columns
+    num_found, num_right = (  # with a sufficient score
+        np.bincount(cells.columns[chosen], cells.counts[chosen], len(names) + 1).astype(np.int64)
+        for chosen in (slice(None), is_right)
+    )
     for label, (name, scores) in enumerate(zip(names, class_ap.tolist())):
         percent: list[float | None] = [None if np.isnan(score) else round(100 * score, 2) for score in scores]
-        confused = matrix[label].copy()
-        confused[label] = 0
-        other = None if not confused.any() else [*names, _NOTHING][int(confused.argmax())]
+        other = [*names, _NOTHING][others[label]] if label in others else None
         annotated = int(classes[label].annotated.sum())
-        rows.append((name, *percent, annotated, int(num_found[label]), int(matrix[label, label]), other))
+        rows.append((name, *percent, annotated, int(num_found[label]), int(num_right[label]), other))
     columns = ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for")
     note = (
         f"Empty: no annotations. Found: with a score of at least {least_score:g}; correct: at an IoU of 0.5 with the "
@@ -179,7 +182,7 @@ def tabulate_categories(
     return FigureTable("Categories", columns, rows, note)
 
 
-def show_confusion(matrix: np.ndarray, names: Sequence[str], least_score: float) -> list[Figure]:
+def show_confusion(cells: FilledCells, names: Sequence[str], least_score: float) -> list[Figure]:
     """Return the confusion matrix (categories + 1, categories + 1) as a figure; none if it would not be readable."""
     if len(names) >= _MOST_NAMES:
         return []
@@ -187,7 +190,7 @@ def show_confusion(matrix: np.ndarray, names: Sequence[str], least_score: float)
         f"Boxes that overlap with an IoU of at least 0.5, with a score of at least {least_score:g}. The last row "
         "counts detections without an annotation, the last column missed annotations."
     )
-    return [ConfusionMatrix("Confusion", [*names, _NOTHING], matrix, note)]
+    return [ConfusionMatrix("Confusion", [*names, _NOTHING], cells, note)]
 
 
 def chart_best_thresholds(
@@ -244,12 +247,7 @@ def chart_thresholds(
     ]
 
 
-def build_confusion_matrix(all_pairs: Iterable[np.ndarray], num_classes: int) -> np.ndarray:
-    """Count results of ``match_across_classes`` in a confusion matrix, int64 (num_classes + 1, num_classes + 1).
-
-    Rows are annotated classes, columns detected classes, with "nothing" last.
-    """
-    matrix = np.zeros((num_classes + 1) ** 2, np.int64)
-    for image_pairs in all_pairs:
-        np.add.at(matrix, image_pairs[:, 0].astype(np.int64) * (num_classes + 1) + image_pairs[:, 1], 1)
-    return matrix.reshape(num_classes + 1, num_classes + 1)
+def count_pairs(all_pairs: Sequence[np.ndarray], num_classes: int) -> FilledCells:
+    """Count results of ``match_across_classes`` by annotated class (rows) and detected class, with "nothing" last."""
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *all_pairs])
+    return count_cells(pairs[:, 0], pairs[:, 1], num_classes + 1)

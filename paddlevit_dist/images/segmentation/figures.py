@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...intervals import class_shares, nanmean
-from ...metrics.counts import reduce_confusions, unpack_counts
-from ...metrics.tables import class_tables, sample_table
+from ...metrics.counts import Packed, reduce_confusions, unpack_counts
+from ...metrics.tables import class_tables, sample_table, score_samples
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import Color, Figure
@@ -34,11 +33,8 @@ class LabelMapFigures(TaskAspect, Reportable):
         if not records or not isinstance(dataset, SegmentationSamples):
             return []
         class_names = self.task.class_names
-        confusion, boundaries = map(sum, zip(*(unpack_counts(counts) for _, counts in records)))
-        statistics = np.stack(
-            [reduce_confusions(unpack_counts(counts)[0]) for _, counts in records]
-        )  # (images, 3, classes)
-        ious = nanmean(class_shares(statistics)["IoU"])
+        confusion, boundaries, scores = sum_counts([counts for _, counts in records])
+        ious = scores[:, 0]
         hardest = [place for place in np.argsort(ious, kind="stable")[:_SHOWN].tolist() if ious[place] < 1]
         palette = get_palette(dataset.dataset, len(class_names))
 
@@ -55,8 +51,22 @@ class LabelMapFigures(TaskAspect, Reportable):
         return [
             *build_gallery(dataset, chosen, draw, note),
             *class_tables(confusion, class_names, "pixels", boundaries),
-            sample_table("Images", "image", [dataset.name(index) for index in indices], statistics, "pixels"),
+            sample_table("Images", "image", [dataset.name(index) for index in indices], scores, "pixels"),
         ]
+
+
+def sum_counts(all_counts: Sequence[Packed]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sum the packed counts of images to a confusion matrix and boundaries, and return ``score_samples`` of the images.
+
+    One image at a time is unpacked: a matrix of 250 classes takes half a megabyte.
+    """
+    totals, scores = [np.zeros_like(part) for part in unpack_counts(all_counts[0])], []
+    for counts in all_counts:
+        confusion, boundaries = unpack_counts(counts)
+        totals[0] += confusion
+        totals[1] += boundaries
+        scores.append(score_samples(reduce_confusions(confusion)[None]))
+    return totals[0], totals[1], np.concatenate(scores)
 
 
 class LabelMapDrawing(TaskAspect, Drawable):

@@ -1,7 +1,11 @@
 """Figures of a classifier's evaluation: whole tables, the borders of bins, and who is shown in galleries."""
 
+import tracemalloc
+from collections import Counter
+
 import numpy as np
 import pytest
+from support.filled_cells import to_dense
 
 from paddlevit_dist.metrics.classification import RECORD
 from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, galleries, tables
@@ -23,7 +27,7 @@ def test_tables_of_confusions_and_of_classes_as_a_whole():
     evaluated = make_evaluated(LABELS, PREDICTED, ["ant", 7], sample_name="shapes")
     assert evaluated.names == ["ant", "7", "2", "3"]
     matrix, pairs, classes, *_ = tables(evaluated)
-    assert matrix.values.tolist() == [[2, 2, 1, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
+    assert to_dense(matrix.values, 4).tolist() == [[2, 2, 1, 0], [1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]
     share = 100 * (2 / 5 + 1 / 2 + 1 / 3) / 3
     assert (matrix.title, matrix.names, matrix.note) == (
         "Confusion",
@@ -109,3 +113,19 @@ def test_galleries_show_twelve_mistakes_and_of_the_others_the_twelve_hardest():
     assert mistakes.images[0][1] == f"true: cat ({true[27]:.1%})\npredicted: dog ({scores[27]:.1%})\nfile 127"
     assert hardest.images[0][1] == f"cat ({true[24]:.1%})\nfile 124"
     assert [figure.title for figure in galleries(evaluated, lambda index: None, str)] == []
+
+
+def test_twenty_thousand_classes_take_memory_for_their_samples_alone():
+    generator, number = np.random.default_rng(0), 20_000
+    labels, predicted = generator.integers(0, number, (2, 3000))
+    evaluated = make_evaluated(labels, predicted, classes=number)
+    tracemalloc.start()
+    try:
+        matrix, *_, classes, _, _ = tables(evaluated)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
+    assert sorted(zip(*map(np.ndarray.tolist, matrix.values))) == sorted(
+        (*pair, count) for pair, count in Counter(zip(labels.tolist(), predicted.tolist())).items()
+    )
+    assert len(classes.rows) == number

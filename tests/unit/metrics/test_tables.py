@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.metrics.tables import class_tables, percent, sample_table
+from paddlevit_dist.metrics.tables import class_tables, percent, sample_table, score_samples
 
 CONFUSION = np.array([[5, 2, 0, 0], [1, 3, 0, 4], [0, 0, 0, 0], [0, 0, 0, 0]])
 NAMES = ["sky", "tree", "road", "car"]
@@ -56,14 +56,14 @@ def test_samples_stand_from_the_worst_to_the_best_and_those_without_labels_first
     columns = ("scene", "mIoU %", "accuracy %", "labeled points")
     expected = [("b", None, None, 0), ("d", 0.0, 0.0, 3)]
     expected += [("c", round(25 / 3, 2), 25.0, 4), ("a", 65.0, round(500 / 6, 2), 6)]
-    table = sample_table("Scenes", "scene", "abcd", statistics, "points")
+    table = sample_table("Scenes", "scene", "abcd", score_samples(statistics), "points")
     assert table == ("Scenes", columns, expected, "")
 
 
 @pytest.mark.parametrize("number, note", [(1000, ""), (1001, "The 1,000 worst of 1,001.")])
 def test_a_table_shows_the_thousand_worst_samples(number, note):
     statistics = np.tile(np.array([[[1, 0], [1, 1], [1, 1]]]), (number, 1, 1))
-    table = sample_table("Scenes", "scene", list(map(str, range(number))), statistics, "points")
+    table = sample_table("Scenes", "scene", list(map(str, range(number))), score_samples(statistics), "points")
     assert (len(table.rows), table.note) == (1000, note)
 
 

@@ -69,9 +69,7 @@ def test_webdataset_shards_with_cls_labels(folder, cache):
     dataset = TarImages(str(folder), "train", cache)
     assert contents(dataset) == [(f"train-0{n // 3}.tar/{n:04d}.png", n, n // 2) for n in range(6)]
     assert dataset.num_classes == 3 and dataset.class_names is None
-    told = (
-        "has no tar files of the val images, such as val-00000.tar; .*train; set DATA.VAL_FRACTION to"
-    )
+    told = "has no tar files of the val images, such as val-00000.tar; .*train; set DATA.VAL_FRACTION to"
     assert TarImages.has_validation(None) and not TarImages.has_validation(str(folder))
     with pytest.raises(UserError, match=told):
         TarImages(str(folder), "val", cache)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.filled_cells import to_dense
 from support.networks import coco_peer
 from support.samples.drawn_detections import NOTHING_FOUND
 
@@ -41,7 +42,7 @@ def test_what_is_taken_for_what():
     )
     pairs = records.match_across_classes(image, detections, 3, 0.5)
     assert sorted(map(tuple, pairs.tolist())) == [(0, 0), (1, 2), (2, NOTHING), (NOTHING, 1), (NOTHING, 1)]
-    matrix = figures.build_confusion_matrix([pairs, pairs], 3)
+    matrix = to_dense(figures.count_pairs([pairs, pairs], 3), 4)
     assert matrix.sum() == 10 and matrix[NOTHING, 1] == 4 and matrix[0, 0] == 2 and matrix[1, 2] == 2
     assert records.match_across_classes(truth(), NOTHING_FOUND, 3, 0.5).shape == (0, 2)
     halves = truth((0, 0, 10, 10, 0, 0), (100, 0, 40, 40, 2, 1))  # an IoU and a share of one half are enough

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.filled_cells import to_dense
 
 from paddlevit_dist.images.detection import figures
 from paddlevit_dist.images.detection.detections import DetectedObjects
@@ -60,8 +61,8 @@ def table(records):
 
 
 @pytest.fixture(scope="module")
-def matrix(records) -> np.ndarray:
-    return figures.build_confusion_matrix([record.pairs for record in records], 4)
+def cells(records):
+    return figures.count_pairs([record.pairs for record in records], 4)
 
 
 def test_the_table_of_all_images_counts_annotations_without_crowds(table):
@@ -73,10 +74,10 @@ def test_the_table_of_all_images_counts_annotations_without_crowds(table):
     assert counts.tolist() == [4, 1, 3] and len(table.labels) == len(table.scores) == 8
 
 
-def test_each_category_has_its_scores_and_what_it_was_taken_for(table, matrix):
-    assert matrix.tolist() == [[1, 1, 0, 0, 0], [0, 2, 0, 0, 1], [0] * 5, [0, 0, 0, 0, 1], [0, 0, 0, 2, 0]]
+def test_each_category_has_its_scores_and_what_it_was_taken_for(table, cells):
+    assert to_dense(cells, 5).tolist() == [[1, 1, 0, 0, 0], [0, 2, 0, 0, 1], [0] * 5, [0, 0, 0, 0, 1], [0, 0, 0, 2, 0]]
     _, class_ap = DetectionCurves.from_table(table).scores(np.ones((1, 3)))
-    figure = figures.tabulate_categories(class_ap[0], split_by_class(table), matrix, NAMES, 0.5)
+    figure = figures.tabulate_categories(class_ap[0], split_by_class(table), cells, NAMES, 0.5)
     assert figure.title == "Categories" and figure.columns == (
         *("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for"),
     )
@@ -93,10 +94,10 @@ def test_each_category_has_its_scores_and_what_it_was_taken_for(table, matrix):
     assert all(len(row) == len(figure.columns) for row in figure.rows)
 
 
-def test_a_confusion_has_a_class_of_nothing_unless_there_are_too_many(matrix):
-    (figure,) = figures.show_confusion(matrix, NAMES, 0.5)
-    assert figure.names == [*NAMES, "nothing"] and figure.values is matrix and figure.title == "Confusion"
-    assert [len(figures.show_confusion(matrix, ["x"] * number, 0.5)) for number in (100, 99)] == [0, 1]
+def test_a_confusion_has_a_class_of_nothing_unless_there_are_too_many(cells):
+    (figure,) = figures.show_confusion(cells, NAMES, 0.5)
+    assert figure.names == [*NAMES, "nothing"] and figure.values is cells and figure.title == "Confusion"
+    assert [len(figures.show_confusion(cells, ["x"] * number, 0.5)) for number in (100, 99)] == [0, 1]
 
 
 def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):

@@ -38,7 +38,7 @@ class _LowRankFacts(msgspec.Struct):
 
 
 class AboutFacts(msgspec.Struct):
-    """Facts by name; those of ``input`` and of a split that one task writes have the task's own types."""
+    """Facts by name; a task checks what only it writes of its input and of a split by separate types."""
 
     task: str | None = None
     model: str | None = None

@@ -26,7 +26,7 @@ def count_cells(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> Fi
     The whole matrix of 20,000 classes would have 400 million cells.
     """
     keys, counts = np.unique(true.astype(np.int64) * num_classes + predicted, return_counts=True)
-    return FilledCells(*np.divmod(keys, num_classes), counts)
+    return FilledCells(keys // num_classes, keys % num_classes, counts)
 
 
 def find_confused(cells: FilledCells) -> FilledCells:

@@ -30,6 +30,6 @@ class VolumeInputFacts(msgspec.Struct):
         if len(known) < len(self.label_numbers or ()):
             raise ValueError("Expected different label_numbers")
         if len(self.regions) != len(self.regions_class_order):
-            raise ValueError("Expected as many numbers in regions_class_order as regions")
+            raise ValueError(f"Expected {len(self.regions)} numbers in regions_class_order, one of each region")
         if not known.issuperset(chain(self.regions_class_order, *self.regions.values())):
             raise ValueError("Expected regions of label_numbers only")

@@ -22,7 +22,8 @@ from ..runtime.text_files import convert_facts, parse_yaml, read_bytes
 from .about_schema import AboutFacts, require_valid_settings
 from .array_files import read_npz
 
-MODEL, AVERAGED = "model.pdparams", "model_ema.pdparams"  # weights, and their average if the run has one
+MODEL: str = "model.pdparams"  # weights
+AVERAGED: str = "model_ema.pdparams"  # their average if the run has one
 OWN = "task.npz"  # state of the task, if it has some
 OPTIMIZER, STATE, MANIFEST = "optimizer.npz", "state.json", "manifest.json"
 ABOUT, SAMPLES, EVALUATION = "about.yaml", "samples.npz", "evaluation.json"

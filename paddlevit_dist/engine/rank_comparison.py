@@ -78,8 +78,8 @@ def peek_contents(datasets: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if os.environ.get("PADDLE_LOCAL_RANK", "0") != "0":
         return found
-    stored = {split: getattr(samples, "dataset", None) for split, samples in datasets.items()}
-    stored = {split: data for split, data in stored.items() if isinstance(data, Dataset) and not data.is_remote}
+    opened = ((split, getattr(samples, "dataset", None)) for split, samples in datasets.items())
+    stored = {split: data for split, data in opened if isinstance(data, Dataset) and not data.is_remote}
     draws = (np.random.default_rng(0).permutation(len(data))[:_MOST_FILES].tolist() for data in stored.values())
     pairs = chain.from_iterable(zip(stored.items(), indices) for indices in zip_longest(*draws))
     end, files = time.monotonic() + _MOST_SECONDS, 0

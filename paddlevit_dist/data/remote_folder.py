@@ -16,6 +16,7 @@ import logging
 import mmap
 import os
 import re
+import secrets
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -43,8 +44,9 @@ _lock = threading.Lock()
 class RemoteFile(NamedTuple):
     """A file's size and, as ``tag``, its ETag, or else the time of its last change; empty if neither is sent.
 
-    ``changed``: time of the last change in seconds since 1970; 0 if it is not sent. ``asked``: time of the answer if
-    the file had changed less than two seconds before: dates count seconds, so the next change may have the same tag.
+    ``changed``: time of the last change in seconds since 1970; 0 if it is not sent. ``asked``: a new text with each
+    answer if the file had changed less than two seconds before: dates count seconds, so the next change may have the
+    same tag.
     """
 
     size: int
@@ -373,7 +375,7 @@ def _describe(size: int, answer: Any) -> RemoteFile:
     """Return the file of an answer over HTTP."""
     changed, now = _find_time(answer.headers), _find_time({"Last-Modified": answer.headers.get("Date")})
     is_new = changed > 0 and 0 < now < changed + _UNSURE_SECONDS
-    return RemoteFile(size, find_tag(answer), changed, answer.headers["Date"] if is_new else "")
+    return RemoteFile(size, find_tag(answer), changed, secrets.token_hex(8) if is_new else "")
 
 
 def _find_time(facts: Any) -> float:

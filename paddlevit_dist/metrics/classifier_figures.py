@@ -8,8 +8,18 @@ import numpy as np
 
 from ..intervals import class_shares, nanmean, quotient
 from ..tasks.dataset import name_outputs
-from ..tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, FilledCells, Gallery
-from .counts import count_cells, count_statistics, find_confused, find_most_confused
+from ..tasks.figures import (
+    Chart,
+    ConfusionMatrix,
+    Figure,
+    FigureTable,
+    FilledCells,
+    Gallery,
+    count_cells,
+    find_confused,
+    find_most_confused,
+)
+from .counts import count_statistics
 from .tables import percent
 
 _BINS = 15  # of confidence, as in Guo et al.

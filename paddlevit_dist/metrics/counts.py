@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from ..tasks.figures import FilledCells
-
 _SHARE_OF_DIAGONAL = 0.02  # of an image, how far a boundary reaches into its class
 
 
@@ -18,28 +16,6 @@ def count_confusion(
     labeled = true >= 0 if ignored is None else true != ignored
     pairs = true[labeled].astype(np.int64) * num_classes + predicted[labeled]
     return np.bincount(pairs, minlength=num_classes**2).reshape(num_classes, num_classes)
-
-
-def count_cells(true: np.ndarray, predicted: np.ndarray, num_classes: int) -> FilledCells:
-    """Count samples by true and predicted class, integers (samples,).
-
-    The whole matrix of 20,000 classes would have 400 million cells.
-    """
-    keys, counts = np.unique(true.astype(np.int64) * num_classes + predicted, return_counts=True)
-    return FilledCells(keys // num_classes, keys % num_classes, counts)
-
-
-def find_confused(cells: FilledCells) -> FilledCells:
-    """Return the cells off the diagonal, the most frequent ones first, then in the order of rows and columns."""
-    order = np.lexsort((cells.columns, cells.rows, -cells.counts))
-    order = order[cells.rows[order] != cells.columns[order]]
-    return FilledCells(*(part[order] for part in cells))
-
-
-def find_most_confused(confused: FilledCells) -> dict[int, int]:
-    """Return the class that each confused class is most often taken for, from ``find_confused``."""
-    labels, places = np.unique(confused.rows, return_index=True)
-    return dict(zip(labels.tolist(), confused.columns[places].tolist()))
 
 
 def reduce_confusions(confusions: np.ndarray) -> np.ndarray:

@@ -39,10 +39,7 @@ def class_tables(
 
 
 def score_samples(statistics: np.ndarray) -> np.ndarray:
-    """Return mIoU, accuracy and number of labeled elements of each sample, float64 (samples, 3).
-
-    ``statistics`` are int (samples, 3, classes), see ``reduce_confusions``.
-    """
+    """Return mIoU, accuracy and labeled elements, float64 (samples, 3), from ``reduce_confusions`` of each sample."""
     right, labeled = np.moveaxis(statistics[:, :2].sum(axis=2), 1, 0)  # (samples,) each
     return np.stack([nanmean(class_shares(statistics)["IoU"]), quotient(right, labeled), labeled], axis=1)
 

@@ -9,10 +9,18 @@ import numpy as np
 import paddle
 
 from ...intervals import bootstrap
-from ...metrics.counts import count_cells, find_confused, find_most_confused
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, FilledCells
+from ...tasks.figures import (
+    Chart,
+    ConfusionMatrix,
+    Figure,
+    FigureTable,
+    FilledCells,
+    count_cells,
+    find_confused,
+    find_most_confused,
+)
 from ...tasks.protocols import Reportable, predict_again
 from ..drawing import build_gallery
 from .data.detection_dataset import ImageAnnotations

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from paddle import nn
+from support import simulated
 from support.files import volume_files
 from support.files.yolo_writer import write_yolo
 from support.samples.small_scenes import make_scene
@@ -20,6 +21,8 @@ from paddlevit_dist.points.data.scene_store import write_scene
 from paddlevit_dist.runtime import signals
 from paddlevit_dist.tasks.step_types import TaskTraits
 from paddlevit_dist.tasks.task_factory import make_task
+
+clock = simulated.simulated_time  # a fixture
 
 
 def images(root):
@@ -135,16 +138,13 @@ def test_data_that_differ_are_named(compare, write, change, told):
         compare(write, change)
 
 
-def test_machines_compare_what_both_have_read_in_five_seconds_or_a_thousand_files(tmp_path, monkeypatch):
+def test_machines_compare_what_both_have_read_in_five_seconds(tmp_path, monkeypatch, clock):
     *_, datasets = machine(tmp_path, images, unchanged)
     everything = rank_comparison.peek_contents(datasets)
-    seconds = iter(range(0, 100, 2))
-    monkeypatch.setattr(rank_comparison.time, "monotonic", lambda: next(seconds))
-    first = rank_comparison.peek_contents(datasets)
-    assert list(first) == list(everything)[:4] and len(everything) == 24  # two values of each sample
-    monkeypatch.setattr(rank_comparison.time, "monotonic", lambda: 0)
-    monkeypatch.setattr(rank_comparison, "_MOST_FILES", 3)
-    assert list(rank_comparison.peek_contents(datasets)) == list(everything)[:6]
+    dataset = datasets["train"].dataset
+    vars(dataset)["peek"] = lambda *arguments: clock.sleep(4.0) or type(dataset).peek(dataset, *arguments)
+    first = rank_comparison.peek_contents(datasets)  # train and val in turns
+    assert list(first) == list(everything)[:6] and len(everything) == 24  # two values of each sample
     monkeypatch.setenv("PADDLE_LOCAL_RANK", "1")
     assert rank_comparison.peek_contents(datasets) == {}
 

@@ -48,6 +48,7 @@ class AboutFacts(msgspec.Struct):
     versions: dict[str, Any] | None = None
     low_rank: _LowRankFacts | None = None
     thresholds: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = None  # of an export, by class
+    thresholds_settings: dict[str, Any] | None = None  # under which they were chosen
 
 
 def require_valid_settings(file: Path, settings: Mapping[str, Any]) -> None:

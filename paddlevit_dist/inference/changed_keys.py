@@ -30,8 +30,8 @@ def require_prediction_keys(command: str, weights: str, config: RunSettings) -> 
     """Check that the words name no other weights, and start no training run. Raises UserError if they do."""
     model = config.MODEL
     for name, is_wrong in (
-        ("MODEL.PRETRAINED (-pretrained)", model.PRETRAINED != os.path.expanduser(weights)),
         ("MODEL.RESUME (-resume)", model.RESUME is not None),
+        ("MODEL.PRETRAINED (-pretrained)", model.PRETRAINED != os.path.expanduser(weights)),
         ("EVAL (-eval)", not config.EVAL),
     ):
         if is_wrong:

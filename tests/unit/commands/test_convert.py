@@ -54,6 +54,9 @@ class OwnNetwork(Model):
         ]
         self.net = paddle.nn.Sequential(*layers)
 
+    def forward(self, numbers):
+        return self.net(numbers)
+
 
 @pytest.fixture
 def own_network():

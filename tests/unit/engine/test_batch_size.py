@@ -78,8 +78,6 @@ def test_the_samples_of_an_update_stay(workers, words, limit, batch, accumulated
         ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": True}, True),
         ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": False}, False),
         ({"BATCH_SIZE": 24, "FIND_BATCH_SIZE": True}, False),
-        ({"BATCH_SIZE": -16, "FIND_BATCH_SIZE": True}, False),
-        ({"BATCH_SIZE": 0, "FIND_BATCH_SIZE": True}, False),
         ({"BATCH_SIZE": "16", "FIND_BATCH_SIZE": True}, False),
         ({}, False),
     ],
@@ -98,6 +96,15 @@ def test_a_resumed_run_keeps_what_it_has_found_if_that_divides_the_samples(worke
             "-batch_size=auto (DATA.FIND_BATCH_SIZE): as in the run that is resumed: DATA.BATCH_SIZE 16, "
             "TRAIN.ACCUM_ITER 4, DATA.BATCH_SIZE_EVAL 16"
         )
+
+
+def test_a_found_batch_that_cannot_be_one_is_refused_with_its_file(workers, tmp_path):
+    checkpoint = tmp_path / "checkpoints" / "epoch_0003"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "state.json").write_text("{}")
+    (checkpoint / "about.yaml").write_text("settings: {DATA: {BATCH_SIZE: 0, FIND_BATCH_SIZE: true}}")
+    with pytest.raises(UserError, match=r"epoch_0003/about.yaml: settings: DATA.BATCH_SIZE is 0: expected a whole nu"):
+        find(workers, 1000, "DATA.BATCH_SIZE", "32", f"-output={tmp_path}", "-resume=auto")
 
 
 def test_a_stated_batch_of_evaluations_stays(workers):

@@ -148,7 +148,7 @@ def test_too_many_voxels_name_the_key(tmp_path):
     )
     assert len(LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=60))) == 1
     fine = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(spacing_mm=[1e-9, 1.0, 1.0]))
-    assert "at the spacing of 1e-09 x 1 x 1 mm (VOLUMES.SPACING_MM), above the limit" in told(fine.volume, 0)
+    assert "at the spacing of 1e-09 x 1 x 1 mm (VOLUMES.SPACING_MM), above the limit" in told(fine.read, 0)
 
 
 def test_an_element_of_dicom_is_no_longer_than_its_file(tmp_path):

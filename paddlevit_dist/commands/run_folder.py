@@ -13,6 +13,9 @@ from ..settings import files
 from ..settings.command_line import read, takes_next_word
 
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
+_EVALUATES = {"-eval", "--eval"}
+# What ended one part of a training run, or allowed it, does not hold for what is done with the run next.
+_STOPS = {"TRAIN.STOP_AFTER_EPOCH": None, "STOP_AFTER_SECONDS": None}
 
 
 def find_run(source: str | os.PathLike) -> Path | None:
@@ -46,7 +49,7 @@ def expand_run(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """
     if set(HELP) & set(words):
         return list(words), []
-    expanded, lines = _expand_evaluated(words) if {"-eval", "--eval"} & set(words) else (list(words), [])
+    expanded, lines = _expand_evaluated(words) if _EVALUATES & set(words) else (list(words), [])
     return _expand_resumed(expanded), lines
 
 
@@ -99,7 +102,7 @@ def _expand(run: Path, words: Sequence[str], *refused: str) -> list[str]:
                 f"{run} is a run, which has settings and weights: remove -{name}={given[name].values[-1]}, or write "
                 f"-cfg={run / CONFIG} and -pretrained=WEIGHTS in place of {run}"
             )
-    keys = {name for name, _ in overrides}
-    output = [] if "output" in given or "SAVE" in keys else [f"-output={run}"]
-    moved = [f"{name}={value}" for name, value in find_output_keys(run / CONFIG).items() if name not in keys]
-    return [f"-cfg={run / CONFIG}", *output, *moved]
+    set_by_words = {name for name, _ in overrides} | {flag.key for flag, _ in given.values()}
+    keys = {"SAVE": str(run), **find_output_keys(run / CONFIG), "ALLOW_CHANGES": False}
+    keys |= {} if _EVALUATES & set(words) else _STOPS
+    return [f"-cfg={run / CONFIG}", *(f"{name}={value}" for name, value in keys.items() if name not in set_by_words)]

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from ..registry.lookup import find_package, list_names, require_derived, resolve
+from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
 from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
@@ -72,13 +73,15 @@ class Dataset:
     def __len__(self) -> int:
         """Return the number of samples."""
 
-    @abstractmethod
     def read(self, index: int) -> Any:
         """Read sample ``index``, from 0: ``(image, label)``, a ``Scene``, or for volumes ``(DecodedVolume, points)``.
+
+        A dataset of a task whose samples do not call it may lack it.
 
         Raises:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
         """
+        raise missing_method(type(self), "read")
 
     def prefetch(self, indices: Sequence[int]) -> None:
         """Fetch samples at an address together, in a loader process before it reads a batch; may raise UserError."""

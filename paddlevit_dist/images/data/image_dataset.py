@@ -3,6 +3,7 @@
 import functools
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,10 @@ class ImageDataset(Dataset):
         super().__init_subclass__()
         if "read" in vars(cls):
             setattr(cls, "read", _check_read(cls.read))  # noqa: B010 (a method, for mypy)
+
+    @abstractmethod
+    def read(self, index: int) -> tuple[Image.Image, Any]:
+        """Read image ``index``, from 0, and its label."""
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:

@@ -171,6 +171,7 @@ class WithABranch(paddle.nn.Layer):
 class Regression(Task):
     traits = TaskTraits(normalizers_per_sample={"loss": 1})
     skips_branch = False
+    build_dataset = None  # the trainer is given the data
 
     def build_model(self) -> paddle.nn.Layer:
         return WithABranch()

@@ -45,7 +45,7 @@ def quick_pauses(monkeypatch):
     monkeypatch.setattr(
         remote_folder.RemoteFolder,
         "__init__",
-        lambda self, address, timeout=0.5, pause=0.001: plain(self, address, timeout, pause),
+        lambda self, address, timeout=20.0, pause=0.001: plain(self, address, timeout, pause),
     )
 
 

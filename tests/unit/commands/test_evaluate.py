@@ -78,6 +78,15 @@ def test_resuming_a_run_takes_its_settings_unless_a_file_of_settings_is_named(fo
         assert expand_run(words) == (words, [])
 
 
+def test_what_ended_or_allowed_a_run_does_not_hold_for_the_next_command(folder):
+    stopped = "STOP_AFTER_SECONDS: 9\nALLOW_CHANGES: true\nTRAIN: {STOP_AFTER_EPOCH: 2, NUM_EPOCHS: 4}\n"
+    with (folder / "out/mine/config.yaml").open("a") as file:
+        file.write(stopped)
+    values = load(expand_run(["-resume=out/mine", "-stop_after_epoch=3"])[0], "vit_digits").values
+    assert (values.TRAIN.STOP_AFTER_EPOCH, values.STOP_AFTER_SECONDS, values.ALLOW_CHANGES) == (3, None, False)
+    assert load(expand_run(["-resume=out/mine"])[0], "vit_digits").values.TRAIN.STOP_AFTER_EPOCH is None
+
+
 @pytest.mark.parametrize("words", [["out/mine"], ["-resume=out/mine"]])
 def test_a_run_that_started_from_weights_and_was_resumed_is_evaluated_by_its_own(folder, words):
     started = "SAVE: out/mine\nMODEL: {NAME: vit, RESUME: out/mine/checkpoints/epoch_0001, PRETRAINED: base.pdparams}\n"

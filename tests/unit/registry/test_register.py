@@ -113,10 +113,10 @@ def test_the_tables_of_a_replaced_task_are_gone():
 
 
 class Half(Dataset):
-    """Cannot read."""
+    """Cannot count."""
 
-    def __len__(self):
-        return 1
+    def read(self, index):
+        return index
 
 
 class Silent(Model):
@@ -143,7 +143,7 @@ class Whole(Task):
 @pytest.mark.parametrize(
     ("kind", "target", "lacks"),
     [
-        ("dataset", Half, r"Half lacks read\(index\): Read sample index, from 0: \(image, label\), a Scene"),
+        ("dataset", Half, r"Half lacks __len__\(\): Return the number of samples"),
         ("model", Silent, r"Silent lacks forward\(\*inputs, \*\*options\): Compute the outputs that the task expects"),
         ("task", Whole, r"Deaf lacks prediction_rows\(prediction\): Convert the prediction of one input to rows"),
     ],

@@ -45,7 +45,7 @@ def quick_pauses(monkeypatch):
     monkeypatch.setattr(
         remote_folder.RemoteFolder,
         "__init__",
-        lambda self, address, timeout=20.0, pause=0.001: plain(self, address, timeout, pause),
+        lambda self, address, timeout=5.0, pause=0.001: plain(self, address, timeout, pause),
     )
 
 
@@ -72,7 +72,7 @@ def test_failed_requests_are_repeated(fault, folder, server, cache):
     [
         ({"errors": 99}, r"train-00000.tar cannot be read in \d+ attempts within .* s: the server answers 503"),
         ({"cuts": 99}, r"train-00000.tar cannot be read in \d+ attempts within .* s: "),
-        ({"pause_seconds": 0.8}, r"train-00000.tar cannot be read in \d+ attempts within .* s: no answer in time"),
+        ({"pause_seconds": 8.0}, r"train-00000.tar cannot be read in \d+ attempts within .* s: no answer in time"),
         ({"has_ranges": False}, r"train-00000.tar: the server sends whole files only \(no byte ranges\)"),
     ],
 )

@@ -12,11 +12,14 @@ from ..runtime.printing import shorten
 _RAW = ("model", "state_dict", "model_state_dict", "model_state", "net", "network", "network_weights", "weights")
 # Of two networks that learn from each other, and which of them their authors evaluate.
 _EVALUATED = ("teacher", "target_encoder", "base_encoder", "encoder_q", "online_encoder", "backbone", "encoder")
-_AVERAGES = ("model_ema", "state_dict_ema", "ema_state_dict", "ema_model", "ema_model_state_dict", "ema_net")
+_AVERAGES = (
+    *("model_ema", "state_dict_ema", "ema_state_dict", "ema_model", "ema_model_state_dict", "model_ema_state_dict"),
+    "ema_net",
+)
 # The first existing one is used. Authors who write "ema", as of RT-DETR and D-FINE, evaluate and publish it.
 RANKING = ("ema", "params_ema", *_RAW, "params", *_EVALUATED, "student", *_AVERAGES, "module")
 # In Paddle's files: PaddleViT evaluates the average if a checkpoint has one.
-PADDLE_RANKING = tuple(dict.fromkeys(("ema", "model_ema", *RANKING)))
+PADDLE_RANKING = tuple(dict.fromkeys(("ema", *_AVERAGES, *RANKING)))
 DEPTH = 3  # nested entries and prefixes; bounded because a damaged file may nest endlessly
 _MOST_LISTED = 8
 _is_of_training = re.compile(r"(?i)optim|^opt$|sched|scaler|loss|callback").search

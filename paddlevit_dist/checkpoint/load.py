@@ -149,15 +149,26 @@ def _complete(model: paddle.nn.Layer, weights: SourceWeights, keep: bool) -> tup
     return complete(model, weights, read, keep)
 
 
-def count_classes(model: paddle.nn.Layer, weights: SourceWeights) -> int | None:
-    """Return the number of classes of the weights' classifier; None if it does not belong to this model."""
+def count_classes(model: paddle.nn.Layer, weights: SourceWeights, wider: paddle.nn.Layer | None = None) -> int | None:
+    """Return the number of classes of the weights' classifier; None if it does not belong to this model.
+
+    With ``wider``, the same network of two classes where ``model`` has one, a network of a user that names no
+    classifier has the number that the vectors which grow with the classes agree on.
+    """
     if _needs_base(model, weights):
         weights, _ = _complete(model, weights, keep=False)
     state = name_for(model, weights).state
     interface = as_model(model)
     biases = [state.get(f"{layer}.bias") for layer in interface.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
-    return None if outputs is None else interface.outputs_to_classes(outputs)
+    if outputs is not None:
+        return interface.outputs_to_classes(outputs)
+    if wider is None or interface.classifier_layers:
+        return None
+    pairs = {name: (tensor.shape, wider.state_dict()[name].shape) for name, tensor in model.state_dict().items()}
+    growing = [name for name, (one, two) in pairs.items() if len(one) == 1 and one[0] < two[0] and name in state]
+    counts = {1 + (len(state[name]) - pairs[name][0][0]) // (pairs[name][1][0] - pairs[name][0][0]) for name in growing}
+    return counts.pop() if len(counts) == 1 else None
 
 
 def rename_for(model: paddle.nn.Layer, weights: SourceWeights) -> dict[str, np.ndarray]:

@@ -22,7 +22,7 @@ class BufferSnapshot:
     def __init__(self, tensors: Iterable[paddle.Tensor]) -> None:
         alike: dict[Any, list[paddle.Tensor]] = {}
         for tensor in tensors:
-            if tensor.size:
+            if tensor.size and tensor._is_initialized():  # the dropout state of Paddle's recurrent layers is not
                 alike.setdefault((tensor.dtype, str(tensor.place)), []).append(tensor)
         self._copies = [
             (group, paddle.concat([each if each.ndim == 1 else each.reshape([-1]) for each in group]))

@@ -261,7 +261,8 @@ def _load_foreign_weights(
     options = {**given, "image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
     with paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1, **options)
-    num_classes = count_classes(outline, weights)
+        wider = create_model(name, num_classes=2, **options)
+    num_classes = count_classes(outline, weights, wider)
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {name}: is it a checkpoint of another network?")
     model = create_model(name, num_classes=num_classes, **options)

@@ -52,12 +52,21 @@ def build_network(
     name: str, num_classes: int | None, image_size: int | Sequence[int] | None, options: Mapping[str, Any]
 ) -> Any:
     """Build a model as ``create_model`` does, with ``options`` unchanged: None is a value."""
+    from .model import Model  # not at the top: listing names must not import Paddle
+
     name = _canonical_name(name)
     classes = default_classes(name) if num_classes is None else num_classes
     image_size = tuple(image_size) if isinstance(image_size, Sequence) else image_size
     model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **options))
     if not hasattr(model, "num_classes"):
         model.num_classes = classes  # ``load_weights`` knows the classifier of a user's network by it
+    channels = options.get("in_channels", model_options(name).defaults.get("in_channels"))
+    if (
+        isinstance(channels, int)
+        and isinstance(model, Model)
+        and "in_channels" not in {*vars(model), *vars(type(model))}
+    ):
+        model.in_channels = channels  # a user's network takes them, and need not keep them
     return model
 
 
@@ -99,11 +108,30 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
             f"{OPTIONS}: task {config.TASK} builds its network without them: use create_configured(self, ...) "
             "of paddlevit_dist.tasks"
         )
+    _require_known_layers(model)
     accelerate(model)
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
         raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
     return model
+
+
+def _require_known_layers(model: paddle.nn.Layer) -> None:
+    """Raise UserError if layers stand in a plain list, tuple or dict: they would be neither trained nor saved."""
+    from paddle import nn
+
+    known = {id(parameter) for parameter in model.parameters()}
+    for layer in model.sublayers(include_self=True):
+        for name, value in vars(layer).items():
+            held = list(value.values()) if isinstance(value, dict) else value
+            if name.startswith("_") or not isinstance(held, (list, tuple)):
+                continue
+            for inner in (each for each in held if isinstance(each, nn.Layer)):
+                if any(id(each) not in known and not each.stop_gradient for each in inner.parameters()):
+                    raise UserError(
+                        f"{type(layer).__name__}.{name} is a plain {type(value).__name__} with layers, which are "
+                        "neither trained nor saved: use paddle.nn.LayerList or LayerDict"
+                    )
 
 
 def variant_options(name: str) -> dict[str, Any]:

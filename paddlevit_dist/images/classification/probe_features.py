@@ -33,7 +33,7 @@ class ProbeFeatures(TaskAspect, FeatureCaching):
         for split, samples in datasets.items():
             if isinstance(samples, FeatureSamples):
                 samples.features = keep(
-                    split, samples, backbone, lambda batch: backbone(self.task.normalize(batch["images"]))
+                    split, samples, backbone, lambda batch: model.compute_features(self.task.normalize(batch["images"]))
                 )
 
 

@@ -20,6 +20,8 @@ from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Model
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
+from ..models.bridges.bridged_model import BridgedModel
+from ..models.classifier import Classifier
 from ..models.layers import Linear
 from .samples import ClassificationSamples
 from .settings import ProbeSettings
@@ -69,8 +71,25 @@ class ProbeModel(Model):
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Compute logits (heads, batch, classes) of images (batch, channels, rows, columns) or features (batch, n)."""
-        features = self.backbone(x) if x.ndim == 4 else x
+        features = self.compute_features(x) if x.ndim == 4 else x
         return paddle.stack([head(features) for head in self.heads])
+
+    def compute_features(self, images: paddle.Tensor) -> paddle.Tensor:
+        """Compute features (batch, embed_dim) of images (batch, channels, rows, columns).
+
+        A ``Classifier`` without classes returns them, as a network of another package does. What a user's network does
+        without classes is not known, so it is asked for its ``forward_features``. Raises UserError: wrong shape.
+        """
+        backbone = self.backbone
+        features = (
+            backbone(images) if isinstance(backbone, (Classifier, BridgedModel)) else backbone.forward_features(images)
+        )
+        if features.ndim != 2 or features.shape[1] != backbone.embed_dim:
+            raise UserError(
+                f"{type(backbone).__name__}.forward_features returned the shape {list(features.shape)}: a probe needs "
+                f"(batch, embed_dim), here (batch, {backbone.embed_dim})"
+            )
+        return features
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Resize a parameter of the backbone."""
@@ -201,9 +220,13 @@ class ProbeTask(LabeledImageTask):
     def create_network(self, num_classes: int) -> ProbeModel:
         """Create the frozen backbone with its heads."""
         name = self.config.MODEL.NAME
+        needed = "a probe needs an attribute embed_dim, and forward_features that returns (batch, embed_dim)"
         if getattr(resolve("model", name), "forward_features", None) is Model.forward_features:
-            raise UserError(f"MODEL.NAME {name}: a probe needs features: derive it from Classifier")
-        return ProbeModel(super().create_network(0), num_classes, self.num_heads)
+            raise UserError(f"MODEL.NAME {name}: {needed}")
+        backbone = super().create_network(0)
+        if not isinstance(getattr(backbone, "embed_dim", None), int):
+            raise UserError(f"MODEL.NAME {name}: {needed}")
+        return ProbeModel(backbone, num_classes, self.num_heads)
 
     def eval_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: EvaluationStep

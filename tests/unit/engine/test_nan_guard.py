@@ -29,6 +29,17 @@ def test_what_is_kept_comes_back_bit_for_bit_and_takes_one_copy_for_each_dtype(n
     assert [tensor.numpy().tobytes() for tensor in tensors] == [value.tobytes() for value in values]
 
 
+@pytest.mark.parametrize("layer", [paddle.nn.GRU, paddle.nn.LSTM])
+def test_buffers_that_recurrent_layers_have_not_filled_are_left_alone(layer):
+    network = layer(3, 4)
+    before = {name: value.numpy() for name, value in network.state_dict().items()}
+    kept = BufferSnapshot([*network.parameters(), *network.buffers()])
+    for parameter in network.parameters():
+        paddle.assign(paddle.ones_like(parameter), output=parameter)
+    kept.restore()
+    assert all((network.state_dict()[name].numpy() == value).all() for name, value in before.items())
+
+
 def test_a_loss_scaler_may_skip_many_more(capsys):
     skipped = NonFiniteGuard(2, has_scaler=True, log=print)
     for update in range(2 + SCALER_SKIPS - 1):

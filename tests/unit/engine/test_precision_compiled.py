@@ -77,6 +77,7 @@ def test_a_training_whose_compiled_statistics_are_others_is_refused(monkeypatch)
             assert compile_model(*arguments) == COMPILED
 
 
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 traces by another function")
 def test_a_signal_while_passes_are_compiled_waits_for_paddle(own_signals):
     held = []
 

@@ -9,6 +9,8 @@ from paddle import nn
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
+from paddlevit_dist.checkpoint.load import count_classes
+from paddlevit_dist.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.registry import features
 from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.tasks.model import Model
@@ -62,6 +64,41 @@ def test_classes_size_and_options_reach_the_class_and_none_keeps_the_variant():
 
 def test_a_model_without_its_number_of_classes_is_given_it():
     assert create_model("small", 3).num_classes == 3 and create_model("small").num_classes == 10
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda layers: dict(enumerate(layers))])
+def test_layers_that_nothing_would_train_or_save_are_refused(kind):
+    network, registered = nn.Sequential(nn.Linear(3, 4)), nn.Linear(3, 4)
+    network.views, network.named = [network[0]], {"first": network[0]}  # others know these
+    network.frozen = [nn.Linear(3, 4)]
+    for parameter in network.frozen[0].parameters():
+        parameter.stop_gradient = True
+    config = SimpleNamespace(
+        SEED=0, TRAIN=SimpleNamespace(BATCH_NORM_MOMENTUM=None), MODEL=SimpleNamespace(OPTIONS=None)
+    )
+    assert build_model(config, SimpleNamespace(build_model=lambda: network)) is network
+    network.blocks = kind([registered])
+    with pytest.raises(UserError, match=r"^Sequential.blocks is a plain (list|tuple|dict) with layers, .*LayerList"):
+        build_model(config, SimpleNamespace(build_model=lambda: network))
+
+
+class Port(Model):
+    """Takes channels and does not keep them."""
+
+    def __init__(self, num_classes: int = 10, in_channels: int = 1):
+        super().__init__()
+        self.classifier = nn.Sequential(nn.Conv2D(in_channels, 4, 1), nn.Linear(4, num_classes))
+
+    def forward(self, images): ...
+
+
+def test_a_network_that_does_not_keep_its_channels_is_given_them_and_its_weights_tell_its_classes():
+    register_model("port", Port)
+    assert [create_model("port", **given).in_channels for given in ({}, {"in_channels": 5})] == [1, 5]
+    state = {name: value.numpy() for name, value in create_model("port", 7).state_dict().items()}
+    outline, wider = create_model("port", 1), create_model("port", 2)
+    assert count_classes(outline, weights_from_mapping(state), wider) == 7
+    assert count_classes(outline, weights_from_mapping({"other.bias": state["classifier.1.bias"]}), wider) is None
 
 
 def test_another_spelling_has_the_variant_of_its_name():

@@ -2,6 +2,8 @@
 
 import functools
 
+import numpy as np
+import paddle
 import pytest
 from paddle import nn
 
@@ -71,5 +73,25 @@ def test_it_is_built_under_every_recipe(own, start):
 @pytest.mark.parametrize("own", [AllConv], indirect=True)
 def test_a_probe_of_it_needs_features(own):
     task = make_task(settings.load(["-cfg=probe_linear", *WORDS]).values)
-    with pytest.raises(UserError, match="of_a_user: a probe needs features: derive it from Classifier"):
+    needed = "of_a_user: a probe needs an attribute embed_dim, and forward_features that returns"
+    with pytest.raises(UserError, match=needed):
         task.create_network(7)
+
+
+class Described(AllConv):
+    """Keeps its linear layer without classes; of three images, a feature is missing."""
+
+    embed_dim = 8
+
+    def forward_features(self, images):
+        return self.body(images).mean(axis=[2, 3])[:, : 8 - images.shape[0] // 3]
+
+
+@pytest.mark.parametrize("own", [Described], indirect=True)
+def test_a_probe_takes_the_features_of_a_network_whose_head_stays_without_classes(own):
+    probe = make_task(settings.load(["-cfg=probe_linear", *WORDS]).values).create_network(7)
+    images = paddle.ones([2, 3, 8, 8])
+    expected = probe.backbone.body(images).mean(axis=[2, 3]).numpy()
+    np.testing.assert_array_equal(probe.compute_features(images).numpy(), expected)
+    with pytest.raises(UserError, match=r"forward_features returned the shape \[3, 7\]: .* here \(batch, 8\)"):
+        probe.compute_features(paddle.ones([3, 3, 8, 8]))

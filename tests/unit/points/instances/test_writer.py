@@ -94,7 +94,7 @@ def test_masks_have_a_row_for_each_row_of_the_source(tmp_path):
     assert np.flatnonzero(np.isnan(points["x"])).tolist() == np.flatnonzero(np.isnan(points["z"])).tolist() == [1, 4]
     assert points["class"][rows].tolist() == classes.tolist() and points["label"][[1, 4]].tolist() == [-100, -100]
     assert points["red"][1] == points["blue"][4] == 205  # of points without an instance
-    np.testing.assert_allclose(points["y"][rows], make_scene().xyz[:, 1] + np.float64(20), rtol=1e-12)
+    np.testing.assert_allclose(points["y"][rows], make_scene().xyz[:, 1].astype(np.float64) + 20, rtol=1e-12)
     alone = make_writer(tmp_path / ".").write_scene(make_scene(), (classes, FOUND))
     assert alone == ["room_prediction.ply", "room.txt", "room.png"]
     with Image.open(tmp_path / "room.png") as image:

@@ -20,8 +20,6 @@ from ...runtime.errors import UserError
 from ...tasks.model import KeyMap, Model
 from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...tasks.task import Records
-from ..models.bridges.bridged_model import BridgedModel
-from ..models.classifier import Classifier
 from ..models.layers import Linear
 from .samples import ClassificationSamples
 from .settings import ProbeSettings
@@ -77,19 +75,22 @@ class ProbeModel(Model):
     def compute_features(self, images: paddle.Tensor) -> paddle.Tensor:
         """Compute features (batch, embed_dim) of images (batch, channels, rows, columns).
 
-        A ``Classifier`` without classes returns them, as a network of another package does. What a user's network does
-        without classes is not known, so it is asked for its ``forward_features``. Raises UserError: wrong shape.
+        A network without classes returns them; one whose last layer stays is asked for its ``forward_features``.
+        Raises UserError: both have another shape.
         """
         backbone = self.backbone
-        features = (
-            backbone(images) if isinstance(backbone, (Classifier, BridgedModel)) else backbone.forward_features(images)
-        )
-        if features.ndim != 2 or features.shape[1] != backbone.embed_dim:
+        features = backbone(images)
+        if not self._has_right_shape(features):
+            features = backbone.forward_features(images)
+        if not self._has_right_shape(features):
             raise UserError(
                 f"{type(backbone).__name__}.forward_features returned the shape {list(features.shape)}: a probe needs "
                 f"(batch, embed_dim), here (batch, {backbone.embed_dim})"
             )
         return features
+
+    def _has_right_shape(self, features: paddle.Tensor) -> bool:
+        return features.ndim == 2 and features.shape[1] == self.backbone.embed_dim
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Resize a parameter of the backbone."""

@@ -217,7 +217,7 @@ def test_neighbors_vote_with_weights_that_fall_with_their_distance():
 def test_features_of_training_images_are_the_bank(tmp_path):
     task = make(KnnProbe, *MODEL, "-eval", "-pretrained=w", "PROBE.KNN_K", "[5]")
     val = task.build_dataset("val", tmp_path)
-    model, calls = SimpleNamespace(backbone=lambda images: images.max()), []
+    model, calls = SimpleNamespace(backbone=object(), compute_features=lambda images: images.max()), []
 
     def keep(split, samples, network, compute):
         pixels = paddle.to_tensor(np.full((1, 1, 28, 28), 255, np.uint8))

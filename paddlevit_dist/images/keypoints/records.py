@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from ..detection.evaluation.match_tables import IOU_THRESHOLDS
-from .evaluation.matching import LABELED, KeypointMatches, find_counted
+from .evaluation.matching import LABELED, KeypointMatches
 from .evaluation.point_scores import find_side, measure_points
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class KeypointRecord(NamedTuple):
     is_exchanged: np.ndarray  # bool (m,), whether it is nearer to its mirrored point
 
     @classmethod
-    def from_matches(cls, matches: KeypointMatches, truth: "ImageAnnotations") -> "KeypointRecord":
+    def from_matches(cls, matches: KeypointMatches) -> "KeypointRecord":
         """Build the record of one image from its matches."""
         table, errors = matches.table, matches.errors
         true_positives, ignored = (
@@ -46,7 +46,7 @@ class KeypointRecord(NamedTuple):
             table.scores.astype(np.float32),
             true_positives,
             ignored,
-            truth.labels[find_counted(truth)].astype(np.uint16),
+            table.counted_labels().astype(np.uint16),
             matches.sums[0, :, LABELED].astype(np.uint16),
             errors.points.astype(np.uint16),
             errors.distances.astype(np.float32),

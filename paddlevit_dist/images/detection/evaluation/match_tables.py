@@ -25,7 +25,7 @@ class MatchTable(NamedTuple):
 
     image_ids: np.ndarray  # int64 (images,), ascending and unique
     counts: np.ndarray  # int32 (images,), rows of each image
-    num_true: np.ndarray  # int32 (images,), annotations of each image, without crowds
+    num_true: np.ndarray  # int32 (images,), annotations of each image that count in all areas
     labels: np.ndarray  # uint16 (rows,), class of each detection; an image's rows go by class, then falling score
     scores: np.ndarray  # float32 or float64 (rows,)
     true_positives: np.ndarray  # uint64 (rows,), bits of true positives
@@ -76,6 +76,10 @@ class MatchTable(NamedTuple):
     def image_positions(self) -> np.ndarray:
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    def counted_labels(self) -> np.ndarray:
+        """Return the classes of the annotations that count in all areas, int32 (annotations,), image by image."""
+        return np.repeat(self.annotated[:, 1], self.annotated[:, 2])
 
 
 def resolve_detection_limits(most: int | None) -> tuple[int, ...]:

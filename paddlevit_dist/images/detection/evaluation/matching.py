@@ -144,7 +144,7 @@ def match_detections(
     return MatchTable(
         np.array([image_id], np.int64),
         np.array([len(rows)], np.int32),
-        np.array([np.count_nonzero(~is_crowd)], np.int32),
+        totals[:, :1].sum(axis=0, dtype=np.int32),
         labels[rows].astype(np.uint16),
         scores[rows],
         right,

@@ -155,7 +155,7 @@ class KeypointDetection(Detection):
         image_id, truth = dataset.image_id(index), dataset.annotations(index)
         if not self._has_one_object:
             matches = metrics.update(image_id, truth, detected, size)
-            return lambda: KeypointRecord.from_matches(matches, truth)
+            return lambda: KeypointRecord.from_matches(matches)
         spacing = dataset.spacing_mm(index)
         errors = metrics.update(image_id, truth, detected, size, spacing)
         return lambda: PointRecord.from_errors(errors, truth, detected, spacing)

@@ -153,7 +153,7 @@ def match_keypoints(
     matched = MatchTable(
         np.asarray(image_ids, np.int64),
         np.bincount(found.images[rows], minlength=number).astype(np.int32),
-        np.bincount(ordered.images[~ordered.is_excluded], minlength=number).astype(np.int32),
+        np.bincount(annotated[:, 0], annotated[:, 2], number).astype(np.int32),
         found.labels[rows].astype(np.uint16),
         found.scores[rows],
         right,

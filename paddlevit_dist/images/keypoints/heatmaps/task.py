@@ -253,7 +253,7 @@ class KeypointHeatmaps(BackboneTask):
             else:
                 matches = step.metrics.update(image_id, truth, detected, tuple(size))
                 if step.keeps_records:
-                    records.append(KeypointRecord.from_matches(matches, truth))
+                    records.append(KeypointRecord.from_matches(matches))
         if step.writer is not None:
             step.writer.add(found)
         return (lambda: records) if step.keeps_records else None

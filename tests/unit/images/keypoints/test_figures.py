@@ -66,7 +66,7 @@ def figures():
     records = []
     for index in range(len(OFF)):
         truth = DATASET.annotations(index)
-        records.append((index, KeypointRecord.from_matches(match_image(index, truth, predict(index), table), truth)))
+        records.append((index, KeypointRecord.from_matches(match_image(index, truth, predict(index), table))))
     return {figure.title: figure for figure in build_keypoint_figures(SHOWN, records, 0.5)}
 
 
@@ -111,7 +111,7 @@ def test_scores_of_two_categories_are_shown_and_averaged():
     for index in range(3):
         truth = dataset.annotations(index)
         matches = match_image(index, truth, find(index), table)
-        records.append((index + 5, KeypointRecord.from_matches(matches, truth)))
+        records.append((index + 5, KeypointRecord.from_matches(matches)))
     images = images._replace(dataset=SimpleNamespace(dataset=dataset, describe=lambda index: f"image {index}"))
     images = images._replace(predict=lambda index: find(index - 5))
     gallery, points, _, precision, similarity, categories, *_ = build_keypoint_figures(images, records, 0.5)
@@ -175,7 +175,7 @@ def test_the_hardest_images_are_drawn_with_their_skeletons():
     records = []
     for index in range(2):
         truth = DATASET.annotations(index)
-        records.append((index, KeypointRecord.from_matches(match_image(index, truth, miss(index), table), truth)))
+        records.append((index, KeypointRecord.from_matches(match_image(index, truth, miss(index), table))))
     gallery = build_keypoint_figures(images, records, 0.5)[0]
     ((image, caption),) = gallery.images
     assert gallery.note.startswith("Images with the lowest F1") and "of at least 0.5, uncertain" in gallery.note
@@ -189,7 +189,7 @@ def test_exchanged_points_are_counted():
     truth = DATASET.annotations(0)
     points = np.array([[[39, 40, 0.9], [38, 38, 0.9]]], np.float32)  # the first is where the second one is
     found = DetectedKeypoints(points, np.ones(1, np.float32), np.zeros(1, int))
-    record = KeypointRecord.from_matches(match_image(0, truth, found, PointTable.from_sets((mirrored,))), truth)
+    record = KeypointRecord.from_matches(match_image(0, truth, found, PointTable.from_sets((mirrored,))))
     images = SHOWN._replace(keypoint_sets=(mirrored,), names=("hand",), predict=lambda index: found)
     figures = {figure.title: figure for figure in build_keypoint_figures(images, [(0, record)], 0.5)}
     assert [row[-1] for row in figures["Points"].rows] == [100, 0]
@@ -200,8 +200,7 @@ def test_nothing_found_and_nothing_annotated_have_figures():
     truth = ImageAnnotations(np.zeros((0, 4)), *(np.zeros(0, int),) * 2, np.zeros(0, bool), np.zeros(0, int))
     matches = match_image(1, truth, none, PointTable.from_sets((HAND, FISH)))
     titles = [
-        figure.title
-        for figure in build_keypoint_figures(SHOWN, [(0, KeypointRecord.from_matches(matches, truth))], 0.5)
+        figure.title for figure in build_keypoint_figures(SHOWN, [(0, KeypointRecord.from_matches(matches))], 0.5)
     ]
     assert titles == ["Points", "Scores by similarity", "Categories"]
 

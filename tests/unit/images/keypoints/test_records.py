@@ -28,7 +28,7 @@ def test_a_record_has_the_matches_and_errors_of_an_image():
     places = [[[60, 38, 1], [0, 0, 0]], [[50, 15, 1], [12, 50, 1]], [[23, 20, 1], [40, 40, 1]]]
     found = DetectedKeypoints(np.array(places, np.float32), np.array([0.4, 0.3, 0.9]), np.array([1, 0, 0]))
     matches = match_image(3, truth, found, PointTable.from_sets((HAND, FISH)))
-    record = KeypointRecord.from_matches(matches, truth)
+    record = KeypointRecord.from_matches(matches)
     expected = KeypointRecord(
         labels=np.array([0, 0, 1], np.uint16),
         scores=np.array([0.9, 0.3, 0.4], np.float32),

@@ -9,6 +9,7 @@ from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation import images
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
+from paddlevit_dist.images.detection.records import match_across_classes
 
 NAMES = ["cow", "ant", "dog", "bee"]
 IDS = [1007, 3, 512, 88, 9]  # not in order
@@ -58,3 +59,16 @@ def test_scores_of_each_image_are_those_of_the_image_alone(monkeypatch, at_once)
         highest = found.scores.max() if len(found.scores) else np.nan
         assert columns["highest score"][place] == pytest.approx(highest, nan_ok=True)
         assert columns["true positives"][place] + columns["missed"][place] == len(truth.labels)
+
+
+@pytest.mark.parametrize("area", [-400.0, 1e11])
+def test_an_annotation_that_no_score_counts_is_not_missed(area):
+    boxes = np.array([[5, 5, 20, 20], [35, 5, 20, 20]], float)
+    truth = BoxGroundTruth(boxes, np.zeros(2, int), np.array([400, area]), np.zeros(2, bool))
+    nothing = DetectedObjects(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, int))
+    metrics = DetectionMetrics(["cow"])
+    metrics.update(3, truth, nothing)
+    metrics.compute(metrics.state)
+    columns = metrics.columns(metrics.per_sample())
+    assert list(columns["truth"]) == ["cow 1"] and list(columns["missed"]) == [1]
+    assert match_across_classes(truth, nothing, 1, 0.5).tolist() == [[0, 1]]  # in the table of what is taken for what

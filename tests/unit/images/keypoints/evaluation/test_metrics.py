@@ -12,6 +12,7 @@ from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, 
 from paddlevit_dist.images.keypoints.evaluation.point_scores import find_side, measure_points
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
+from paddlevit_dist.images.keypoints.records import KeypointRecord
 from paddlevit_dist.intervals import bootstrap
 from paddlevit_dist.tasks.score_kind import require_score_kind
 
@@ -145,6 +146,19 @@ def test_rows_of_images_have_each_point():
     assert values["OKS p1"] == rows["OKS p1"][0] == pytest.approx(parts[1])
     assert rows["AR"][0] == pytest.approx(np.mean(parts.mean() >= np.linspace(0.5, 0.95, 10)))
     assert "OKS p2" not in values and "AP hand" in values
+
+
+def test_an_object_that_no_score_counts_is_not_missed():
+    points = np.array([[[0, 0, 2], [20, 20, 1], [5, 5, 0]]] * 2, float)
+    boxes, areas = np.array([[0, 0, 20, 20]] * 2, float), np.array([400.0, -400.0])
+    truth = ImageAnnotations(boxes, np.zeros(2, int), areas, np.zeros(2, bool), np.arange(2), points=points)
+    nothing = DetectedKeypoints(np.zeros((0, 3, 3), np.float32), np.zeros(0, np.float32), np.zeros(0, int))
+    metrics = KeypointMetrics(["hand"], keypoint_peer.build_sets([HAND.sigmas]))
+    matches = metrics.update(8, truth, nothing)
+    metrics.compute(metrics.state)
+    rows = metrics.columns(list(metrics.gathered[1].values()))
+    assert list(rows["truth"]) == ["hand 1"] and list(rows["missed"]) == [1]
+    assert KeypointRecord.from_matches(matches).true_labels.tolist() == [0]
 
 
 def test_objects_that_are_not_finite_and_images_twice_are_told():

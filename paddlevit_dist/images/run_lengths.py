@@ -160,6 +160,21 @@ def parse_segmentation(segmentation: object, height: int | None = None, width: i
     return join([_fill_polygon(points, height, width) for points in _parse_outlines(segmentation)], height, width)
 
 
+def find_box(segmentation: object) -> tuple[float, float, float, float]:
+    """Return x, y, width, height of a segmentation of an image of any size: the extent of its corners or pixels.
+
+    Raises:
+        ValueError: it is neither polygons nor run lengths; the message continues "its segmentation ...".
+    """
+    if not isinstance(segmentation, list):
+        return parse_segmentation(segmentation).box()
+    corners = np.concatenate([np.zeros((0, 2)), *_parse_outlines(segmentation)])
+    if not len(corners):
+        raise ValueError("has no polygon")
+    (x, y), (right, bottom) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+    return x, y, right - x, bottom - y
+
+
 def join(parts: Sequence[MaskRuns], height: int, width: int) -> MaskRuns:
     """Return the pixels that are in at least one of the parts."""
     if len(parts) == 1:

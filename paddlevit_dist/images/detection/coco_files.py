@@ -20,6 +20,7 @@ from ...runtime.errors import UserError
 from ...runtime.files import read_regular
 from ...runtime.spelling import compose
 from ..data.data_warnings import DataWarnings, count
+from ..run_lengths import find_box
 from .detections import LARGEST_AREA
 
 _LARGEST_ID = 2**53  # ids pass through programs that store numbers as floats
@@ -313,16 +314,35 @@ class CocoFile:
         self.bytes.append(end - start if entry.segmentation else 0)
 
     def read_box(self, number: int, entry: CocoAnnotation, id_: int) -> Sequence[float]:
-        """Return x, y, width and height of an object, zeros without a box; raise UserError if they are wrong."""
-        box = entry.bbox
+        """Return x, y, width and height of an object, zeros without any; raise UserError if they are wrong."""
+        box: Any = entry.bbox
         if box is None or box == []:
-            self.odd.note("object", "without a box: never learned or matched", id_)
-            return (0.0, 0.0, 0.0, 0.0)
+            made = self.make_box(number, entry)
+            if made is None:
+                self.odd.note("object", "without a box: never learned or matched", id_)
+                return (0.0, 0.0, 0.0, 0.0)
+            box, source = list(made[0]), made[1]
+            entry.area = entry.area or None  # such as CVAT's 0
+            self.odd.note("object", f"without a box: {source} is used", id_)
         if not isinstance(box, list) or len(box) != 4 or not all(map(_is_finite, box)):
             raise self.error(number, entry, "bbox", "expected four finite numbers: x, y, width, height")
         if box[2] <= 0 or box[3] <= 0:
             self.odd.note("object", "whose box has no area, skipped in training and never found by boxes", id_)
         return box
+
+    def make_box(self, number: int, entry: CocoAnnotation) -> tuple[Sequence[float], str] | None:
+        """Return the box of an object that has none in the file, and what it is, for messages; None: it has no mask.
+
+        Raises:
+            UserError: its mask is not valid.
+        """
+        if not entry.segmentation:
+            return None
+        try:
+            return find_box(entry.segmentation), "the box around its mask"
+        except ValueError as error:
+            expected = f"without bbox, and its segmentation {error}; write one of them, or remove the object"
+            raise self.error(number, entry, "", expected) from None
 
     def _id(self, number: int, entry: _Entry, name: str) -> Id:
         value = getattr(entry, name)

@@ -28,7 +28,12 @@ class ImageAnnotations(NamedTuple):
     @property
     def is_learnable(self) -> np.ndarray:
         """Mask of objects, bool (n,), that COCO's detectors train on: no crowds, and boxes with an area."""
-        return ~self.is_crowd & (self.boxes[:, 2] > 0) & (self.boxes[:, 3] > 0)
+        return ~self.is_crowd & self.has_area
+
+    @property
+    def has_area(self) -> np.ndarray:
+        """Mask of objects whose box has an area, bool (n,); others are neither learned nor counted as boxes."""
+        return (self.boxes[:, 2] > 0) & (self.boxes[:, 3] > 0)
 
 
 class DetectionDataset(ImageDataset):
@@ -107,18 +112,18 @@ class DetectionDataset(ImageDataset):
         """Count objects of each class and images with one, int64 (classes, 2), in the images ``chosen`` (None: all)."""
         counts = np.zeros((len(self.category_ids), 2), np.int64)
         for index in range(len(self)) if chosen is None else chosen.tolist():
-            per_class = np.bincount(self.annotations(index).labels.astype(np.int64), minlength=len(counts))
+            image = self.annotations(index)
+            per_class = np.bincount(image.labels[image.has_area].astype(np.int64), minlength=len(counts))
             counts += np.stack([per_class, per_class > 0], axis=1)
         return counts
 
     def summary(self, chosen: np.ndarray | None = None) -> str:
         """Describe the images ``chosen`` (None: all): boxes, also of each category, crowds, images without boxes."""
         annotations = [self.annotations(index) for index in (range(len(self)) if chosen is None else chosen.tolist())]
-        labels = np.concatenate([np.zeros(0, np.int64), *(image.labels for image in annotations)])
-        is_crowd = np.concatenate([np.zeros(0, bool), *(image.is_crowd for image in annotations)])
-        return format_counts(
-            self.class_names or (), np.array([len(image.labels) for image in annotations]), labels, is_crowd
-        )
+        labels = np.concatenate([np.zeros(0, np.int64), *(image.labels[image.has_area] for image in annotations)])
+        is_crowd = np.concatenate([np.zeros(0, bool), *(image.is_crowd[image.has_area] for image in annotations)])
+        boxes = np.array([image.has_area.sum() for image in annotations])
+        return format_counts(self.class_names or (), boxes, labels, is_crowd)
 
 
 _MAX_LISTED = 20  # categories; of more, only the most and the least frequent are listed

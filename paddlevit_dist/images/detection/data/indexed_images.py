@@ -28,7 +28,7 @@ from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image
 from .detection_dataset import DetectionDataset, ImageAnnotations, format_counts
 from .transforms import Size
 
-VERSION = 5
+VERSION = 6
 IMAGE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
 OBJECT = np.dtype(
     [
@@ -278,7 +278,7 @@ class IndexedDetectionImages(DetectionDataset):
     def object_counts(self) -> np.ndarray:
         """Count the learnable objects of each image, all and of its most frequent category."""
         objects, images = self._index.objects, self._object_images()
-        is_learnable = (objects["is_crowd"] == 0) & (objects["box"][:, 2] > 0) & (objects["box"][:, 3] > 0)
+        is_learnable = (objects["is_crowd"] == 0) & self._find_boxes(None)
         pairs = images[is_learnable] * self.num_classes + objects["label"][is_learnable]
         pairs, numbers = np.unique(pairs, return_counts=True)
         counts = np.zeros((len(self), 2), np.int64)
@@ -288,10 +288,8 @@ class IndexedDetectionImages(DetectionDataset):
 
     def class_counts(self, chosen: np.ndarray | None = None) -> np.ndarray:
         """Count objects, and images with one, of each class."""
-        images, labels = self._object_images(), self._index.objects["label"].astype(np.int64)
-        if chosen is not None:
-            is_chosen = np.isin(images, chosen)
-            images, labels = images[is_chosen], labels[is_chosen]
+        is_counted = self._find_boxes(chosen)
+        images, labels = self._object_images()[is_counted], self._index.objects["label"][is_counted].astype(np.int64)
         image_labels = np.unique(images * self.num_classes + labels) % self.num_classes
         return np.stack(
             [np.bincount(classes, minlength=self.num_classes) for classes in (labels, image_labels)], axis=1
@@ -301,12 +299,17 @@ class IndexedDetectionImages(DetectionDataset):
         """Return the position of each object's image."""
         return np.repeat(np.arange(len(self)), np.diff(self._index.images["first"]))
 
+    def _find_boxes(self, chosen: np.ndarray | None) -> np.ndarray:
+        """Return which objects are boxes with an area in the images ``chosen`` (None: all), bool (objects,)."""
+        has_area = (self._index.objects["box"][:, 2:] > 0).all(axis=1)
+        return has_area if chosen is None else has_area & np.isin(self._object_images(), chosen)
+
     def summary(self, chosen: np.ndarray | None = None) -> str:
         """Describe images, boxes and categories."""
-        boxes = np.diff(self._index.images["first"])
-        is_chosen = np.ones(len(self), bool) if chosen is None else np.isin(np.arange(len(self)), chosen)
-        labels, is_crowd = (self._index.objects[name][np.repeat(is_chosen, boxes)] for name in ("label", "is_crowd"))
-        return format_counts(self.class_names, boxes[is_chosen], labels, is_crowd)
+        is_counted = self._find_boxes(chosen)
+        boxes = np.bincount(self._object_images()[is_counted], minlength=len(self))
+        labels, is_crowd = (self._index.objects[name][is_counted] for name in ("label", "is_crowd"))
+        return format_counts(self.class_names, boxes if chosen is None else boxes[np.unique(chosen)], labels, is_crowd)
 
     def require_size(self, index: int, size: Size) -> None:
         """Raise ``WrongSize`` if an image's size differs from its annotations."""

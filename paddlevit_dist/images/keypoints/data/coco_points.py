@@ -34,7 +34,7 @@ class KeypointAnnotation(CocoAnnotation):
 
 
 class KeypointFile(CocoFile):
-    """A file whose objects may have points. An object without a box gets one around its labeled points."""
+    """A file whose objects may have points. One without box and mask gets a box around its points."""
 
     kinds = {**CocoFile.kinds, "categories": KeypointCategory, "annotations": KeypointAnnotation}
 
@@ -54,17 +54,13 @@ class KeypointFile(CocoFile):
         is_number = type(stated) in (int, float) and 0 <= stated <= len(values) and stated == int(stated)
         self._stated.append(-1 if stated is None else int(stated) if is_number else _NO_NUMBER)
 
-    def read_box(self, number: int, entry: Any, id_: int) -> Sequence[float]:
-        """Return the box of an object; without one, the extent of its labeled points with a margin."""
-        values = entry.keypoints or ()
-        if entry.bbox or len(values) % _VALUES:
-            return super().read_box(number, entry, id_)
+    def make_box(self, number: int, entry: Any) -> tuple[Sequence[float], str] | None:
+        """Return the extent of the labeled points with a margin if an object has no box and no mask."""
+        made, values = super().make_box(number, entry), entry.keypoints or ()
+        if made is not None or len(values) % _VALUES:
+            return made
         box = surround(np.array(values, np.float64).reshape(-1, _VALUES))
-        if box is None:
-            return super().read_box(number, entry, id_)
-        entry.area = entry.area or None  # such as CVAT's 0
-        self.odd.note("object", f"without a box: the extent of its points and {MARGIN:.0%} around it is used", id_)
-        return box
+        return box and (box, f"the extent of its points and {MARGIN:.0%} around it")
 
     def _describe(self) -> list[DescribedPoints]:
         """Return what each category says about its points; objects give the number where it says nothing."""

@@ -96,6 +96,31 @@ def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
     assert any(notice in line for line in evaluated.notices) == (case not in ONLY_TRAINING), evaluated.notices
 
 
+def test_an_object_without_a_box_gets_the_one_around_its_mask(tmp_path, cache):
+    outline = [[5, 4, 11, 4.5, 8, 9], [3, 6, 4, 6, 4, 7]]
+    pixels = {"size": [20, 30], "counts": [2 * 20 + 3, 5, 15, 7, 600 - 70]}  # columns 2 and 3, rows 3 to 9
+    entries = [
+        annotation(1, 11, None, segmentation=outline, area=0),
+        annotation(2, 11, [], segmentation=pixels),
+        annotation(3, 12, None),
+        annotation(4, 12, [3, 3, 0, 5]),
+    ]
+    path = write_coco(tmp_path, entries)
+    dataset, expected = Coco(str(tmp_path), "train", cache), [[3.0, 4.0, 8.0, 5.0], [2.0, 3.0, 2.0, 7.0]]
+    found = dataset.annotations(0)
+    assert found.boxes.tolist() == read_annotations(path).truth.boxes[:2].tolist() == expected
+    assert found.areas[0] == 40
+    for line in ("2 objects without a box: the box around its mask is used", "1 object without a box: never learned"):
+        assert any(line in notice for notice in dataset.notices), dataset.notices
+    assert dataset.summary().startswith("3 images, 2 boxes: ") and dataset.class_counts().sum(axis=0).tolist() == [2, 1]
+
+
+def test_a_mask_that_gives_no_box_is_refused(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX), annotation(7, 11, None, segmentation=[["a", 2]])])
+    with pytest.raises(UserError, match=r"annotations\[1\] \(id 7\): without bbox, and its segmentation has a polygon"):
+        Coco(str(tmp_path), "train", cache)
+
+
 def notices_of(tmp_path, cache, boxes):
     """The notices on boxes in an image of 20 x 30 pixels, apart from the first, on the split."""
     path = write_coco(tmp_path, [annotation(number, 11, box) for number, box in enumerate(boxes, 1)])

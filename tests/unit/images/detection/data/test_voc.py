@@ -129,7 +129,7 @@ def test_what_hand_made_files_have_is_taken_and_told(tmp_path, cache):
     assert dataset.annotations(0).is_learnable.tolist() == [False, False, True, True]
     assert dataset.annotations(0).boxes.tolist() == [[8, 2, 0, 7], [2, 8, 7, 0], [11, 2, 9, 7], [-1, -1, 13.5, 41]]
     assert dataset.size(1) == (20, 30) and len(dataset.annotations(1).ids) == 0
-    assert dataset.summary() == "2 images, 4 boxes: dog 4; 1 image without boxes"
+    assert dataset.summary() == "2 images, 2 boxes: dog 2; 1 image without boxes"
 
 
 def test_images_without_xml_are_told(tmp_path):

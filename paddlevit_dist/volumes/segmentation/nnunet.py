@@ -131,7 +131,7 @@ def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[l
         return cases, notices
     names = [name for name, _, _ in cases]
     chosen = choose_cases(os.path.join(root, SPLITS), names, split, fold)
-    notices += _note_subjects(os.path.join(root, SPLITS), names, fold)
+    notices += _note_fold(os.path.join(root, SPLITS), names, fold)
     return [case for case in cases if case[0] in chosen], notices
 
 
@@ -250,8 +250,8 @@ def _listed_folds(file: str) -> list[dict[str, list[str]]]:
         raise UserError(f'{file} cannot be read ({error}); expected [{{"train": [...], "val": [...]}}, ...]') from error
 
 
-def _note_subjects(file: str, names: Sequence[str], fold: int) -> list[str]:
-    """Note volumes on both sides of a fold, or of one subject if names identify subjects."""
+def _note_fold(file: str, names: Sequence[str], fold: int) -> list[str]:
+    """Note volumes on both sides of a fold, or of one subject if names identify subjects, and those on neither."""
     groups = find_groups(SUBJECT, names)
     if not os.path.isfile(file):
         if groups is None:
@@ -260,9 +260,17 @@ def _note_subjects(file: str, names: Sequence[str], fold: int) -> list[str]:
             f"note: the {len(names):,} volumes belong to {len(set(groups[1])):,} subjects (sub-...), each on one side "
             f"of a fold; nnU-Net splits volumes instead: to use its folds, add {os.path.basename(file)}"
         ]
+    listed = _listed_folds(file)[fold]
     unit, subjects = ("volume", {}) if groups is None else ("subject", dict(zip(names, groups[1])))
-    train, val = ({subjects.get(name, name) for name in _listed_folds(file)[fold][part]} for part in ("train", "val"))
+    train, val = ({subjects.get(name, name) for name in listed[part]} for part in ("train", "val"))
     both = sorted(train & val)
     counts = f"{shorten(', '.join(both), 120)}: {len(both):,} of {len(val):,} validated {unit}s are also in training"
     what = "volumes" if groups is None else "volumes of one subject"
-    return [f"note: {file}, fold {fold}: {what} are in train and in val, {counts}"] if both else []
+    notes = [f"note: {file}, fold {fold}: {what} are in train and in val, {counts}"] if both else []
+    unused = sorted(set(names) - set(listed["train"]) - set(listed["val"]))
+    if unused:
+        notes.append(
+            f"note: {file}, fold {fold} lists {len(unused):,} of {len(names):,} volumes neither in train nor in val, "
+            f"not used: {shorten(', '.join(unused), 120)}"
+        )
+    return notes

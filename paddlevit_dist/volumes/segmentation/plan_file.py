@@ -44,6 +44,7 @@ def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path, *
         f"patches of {format_lengths(plan.levels.size)} voxels, {plan.batch_size} in a batch, for one device of "
         f"{memory_gb} GB",
         "intensities: " + ", ".join(f"channel {name} {choose_kind(name)}" for name in dataset.channels),
+        *dict.fromkeys([*dataset.notices, *other.notices]),  # also on volumes that the fold leaves out
     ]
     text = "".join(f"# {line}\n" for line in lines) + yaml.safe_dump(
         content, sort_keys=False, default_flow_style=None, width=120, allow_unicode=True

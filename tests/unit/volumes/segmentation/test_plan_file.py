@@ -80,6 +80,12 @@ def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, fewer_drawn_voxels, 
         write_plan(str(folder), file, 8, tmp_path / "cache")
 
 
+def test_a_plan_tells_which_volumes_the_fold_leaves_out(folder, tmp_path, fewer_drawn_voxels):
+    (folder / "splits_final.json").write_text('[{"train": ["case_0"], "val": ["case_2"]}]')
+    *lines, last = write_plan(str(folder), tmp_path / "plan.yaml", 11, tmp_path / "cache")
+    assert lines[0].startswith("2 volumes, ") and last.endswith("neither in train nor in val, not used: case_1")
+
+
 def test_the_number_of_strides_is_that_of_levels():
     task = VolumeSegmentation(
         load(["-cfg=configs/volume_unet3d_phantoms.yaml", "VOLUMES.UNET_STRIDES", "[1x2x2]"]).values

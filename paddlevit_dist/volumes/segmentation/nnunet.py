@@ -180,35 +180,49 @@ def _labels_by_number(file: str, labels: object) -> dict[int, str]:
     return dict(sorted(names.items()))
 
 
-def group_channels(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Group files by volume, each with the files of its channels in order; UserError if one is missing or too many.
+def group_channels(
+    files: Sequence[str], channels: Sequence[str], refused: list[tuple[str, str]] | None = None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Group files by volume, each with the files of its channels in order.
 
     A number that is not a channel's, as in ``scan_2024.nii.gz``, is part of the name, unless another file is channel 0
-    of that volume.
+    of that volume. A volume that lacks a channel or has too many is a UserError, or is left out: its first file and the
+    reason are added to ``refused``.
     """
-    cases: dict[str, dict[int, str]] = {}
+    cases: dict[str, dict[int, list[str]]] = {}
     names = set(map(case_name, files))
-    for file in files:
+    for file in dict.fromkeys(files):
         name = case_name(file)
         match = _CHANNEL.fullmatch(name)
         number = 0
         if match is not None and (int(match[2]) < len(channels) or f"{match[1]}_0000" in names):
             name, number = match[1], int(match[2])
-        other = cases.setdefault(name, {}).setdefault(number, file)
-        if other != file:
-            raise UserError(f"{file} and {os.path.basename(other)} are both channel {number} of one volume; rename one")
-    for name, channel_files in cases.items():
-        missing = [i for i in range(len(channels)) if i not in channel_files]
-        if missing or len(channel_files) > len(channels):
-            first = channel_files[min(channel_files)]
-            what = f"no file {name}_{missing[0]:04d}" if missing else f"{len(channel_files)} files of {name}"
-            raise UserError(
-                f"{os.path.dirname(first)} has {what} next to {os.path.basename(first)}: expected one for each of the "
-                f"{len(channels)} channels ({', '.join(channels)})"
-            )
-    return [
-        (case, tuple(channel_paths[i] for i in range(len(channels)))) for case, channel_paths in sorted(cases.items())
-    ]
+        cases.setdefault(name, {}).setdefault(number, []).append(file)
+    volumes = []
+    for name, of_channels in sorted(cases.items()):
+        problem = _find_problem(name, of_channels, channels)
+        if not problem:
+            volumes.append((name, tuple(of_channels[i][0] for i in range(len(channels)))))
+        elif refused is None:
+            raise UserError(problem)
+        else:
+            refused.append((of_channels[min(of_channels)][0], problem))
+    return volumes
+
+
+def _find_problem(name: str, files: Mapping[int, Sequence[str]], channels: Sequence[str]) -> str:
+    """Return why the files of a volume by channel are not one for each of ``channels``; empty: they are."""
+    for number, (one, *others) in sorted(files.items()):
+        if others:
+            return f"{others[0]} and {os.path.basename(one)} are both channel {number} of one volume; rename one"
+    missing, first = [i for i in range(len(channels)) if i not in files], files[min(files)][0]
+    if not missing and len(files) == len(channels):
+        return ""
+    what = f"no file {name}_{missing[0]:04d}" if missing else f"{len(files)} files of {name}"
+    return (
+        f"{os.path.dirname(first)} has {what} next to {os.path.basename(first)}: expected one for each of the "
+        f"{len(channels)} channels ({', '.join(channels)})"
+    )
 
 
 def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:

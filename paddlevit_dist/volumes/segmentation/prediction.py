@@ -10,7 +10,6 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...runtime.errors import UserError
 from ...runtime.files import atomic_file
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
@@ -98,10 +97,7 @@ class NewVolumes(VolumeFiles):
         volumes: list[tuple[str, Sequence[str]]] = []
         unreadable: list[tuple[str, str]] = []
         for folder_files in folders.values():
-            try:
-                volumes += group_channels(folder_files, self.channels)
-            except UserError as error:
-                unreadable.append((folder_files[0], str(error)))
+            volumes += group_channels(folder_files, self.channels, unreadable)
         readable = ReadableVolumes(volumes, self.max_voxels)
         self.names, self.files, self.headers = readable.stems, readable.files, readable.headers
         self.unreadable, self.notices = [*unreadable, *readable.unreadable], readable.notices

@@ -352,8 +352,8 @@ def test_a_folder_without_a_channel_of_a_volume_is_told_and_nothing_is_written_f
     files = [str(tmp_path / name) for name in ("case_0000.nii.gz", "other_0001.nii.gz")]
     task = make_task()
     inputs = NewVolumes(files, task)
-    assert len(inputs) == 0 and [file for file, _ in inputs.unreadable] == files[:1]
-    assert "no file case_0001" in inputs.unreadable[0][1]
+    assert len(inputs) == 0 and [file for file, _ in inputs.unreadable] == files
+    assert "no file case_0001" in inputs.unreadable[0][1] and "no file other_0000" in inputs.unreadable[1][1]
     writer = LabelWriter(tmp_path, inputs, task.class_names, task.numbers, [])
     assert writer.finish(iter([])) == [] and not list(tmp_path.iterdir())
     lines = writer.finish(iter(["entry"]))
@@ -364,7 +364,7 @@ def test_a_folder_without_a_channel_of_a_volume_is_told_and_nothing_is_written_f
 def test_volumes_of_several_folders_are_read(tmp_path):
     nibabel = pytest.importorskip("nibabel")
     files = [str(tmp_path / name) for name in ("b/one_0000.nii", "b/one_0001.nii", "a/x_0000.nii", "c/two_0000.nii")]
-    files.append(str(tmp_path / "c/two_0001.nii"))
+    files += [str(tmp_path / name) for name in ("c/two_0001.nii", "c/z_0000.nii", "c/z_0001.nii", "c/z_0001.nii.gz")]
     for folder in "abc":
         (tmp_path / folder).mkdir()
     for number, file in enumerate(files):
@@ -372,9 +372,11 @@ def test_volumes_of_several_folders_are_read(tmp_path):
     inputs = NewVolumes(files, make_task())
     assert list(inputs.names) == ["one", "two"] and [tuple(each) for each in inputs.files] == [
         tuple(files[:2]),
-        tuple(files[3:]),
+        tuple(files[3:5]),
     ]
-    assert [file for file, _ in inputs.unreadable] == [files[2]]
+    assert [file for file, _ in inputs.unreadable] == [files[2], files[5]]
+    conflict = f"{files[7]} and z_0001.nii are both channel 1 of one volume; rename one"
+    assert inputs.unreadable[1][1] == conflict
 
 
 def test_weights_record_their_input_and_read_it_back():

@@ -31,7 +31,8 @@ def run_components(words: list[str]) -> None:
         decisions = decide_components(pairs)
     for name, before, after, removes_smaller in decisions:
         verdict = "keep its largest component only" if removes_smaller else "keep all components"
-        print(one_line(f"{name}: Dice {before:.4f}, {after:.4f} with its largest component only: {verdict}"))
+        dice, kept = (f"{value:.4f}" if value == value else "undefined" for value in (before, after))
+        print(one_line(f"{name}: Dice {dice}, {kept} with its largest component only: {verdict}"))
     names = ",".join(decision.name for decision in decisions if decision.removes_smaller)
     advice = f"use predict -largest_component={names}, or VOLUMES.LARGEST_COMPONENT [{names}]"
     print(one_line(f"{len(pairs):,} volumes: {advice if names else 'no removal raises the Dice'}"))

@@ -29,7 +29,7 @@ class ComponentDecision(NamedTuple):
     """Decision for the foreground, or for one class or region."""
 
     name: str  # what it is about
-    before: float  # mean Dice, of all classes for the foreground, else of this one
+    before: float  # mean Dice, of all classes for the foreground, else of this one; NaN: it is on no label map
     after: float  # the same with the largest component only
     removes_smaller: bool  # whether smaller components are to be removed
 
@@ -111,12 +111,13 @@ def decide_components(pairs: LabelPairs) -> list[ComponentDecision]:
         if name in removed:
             continue
         changed, value = _score(pairs, groups, [*removed, name]), "Dice" if name == FOREGROUND else f"Dice {name}"
-        is_better = changed.get(value, 0.0) > current.get(value, 0.0)
+        before, after = (scores.get(value, np.nan) for scores in (current, changed))
+        is_better = after > before
         if name == FOREGROUND:
             # A class of no true label map has no Dice once all its predictions are removed.
             scored = [f"Dice {each}" for each in classes if {f"Dice {each}"} <= current.keys() & changed.keys()]
             is_better = is_better and all(changed[each] >= current[each] for each in scored)
-        decisions.append(ComponentDecision(name, current.get(value, 0.0), changed.get(value, 0.0), is_better))
+        decisions.append(ComponentDecision(name, before, after, is_better))
         current = changed if is_better else current
     return decisions
 

@@ -158,6 +158,15 @@ def test_the_command_tells_what_to_remove(tmp_path, capsys, change, verdicts, ad
     assert last == f"3 volumes: {said if advice else 'no removal raises the Dice'}"
 
 
+def test_a_class_that_is_neither_labeled_nor_predicted_has_no_dice(tmp_path, capsys):
+    description = {**SECOND, "labels": {**SECOND["labels"], "kidney": 7}}
+    first, *_, kidney = decide_components(make_folders(tmp_path, description, lambda labels: labels))
+    assert first.before == 1 and np.isnan([kidney.before, kidney.after]).all() and not kidney.removes_smaller
+    run_components([str(tmp_path / "found"), str(tmp_path / "raw")])
+    line = capsys.readouterr().out.splitlines()[3]
+    assert line == "kidney: Dice undefined, undefined with its largest component only: keep all components"
+
+
 def test_the_foreground_is_kept_if_no_class_suffers(tmp_path):
     first, *others = decide_components(make_folders(tmp_path, SECOND, lambda labels: add_liver_far_away(join(labels))))
     assert (

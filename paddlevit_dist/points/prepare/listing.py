@@ -78,7 +78,7 @@ class SceneReader:
         #: whether scenes have labels, except those that are only in the split ``unlabeled_split``
         self.labeled = self.choices.label != WITHOUT
         self.remarks: list[str] = []  # on the scenes read so far
-        self.other_files: list[str] = []  # names of files without scenes, except text and hidden files
+        self.other_files: list[str] = []  # names of files without scenes, except the usual lists and hidden files
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -107,7 +107,7 @@ class SceneReader:
                     continue
                 name, path = self.identify(os.path.join(folder, file)) or ("", "")
                 if not name:
-                    self.other_files += [] if file.endswith(".txt") else [file]
+                    self.other_files.append(file)
                 elif paths.setdefault(name, path) != path:
                     raise UserError(
                         f"scene {name} exists twice, as {paths[name]} and {path}; remove or rename one of them"

@@ -88,7 +88,7 @@ class TableReader(SceneReader):
         if self.other_files:
             supported = " and ".join(self.suffixes)
             other_files = count_by_suffix(self.other_files)
-            self.remarks.append(f"{root} also contains {other_files}, which are not read: only {supported}")
+            self.remarks.append(f"{root} also contains {other_files}, not read as scenes: only {supported}")
         return paths
 
     def read(self, source: RawScene) -> Scene:

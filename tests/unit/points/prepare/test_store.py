@@ -166,14 +166,14 @@ def test_all_scenes_that_cannot_be_prepared_are_told_at_once_and_the_others_are_
 
 def test_scenes_in_other_formats_are_counted(tmp_path):
     (tmp_path / "in").mkdir()
-    for name in ("a.las", "b.las", "c.obj", "notes.txt"):
+    for name in ("a.las", "b.las", "c.obj", "d.txt", "classes.txt"):
         (tmp_path / "in" / name).write_bytes(b"1")
     reader = PlyReader()
-    with pytest.raises(UserError, match=r"contains no file that ends in .ply, but 2 .las, 1 .obj; give"):
+    with pytest.raises(UserError, match=r"contains no file that ends in .ply, but 2 .las, 1 .obj, 1 .txt; give"):
         reader.sources(str(tmp_path / "in"), {})
     prepare(tmp_path / "in", tmp_path / "out", {"a": room(50)[0], "b": room(50)[0]})
     reader.sources(str(tmp_path / "in"), {})
-    assert reader.remarks == [f"{tmp_path}/in also contains 2 .las, 1 .obj, which are not read: only .ply"]
+    assert reader.remarks == [f"{tmp_path}/in also contains 2 .las, 1 .obj, 1 .txt, not read as scenes: only .ply"]
 
 
 def test_a_store_has_lists_classes_and_a_record_of_what_is_told(tmp_path):

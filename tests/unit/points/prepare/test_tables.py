@@ -72,7 +72,7 @@ def test_files_of_other_formats_are_told(tmp_path):
         (tmp_path / name).touch()
     reader.find(str(tmp_path))
     (remark,) = reader.remarks
-    assert "also contains 2 .ply, which are not read: only .txt and .xyz and .csv and .pts and .asc" in remark
+    assert "also contains 2 .ply, not read as scenes: only .txt and .xyz and .csv and .pts and .asc" in remark
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,8 @@ def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[
     counts = write_tables(folder, samples)
     if sum(counts) < len(samples):
         raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
-    lines = require_predictable(task).prediction_writer(folder, samples).finish(read_entries(folder))
+    writer = require_predictable(task).prediction_writer(folder, samples)
+    lines = writer.finish(read_entries(folder)) if counts.predicted else []  # it would tell of files that are not there
     finish(folder, counts)
     return counts, lines
 

@@ -19,6 +19,7 @@ from .geometry import convert
 from .slicer_files import LandmarkRow, parse_fcsv, parse_markups
 
 SUFFIXES = (".csv", ".json", ".fcsv", ".mrk.json")
+TABLES = ("landmarks.csv", "per_landmark.csv")  # written next to an evaluation's landmark files
 _JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
 
 Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x, y, z; None: missing
@@ -57,8 +58,10 @@ def find_landmark_files(folder: str, case: str) -> list[str]:
 
 
 def list_files(folder: str) -> list[str]:
-    """List the names of the visible landmark files in a folder, sorted."""
-    return sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES) and name[0] != ".")
+    """List the names of the visible landmark files in a folder, sorted, without the ``TABLES`` of an evaluation."""
+    names = os.listdir(folder)
+    tables = TABLES if set(TABLES) <= set(names) else ()
+    return sorted(name for name in names if name.lower().endswith(SUFFIXES) and name[0] != "." and name not in tables)
 
 
 def get_case(name: str) -> str:

@@ -21,6 +21,7 @@ from ..geometry import convert
 from ..images import orthogonal_slices
 from ..inputs import InputVolumes, VolumeInputs, find_volumes
 from ..intensities import IntensityConfig
+from ..landmark_files import TABLES
 from ..nonzero import regions_per_channel
 from ..samples import AugmentationConfig, VolumeSamples
 from ..slicer_files import LandmarkPoint, format_fcsv, format_markups
@@ -134,11 +135,11 @@ class LandmarkWriter(PredictionWriter):
         summaries = [entry.summary for entry in entries if entry.summary is not None]
         rows = [row for summary in summaries for row in summary]
         if rows:
-            _write_csv(self.folder / "landmarks.csv", _COLUMNS, sorted(rows))
+            _write_csv(self.folder / TABLES[0], _COLUMNS, sorted(rows))
             header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
             errors = np.array([[float(row[6] or "nan") for row in summary] for summary in summaries])
             landmark_rows = build_rows(sum_errors(errors), list(map(cell, self.names)))
-            _write_csv(self.folder / "per_landmark.csv", header, landmark_rows)
+            _write_csv(self.folder / TABLES[1], header, landmark_rows)
             worlds = " and ".join(sorted({row[7] for row in rows}))
             lines.insert(0, f"wrote {len(rows)} positions in world millimeters ({worlds}) to {self.folder}")
         return lines

@@ -128,6 +128,21 @@ def test_each_input_of_a_batch_has_a_record_in_ascending_order():
     assert len(task.seen) == 2
 
 
+@pytest.mark.parametrize("outcomes", [[None, None], [None, [{"mean": 1.0}]]])
+def test_files_are_told_of_only_if_an_input_has_any(tmp_path, monkeypatch, outcomes):
+    monkeypatch.setattr(Files, "finish", lambda writer, entries: [f"{len(list(entries))} files"])
+    rows.begin(tmp_path, {"inputs": 2}, restart=False)
+    with contextlib.closing(rows.open_rank_writer(tmp_path, 0)) as out:
+        out.add([PredictionRecord(index, own, "" if own else "torn") for index, own in enumerate(outcomes)])
+    counts, lines = predictor.finish_prediction(tmp_path, Means(), TwoFiles())
+    number = sum(own is not None for own in outcomes)
+    assert counts == (number, 2 - number) and lines == ["2 files"] * number
+
+
+class TwoFiles(InputSamples):
+    names, unreadable = ("a.png", "b.png"), ()
+
+
 @pytest.fixture(scope="module")
 def classifier(tmp_path_factory):
     return str(write_weights(tmp_path_factory.mktemp("classifier"), ["cat", "ant", "bee"]))

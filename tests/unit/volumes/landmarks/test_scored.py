@@ -76,6 +76,15 @@ def test_errors_are_distances_in_whatever_coordinates_files_are(tmp_path, capsys
     assert said["samples"] == 6 and said["intervals"]["mre_mm"]["low"] < ERRORS.mean()
 
 
+def test_the_tables_of_an_evaluation_are_no_volumes(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "fcsv RAS")
+    write(tmp_path / "found", {**FOUND, "other": FOUND["case0"]}, "fcsv RAS")
+    for name in ("landmarks.csv", "per_landmark.csv"):
+        (tmp_path / "found" / name).write_text("landmark,mre_mm\n")
+    _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
+    assert f"{tmp_path / 'found'}: 1 volumes are not in {tmp_path / 'truth'} and are ignored, for example other" in told
+
+
 def test_landmarks_that_the_truth_does_not_name_are_told_and_ignored(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv RAS")
     lines = table(FOUND, "RAS").splitlines()

@@ -161,16 +161,10 @@ def parse_segmentation(segmentation: object, height: int | None = None, width: i
 
 
 def find_box(segmentation: object) -> tuple[float, float, float, float]:
-    """Return x, y, width, height of a segmentation of an image of any size: the extent of its corners or pixels.
-
-    Raises:
-        ValueError: it is neither polygons nor run lengths; the message continues "its segmentation ...".
-    """
+    """Return x, y, width, height of the extent of its corners or pixels; ValueError as ``parse_segmentation``."""
     if not isinstance(segmentation, list):
         return parse_segmentation(segmentation).box()
-    corners = np.concatenate([np.zeros((0, 2)), *_parse_outlines(segmentation)])
-    if not len(corners):
-        raise ValueError("has no polygon")
+    corners = np.concatenate(_parse_outlines(segmentation))
     (x, y), (right, bottom) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
     return x, y, right - x, bottom - y
 

@@ -190,7 +190,7 @@ def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[
     if sum(counts) < len(samples):
         raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
     writer = require_predictable(task).prediction_writer(folder, samples)
-    lines = writer.finish(read_entries(folder)) if counts.predicted else []  # it would tell of files that are not there
+    lines = writer.finish(read_entries(folder)) if counts.predicted else []  # else no file was written
     finish(folder, counts)
     return counts, lines
 

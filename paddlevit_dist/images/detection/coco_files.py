@@ -331,11 +331,7 @@ class CocoFile:
         return box
 
     def make_box(self, number: int, entry: CocoAnnotation) -> tuple[Sequence[float], str] | None:
-        """Return the box of an object that has none in the file, and what it is, for messages; None: it has no mask.
-
-        Raises:
-            UserError: its mask is not valid.
-        """
+        """Return the box of an object without one, and what it is; None: without a mask. UserError: a wrong mask."""
         if not entry.segmentation:
             return None
         try:

@@ -34,7 +34,7 @@ class DetectionRecord(NamedTuple):
         true_positives, ignored = (
             (bits & _IN_ALL_AREAS).astype(np.uint16) for bits in (table.true_positives, table.ignored)
         )
-        true_labels = table.counted_labels().astype(np.uint16)
+        true_labels = np.repeat(*table.annotated[:, 1:3].T).astype(np.uint16)
         matched_pairs = match_across_classes(truth, detections, table.num_classes, least_score)
         columns = table.labels, table.scores.astype(np.float32), true_positives, ignored, true_labels, matched_pairs
         return cls(*columns, find_suspects(truth, detections, least_score))

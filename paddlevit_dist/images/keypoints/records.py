@@ -46,7 +46,7 @@ class KeypointRecord(NamedTuple):
             table.scores.astype(np.float32),
             true_positives,
             ignored,
-            table.counted_labels().astype(np.uint16),
+            np.repeat(*table.annotated[:, 1:3].T).astype(np.uint16),
             matches.sums[0, :, LABELED].astype(np.uint16),
             errors.points.astype(np.uint16),
             errors.distances.astype(np.float32),

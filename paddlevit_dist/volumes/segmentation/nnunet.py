@@ -186,7 +186,7 @@ def group_channels(
     """Group files by volume, each with the files of its channels in order.
 
     A number that is not a channel's, as in ``scan_2024.nii.gz``, is part of the name, unless another file is channel 0
-    of that volume. A volume that lacks a channel or has too many is a UserError, or is left out: its first file and the
+    of that volume. A volume that lacks a channel or has too many is a UserError, or is skipped: its first file and the
     reason are added to ``refused``.
     """
     cases: dict[str, dict[int, list[str]]] = {}
@@ -282,9 +282,6 @@ def _note_fold(file: str, names: Sequence[str], fold: int) -> list[str]:
     what = "volumes" if groups is None else "volumes of one subject"
     notes = [f"note: {file}, fold {fold}: {what} are in train and in val, {counts}"] if both else []
     unused = sorted(set(names) - set(listed["train"]) - set(listed["val"]))
-    if unused:
-        notes.append(
-            f"note: {file}, fold {fold} lists {len(unused):,} of {len(names):,} volumes neither in train nor in val, "
-            f"not used: {shorten(', '.join(unused), 120)}"
-        )
-    return notes
+    absent = f"{len(unused):,} of {len(names):,} volumes neither in train nor in val"
+    text = f"note: {file}, fold {fold} lists {absent}, not used: {shorten(', '.join(unused), 120)}"
+    return [*notes, text] if unused else notes

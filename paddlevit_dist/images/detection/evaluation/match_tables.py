@@ -77,10 +77,6 @@ class MatchTable(NamedTuple):
         """Return the position in ``image_ids`` of each row's image, int64 (rows,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
-    def counted_labels(self) -> np.ndarray:
-        """Return the classes of the annotations that count in all areas, int32 (annotations,), image by image."""
-        return np.repeat(self.annotated[:, 1], self.annotated[:, 2])
-
 
 def resolve_detection_limits(most: int | None) -> tuple[int, ...]:
     """Return the numbers of detections per image and class, up to ``most`` or 100, for COCO's recalls."""

@@ -34,7 +34,7 @@ class KeypointAnnotation(CocoAnnotation):
 
 
 class KeypointFile(CocoFile):
-    """A file whose objects may have points. One without box and mask gets a box around its points."""
+    """A file whose objects may have points. An object without a box gets one around its labeled points."""
 
     kinds = {**CocoFile.kinds, "categories": KeypointCategory, "annotations": KeypointAnnotation}
 
@@ -55,12 +55,12 @@ class KeypointFile(CocoFile):
         self._stated.append(-1 if stated is None else int(stated) if is_number else _NO_NUMBER)
 
     def make_box(self, number: int, entry: Any) -> tuple[Sequence[float], str] | None:
-        """Return the extent of the labeled points with a margin if an object has no box and no mask."""
-        made, values = super().make_box(number, entry), entry.keypoints or ()
-        if made is not None or len(values) % _VALUES:
-            return made
-        box = surround(np.array(values, np.float64).reshape(-1, _VALUES))
-        return box and (box, f"the extent of its points and {MARGIN:.0%} around it")
+        """Return the extent of the labeled points of an object without a box, with a margin; else that of its mask."""
+        values = entry.keypoints or ()
+        box = None if len(values) % _VALUES else surround(np.array(values, np.float64).reshape(-1, _VALUES))
+        if box is None:
+            return super().make_box(number, entry)
+        return box, f"the extent of its points and {MARGIN:.0%} around it"
 
     def _describe(self) -> list[DescribedPoints]:
         """Return what each category says about its points; objects give the number where it says nothing."""

@@ -234,9 +234,13 @@ def test_an_object_without_a_box_gets_one_around_its_points(tmp_path, cache):
     write_keypoints(tmp_path, [posed(1, 11, [4, 5, 2, 24, 9, 1, 0, 0, 0], box=None, area=None)])
     found = CocoKeypoints(str(tmp_path), "train", cache).annotations(0)
     assert found.boxes.tolist() == [[2.0, 3.0, 24.0, 8.0]] and found.areas.tolist() == [24.0 * 8.0]
-    outlined = posed(1, 11, [4, 5, 2, 24, 9, 1, 0, 0, 0], box=None, segmentation=[[3, 2, 25, 2, 25, 11]])
-    write_keypoints(tmp_path, [outlined])  # the extent of the mask is no guess
-    assert CocoKeypoints(str(tmp_path), "train", cache).annotations(0).boxes.tolist() == [[3.0, 2.0, 22.0, 9.0]]
+    outline = [[3, 2, 25, 2, 25, 11]]  # used only where no point is labeled
+    outlined = [
+        posed(number, 11, points, box=None, segmentation=outline) for number, points in ((1, POINTS), (2, None))
+    ]
+    write_keypoints(tmp_path, outlined)
+    first, second = CocoKeypoints(str(tmp_path), "train", cache).annotations(0).boxes.tolist()
+    assert first != second == [3.0, 2.0, 22.0, 9.0]
 
 
 def test_an_object_without_a_box_and_labeled_points_is_never_learned(tmp_path, cache):

@@ -1,6 +1,7 @@
 """Reads the rows of a table of labels: image, labels and split of each, in any of the usual layouts."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -125,7 +126,7 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     splits = None
     if layout.split is not None:
         words = find_split_words(table, layout.split, distinct[layout.split].texts())
-        splits = _find_splits(path, names, words, distinct[layout.split].codes, notices)
+        splits = _find_splits(path, words, distinct[layout.split].codes)
     has_folds = layout.fold is not None and (splits is None or "val" not in splits)
     if has_folds:
         splits = _divide(path, splits, distinct[layout.fold], choices.fold, notices)
@@ -207,19 +208,12 @@ def _convert(
     return matrix.T
 
 
-def _find_splits(
-    path: str, names: Sequence[str], words: Sequence[str], codes: np.ndarray, notices: list[str]
-) -> np.ndarray:
+def _find_splits(path: str, words: Sequence[str], codes: np.ndarray) -> np.ndarray:
     """Return the split of each row, texts (rows,), from the distinct words of the column of splits and their codes."""
     if not set(words) & set(SPLIT_WORDS):
         found = shorten(", ".join(filter(None, words)), 80) or "no words"
         raise UserError(f"{path}: the column of splits has {found}: expected train and val")
-    splits = np.array(words)[codes]
-    without = np.flatnonzero(splits == "")
-    if len(without):
-        images = first_names([names[row] for row in without.tolist()])
-        notices.append(f"{path}: {count(len(without), 'row')} without a split, not used: {images}")
-    return splits
+    return np.array(words)[codes]
 
 
 def _divide(
@@ -328,3 +322,25 @@ def group_by_split(tables: Mapping[str, Rows]) -> dict[str, tuple[Rows, np.ndarr
     rows = tables[""]
     splits = np.full(len(rows.names), "train") if rows.splits is None else rows.splits
     return {word: (rows, np.flatnonzero(splits == word)) for word in np.unique(splits).tolist() if word}
+
+
+def describe_other_splits(rows: Any) -> list[str]:
+    """Return lines about images that neither training nor evaluation reads, with the words of their splits.
+
+    ``rows`` have ``path``, ``names`` and ``splits``, as ``group_by_split`` takes under "".
+    """
+    if rows.splits is None:
+        return []
+    numbers, notices = Counter(rows.splits.tolist()), []
+    if without := numbers.pop("", 0):
+        images = first_names([rows.names[row] for row in np.flatnonzero(rows.splits == "").tolist()])
+        notices.append(f"{rows.path}: {count(without, 'image')} without a split, not used: {images}")
+    evaluated = "val" if "val" in numbers else "test"
+    others = {word: number for word, number in numbers.most_common() if word not in ("train", evaluated)}
+    if others:
+        listed = shorten(", ".join(f"{number:,} of {word}" for word, number in others.items()), 120)
+        notices.append(
+            f"{rows.path}: {count(sum(others.values()), 'image')} of other splits than train and {evaluated}, not used "
+            f"unless -split names theirs: {listed}"
+        )
+    return notices

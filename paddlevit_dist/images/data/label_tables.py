@@ -12,7 +12,7 @@ from .data_warnings import count, first_names
 from .formats import SkippedFiles
 from .label_classes import describe_odd_labels, describe_unknown, find_classes, number_label_sets, number_labels
 from .label_layouts import TableChoices
-from .label_rows import group_by_split, read_rows, read_split_words
+from .label_rows import describe_other_splits, group_by_split, read_rows, read_split_words
 from .reading import require_folder
 from .table_files import ImageFinder, find_tables
 
@@ -85,6 +85,8 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
         paths[word] = finder.find([table.names[index] for index in indices.tolist()], folder, known)
     is_first = used == "train" or "train" not in parts
     notices = list(rows.notices) if is_first or "" not in tables else []
+    if is_first and "" in tables:
+        notices += describe_other_splits(rows)
     if used != split:
         notices.append(f"note: the {split} images are the {used} images of {rows.path}")
     skipped = _check_missing(rows.path, rows.names, selected, paths[used], root, options.allows_missing)

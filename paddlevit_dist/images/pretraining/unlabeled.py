@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,7 @@ def _index_paths(
 
 def _list_table(path: str, split: str, cache_folder: Path) -> ImageDataset:
     """List the images that a table names; a ``UserError`` names those that are missing."""
-    root, names = os.path.dirname(path), _read_names(path)
+    root, (names, notices) = os.path.dirname(path), _read_names(path)
     found = ImageFinder(root).find(names, "", "")
     missing = [name for name, image in zip(names, found) if not image]
     if missing:
@@ -163,30 +164,38 @@ def _list_table(path: str, split: str, cache_folder: Path) -> ImageDataset:
             "paths, or remove their rows"
         )
     paths = list(dict.fromkeys(os.fsencode(image) for image in found))
-    return _index_paths(root, paths, split, cache_folder, SkippedFiles(path))
+    listed = _index_paths(root, paths, split, cache_folder, SkippedFiles(path))
+    listed.notices = [*listed.notices, *notices]
+    return listed
 
 
-def _read_names(path: str) -> list[str]:
-    """Return the images that a table names, without rows of other splits; a file may also have one image per line."""
+def _read_names(path: str) -> tuple[list[str], list[str]]:
+    """Return the images that a table or list names, without rows of other splits, and log lines about these."""
     if not path.lower().endswith(_BINARY_TABLES):
         with open_table(path) as stream:
             lines = [line.strip() for line in stream]
         if lines and not any(re.search(r"[,;\t]", line) for line in lines[:2]):
             is_heading = not is_image_name(os.fsencode(lines[0]))
-            return list(filter(None, lines[is_heading:]))
+            return list(filter(None, lines[is_heading:])), []
     table = open_columns(path)
     column, (split, _) = find_image_column(table), find_split_columns(table)
     columns, names = [column] if split is None else [column, split], list[str]()
+    others = Counter[str]()  # rows of each split
 
     @functools.cache
-    def is_training(cell: Any) -> bool:
+    def find_other(cell: Any) -> str | None:
         assert split is not None
-        return split_in_name(find_split_words(table, split, [str(cell)])[0], is_whole=False) in (None, "train")
+        word = split_in_name(find_split_words(table, split, [str(cell)])[0], is_whole=False)
+        return None if word == "train" else word
 
     for image, *words in (row for batch in table.batches(columns) for row in zip(*batch)):
-        if not words or is_training(words[0]):
+        other = find_other(words[0]) if words else None
+        if other is None:
             names.append(str(image).strip())
-    return names
+        else:
+            others[other] += 1
+    listed = ", ".join(f"{number:,} of {word}" for word, number in others.items())
+    return names, [f"{path}: rows of other splits than train, not used: {listed}"] if others else []
 
 
 def _open_sources(place: str, split: str, cache_folder: Path) -> list[ImageDataset]:

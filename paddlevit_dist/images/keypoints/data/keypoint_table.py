@@ -14,6 +14,7 @@ from ....tasks.dataset import require_split
 from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings, count, first_names
 from ...data.formats import stems
+from ...data.label_rows import describe_other_splits
 from ...data.label_tables import list_splits
 from ...data.reading import SPLITS, require_folder
 from ...data.table_files import ImageFinder, find_tables
@@ -85,7 +86,9 @@ class KeypointTable(IndexedKeypointImages):
         )
         super().__init__(root, index, rows.path, turned)
         note = [f"note: the {split} images are the {used} images of {rows.path}"] if used != split else []
-        self.notices = [f"{split}: {describe_rows(rows)}", *note, *self.notices]
+        is_first = "" in tables and (used == "train" or "train" not in parts)
+        others = describe_other_splits(rows) if is_first else []
+        self.notices = [f"{split}: {describe_rows(rows)}", *others, *note, *self.notices]
         self.describe_points(keys=keys)
         self._spacing = None if keys is None or keys.SPACING_MM is None else float(keys.SPACING_MM)
 

@@ -5,7 +5,7 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_layouts import TableChoices
-from paddlevit_dist.images.data.label_rows import group_by_split, read_rows, read_split_words
+from paddlevit_dist.images.data.label_rows import describe_other_splits, group_by_split, read_rows, read_split_words
 
 
 @pytest.fixture
@@ -52,7 +52,11 @@ def test_rows_of_splits_are_grouped_and_those_without_one_named(read):
     table = ["image,label,split", *(f"{number}.png,a,{word}" for number, word in enumerate(splits))]
     rows = read(table)
     assert rows.splits.tolist() == ["test", "", "val", "", "train", "x", "", "", "train"] and not rows.has_folds
-    assert rows.notices[1:] == [f"{rows.path}: 4 rows without a split, not used: 1.png, 3.png, 6.png, ..."]
+    assert describe_other_splits(rows) == [
+        f"{rows.path}: 4 images without a split, not used: 1.png, 3.png, 6.png, ...",
+        f"{rows.path}: 2 images of other splits than train and val, not used unless -split names theirs: "
+        "1 of test, 1 of x",
+    ]
     groups = group_by_split({"": rows})
     assert {word: indices.tolist() for word, (_, indices) in groups.items()} == {
         "test": [0],
@@ -63,7 +67,7 @@ def test_rows_of_splits_are_grouped_and_those_without_one_named(read):
     assert all(of is rows for of, _ in groups.values())
     assert read_split_words(rows.path) == {"train", "val", "test", "x", ""}
     three = read(["image,label,split", *(line for line in table[1:] if not line.startswith("7"))])
-    assert three.notices[1:] == [f"{rows.path}: 3 rows without a split, not used: 1.png, 3.png, 6.png"]
+    assert describe_other_splits(three)[0].endswith(": 3 images without a split, not used: 1.png, 3.png, 6.png")
     whole = read(["image,label", "0.png,a", "1.png,b"])
     for tables in ({"": whole}, {"train": whole}):
         [(word, (of, indices))] = group_by_split(tables).items()

@@ -259,12 +259,26 @@ def test_a_column_names_the_split(root, read):
     table = SPLITS.format("Split", "Training", "train", "VALIDATION", "test", "")
     assert read(table).paths == ["b/1.png", "b/2.png"]
     assert pairs(read(table, "val")) == [("b/3.jpg", "dog")] and read(table, "test").paths == ["a/4.png"]
-    assert any(line.endswith("1 row without a split, not used: a/5.png") for line in read(table).notices)
     assert list_splits(str(root)) >= {"train", "val", "test"}
+    assert any(line.endswith("1 image without a split, not used: a/5.png") for line in read(table).notices)
+    assert any(
+        line.endswith(
+            "labels.csv: 1 image of other splits than train and val, not used unless -split names theirs: 1 of test"
+        )
+        for line in read(table).notices
+    )
     with pytest.raises(UserError, match=r"no split 'extra' .*test, train, val"):
         read(table, "extra")
     with pytest.raises(UserError, match=r"the column of splits has 0, 1: expected train and val"):
         read(SPLITS.format("split", 0, 0, 1, 1, 0))
+
+
+def test_images_of_splits_that_no_run_reads_are_counted(read):
+    typo = SPLITS.format("split", "train", "trian", "trian", "hold out", "val")
+    assert any(line.endswith(": 2 of trian, 1 of hold out") for line in read(typo).notices)
+    assert not any("other splits" in line for line in read(typo, "val").notices)
+    replaced = SPLITS.format("split", "train", "train", "train", "test", "test")
+    assert not any("other splits" in line for line in read(replaced).notices)
 
 
 @pytest.mark.parametrize("no, yes", [("False", "True"), ("0", "1"), ("0.0", "1.0")])
@@ -272,7 +286,7 @@ def test_a_column_tells_the_rows_of_validation(root, read, no, yes):
     head = f"image,cat,dog,is_valid\n1,1,0,{no}\n2,0,1,{yes}\n3,0,1,\n"
     found = read(head + f"4,0,1,{no}\n", has_several=True)
     assert found.paths == ["b/1.png", "a/4.png"] and found.class_names == ["cat", "dog"]
-    assert any("1 row without a split, not used: 3" in line for line in found.notices)
+    assert any("1 image without a split, not used: 3" in line for line in found.notices)
     assert read(head, "val", has_several=True).paths == ["b/2.png"]
     assert list_splits(str(root)) == {"train", "val", ""}
     assert read("image,is_valid\n1,True\n2,False\n").class_names == ["False", "True"]

@@ -62,17 +62,19 @@ def test_places_follow_one_another(pool, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text",
+    "text, others",
     [
-        "image\nb/x.png\nz.png\n",
-        "b/x.png\n\n z.png \nb/x.png\n",
-        "image,split,age\nb/x.png,train,3\nz.png,,4\nq.png,val,5\n",
-        "image,is_valid,age\nb/x.png,False,3\nz.png,0,4\nq.png,True,5\n",
+        ("image\nb/x.png\nz.png\n", []),
+        ("b/x.png\n\n z.png \nb/x.png\n", []),
+        ("image,split,age\nb/x.png,train,3\nz.png,,4\nq.png,val,5\n", ["1 of val"]),
+        ("image,is_valid,age\nb/x.png,False,3\nz.png,0,4\nq.png,True,5\n", ["1 of val"]),
     ],
 )
-def test_tables_need_no_labels(pool, text):
+def test_tables_need_no_labels(pool, text, others):
     (pool / "list.csv").write_text(text)
-    assert _names(_open(pool / "list.csv")) == ["b/x.png", "z.png"]
+    images = _open(pool / "list.csv")
+    assert _names(images) == ["b/x.png", "z.png"]
+    assert [line.rpartition(": ")[2] for line in images.notices if "other splits than train" in line] == others
 
 
 def test_training_and_validation_folders_are_told_apart(tmp_path):

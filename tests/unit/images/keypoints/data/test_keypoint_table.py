@@ -87,9 +87,11 @@ def test_both_forms_say_the_same(tmp_path, cache, name):
 
 
 def test_a_column_divides_images_and_test_replaces_val(tmp_path, cache):
-    rows = "a.png,train,1,2,0.5\nb.png,test,3,4,0.25\nc.png,,5,6,1\n"
-    write_table(tmp_path, f"image,split,x1,y1,spacing_mm\n{rows}", images="abc")
-    assert len(KeypointTable(str(tmp_path), "train", cache)) == 1
+    rows = "a.png,train,1,2,0.5\nb.png,test,3,4,0.25\nc.png,,5,6,1\nd.png,trian,7,8,1\n"
+    write_table(tmp_path, f"image,split,x1,y1,spacing_mm\n{rows}", images="abcd")
+    train = KeypointTable(str(tmp_path), "train", cache)
+    assert len(train) == 1 and any(line.endswith("1 image without a split, not used: c.png") for line in train.notices)
+    assert any(line.endswith("unless -split names theirs: 1 of trian") for line in train.notices)
     assert KeypointTable.has_validation(str(tmp_path))
     dataset = KeypointTable(str(tmp_path), "val", cache)
     assert len(dataset) == 1 and dataset.annotations(0).points.tolist() == [[[3, 4, 2]]]

@@ -61,7 +61,9 @@ def add_data(parser: CommandParser) -> None:
     parser.option("cfg", None, meaning, path, metavar="FILE")
     parser.option("dataset", None, "name of the dataset (default: from -cfg, else detected)", metavar="NAME")
     parser.option("data_path", None, "folder of the dataset", path)
-    parser.option("split", "val", "split of the dataset that the results are for")
+    parser.option(
+        "split", "val", "split of the dataset, or of a table TRUTH with a column of splits, that the results are for"
+    )
 
 
 def add_group(parser: CommandParser) -> None:
@@ -118,13 +120,17 @@ def load_data_keys(options: Namespace, *arguments: str) -> Any:
     return configuration.load([*arguments, *options.settings]).values
 
 
-def takes_data(options: Namespace, is_truth: Callable[[str], object] = os.path.isfile) -> bool:
+def takes_data(
+    options: Namespace, is_truth: Callable[[str], object] = os.path.isfile, has_splits: bool = False
+) -> bool:
     """Return whether the ground truth comes from a dataset.
 
     A TRUTH for which ``is_truth`` is false is a dataset's folder: it is stored as ``options.data_path``. Raises
-    UserError: TRUTH does not exist, or the options also name a dataset.
+    UserError: TRUTH does not exist, or the options also name a dataset, or a split of one that does not have any
+    (``has_splits``).
     """
     named = [f"-{name}" for name in ("cfg", "dataset", "data_path") if getattr(options, name) is not None]
+    named += ["-split"] if options.split != "val" and not has_splits else []
     named += options.settings
     if options.truth is None:
         return True

@@ -26,8 +26,8 @@ def run(words: list[str]) -> None:
 
     from .result_scores import score
 
-    if not takes_data(options):
-        print_scores(score(options.results, options.truth, options.logits), options)
+    if not takes_data(options, has_splits=True):
+        print_scores(score(options.results, options.truth, options.logits, split=options.split), options)
         return
     from ...tasks.dataset import name_outputs
     from .opening import open_images

@@ -11,6 +11,7 @@ from ...runtime.errors import UserError
 from ...runtime.printing import shorten
 from ...tasks.sample_names import SampleNames
 from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ..data.data_warnings import count
 from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
 
 _MOST_NUMBERS = 1 << 12  # parsed at a time, some rows: as text they take twenty times their 32 KiB
@@ -35,28 +36,33 @@ class TableAnswers(NamedTuple):
 
 
 def score(
-    path: str, truth: ClassGroundTruth | str, softmax: bool = False, origin: ResultSource = UNKNOWN
+    path: str, truth: ClassGroundTruth | str, softmax: bool = False, origin: ResultSource = UNKNOWN, split: str = "val"
 ) -> ScoreReport:
     """Read a table of results and compare it with the ground truth, or with a table of the class of each image.
 
-    With ``softmax`` scores are logits. A ``UserError`` says that a file is not such a table, or has missing or unknown
-    images.
+    With ``softmax`` scores are logits. ``split``: of a table of classes with a column of splits. A ``UserError`` says
+    that a file is not such a table, or has missing or unknown images.
     """
+    others: dict[str, str] = {}  # images of other splits
     if isinstance(truth, str):
-        listed = read_listed_classes(truth)
-        layout = find_layout(path, None, set(listed.values()))
-        truth = _load_truth(truth, listed, path, layout)
+        listed, others, notices = read_listed_classes(truth, split)
+        true = {*listed.values(), *others.values()}
+        layout = find_layout(path, None, true)
+        truth = _load_truth(truth, listed, true, path, layout)
+        truth = truth._replace(notices=[*notices, *truth.notices])
     else:
         layout = find_layout(path, truth.classes)
     if layout.scores and len(layout.scores) != len(truth.classes):
         columns = f"{len(layout.scores):,} columns of classes, but {truth.source} has {len(truth.classes):,} classes"
         raise UserError(f"{path}: {columns}")
-    finder = _ImageFinder(path, layout, truth)
+    finder = _ImageFinder(path, layout, truth, others)
     answers = _from_scores(finder, softmax) if layout.scores else _from_best(finder, softmax)
     if answers.by_number and not all(map(str.isdecimal, truth.classes)):
         first = ", ".join(f"{number} is {name}" for number, name in enumerate(truth.classes[:3]))
         answers.notices.append(f"{path} numbers the classes: {shorten(first, 80)}, in the order of {truth.source}")
     finder.require_all()
+    if finder.unscored:
+        answers.notices.append(f"{path}: {count(finder.unscored, 'row')} of images of other splits, not scored")
     has_loss = bool(np.isfinite(answers.losses).any())
     return ScoreReport(
         counted=f"{len(truth.names):,} images of {len(truth.classes):,} classes: {path}, ground truth: {truth.source}",
@@ -78,9 +84,11 @@ def score(
     )
 
 
-def _load_truth(file: str, listed: Mapping[str, str], path: str, layout: ResultTableLayout) -> ClassGroundTruth:
+def _load_truth(
+    file: str, listed: Mapping[str, str], true: set[str], path: str, layout: ResultTableLayout
+) -> ClassGroundTruth:
     """Load the ground truth; its classes are the columns of the results, or without these all in either table."""
-    true, notices = set(listed.values()), []
+    notices = []
     if layout.scores:
         classes = layout.classes or [str(number) for number in range(len(layout.scores))]
         if true <= set(classes) and len(classes) > len(true):
@@ -136,15 +144,21 @@ def _labels(classes: Sequence[str]) -> dict[str, int]:
 class _ImageFinder:
     """Finds the image of each row."""
 
-    def __init__(self, path: str, layout: ResultTableLayout, truth: ClassGroundTruth) -> None:
+    def __init__(
+        self, path: str, layout: ResultTableLayout, truth: ClassGroundTruth, others: Mapping[str, str]
+    ) -> None:
         self.path, self.layout, self.truth = path, layout, truth
-        self._names = SampleNames(truth.names, truth.source)
+        self.unscored = 0  # rows of ``others``
+        self._names = SampleNames([*truth.names, *others], truth.source)
         self._lines = np.zeros(len(truth.names), np.int64)  # of each image; 0: none so far
 
     def rows(self) -> Iterator[tuple[int, TableRow]]:
         """Yield each row with the position of its image; a ``UserError`` if it has none, or another row's."""
         for row in self.layout.rows(self.path):
             place = self._names.find_row(row.cells[self.layout.name])
+            if place is not None and place >= len(self._lines):
+                self.unscored += 1
+                continue
             if place is None or self._lines[place]:
                 raise self._error(row, place)
             self._lines[place] = row.line
@@ -225,6 +239,7 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     places = np.zeros(len(truth.names), np.int32)
     off = np.zeros(len(truth.names), np.int64)  # the first class minus the true one, if classes are numbers
     are_numbers = True
+    shares = np.full((len(truth.names), 2), np.nan)  # of the true class, and of all
     for place, row in finder.rows():
         names = [row.cells[column].strip() for column in columns]
         unknown = [class_name for class_name in names if class_name not in label_of]
@@ -235,13 +250,20 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
         off[place] = labels[0] - truth.labels[place]
         are_numbers &= names[0].isdecimal()
         places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)
+        if len(finder.layout.best_scores) == len(truth.classes) == len(set(labels)):
+            scores = parse_scores(finder.path, row, finder.layout.best_scores, finder.layout.separator)
+            shares[place] = scores[places[place]], sum(scores)
     ranked = f"the first {len(columns)} classes" if len(columns) > 1 else "one class"
-    protocol = [f"top-k: {ranked} of each row, in their order; no loss, since there are no scores"]
+    has_loss = bool((np.abs(shares[:, 1] - 1) <= _ROUNDED).all())
+    why = (
+        "loss: mean of -ln of the true class's score" if has_loss else "no loss: it needs probabilities of all classes"
+    )
+    protocol = [f"top-k: {ranked} of each row, in their order", why]
     right, shifted = int((off == 0).sum()), max(int((off == 1).sum()), int((off == -1).sum()))
     notices = []
     if are_numbers and shifted > max(right, len(off) / 2):
         shift = f"{shifted:,} of {len(off):,} would be right, and {right:,} are: does one side count from 1?"
         notices.append(f"{finder.path}: with classes one lower or higher {shift}")
-    losses = np.full(len(truth.names), np.nan, np.float32)
+    losses = -np.log(np.maximum(shares[:, 0], _SMALLEST)) if has_loss else np.full(len(truth.names), np.nan)
     top = tuple(k for k in list_tops(len(truth.classes)) if k <= len(columns))
-    return TableAnswers(places, losses, top, protocol, notices, are_numbers)
+    return TableAnswers(places, losses.astype(np.float32), top, protocol, notices, are_numbers)

@@ -12,7 +12,12 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import UserError
 from ...runtime.printing import shorten
+from ...runtime.spelling import compose
 from ...runtime.tables import NAME_HEADINGS, TableRow, find_separator, is_number, iterate_rows
+from ..data.data_warnings import count
+from ..data.label_layouts import TableChoices, find_image_column
+from ..data.label_rows import read_rows
+from ..data.table_columns import open_columns
 
 _BEST = (
     "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
@@ -36,6 +41,7 @@ class ResultTableLayout(NamedTuple):
         scores: column of each class, in the order of the table; empty if it has none.
         classes: headings of these columns, or the numbers in them; None: there are no headings.
         best: columns of the best class, the second and so on; empty if there are scores.
+        best_scores: columns of their scores; empty unless each has one.
     """
 
     separator: str
@@ -45,6 +51,7 @@ class ResultTableLayout(NamedTuple):
     classes: list[str] | None
     best: list[int]
     has_header: bool
+    best_scores: list[int] = []
 
     def rows(self, path: str) -> Iterator[TableRow]:
         """Yield the rows of images; a ``UserError`` if one has other columns than the first, or is damaged."""
@@ -57,15 +64,12 @@ class ResultTableLayout(NamedTuple):
             yield row
 
 
-def find_layout(
-    path: str, classes: Sequence[str] | None, occurring: Set[str] = frozenset(), is_truth: bool = False
-) -> ResultTableLayout:
+def find_layout(path: str, classes: Sequence[str] | None, occurring: Set[str] = frozenset()) -> ResultTableLayout:
     """Find the columns of names and classes in a table; a ``UserError`` if it is damaged, empty or has none.
 
     Args:
         classes: all classes, in their order; None: not known yet.
         occurring: the classes in the ground truth, if ``classes`` is None.
-        is_truth: find the column of the true class, and ignore scores.
     """
     separator = find_separator(path)
     first = next(iterate_rows(path, separator), None)
@@ -80,17 +84,18 @@ def find_layout(
         scores, best = _find_unnamed_columns(cells, f"{path}, line {first.line}")
         return ResultTableLayout(separator, width, 0, scores, None, best, False)
     name = next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
-    best = _rank_columns(lowered, name, _TRUE if is_truth else _BEST)
-    scores = [] if is_truth or len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
+    best = _rank_columns(lowered, name, _BEST)
+    scores = [] if len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
     if scores:
         matches = [_NUMBERED.fullmatch(lowered[column]) for column in scores]
         names = [match[1] for match in matches if match]
         names = names if len(set(names)) == len(scores) else [cells[column] for column in scores]
         return ResultTableLayout(separator, width, name, scores, names, [], True)
     if not best:
-        expected = "expected a column with the true class, named 'class' or 'truth'" if is_truth else _EXPECTED
-        raise UserError(f"{path}, line {first.line}: columns {shorten(', '.join(cells), 80)}; {expected}")
-    return ResultTableLayout(separator, width, name, [], None, best, True)
+        raise UserError(f"{path}, line {first.line}: columns {shorten(', '.join(cells), 80)}; {_EXPECTED}")
+    best_scores = _rank_columns(lowered, name, ("score",))
+    best_scores = best_scores if len(best_scores) == len(best) else []
+    return ResultTableLayout(separator, width, name, [], None, best, True, best_scores)
 
 
 def _find_unnamed_columns(cells: Sequence[str], place: str) -> tuple[list[int], list[int]]:
@@ -201,23 +206,40 @@ class ClassGroundTruth(NamedTuple):
     notices: Sequence[str] = ()
 
 
-def read_listed_classes(path: str) -> dict[str, str]:
-    """Read the class of each image, by its name, from a table with one class per row.
+def read_listed_classes(path: str, split: str = "val") -> tuple[dict[str, str], dict[str, str], list[str]]:
+    """Read the class of each image from a table with one class per row, as training reads it.
 
-    A ``UserError`` says that it cannot be read, has scores instead of a class, or names an image twice.
+    Returns classes by the names of images, those of other splits, and log lines. With a column of splits, images of
+    ``split`` are chosen; "test" replaces a missing "val". A column of folds alone chooses none. A ``UserError`` says
+    that the table cannot be read, has not one class for each image or no such split, or names an image twice.
     """
-    layout = find_layout(path, None, is_truth=True)
-    if not layout.best:
-        shown = f"{path} has no column with the true class, but {len(layout.scores):,} of scores"
-        raise UserError(f"{shown}; give the ground truth, with one class for each image, before the results")
-    classes: dict[str, str] = {}
-    for row in layout.rows(path):
-        name, class_name = row.cells[layout.name].strip(), row.cells[layout.best[0]].strip()
-        if name in classes:
-            raise UserError(f"{path}, line {row.line}: {name} occurs twice; keep one")
-        if not name or not class_name:
-            raise UserError(f"{path}, line {row.line}: no {'class' if name else 'name'}; add it, or remove the line")
-        classes[name] = class_name
-    if not classes:
-        raise UserError(f"{path} names no image; {_EXPECTED}")
-    return classes
+    table = open_columns(path)
+    headings = [heading.lower() for heading in table.headings]
+    image = find_image_column(table, 0 if any(word in headings for word in _TRUE) else None)
+    truth = [table.headings[column] for column in _rank_columns(headings, image, _TRUE)[:1]]
+    rows = read_rows(path, False, TableChoices(table.headings[image], tuple(truth)))
+    if rows.codes is None:
+        raise UserError(f"{path} has columns of classes: expected one with the true class, named 'class' or 'truth'")
+    labels = [rows.sets[code] for code in rows.codes.tolist()]
+    wrong = next((name for name, own in zip(rows.names, labels) if len(own) != 1), None)
+    if wrong is not None:
+        raise UserError(f"{path}: {wrong} has {len(labels[rows.names.index(wrong)])} classes: expected one")
+    (name, number), *_ = Counter(rows.names).most_common(1)
+    if number > 1:
+        raise UserError(f"{path}: {name} occurs {'twice' if number == 2 else f'{number} times'}; keep one")
+    listed = {compose(name): label for name, (label,) in zip(rows.names, labels)}
+    if rows.splits is None and split not in ("train", "val"):
+        raise UserError(f"{path} has no column of splits: remove -split={split}, or add the column")
+    if rows.splits is None or (rows.has_folds and split == "val"):
+        return listed, {}, []
+    words = Counter(rows.splits.tolist())
+    used = "test" if split == "val" and "val" not in words and "test" in words else split
+    number = words.pop(used, 0)
+    others = ", ".join(f"{number:,} {f'of {word}' if word else 'without a split'}" for word, number in words.items())
+    if not number:
+        raise UserError(f"{path} has no image of split '{split}' (-split): {others}")
+    parts = [{}, {}]
+    for (name, label), word in zip(listed.items(), rows.splits.tolist()):
+        parts[word != used][name] = label
+    left = f"; not scored: {others}" if others else ""
+    return parts[0], parts[1], [f"{path}: {count(number, 'image')} of split {used} (-split){left}"]

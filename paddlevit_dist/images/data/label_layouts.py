@@ -142,9 +142,9 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
     return LabelLayout(kind, image, labels, split, fold, confidence, unused)
 
 
-def find_image_column(table: LabelColumns) -> int:
-    """Return the column of images; raise a UserError with the headings if there is none."""
-    return _find_image(table, list(map(normalize_heading, table.headings)), None)
+def find_image_column(table: LabelColumns, default: int | None = None) -> int:
+    """Return the column of images, else ``default``; without one raise a UserError with the headings."""
+    return _find_image(table, list(map(normalize_heading, table.headings)), None, default)
 
 
 def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple[int | None, int | None]:
@@ -211,13 +211,13 @@ def _require_columns(table: LabelColumns, headings: Sequence[str], key: str) -> 
     return [places[compose(heading)] for heading in headings]
 
 
-def _find_image(table: LabelColumns, names: Sequence[str], chosen: str | None) -> int:
+def _find_image(table: LabelColumns, names: Sequence[str], chosen: str | None, default: int | None = None) -> int:
     """Return the column of images: chosen, of a known heading with paths of images, of paths, or of a known heading."""
     if chosen is not None:
         return _require_columns(table, [chosen], "DATA.TABLE.IMAGE")[0]
     known = [names.index(word) for word in _IMAGE if word in names]
     paths = [column for column, cells in enumerate(table.head) if _has_image_paths(cells)]
-    column = next(iter([*(column for column in known if column in paths), *paths, *known]), None)
+    column = next(iter([*(column for column in known if column in paths), *paths, *known]), default)
     if column is None:
         raise UserError(
             f"{table.path}: no column of images among {shorten(', '.join(table.headings), 120)}: name it image, or set "

@@ -153,6 +153,7 @@ def test_the_truth_is_a_file_or_the_folder_of_a_data_set(tmp_path, monkeypatch):
     (tmp_path / "truth.csv").touch()
     (tmp_path / "images").mkdir()
     assert not scored.takes_data(read("truth.csv", "results"))
+    assert not scored.takes_data(read("truth.csv", "results", "-split=test"), has_splits=True)
     assert scored.takes_data(read("results", "-cfg=a.yaml"))
     options = read("images", "results", "-split=test")
     assert scored.takes_data(options) and options.data_path == "images" and options.split == "test"
@@ -160,6 +161,7 @@ def test_the_truth_is_a_file_or_the_folder_of_a_data_set(tmp_path, monkeypatch):
     for words, line in (
         (("gone", "results"), "gone cannot be read: No such file or directory"),
         (("images", "results", "-data_path=x"), "two dataset folders: images and -data_path=x; remove one"),
+        (("truth.csv", "results", "-split=test"), "truth.csv and -split both name the ground truth: remove one"),
         (("truth.csv", "results", "-dataset=coco"), "truth.csv and -dataset both name the ground truth: remove one"),
     ):
         with pytest.raises(UserError) as refusal:

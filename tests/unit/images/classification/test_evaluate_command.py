@@ -291,9 +291,10 @@ def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):
     [
         (["mine.csv"], "no ground truth: give TRUTH before RESULTS"),
         (["truth.csv", "mine.csv", "-dataset=digits"], "truth.csv and -dataset both name the ground truth"),
+        (["truth.csv", "mine.csv", "-split=test"], "truth.csv has no column of splits: remove -split=test"),
         (["missing.csv", "mine.csv"], "missing.csv cannot be read"),
         (["mine.csv", "missing.csv"], "missing.csv cannot be read"),
-        (["scores.csv", "truth.csv"], "columns filename, cat, .*; expected a column with the true class"),
+        (["scores.csv", "truth.csv"], "no column of labels among filename, cat, .*: name it label"),
         ([".", "mine.csv"], "the dataset type cannot be detected"),
         (["truth.csv", "best.csv", "-logits"], "-logits: best.csv has no scores"),
     ],

@@ -63,12 +63,12 @@ def test_a_name_is_no_class_and_columns_may_lack_headings(read):
 @pytest.mark.parametrize(
     "table, message",
     [
-        ("image,cat,dog\na.png,0.5,0.5\n", "columns image, cat, dog; expected a column with the true class, named"),
-        ("image,class\na.png,cat\na.png,dog\n", r"line 3: a\.png occurs twice; keep one"),
-        ("image,class\na.png,\n", "line 2: no class; add it, or remove the line"),
-        ("image,class\n ,cat\n", "line 2: no name; add it, or remove the line"),
-        ("image,class\n", "names no image; expected a column"),
-        ("a.png,0.5,0.25,0.25\n", "has no column with the true class, but 3 of scores; give the ground truth"),
+        ("image,cat,dog\na.png,0.5,0.5\n", "no column of labels among image, cat, dog: name it label"),
+        ("image,class\na.png,cat\na.png,dog\n", r"truth.csv: a\.png occurs twice; keep one"),
+        ("image,class\na.png,\n", r"truth.csv: a\.png has 0 classes: expected one"),
+        ("image,class\n ,cat\n", "line 2: no image is named; correct or remove the row"),
+        ("image,class\n", "has headings, but no rows"),
+        ("a.png,0.5,0.25,0.25\n", "line 1 has no headings; add a first line that names its 4 columns"),
     ],
 )
 def test_a_table_that_is_no_list_of_classes_is_refused(tmp_path, table, message):
@@ -166,3 +166,48 @@ def test_places_and_losses_of_many_rows_are_those_of_each_image(tmp_path, softma
     shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True) if softmax else np.maximum(scores, 1e-15)
     np.testing.assert_allclose(report.arrays["losses"], -np.log(shares[np.arange(20), labels]), rtol=1e-5)
     assert any("2 true classes below 1e-15" in line for line in report.notices) == (not softmax)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "Bild;Klasse\na.png;cat\nb.png;dog\n",
+        "sep=;\nWert;Bild;label\n3,5;a.png;cat\n1,5;b.png;dog\n",
+        "shot,class\na,cat\nb,dog\n",
+    ],
+)
+def test_classes_are_read_from_the_tables_that_training_reads(tmp_path, table):
+    (tmp_path / "truth.csv").write_text(table)
+    listed, *others = read_listed_classes(str(tmp_path / "truth.csv"))
+    assert {name.removesuffix(".png"): own for name, own in listed.items()} == {"a": "cat", "b": "dog"}
+
+
+def test_images_of_the_split_are_scored_with_or_without_rows_of_others(tmp_path):
+    truth, found = tmp_path / "truth.csv", tmp_path / "found.csv"
+    truth.write_text(
+        "image,label,split\na.png,cat,train\nb.png,dog,test\nc.png,cat,trian\nd.png,cat,\ne.png,cat,test\n"
+    )
+    for rows, notes in (("b,cat\ne,cat\n", 0), ("a,cat\nb,cat\nd,cat\ne,cat\n", 1)):
+        found.write_text(f"image,class\n{rows}")
+        report = score(str(found), str(truth))
+        assert report.names == ["b.png", "e.png"] and report.arrays["places"].tolist() == [1, 0]
+        assert report.notices[0] == (
+            f"{truth}: 2 images of split test (-split); not scored: 1 of train, 1 of trian, 1 without a split"
+        )
+        assert report.notices[1:] == [f"{found}: 2 rows of images of other splits, not scored"][:notes]
+    with pytest.raises(UserError, match=r"truth.csv has no image of split 'own' \(-split\): 1 of train, 2 of test"):
+        score(str(found), str(truth), split="own")
+
+
+def test_scores_of_all_ranked_classes_give_the_loss(tmp_path):
+    truth, found = tmp_path / "truth.csv", tmp_path / "found.csv"
+    truth.write_text("image,label\na.png,cat\nb.png,dog\n")
+    found.write_text("input,class,score,class_2,score_2\na.png,dog,0.75,cat,0.25\nb.png,dog,0.5,cat,0.5\n")
+    report = score(str(found), str(truth))
+    np.testing.assert_allclose(report.arrays["losses"], -np.log([0.25, 0.5]), rtol=1e-6)
+    assert report.arrays["places"].tolist() == [1, 0]
+    found.write_text("input,class,score\na.png,dog,0.75\nb.png,dog,0.5\n")
+    report = score(str(found), str(truth))
+    assert (
+        "no loss: it needs probabilities of all classes" in report.protocol and np.isnan(report.arrays["losses"]).all()
+    )

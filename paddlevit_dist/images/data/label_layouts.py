@@ -29,8 +29,8 @@ _LOOKED_AT = 20  # cells that show whether a column has paths of images
 _EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")  # what programs write for a value that is missing
 _DECIMAL_COMMA = re.compile(r"(-?[01]),0{1,2}")
 _WORDS = {  # of truth, as people and spreadsheets of several languages write them
-    **dict.fromkeys("true yes x wahr ja vrai oui verdadero sí si vero sì sim verdadeiro истина да 是 真".split(), 1),
-    **dict.fromkeys("false no falsch nein faux non falso não ложь нет 否 假".split(), 0),
+    **dict.fromkeys("true yes y x wahr ja vrai oui verdadero sí si vero sì sim verdadeiro истина да 是 真".split(), 1),
+    **dict.fromkeys("false no n falsch nein faux non falso não ложь нет 否 假".split(), 0),
 }
 
 

@@ -36,6 +36,7 @@ _NO_CELL = ("nan", "<na>")  # what pandas writes for a cell that is missing
 _QUOTED = r"""(?:'[^'\\]*'|"[^"\\]*")"""
 _PYTHON_LIST = re.compile(rf"{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*,?")  # in what pandas writes for a list, tuple or set
 _BRACKETS = ("[]", "()", "{}")
+_MOST_SHOWN = 8  # columns of classes in the log
 _MOST_LABELS = 1 << 33  # images x classes: 8 GiB
 
 
@@ -162,9 +163,10 @@ def read_split_words(path: str) -> set[str]:
 def _describe(table: LabelColumns, layout: LabelLayout) -> str:
     """Return what the columns mean, for the log."""
     headings = [table.headings[column] for column in layout.labels]
-    labels = (
-        f"{count(len(headings), 'column')} of classes" if layout.kind == COLUMNS else f"labels in column {headings[0]}"
-    )
+    labels = f"labels in column {headings[0]}"
+    if layout.kind == COLUMNS:
+        shown = [shorten(heading, 40) for heading in headings[:_MOST_SHOWN]] + ["..."] * (len(headings) > _MOST_SHOWN)
+        labels = f"{count(len(headings), 'column')} of classes ({', '.join(shown)})"
     unused = f"; not used: {shorten(', '.join(layout.unused), 120)}" if layout.unused else ""
     return f"images in column {table.headings[layout.image]}, {labels}{unused}"
 
@@ -274,7 +276,10 @@ def _join_rows(rows: LabelRows, confidence: _DistinctValues) -> LabelRows:
     values = ClassValues()
     wrong = next((text for text in confidence.texts() if not values.accepts(text) or values[text] < 0), None)
     if wrong is not None:
-        raise UserError(f"{rows.path}: confidence {shorten(repr(wrong), 40)}: expected 1 or 0; choose a threshold")
+        raise UserError(
+            f"{rows.path}: confidence {shorten(repr(wrong), 40)}: expected 1 or 0; write these into the column, by a "
+            "threshold of your choice (no key sets one)"
+        )
     given = np.array([values[text] for text in confidence.texts()], np.int8)[confidence.codes]
     if not all(map(len, rows.sets)):
         raise UserError(f"{rows.path}: a row has no label; correct or remove it")

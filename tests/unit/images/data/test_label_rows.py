@@ -119,7 +119,7 @@ def test_columns_of_classes_are_a_matrix(read):
         )
         assert rows.splits.tolist() == ["train", "val", "val"]
         assert rows.notices == [
-            f"{rows.path}: 3 rows, images in column image, 2 columns of classes; not used: column 5, note"
+            f"{rows.path}: 3 rows, images in column image, 2 columns of classes (cat, dog); not used: column 5, note"
         ]
 
 
@@ -193,9 +193,16 @@ def test_rows_of_one_label_are_joined(read):
             [OPEN_IMAGES, "a.png,x,/m/1,0.7,train"],
             True,
             {},
-            ": confidence '0.7': expected 1 or 0; choose a threshold",
+            ": confidence '0.7': expected 1 or 0; write these "
+            "into the column, by a threshold of your choice (no key sets one)",
         ),
-        ([OPEN_IMAGES, "a.png,x,/m/1,-1,train"], True, {}, ": confidence '-1': expected 1 or 0; choose a threshold"),
+        (
+            [OPEN_IMAGES, "a.png,x,/m/1,-1,train"],
+            True,
+            {},
+            ": confidence '-1': expected 1 or 0; write these "
+            "into the column, by a threshold of your choice (no key sets one)",
+        ),
         (
             [OPEN_IMAGES, "a.png,x,/m/1,1,train", "a.png,x,,1,train"],
             True,
@@ -225,7 +232,7 @@ def test_wrong_rows_are_refused(read, tmp_path, lines, has_several, choices, mes
 def test_one_column_of_a_class_is_a_matrix_of_one_column(read):
     rows = read(["image,note,cat", "0.png,a,1", "1.png,b,0"], True)
     np.testing.assert_array_equal(rows.matrix, np.array([[1], [0]], np.int8), strict=True)
-    assert rows.notices == [f"{rows.path}: 2 rows, images in column image, 1 column of classes; not used: note"]
+    assert rows.notices == [f"{rows.path}: 2 rows, images in column image, 1 column of classes (cat); not used: note"]
 
 
 def test_missing_values_of_parquet_are_no_labels(tmp_path):
@@ -268,3 +275,12 @@ def test_lists_of_paddleclas_have_0_or_1_of_each_class(read):
     assert rows.matrix.tolist() == [[0, 1, 0], [1, 1, 1], [-1, -1, -1], [0, 1, 0]] and rows.classes == ["0", "1", "2"]
     with pytest.raises(UserError, match="line 2: labels 1,1: expected 0 or 1 of each of 3 classes"):
         read(["0.png\t0,1,0", "1.png\t1,1"], True)
+
+
+def test_words_of_one_letter_are_truth_and_the_first_columns_of_classes_are_named(read):
+    heads = [f"c{number}" for number in range(9)]
+    rows = read([f"image,{','.join(heads)}", f"0.png{',Y,n' * 4},y", f"1.png{',N,y' * 4},n"], True)
+    assert rows.matrix.tolist() == [[1, 0] * 4 + [1], [0, 1] * 4 + [0]]
+    assert rows.notices[0].endswith("9 columns of classes (c0, c1, c2, c3, c4, c5, c6, c7, ...)")
+    with pytest.raises(UserError, match=r"line 302, column a: 'P': expected 1, 0"):
+        read(["image,a,b", *(f"{number}.png,Y,N" for number in range(300)), "x.png,P,N"], True)

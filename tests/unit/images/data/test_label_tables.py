@@ -463,7 +463,7 @@ def test_the_form_of_open_images_has_a_row_for_each_label(read):
     assert found.labels.tolist() == [[0, 1, -1], [0, -1, 1]]
     with pytest.raises(UserError, match=r"says of one label that it is and is not in an image: 4; keep one row"):
         read(rows + "4,v,/m/02,0\n", has_several=True)
-    with pytest.raises(UserError, match=r"confidence '0.7': expected 1 or 0; choose a threshold"):
+    with pytest.raises(UserError, match=r"confidence '0.7': expected 1 or 0; write these into the column"):
         read(rows + "2,v,/m/02,0.7\n", has_several=True)
     with pytest.raises(UserError, match=r"labels.csv: a row has no label; correct or remove it"):
         read(rows + "2,v,,1\n", has_several=True)

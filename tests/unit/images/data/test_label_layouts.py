@@ -161,7 +161,7 @@ def test_columns_have_their_meaning_by_headings_and_cells(table, name):
     ],
 )
 def test_columns_are_those_that_the_user_names(table, labels, has_several, kind, columns):
-    found = table("image,a,note,b,other", "0.png,1,x,0,1.png", "2.png,0,y,1,3.png")
+    found = table("image,a,note,b,other", "0.png,1,v,0,1.png", "2.png,0,w,1,3.png")
     layout = find_layout(found, has_several, TableChoices("other", labels))
     rest = [name for name in ("image", "a", "note", "b") if name not in labels]
     assert layout == LabelLayout(kind, 4, columns, None, None, None, rest)

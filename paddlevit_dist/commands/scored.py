@@ -61,9 +61,7 @@ def add_data(parser: CommandParser) -> None:
     parser.option("cfg", None, meaning, path, metavar="FILE")
     parser.option("dataset", None, "name of the dataset (default: from -cfg, else detected)", metavar="NAME")
     parser.option("data_path", None, "folder of the dataset", path)
-    parser.option(
-        "split", "val", "split of the dataset, or of a table TRUTH with a column of splits, that the results are for"
-    )
+    parser.option("split", "val", "split of the dataset, or in a column of the table TRUTH, that the results are for")
 
 
 def add_group(parser: CommandParser) -> None:
@@ -126,8 +124,7 @@ def takes_data(
     """Return whether the ground truth comes from a dataset.
 
     A TRUTH for which ``is_truth`` is false is a dataset's folder: it is stored as ``options.data_path``. Raises
-    UserError: TRUTH does not exist, or the options also name a dataset, or a split of one that does not have any
-    (``has_splits``).
+    UserError: TRUTH does not exist, or the options also name a dataset, or a split of a file without ``has_splits``.
     """
     named = [f"-{name}" for name in ("cfg", "dataset", "data_path") if getattr(options, name) is not None]
     named += ["-split"] if options.split != "val" and not has_splits else []

@@ -255,10 +255,8 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
             shares[place] = scores[places[place]], sum(scores)
     ranked = f"the first {len(columns)} classes" if len(columns) > 1 else "one class"
     has_loss = bool((np.abs(shares[:, 1] - 1) <= _ROUNDED).all())
-    why = (
-        "loss: mean of -ln of the true class's score" if has_loss else "no loss: it needs probabilities of all classes"
-    )
-    protocol = [f"top-k: {ranked} of each row, in their order", why]
+    loss = "loss: mean of -ln of the true class's score" if has_loss else "no loss: it needs the scores of all classes"
+    protocol = [f"top-k: {ranked} of each row, in their order", loss]
     right, shifted = int((off == 0).sum()), max(int((off == 1).sum()), int((off == -1).sum()))
     notices = []
     if are_numbers and shifted > max(right, len(off) / 2):

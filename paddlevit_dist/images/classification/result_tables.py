@@ -220,14 +220,15 @@ def read_listed_classes(path: str, split: str = "val") -> tuple[dict[str, str], 
     rows = read_rows(path, False, TableChoices(table.headings[image], tuple(truth)))
     if rows.codes is None:
         raise UserError(f"{path} has columns of classes: expected one with the true class, named 'class' or 'truth'")
+    names = list(map(compose, rows.names))
     labels = [rows.sets[code] for code in rows.codes.tolist()]
-    wrong = next((name for name, own in zip(rows.names, labels) if len(own) != 1), None)
+    wrong = next((name for name, own in zip(names, labels) if len(own) != 1), None)
     if wrong is not None:
-        raise UserError(f"{path}: {wrong} has {len(labels[rows.names.index(wrong)])} classes: expected one")
-    (name, number), *_ = Counter(rows.names).most_common(1)
+        raise UserError(f"{path}: {wrong} has {len(labels[names.index(wrong)])} classes: expected one")
+    (name, number), *_ = Counter(names).most_common(1)
     if number > 1:
         raise UserError(f"{path}: {name} occurs {'twice' if number == 2 else f'{number} times'}; keep one")
-    listed = {compose(name): label for name, (label,) in zip(rows.names, labels)}
+    listed = {name: label for name, (label,) in zip(names, labels)}
     if rows.splits is None and split not in ("train", "val"):
         raise UserError(f"{path} has no column of splits: remove -split={split}, or add the column")
     if rows.splits is None or (rows.has_folds and split == "val"):
@@ -238,8 +239,8 @@ def read_listed_classes(path: str, split: str = "val") -> tuple[dict[str, str], 
     others = ", ".join(f"{number:,} {f'of {word}' if word else 'without a split'}" for word, number in words.items())
     if not number:
         raise UserError(f"{path} has no image of split '{split}' (-split): {others}")
-    parts = [{}, {}]
+    parts: tuple[dict[str, str], dict[str, str]] = ({}, {})  # of the split, and others
     for (name, label), word in zip(listed.items(), rows.splits.tolist()):
         parts[word != used][name] = label
     left = f"; not scored: {others}" if others else ""
-    return parts[0], parts[1], [f"{path}: {count(number, 'image')} of split {used} (-split){left}"]
+    return *parts, [f"{path}: {count(number, 'image')} of split {used} (-split){left}"]

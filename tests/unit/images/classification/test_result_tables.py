@@ -208,6 +208,4 @@ def test_scores_of_all_ranked_classes_give_the_loss(tmp_path):
     assert report.arrays["places"].tolist() == [1, 0]
     found.write_text("input,class,score\na.png,dog,0.75\nb.png,dog,0.5\n")
     report = score(str(found), str(truth))
-    assert (
-        "no loss: it needs probabilities of all classes" in report.protocol and np.isnan(report.arrays["losses"]).all()
-    )
+    assert "no loss: it needs the scores of all classes" in report.protocol and np.isnan(report.arrays["losses"]).all()

@@ -82,7 +82,7 @@ CASES = {
         LabelLayout(LABELS, 0, [2], None, None, None, ["cat", "dog"]),
     ),
     "nine of ten cells": (
-        one_hot("image,cat,dog", *["1,0"] * 9, "x,y"),
+        one_hot("image,cat,dog", *["1,0"] * 9, "x,z"),
         True,
         LabelLayout(COLUMNS, 0, [1, 2], None, None, None, []),
     ),
@@ -180,7 +180,7 @@ def test_columns_are_those_that_the_user_names(table, labels, has_several, kind,
         (["image,b", "x,y"], {"image": "Image"}, " has no column Image (DATA.TABLE.IMAGE), only image, b"),
         (["image,b", "x,y"], {"labels": ("b", "c")}, " has no column c (DATA.TABLE.LABELS), only image, b"),
         (
-            one_hot("image,cat,dog", *["1,0"] * 8, "x,y", "x,y"),
+            one_hot("image,cat,dog", *["1,0"] * 8, "x,z", "x,z"),
             {},
             ": no column of labels among image, cat, dog: name it label, or set DATA.TABLE.LABELS to the column of "
             "labels, or to the columns of the classes",

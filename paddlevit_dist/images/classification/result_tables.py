@@ -209,7 +209,7 @@ class ClassGroundTruth(NamedTuple):
 def read_listed_classes(path: str, split: str = "val") -> tuple[dict[str, str], dict[str, str], list[str]]:
     """Read the class of each image from a table with one class per row, as training reads it.
 
-    Returns classes by the names of images, those of other splits, and log lines. With a column of splits, images of
+    Returns classes by the names of images, classes of other splits, and log lines. With a column of splits, images of
     ``split`` are chosen; "test" replaces a missing "val". A column of folds alone chooses none. A ``UserError`` says
     that the table cannot be read, has not one class for each image or no such split, or names an image twice.
     """
@@ -238,7 +238,7 @@ def read_listed_classes(path: str, split: str = "val") -> tuple[dict[str, str], 
     number = words.pop(used, 0)
     others = ", ".join(f"{number:,} {f'of {word}' if word else 'without a split'}" for word, number in words.items())
     if not number:
-        raise UserError(f"{path} has no image of split '{split}' (-split): {others}")
+        raise UserError(f"{path} has no image of split '{split}' (-split), only {others}")
     parts: tuple[dict[str, str], dict[str, str]] = ({}, {})  # of the split, and others
     for (name, label), word in zip(listed.items(), rows.splits.tolist()):
         parts[word != used][name] = label

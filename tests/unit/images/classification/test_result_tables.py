@@ -195,7 +195,9 @@ def test_images_of_the_split_are_scored_with_or_without_rows_of_others(tmp_path)
             f"{truth}: 2 images of split test (-split); not scored: 1 of train, 1 of trian, 1 without a split"
         )
         assert report.notices[1:] == [f"{found}: 2 rows of images of other splits, not scored"][:notes]
-    with pytest.raises(UserError, match=r"truth.csv has no image of split 'own' \(-split\): 1 of train, 2 of test"):
+    with pytest.raises(
+        UserError, match=r"truth.csv has no image of split 'own' \(-split\), only 1 of train, 2 of test"
+    ):
         score(str(found), str(truth), split="own")
 
 

@@ -64,6 +64,11 @@ NOT_RUN = {
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
+    "pip install ml_dtypes": DOWNLOAD,
+    "paddlevit-dist evaluate -cfg=vit_base_patch16_224_finetune -data_path=/dataset/imagenet "
+    "-pretrained=mae_finetuned_vit_base.pth MODEL.OPTIONS.pool average MODEL.OPTIONS.pool_norm true": GPU,
+    "paddlevit-dist train -cfg=finetune_folder -data_path=my_images MODEL.NAME timm:resnet50 "
+    "MODEL.OPTIONS.global_pool max": DOWNLOAD,
     "pip install pyarrow": DOWNLOAD,
     "pip install paddleclas --no-deps": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,

@@ -40,6 +40,7 @@ PAGES = [
     *(f"docs/reference/{name}.md" for name in ("keys", "commands", "api", "file_formats")),
     "docs/explanation/scoring_and_confidence_intervals.md",
     "docs/explanation/benchmarks.md",
+    "docs/explanation/equivalence.md",
     *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "benchmarks" / "results").glob("*.md")),
     "CONTRIBUTING.md",
     "RELEASING.md",

@@ -117,7 +117,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
 
 
 def _require_known_layers(model: paddle.nn.Layer) -> None:
-    """Raise UserError if layers stand in a plain list, tuple or dict: they would be neither trained nor saved."""
+    """Raise UserError if a plain list, tuple or dict has layers: they would be neither trained nor saved."""
     from paddle import nn
 
     known = {id(parameter) for parameter in model.parameters()}

@@ -77,7 +77,9 @@ def test_objects_of_other_columns_are_refused(tmp_path, text):
         s3dis_reader.S3disReader().read(RawScene("a", (f"{tmp_path}/chair_1.txt",), True))
     expected = "expected rows of only x, y, z, red, green, blue, without names; fix the file"
     assert str(error.value) == f"{tmp_path}/chair_1.txt: {expected}"
-    with pytest.raises(UserError, match="contains no Area_1/office_1/Annotations/chair_1.txt, but 1 .txt; give the folder"):
+    with pytest.raises(
+        UserError, match="contains no Area_1/office_1/Annotations/chair_1.txt, but 1 .txt; give the folder"
+    ):
         s3dis_reader.S3disReader().find(str(tmp_path))
 
 

@@ -65,10 +65,6 @@ NOT_RUN = {
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
     "pip install ml_dtypes": DOWNLOAD,
-    "paddlevit-dist evaluate -cfg=vit_base_patch16_224_finetune -data_path=/dataset/imagenet "
-    "-pretrained=mae_finetuned_vit_base.pth MODEL.OPTIONS.pool average MODEL.OPTIONS.pool_norm true": GPU,
-    "paddlevit-dist train -cfg=finetune_folder -data_path=my_images MODEL.NAME timm:resnet50 "
-    "MODEL.OPTIONS.global_pool max": DOWNLOAD,
     "pip install pyarrow": DOWNLOAD,
     "pip install paddleclas --no-deps": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
@@ -132,6 +128,10 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
+    "paddlevit-dist evaluate -cfg=vit_base_patch16_224_finetune -data_path=/dataset/imagenet "
+    "-pretrained=mae_finetuned_vit_base.pth MODEL.OPTIONS.pool average MODEL.OPTIONS.pool_norm true": GPU,
+    "paddlevit-dist train -cfg=finetune_folder -data_path=my_images MODEL.NAME timm:resnet50 "
+    "MODEL.OPTIONS.global_pool max": DOWNLOAD,
     "paddlevit-dist train -cfg=mae_vit_base_patch16_224 -data_path=all_images -amp -output=output/mae "
     "PRETRAINING.LABELED_PATH labeled_images": OTHER_IMAGES,
     "paddlevit-dist train -cfg=finetune_folder -data_path=labeled_images -pretrained=output/mae MODEL.NAME "

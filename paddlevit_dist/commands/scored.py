@@ -33,7 +33,7 @@ TABLE = "eval_scored_samples.npz"
 def add_options(parser: CommandParser, truth: str, results: str, sample: str, data: bool = True) -> None:
     """Add ``[TRUTH] RESULTS`` and the options for the dataset and the output.
 
-    ``truth`` and ``results`` are their help texts, ``sample`` is what the bootstrap draws, in the plural, and ``data``:
+    ``truth`` and ``results`` are their help texts, ``sample`` is what half samples choose, in the plural, and ``data``:
     ground truth may come from a dataset.
     """
     if data:
@@ -46,7 +46,7 @@ def add_options(parser: CommandParser, truth: str, results: str, sample: str, da
         add_data(parser)
     percents, meaning = (
         ("off", "95", "99"),
-        f"level of the bootstrap intervals over {sample}, in percent; off: no intervals",
+        f"level of the confidence intervals over {sample}, in percent; off: no intervals",
     )
     parser.option("interval", "95", meaning, choices=percents)
     add_group(parser)
@@ -65,7 +65,7 @@ def add_data(parser: CommandParser) -> None:
 
 
 def add_group(parser: CommandParser) -> None:
-    """Add the option that groups samples for the bootstrap."""
+    """Add the option that groups samples for the intervals."""
     meaning = "draw samples of a group together: FILE with sample,group, FILE:COLUMN, a column of TRUTH, or a word"
     parser.option("group", None, meaning, path, metavar="COLUMN")
 
@@ -227,7 +227,7 @@ def to_json(
         samples: number of samples.
         protocol: lines on how the scores were computed.
         notes: warnings.
-        groups: samples that the bootstrap draws together.
+        groups: samples that are chosen together.
     """
     return {
         "scores": dict(scores),
@@ -253,7 +253,7 @@ def _main_lines(
         yield f"{name} {values[name]:.{decimals}f}{ends}" if name in values else f"{name} is not defined"
     if intervals:
         method = ", Wilson's of rates" if _count_decisions(scored) else ""
-        yield f"{percent} % intervals: bootstrap over {scored.sample}s{f' {groups}' if groups else ''}{method}"
+        yield f"{percent} % intervals: half samples of {scored.sample}s{f' {groups}' if groups else ''}{method}"
 
 
 def _class_lines(scored: ScoreReport, values: Mapping[str, float]) -> list[str]:

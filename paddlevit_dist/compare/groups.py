@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checkpoint.content import find_best_epoch
+from ..intervals.quantiles import student_quantile
 from ..logging.record import SEEDS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
@@ -108,19 +109,6 @@ def format_summary(scores: Sequence[float], decimals: int) -> str:
     """Format the summary as "mean 94.2, standard deviation 0.3" and so on."""
     values = {name.replace("_", " "): value for name, value in summarize(scores).items() if value is not None}
     return ", ".join(f"{name} {value:.{decimals}f}" for name, value in values.items())
-
-
-def student_quantile(share: float, freedom: float) -> float:
-    """Compute a quantile of Student's t distribution, to five digits.
-
-    Source: Student, "The probable error of a mean", Biometrika 6, 1908; with t = sqrt(freedom) tan(angle), the angle
-    has the density cos(angle)^(freedom - 1). ``share``: probability below the quantile, 0 to 1; ``freedom``: degrees of
-    freedom, at least 1, also a fraction.
-    """
-    angles = np.linspace(-np.pi / 2, np.pi / 2, 20_001)
-    density = np.cos(angles).clip(0.0) ** (freedom - 1)
-    below = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return math.sqrt(freedom) * math.tan(float(np.interp(share * below[-1], below, angles)))
 
 
 def compute_interval(scores: Sequence[float], share_of_variance: float) -> tuple[float, float]:

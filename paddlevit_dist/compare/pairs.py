@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..intervals import (
+    UNBOUNDED,
     ConfidenceInterval,
     ProportionRecompute,
+    ScoreRange,
     bootstrap,
     number_groups,
     paired_difference,
@@ -78,10 +80,15 @@ class TablePair(NamedTuple):
                 **{f"{DIFFERENCE}{name}": others[name] - values[name] for name in names},
             }
 
-        rates = first.rates if isinstance(first, ProportionRecompute) else {}
-        return ProportionRecompute(
-            recompute, {f"{which}{name}": n for which in (_FIRST, _SECOND) for name, n in rates.items()}
-        )
+        def find_range(name: str) -> ScoreRange | None:
+            which = next(prefix for prefix in (_FIRST, _SECOND, DIFFERENCE) if name.startswith(prefix))
+            bounds = self.kind.find_range(name.removeprefix(which))
+            return UNBOUNDED if bounds is not None and which == DIFFERENCE else bounds
+
+        own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
+        rates = {f"{which}{name}": number for which in (_FIRST, _SECOND) for name, number in own.rates.items()}
+        means = {f"{which}{name}": f"{which}{of}" for which in (_FIRST, _SECOND) for name, of in own.rate_means.items()}
+        return ProportionRecompute(recompute, rates, means, find_range)
 
     @property
     def group_names(self) -> np.ndarray | None:
@@ -89,10 +96,10 @@ class TablePair(NamedTuple):
         return None if self.groups is None else self.groups.names
 
     def compute_intervals(self) -> dict[str, ConfidenceInterval]:
-        """Compute bootstrap intervals of the values of both tables and their differences.
+        """Compute intervals of the values of both tables and their differences.
 
         The difference of a rate has Newcombe's interval. If samples or groups have several dependent decisions, it has
-        the wider ends of Newcombe's and the bootstrap interval.
+        the wider ends of Newcombe's and of the interval from half samples.
         """
         intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=self.group_names)
         depends = number_groups(self.group_names) is not None

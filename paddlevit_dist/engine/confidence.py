@@ -16,7 +16,7 @@ from ..tasks.score_kind import count_class_samples
 
 
 class IntervalConfig(NamedTuple):
-    """Confidence level in percent, and number of bootstrap samples, see ``intervals.bootstrap``."""
+    """Confidence level in percent, and number of half samples, see ``intervals.bootstrap``."""
 
     percent: int
     resamples: int
@@ -67,8 +67,9 @@ class PerSampleResults(NamedTuple):
         if confidence is None:
             return {}
         values = functools.partial(self.metrics.bootstrap_values, self.columns)
-        rated = ProportionRecompute(values, self.metrics.proportions(self.columns))
-        return bootstrap(rated, len(self.indices), *confidence, self.group_names)
+        rates, means = self.metrics.proportions(self.columns), self.metrics.rate_means
+        declared = ProportionRecompute(values, rates, means, self.metrics.find_range)
+        return bootstrap(declared, len(self.indices), *confidence, self.group_names)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
         """Return the warning of ``intervals.small_sample_warning`` for these samples and ``shown`` values, or None."""

@@ -1,19 +1,26 @@
-"""The percentile bootstrap over samples.
+"""Confidence intervals from half samples.
 
-Samples (images, scenes, volumes) are drawn with replacement, keeping their number, and the score of each draw is
-computed anew. The interval is the range between two quantiles of these scores. It covers the choice of samples, but
-neither other training runs nor wrong labels. Samples that depend on one another, such as frames of one video, are drawn
-together, as groups.
+Half of the samples (images, scenes, volumes) are chosen without repeats, again and again, and the score of each half is
+computed anew. The deviation of these scores is that of the score of all samples: a half sample varies as much around
+all samples as these do around what they were drawn from. Student's t distribution and the range of the score turn the
+deviation into an interval. It covers the score that is expected for this number of samples from the same source, but
+neither other training runs nor wrong labels. Samples that depend on one another, such as frames of one video, are
+chosen together, as groups.
 
-Draws depend only on the number of samples, or of groups. So the interval is a function of the table of samples, the
-same for any number of processes, and two models that were evaluated on the same samples are drawn alike.
+A draw with repeats would not do: a score that averages over rare classes, or precisions, is biased by repeats, mostly
+by more than it varies.
 
-Source: B. Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7, 1979; the percentile
-interval and its correction for bias: B. Efron and R. Tibshirani, "An Introduction to the Bootstrap", 1993, sections
-13.3 and 14.3 (with an acceleration of 0).
+Halves depend only on the number of samples, or of groups. So the interval is a function of the table of samples, the
+same for any number of processes, and two models that were evaluated on the same samples are halved alike.
+
+Source: J. Shao and C. F. J. Wu, "A General Theory for Jackknife Variance Estimation", Annals of Statistics 17, 1989
+(the jackknife that leaves out half); the number of independent decisions with this deviation, and Student's quantile
+with it: E. L. Korn and B. I. Graubard, "Confidence Intervals for Proportions with Small Expected Number of Positive
+Counts Estimated from Survey Data", Survey Methodology 24, 1998.
 """
 
 import dataclasses
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -23,21 +30,37 @@ from typing import NamedTuple
 import numpy as np
 
 from ..runtime.printing import shorten
+from .quantiles import student_quantile
 
 #: from weights, float64 (draws, samples), the count of each sample in each draw, to values by name, float (draws,);
 #: NaN where a value is not defined for a draw. Values of one draw must not depend on the others.
 Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+#: lowest and highest possible value of a score
+ScoreRange = tuple[float, float]
+UNBOUNDED: ScoreRange = (-math.inf, math.inf)
+PERCENT_RANGE: ScoreRange = (0.0, 100.0)
+SHARE_RANGE: ScoreRange = (0.0, 1.0)
+ERROR_RANGE: ScoreRange = (0.0, math.inf)
+
+
+def find_no_range(name: str) -> ScoreRange | None:
+    """Return the range of a value about which nothing is known."""
+    return UNBOUNDED
 
 
 @dataclasses.dataclass(frozen=True)
 class ProportionRecompute:
-    """A ``Recompute`` with values that are proportions, in percent, of correct decisions.
+    """A ``Recompute`` that declares which values are proportions, in percent, and the range of others.
 
     A decision is what can be right or wrong: a sample, or one of several in a sample, such as a point.
     """
 
     values: Recompute  # computes all values
     rates: Mapping[str, int]  # the proportions by name, each with its number of decisions
+    #: by name, means of the rates whose names begin with a text, such as balanced accuracy of "recall "
+    rate_means: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: from the name of another value to its range; None if it gets no interval
+    find_range: Callable[[str], ScoreRange | None] = find_no_range
 
     def __call__(self, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Recompute all values for these weights; see ``Recompute``."""
@@ -46,7 +69,8 @@ class ProportionRecompute:
 
 RESAMPLES = 1000
 _ROUNDING = 1e-9  # relative; smaller differences count as zero
-_NORMAL = NormalDist()
+_FEWEST = 3  # samples or groups: the deviation of two is one number
+_FEW_ENUMERATED = 20  # samples or groups whose halves are counted, to use each once if they are few
 _FEW, _RARE = 30, 10  # samples; samples that are wrong, or of a class
 _MOST_LISTED = 3
 _SEED = 0  # a constant: intervals are reproducible
@@ -54,7 +78,7 @@ _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
 
 
 class ConfidenceInterval(NamedTuple):
-    """The value of all samples and the ends of its interval."""
+    """The value of all samples and the ends of its interval; NaN for a kind of value that has none."""
 
     value: float
     low: float
@@ -67,8 +91,8 @@ class ConfidenceInterval(NamedTuple):
     def plain(self) -> dict[str, float]:
         """Return the three numbers by name for a file, rounded to six significant digits.
 
-        An interval without width returns only its value. Two equal ends mean that the interval is unknown, but look
-        like certainty.
+        An interval without width, or ends, returns only its value. Two equal ends mean that the interval is unknown,
+        but look like certainty.
         """
         numbers = self._asdict() if self.has_width() else {"value": self.value}
         return {name: float(f"{number:.6g}") for name, number in numbers.items()}
@@ -78,14 +102,20 @@ class ConfidenceInterval(NamedTuple):
         return f"[{self.low:.{decimals}f}, {self.high:.{decimals}f}]"
 
 
-def wilson(value: float, count: float, percent: float) -> ConfidenceInterval:
+def wilson(value: float, count: float, percent: float, quantile: float | None = None) -> ConfidenceInterval:
     """Compute Wilson's score interval of a proportion ``value`` in percent, at a level such as 95 ``percent``.
 
-    Its ends are between 0 and 100. It has a width even if all samples are alike. ``count`` is the number of samples; a
-    fraction for dependent samples. Source: E. Wilson, "Probable Inference, the Law of Succession, and Statistical
-    Inference", Journal of the American Statistical Association 22, 1927.
+    Its ends are between 0 and 100. It has a width even if all samples are alike. Source: E. Wilson, "Probable
+    Inference, the Law of Succession, and Statistical Inference", Journal of the American Statistical Association 22,
+    1927.
+
+    Args:
+        value: the proportion, in percent.
+        count: number of independent decisions; a fraction for dependent ones.
+        percent: the level.
+        quantile: of the upper end, in deviations; None: the normal distribution's.
     """
-    share, z = value / 100, _NORMAL.inv_cdf(0.5 + percent / 200)
+    share, z = value / 100, NormalDist().inv_cdf(0.5 + percent / 200) if quantile is None else quantile
     center, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
     low, high = (100 * (center + end) / (1 + z * z / count) for end in (-half, half))
     return ConfidenceInterval(value, min(max(low, 0.0), value), max(min(high, 100.0), value))
@@ -129,42 +159,82 @@ def bootstrap(
 ) -> dict[str, ConfidenceInterval]:
     """Compute the interval of each value that is defined for all samples together, by name.
 
-    With few samples (below about 30) intervals are too narrow, because the bootstrap only knows these samples. Some
-    scores, such as average precision, are larger for fewer distinct samples, and so for draws. The value is then not
-    the median of the draws. The bias-corrected percentile method therefore moves the quantiles. The ends are values of
-    draws, so they are always possible values of the score.
+    - A rate of samples that do not depend on one another has ``wilson``'s interval, without halves.
+    - Another value with two bounds is treated like a proportion: of the number of independent decisions that would
+      deviate equally. ``wilson`` gets this number, and Student's quantile. So the ends are possible values, and nearer
+      on the side of a bound. A rate has at most its own number of decisions, a mean of rates the number with which it
+      would vary if all rates were alike.
+    - An error, from 0 to infinity, has an interval that is symmetric on the logarithm; other values one that is
+      symmetric.
+
+    A value has no width (equal ends) if all halves agree, or with fewer than three samples or groups.
 
     Args:
-        recompute: see ``Recompute``. Proportions, which ``ProportionRecompute`` and ``ClassificationCounts`` name, get
-            ``wilson``'s interval instead. A sample or a group can contain several decisions. ``wilson`` then gets the
-            number of independent decisions with the same information.
+        recompute: see ``Recompute``. ``ProportionRecompute`` and ``ClassificationCounts`` name rates and ranges;
+            values of another function are without bounds.
         num_samples: at least 1.
-        percent: the level: how many of a hundred such intervals contain the value of the whole population.
-        resamples: the number of draws. 1,000 fix the ends of a 95 % interval to about a twentieth of its width.
-        groups: (samples,), equal for samples that are drawn together; None draws each sample alone.
+        percent: the level: how many of a hundred such intervals contain the score that is expected for this number of
+            samples.
+        resamples: the number of halves. 1,000 fix the width of an interval to about a fiftieth.
+        groups: (samples,), equal for samples that are chosen together; None chooses each sample alone.
     """
-    rates = recompute.rates if isinstance(recompute, ProportionRecompute) else getattr(recompute, "rates", dict)()
-    values, numbers = recompute(np.ones((1, num_samples))), number_groups(groups)
+    declared = _declare(recompute)
+    numbers, share = number_groups(groups), 0.5 + percent / 200
+    units = _count_units(num_samples, numbers)
+    found = measure_deviations(declared, num_samples, resamples, numbers)
+    units_by_name = {} if numbers is None or not declared.rates else count_groups(declared, numbers)
+    intervals = {}
+    for name, (value, deviation) in found.items():
+        count, number = declared.rates.get(name), units_by_name.get(name, units)
+        if count is not None and numbers is None and count <= num_samples:
+            intervals[name] = wilson(value, count, percent)
+        elif count is not None or name in declared.rate_means:
+            most = count or _count_if_alike(declared, declared.rate_means[name])
+            effective = count_independent(most, number, value / 100, deviation / 100)
+            intervals[name] = wilson(value, effective, percent, student_quantile(share, max(number - 1, 1)))
+        else:
+            quantile = student_quantile(share, max(units - 1, 1)) if units >= _FEWEST else 0.0
+            intervals[name] = make_interval(value, deviation, quantile, declared.find_range(name))
+    return intervals
+
+
+def _declare(recompute: Recompute) -> ProportionRecompute:
+    if isinstance(recompute, ProportionRecompute):
+        return recompute
+    return recompute.declare() if hasattr(recompute, "declare") else ProportionRecompute(recompute, {})
+
+
+def _count_units(num_samples: int, numbers: np.ndarray | None) -> int:
+    return num_samples if numbers is None else int(numbers.max()) + 1
+
+
+def _count_if_alike(declared: ProportionRecompute, prefix: str) -> float:
+    """Return the number of decisions with which a mean of rates would vary if they were alike, from 0 decisions up."""
+    counts = [count for name, count in declared.rates.items() if name.startswith(prefix)]
+    return len(counts) ** 2 / sum(1 / count for count in counts) if counts else 1.0
+
+
+def measure_deviations(
+    recompute: Recompute, num_samples: int, resamples: int = RESAMPLES, numbers: np.ndarray | None = None
+) -> dict[str, tuple[float, float]]:
+    """Compute the finite values of all samples, and the standard deviation of each over other samples, by name.
+
+    The deviation is 0 if fewer than two halves define a value. ``numbers``: see ``number_groups``; other arguments: see
+    ``bootstrap``.
+    """
+    whole = {name: float(column[0]) for name, column in recompute(np.ones((1, num_samples))).items()}
+    values = {name: value for name, value in whole.items() if math.isfinite(value)}
     if not values:
         return {}
-    resampled, done = np.empty((len(values), resamples)), 0  # 60,000 values of two runs with 20,000 classes: 480 MB
-    for weights in _draws(num_samples, resamples, numbers, len(values)):
+    rows, done = np.full((len(values), resamples), np.nan), 0  # 60,000 values of two runs with 20,000 classes: 480 MB
+    for weights in _choose_halves(num_samples, resamples, numbers, len(values)):
         part, start, done = recompute(weights), done, done + len(weights)
-        resampled[:, start:done] = np.concatenate([part[name] for name in values]).reshape(len(values), -1)
-    tail = (1 - percent / 100) / 2
-    intervals = {}
-    groups_by_name = {} if numbers is None or not rates else count_groups(recompute, numbers)
-    for (name, value), row in zip(values.items(), resampled):
-        drawn = row[np.isfinite(row)]
-        if len(drawn) and np.isfinite(value[0]):
-            count, mean = rates.get(name), float(value[0])
-            if count is None:
-                intervals[name] = make_interval(mean, drawn, tail)
-            else:
-                units, minimum = groups_by_name.get(name, num_samples), groups_by_name.get(name, count)
-                effective = count_independent(count, units, minimum, mean, drawn)
-                intervals[name] = wilson(mean, effective, percent)
-    return intervals
+        rows[:, start:done] = np.concatenate([part[name] for name in values]).reshape(len(values), -1)
+    units = _count_units(num_samples, numbers)
+    ratio = math.sqrt((units // 2) / max(units - units // 2, 1))  # of all samples to halves
+    finite = (row[np.isfinite(row)] for row in rows)
+    deviations = (ratio * float(row.std()) if len(row) > 1 else 0.0 for row in finite)
+    return {name: (value, deviation) for (name, value), deviation in zip(values.items(), deviations)}
 
 
 def number_groups(groups: Sequence[Hashable] | np.ndarray | None) -> np.ndarray | None:
@@ -222,8 +292,9 @@ def small_sample_warning(
     rare = [class_name for class_name, count in class_counts.items() if 0 < count < _RARE]
     reasons += [f"{_list(rare)} in fewer than {_RARE} {sample}s"] if rare else []
     notes = [f"the interval is rough: {', '.join(reasons)}: its true coverage is lower"] if reasons else []
-    alike = [score for score in shown if score in intervals and not intervals[score].has_width()]
-    notes += [f"no interval of {_list(alike)}: every draw gives the same"] if alike else []
+    alike = [score for score in shown if score in intervals and intervals[score].low == intervals[score].high]
+    why = "every half of them gives the same" if num_samples >= _FEWEST else f"too few {sample}s"
+    notes += [f"no interval of {_list(alike)}: {why}"] if alike else []
     return "; ".join(notes) or None
 
 
@@ -232,48 +303,67 @@ def _list(names: Sequence[str]) -> str:
     return ", ".join(shorten(name, 40) for name in names[:_MOST_LISTED]) + more
 
 
-def count_independent(count: int, units: int, minimum: int, proportion: float, drawn: np.ndarray) -> float:
-    """Return the number of independent decisions whose proportion would vary as much as these draws.
+def count_independent(most: float, units: int, share: float, deviation: float) -> float:
+    """Return the number of independent decisions whose proportion would have this deviation, from 1 to ``most``.
 
     Args:
-        count: number of all decisions; the maximum of the result.
-        units: number of independent samples or groups that contain the decisions.
-        minimum: the result if all draws are equal.
-        proportion: the proportion of all decisions, in percent.
-        drawn: float (draws,), the proportion of each draw, in percent.
+        most: number of all decisions.
+        units: number of independent samples or groups with decisions; the result if there is no deviation.
+        share: the proportion, 0 to 1.
+        deviation: its standard deviation over other samples.
     """
-    variance = float(drawn.var())
-    if count <= units:
-        return count
-    if variance <= (_ROUNDING * proportion) ** 2:
-        return minimum
-    return min(float(count), max(proportion * (100 - proportion) / variance, 1.0))
+    if deviation <= _ROUNDING * share:
+        return min(most, units)
+    return min(most, max(share * (1 - share) / deviation**2, 1.0))
 
 
-def make_interval(value: float, drawn: np.ndarray, tail: float) -> ConfidenceInterval:
-    """Return the bias-corrected interval of drawn values, float64 (draws,); ``tail`` is the share beyond each end."""
-    slack = _ROUNDING * abs(value)
-    below = float((drawn < value - slack).mean() + (abs(drawn - value) <= slack).mean() / 2)
-    shift = 2 * _NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
-    quantiles = [_NORMAL.cdf(shift + _NORMAL.inv_cdf(share)) for share in (tail, 1 - tail)]
-    low, high = map(float, np.quantile(drawn, quantiles))
-    return ConfidenceInterval(value, min(low, value), max(high, value))
+def make_interval(value: float, deviation: float, quantile: float, bounds: ScoreRange | None) -> ConfidenceInterval:
+    """Return the interval of a value with this standard deviation; without width if there is none.
+
+    Args:
+        value: of all samples.
+        deviation: see ``measure_deviations``.
+        quantile: number of deviations to each end, of a symmetric interval.
+        bounds: range of the value; None: it gets no interval, NaN.
+    """
+    if bounds is None:
+        return ConfidenceInterval(value, math.nan, math.nan)
+    (low, high), reach = bounds, quantile * deviation
+    if reach <= _ROUNDING * abs(value):
+        return ConfidenceInterval(value, value, value)
+    if math.isfinite(high):
+        width = high - low
+        share = min(max((value - low) / width, 0.0), 1.0)
+        effective = count_independent(math.inf, 1, share, deviation / width)
+        ends = wilson(100 * share, effective, 0, quantile)[1:]
+        first, last = (low + width * end / 100 for end in ends)
+    elif math.isfinite(low) and value > low:
+        factor = math.exp(min(reach / (value - low), 700.0))
+        first, last = low + (value - low) / factor, low + (value - low) * factor
+    else:
+        first, last = value - reach, value + reach
+    return ConfidenceInterval(value, min(first, value), max(last, value))
 
 
-def _draws(
+def _choose_halves(
     num_samples: int, resamples: int, numbers: np.ndarray | None = None, num_values: int = 0
 ) -> Iterator[np.ndarray]:
-    """Yield all draws, some at a time, as weights: float64 (draws, samples), equal for samples of one group.
+    """Yield halves, some at a time, as weights 0 and 1: float64 (halves, samples), equal for samples of one group.
 
-    Fewer at a time if ``num_values`` are computed for each, such as one of each of 20,000 classes.
+    Fewer at a time if ``num_values`` are computed for each, such as one of each of 20,000 classes. Few samples have
+    fewer halves than ``resamples``: then each is yielded once.
     """
-    generator = np.random.Generator(np.random.PCG64(_SEED))
-    drawn = num_samples if numbers is None else int(numbers.max()) + 1
+    units, generator = _count_units(num_samples, numbers), np.random.Generator(np.random.PCG64(_SEED))
+    half = units // 2
+    halves: Iterator[Sequence[int] | np.ndarray]
+    if units <= _FEW_ENUMERATED and math.comb(units, half) <= resamples:
+        halves = itertools.combinations(range(units), half) if half else iter(())
+    else:
+        halves = (generator.permutation(units)[:half] for _ in range(resamples))
     at_once = max(1, min(resamples, _MOST_WEIGHTS // (num_samples + num_values)))
-    for first in range(0, resamples, at_once):
-        weights = np.empty((min(at_once, resamples - first), drawn))
-        for draw in weights:  # one by one: draws do not depend on the block size
-            draw[:] = np.bincount(generator.integers(0, drawn, drawn), minlength=drawn)
+    while block := list(itertools.islice(halves, at_once)):
+        weights = np.zeros((len(block), units))
+        np.put_along_axis(weights, np.array(block, np.int64), 1.0, axis=1)
         yield weights if numbers is None else weights[:, numbers]
 
 

@@ -5,7 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .resampling import Recompute, weighted_sums
+from .resampling import (
+    ERROR_RANGE,
+    PERCENT_RANGE,
+    SHARE_RANGE,
+    ProportionRecompute,
+    Recompute,
+    ScoreRange,
+    weighted_sums,
+)
 
 
 class ClassificationCounts(NamedTuple):
@@ -51,6 +59,11 @@ class ClassificationCounts(NamedTuple):
         names = self.class_names or range(self.num_classes)
         recalls = {f"recall {name}": number for name, number in zip(names, class_counts) if number}
         return {**{f"top-{k}": len(self.labels) for k in self.top}, **recalls}
+
+    def declare(self) -> ProportionRecompute:
+        """Return a function to the same values that names the rates and the range of each value."""
+        means = {"balanced accuracy": "recall "}
+        return ProportionRecompute(self.__call__, self.rates(), means, lambda name: PERCENT_RANGE)
 
 
 def means(numbers: Mapping[str, np.ndarray]) -> Recompute:
@@ -102,7 +115,12 @@ def confusion_scores(
             values["loss"] = quotient(weighted_sums(weights, losses), labeled)
         return {**values, **{f"IoU {name}": column for name, column in zip(class_names, by_class["IoU"].T)}}
 
-    return recompute
+    return ProportionRecompute(recompute, {}, find_range=find_share_range)
+
+
+def find_share_range(name: str) -> ScoreRange:
+    """Return the range of a fraction, or of a loss."""
+    return ERROR_RANGE if name == "loss" else SHARE_RANGE
 
 
 def class_shares(counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -150,7 +168,7 @@ def panoptic_scores(
         values = {name: nanmean(per_class) for name, per_class in means.items()}
         return {**values, **{f"PQ {name}": column for name, column in zip(class_names, pq.T)}}
 
-    return recompute
+    return ProportionRecompute(recompute, {}, find_range=find_share_range)
 
 
 def quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from ..runtime.errors import UserError
 from ..tasks.metrics import PerSampleMetrics
 from .checks import check_label_pair, host, prefix_errors, require, require_classes, require_few
 
-_RESAMPLES = 1000  # bootstrap resamples, the default of EVALUATION.RESAMPLES
+_RESAMPLES = 1000  # half samples, the default of EVALUATION.RESAMPLES
 NO_CLASS = -100  # points without a label
 OfMeter = TypeVar("OfMeter", bound="Meter")
 Method = TypeVar("Method", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals import ClassificationCounts, means
+from ..intervals import ERROR_RANGE, PERCENT_RANGE, ClassificationCounts, ScoreRange, means
 from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
 
 BEST = 5  # classes with the largest scores
@@ -28,6 +28,7 @@ class ClassificationScores(ScoreKind):
     right_rate = "top-1"
     settings = ("top",)
     unsaved = ("confidences",)
+    rate_means = {"balanced accuracy": "recall "}
     logs_classes = False
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -39,6 +40,10 @@ class ClassificationScores(ScoreKind):
             loss = np.where(weights @ (arrays["predictions"] < 0) > 0, np.inf, loss)
         accuracies = {f"top-{k}": values.pop(f"top-{k}") for k in top}
         return {**accuracies, "loss": loss, **values}
+
+    def find_range(self, name: str) -> ScoreRange:
+        """Return the range of the loss, or of a percentage."""
+        return ERROR_RANGE if name == "loss" else PERCENT_RANGE
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the samples that are right among the best k, and all samples."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals import confusion_scores
+from ..intervals import ScoreRange, confusion_scores, find_share_range
 from ..runtime.printing import shorten
 from ..tasks.metrics import TableMetrics
 from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind
@@ -31,6 +31,10 @@ class ConfusionScores(ScoreKind):
         """Compute ``intervals.confusion_scores``."""
         losses, boundaries = arrays["losses"], arrays.get("boundaries")
         return confusion_scores(arrays["statistics"], self.classes, losses, boundaries)(weights)
+
+    def find_range(self, name: str) -> ScoreRange:
+        """Return the range of the loss, or of a fraction."""
+        return find_share_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the labeled elements."""

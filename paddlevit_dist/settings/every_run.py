@@ -280,13 +280,13 @@ class EvaluationSection(Section):
 
     INTERVAL: Literal[False, 95, 99] = key(
         95,
-        "percent of the bootstrap confidence interval that is reported with the main score; off: none",
+        "percent of the confidence interval that is reported with the main score; off: none",
         effect="neutral",
     )
-    RESAMPLES: int = key(1000, "bootstrap resamples for INTERVAL", Range(low=100, high=1_000_000), effect="neutral")
+    RESAMPLES: int = key(1000, "half samples for INTERVAL", Range(low=100, high=1_000_000), effect="neutral")
     GROUP: PathText | None = key(
         None,
-        "groups (patients, videos, places) that INTERVAL resamples as a whole: a file sample,group; a column, "
+        "groups (patients, videos, places) that INTERVAL takes as a whole: a file sample,group; a column, "
         "FILE:COLUMN; or a name that the dataset defines, such as scene for ScanNet",
         effect="neutral",
         flag=Flag("group", "FILE", "data", 4, "table of sample,group to resample as groups"),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..intervals import ConfidenceInterval, concat_rank_tables
+from ..intervals import UNBOUNDED, ConfidenceInterval, ScoreRange, concat_rank_tables
 from ..intervals.resampling import Recompute
 from .packed_columns import exchange_columns
 from .score_kind import Arrays, require_score_kind
@@ -64,6 +64,8 @@ class PerSampleMetrics(Metrics, ABC):
 
     #: intervals by name of the value, set before ``summary`` is called; empty if there are none
     intervals: Mapping[str, ConfidenceInterval] = {}
+    #: see ``ScoreKind.rate_means``
+    rate_means: Mapping[str, str] = {}
     #: names of attributes that are lists and grow with each sample or batch
     lists: ClassVar[Sequence[str]] = ()
 
@@ -87,7 +89,7 @@ class PerSampleMetrics(Metrics, ABC):
 
     @abstractmethod
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Compute the values of weighted samples, for the bootstrap. Called in the main process only.
+        """Compute the values of weighted samples, for intervals. Called in the main process only.
 
         Args:
             table: the results of ``per_sample`` of all ranks, ordered by the samples' indices.
@@ -101,9 +103,13 @@ class PerSampleMetrics(Metrics, ABC):
         """Return the names of values that are a proportion in percent, each with its number of trials.
 
         Trials are the items counted in the denominator, such as all samples or the samples of a class. These values get
-        Wilson intervals instead of bootstrap intervals. ``table``: see ``bootstrap_values``.
+        Wilson intervals. ``table``: see ``bootstrap_values``.
         """
         return {}
+
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the lowest and highest possible value of a score, see ``ScoreKind.find_range``."""
+        return UNBOUNDED
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable | None:
         """Return the samples as a table for a file, or None if no file is written.
@@ -125,7 +131,7 @@ class PerSampleMetrics(Metrics, ABC):
     def format_interval(self, name: str, decimals: int) -> str:
         """Format the interval of a value after a space, for ``summary``; empty if there is none, or one without width.
 
-        If all samples are equal, the bootstrap cannot estimate one.
+        If all samples are equal, the deviation cannot be estimated.
         """
         interval = self.intervals.get(name)
         return f" {interval.ends(decimals)}" if interval is not None and interval.has_width() else ""
@@ -188,6 +194,7 @@ class TableMetrics(PerSampleMetrics):
     def __init__(self, kind: str, class_names: Sequence[str] = (), settings: Arrays | None = None) -> None:
         super().__init__()
         self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
+        self.rate_means = self.scores.rate_means
         self.settings = dict(settings or {})
         self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values
@@ -259,6 +266,10 @@ class TableMetrics(PerSampleMetrics):
     def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
         """Return ``ScoreKind.count_decisions``."""
         return self.scores.count_decisions(self.to_arrays(table))
+
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return ``ScoreKind.find_range``."""
+        return self.scores.find_range(name)
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Return the arrays that a file has."""

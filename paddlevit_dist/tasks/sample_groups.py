@@ -36,7 +36,7 @@ class SampleGroups(NamedTuple):
         return len(set(self.names.tolist()))
 
     def units(self) -> tuple[int, str]:
-        """Return the number of units that the bootstrap draws, and the singular noun for one."""
+        """Return the number of units that half samples choose, and the singular noun for one."""
         return self.number(), GROUP
 
     def to_dict(self) -> dict[str, Any]:

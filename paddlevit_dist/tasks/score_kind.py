@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals.resampling import ProportionRecompute, Recompute
+from ..intervals.resampling import UNBOUNDED, ProportionRecompute, Recompute, ScoreRange
 from ..registry import plugins
 from ..registry.lookup import KINDS, require_derived, resolve
 from ..runtime.errors import UserError
@@ -44,6 +44,8 @@ class ScoreKind:
     unsaved: Sequence[str] = ()
     #: names of values that are 0 in an evaluation where nothing defines them, so that it can choose a checkpoint
     zeros: Sequence[str] = ()
+    #: by name, means of the rates of ``hits`` whose names begin with a text
+    rate_means: Mapping[str, str] = {}
     #: whether an evaluation logs the scores of classes
     logs_classes: bool = True
 
@@ -73,7 +75,19 @@ class ScoreKind:
         """Return a function from weights of the samples of all tables, in their order, to values as in ``compute``."""
         named, arrays = copy.copy(self), self.join(parts)
         named.classes = list(classes)
-        return ProportionRecompute(functools.partial(named.compute, arrays), named.count_decisions(arrays))
+        return named.declare(functools.partial(named.compute, arrays), arrays)
+
+    def declare(self, values: Recompute, arrays: Arrays) -> ProportionRecompute:
+        """Declare to intervals which of these values are rates, and the ranges of others."""
+        return ProportionRecompute(values, self.count_decisions(arrays), self.rate_means, self.find_range)
+
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the lowest and highest possible value of a score that is not in ``hits``.
+
+        Infinite where there is no bound. None: the score gets no interval. Declare the range: an interval then stays
+        inside, and contains the expected score more often.
+        """
+        return UNBOUNDED
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""

@@ -174,7 +174,7 @@ def add_scoring(parser: CommandParser, most: int, least: int) -> None:
     parser.option(
         "interval",
         "95",
-        "level of the bootstrap intervals over images, in percent; off: no intervals",
+        "level of the confidence intervals over images, in percent; off: no intervals",
         choices=("off", "95", "99"),
     )
     limit = "detections that count for each image and category, COCO's maxDets"

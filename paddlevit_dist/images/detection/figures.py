@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...intervals import bootstrap
+from ...intervals import ProportionRecompute, bootstrap, find_share_range
 from ...tasks.aspects import TaskAspect
 from ...tasks.dataset import TransformedDataset
 from ...tasks.figures import (
@@ -207,7 +207,8 @@ def chart_best_thresholds(
     """Return a table of the score threshold of each category for the wished precision and recall."""
     if not any(wished):
         return []
-    intervals = bootstrap(functools.partial(find_thresholds, classes, names, wished), images)
+    thresholds = functools.partial(find_thresholds, classes, names, wished)
+    intervals = bootstrap(ProportionRecompute(thresholds, {}, find_range=find_share_range), images)
     rows = []
     for name in names:
         row: list[Any] = [name]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import means, nanmean, quotient
-from ...intervals.resampling import ProportionRecompute, Recompute
+from ...intervals import ScoreRange, find_share_range, means, nanmean, quotient
+from ...intervals.resampling import Recompute
 from ...runtime.json_format import format_json
 from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arrays
 from .curves import GOALS, sigmoid, sort_labels, transpose_weights
@@ -68,7 +68,11 @@ class LabelScores(ScoreKind):
             thresholds = {THRESHOLD.format(name): one.threshold for name, one in zip(names, each)}
             return {**values, **thresholds} if goal else values
 
-        return ProportionRecompute(compute_scores, self.count_decisions({"labels": labels}))
+        return self.declare(compute_scores, {"labels": labels})
+
+    def find_range(self, name: str) -> ScoreRange:
+        """Return the range of the loss, or of a fraction."""
+        return find_share_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images and the known labels."""

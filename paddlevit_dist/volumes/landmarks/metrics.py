@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import quotient, weighted_sums
+from ...intervals import ERROR_RANGE, ScoreRange, quotient, weighted_sums
 from ...tasks.metrics import TableMetrics
 from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
@@ -54,6 +54,10 @@ class LandmarkScores(ScoreKind):
         for index, name in enumerate(self.classes):
             values.update({f"{name} {key}": column[:, index] for key, column in by_landmark.items()})
         return values
+
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of an error; None for a deviation, whose intervals hold too seldom."""
+        return None if name.endswith("sd_mm") else ERROR_RANGE
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the landmarks, and the volumes with each one that occurs."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...intervals import nanmean, quotient, weighted_sums
+from ...intervals import ERROR_RANGE, SHARE_RANGE, ScoreRange, nanmean, quotient, weighted_sums
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...tasks.metrics import TableMetrics
@@ -104,6 +104,10 @@ class VolumeScores(ScoreKind):
         for index, name in enumerate(self.classes):
             values.update({f"{score} {name}": by_class[:, index] for score, by_class in class_values.items()})
         return values
+
+    def find_range(self, name: str) -> ScoreRange:
+        """Return the range of a distance, or of a Dice coefficient."""
+        return ERROR_RANGE if name.partition(" ")[0] in _DISTANCES else SHARE_RANGE
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the volumes in which a class is only labeled or only predicted, of all classes and of each."""

@@ -200,7 +200,7 @@ def test_scores_are_those_of_the_page_and_samples_have_their_rows(scoring):
     assert trained.startswith("trained weights: top-1 ") and last.endswith("(Paddle's inference model on cpu)")
     assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; ")
     lines = set(make_text(SCORING).splitlines())
-    scored = [out.splitlines() for out in printed if "% intervals: bootstrap over" in out or "maxDets" in out]
+    scored = [out.splitlines() for out in printed if "% intervals: half samples of" in out or "maxDets" in out]
     assert [rows[0].split()[0] for rows in scored] == ["360", "40", "40", "24", "24"]
     assert set(scored[0][:8]) < lines  # of classes, as the page shows them
     assert scored[2][1] == "mIoU 0.8107 [0.8019, 0.8192]"

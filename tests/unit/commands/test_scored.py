@@ -68,7 +68,7 @@ def test_scores_are_printed_with_intervals_protocol_and_a_row_for_each_class(cap
     assert lines[0] == "60 images,\\n3 classes" and lines[1].startswith("top-1 70.00 [5")
     assert lines[2] == "none is not defined"
     assert lines[3:] == [
-        "95 % intervals: bootstrap over images",
+        "95 % intervals: half samples of images",
         "largest score",
         "ties:\\nfirst",
         "recall of each:",
@@ -83,7 +83,7 @@ def test_an_interval_without_width_is_not_shown(capsys):
     alike = replace(REPORT, arrays={"right": np.ones(60)})  # every draw has the same value
     scored.print_scores(alike, read("truth", "results"))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "top-1 100.00" and "95 % intervals: bootstrap over images" in lines
+    assert lines[1] == "top-1 100.00" and "95 % intervals: half samples of images" in lines
 
 
 def test_without_intervals_nothing_is_drawn_and_nothing_said_of_them(capsys):
@@ -124,7 +124,7 @@ def test_rates_have_wilsons_intervals_and_their_errors_are_counted(capsys):
     scored.print_scores(replace(REPORT, kind="rates"), read("truth", "results"))
     out, err = capsys.readouterr()
     assert out.splitlines()[1] == "top-1 70.00 [57.49, 80.10]"
-    assert out.splitlines()[3] == "95 % intervals: bootstrap over images, Wilson's of rates"
+    assert out.splitlines()[3] == "95 % intervals: half samples of images, Wilson's of rates"
     few = replace(REPORT, kind="rates", arrays={"right": np.arange(60) > 8})
     scored.print_scores(few, read("truth", "results"))
     assert "note: the interval is rough: 9 wrong (below 10)" in capsys.readouterr().err

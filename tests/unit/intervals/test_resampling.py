@@ -1,7 +1,6 @@
 """Intervals cover what they say, and depend on the table of samples alone."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -19,6 +18,7 @@ from paddlevit_dist.intervals import (
     weighted_sums,
     wilson,
 )
+from paddlevit_dist.intervals.quantiles import student_quantile
 from paddlevit_dist.tasks.score_kind import count_class_samples
 
 
@@ -117,23 +117,24 @@ def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
     places = (np.arange(100) < 4).astype(int)  # 16 of 20 of class 0
     classified = ClassificationCounts(labels, places, 2)
     found = bootstrap(ProportionRecompute(classified, classified.rates()), 100, groups=of_video)
-    assert found["recall 0"] == wilson(80.0, 1, 95) and found["recall 1"] == wilson(100.0, 4, 95)
+    quantiles = [student_quantile(0.975, freedom) for freedom in (1, 3)]  # one of one group is not known
+    assert found["recall 0"] == wilson(80.0, 1, 95, quantiles[0])
+    assert found["recall 1"] == wilson(100.0, 4, 95, quantiles[1])
 
 
 @pytest.mark.parametrize(
-    ("count", "share", "drawn", "independent"),
+    ("share", "deviation", "independent"),
     [
-        (5, 50.0, [0.0, 100.0], 5),  # no more decisions than units
-        (100, 0.0, [0.0, 0.0], 4),
-        (100, 50.0, [50.0, 50.0 + 1e-8], 4),  # but for rounding
-        (100, 50.0, [40.0, 60.0], 25.0),  # 50 * 50 / 10^2
-        (100, 50.0, [0.0, 100.0], 1.0),
-        (100, 10.0, [0.0, 60.0], 1.0),
-        (100, 50.0, [49.0, 51.0], 100.0),
+        (0.0, 0.0, 5),  # no deviation: as many as there are samples
+        (0.5, 1e-10, 5),  # but for rounding
+        (0.5, 0.1, 25.0),  # 0.5 * 0.5 / 0.1^2
+        (0.5, 0.6, 1.0),
+        (0.5, 0.01, 100),  # no more than there are
     ],
 )
-def test_decisions_count_as_many_as_would_vary_as_much(count, share, drawn, independent):
-    assert resampling.count_independent(count, 5, 4, share, np.array(drawn)) == pytest.approx(independent)
+def test_decisions_count_as_many_as_would_vary_as_much(share, deviation, independent):
+    assert resampling.count_independent(100, 5, share, deviation) == pytest.approx(independent)
+    assert resampling.count_independent(3, 5, share, 0.0) == 3
 
 
 def test_the_difference_of_paired_shares_is_newcombe_s():
@@ -197,30 +198,48 @@ def test_how_many_draws_are_made_at_a_time_changes_nothing(monkeypatch):
         seen[most] = bootstrap(recompute, 300, resamples=50), np.concatenate(parts)
     (first, weights), *others = seen.values()
     assert all(found == first and (other == weights).all() for found, other in others)
-    assert weights.shape == (51, 300) and (weights[0] == 1).all() and (weights.sum(axis=1) == 300).all()
+    assert weights.shape == (51, 300) and (weights[0] == 1).all() and np.isin(weights, (0, 1)).all()
+    assert (weights[1:].sum(axis=1) == 150).all()
 
 
-def test_a_biased_score_is_moved_back_and_an_unbiased_one_is_not():
-    numbers = np.random.default_rng(0).random(60)
-
-    def largest(weights):
-        return {"max": np.where(weights > 0, numbers, 0.0).max(axis=1), "mean": weights @ numbers / 60}
-
-    found = bootstrap(largest, 60)
-    shifted = found["max"]  # no draw is above the value: the upper draws alone are like it
-    assert numbers.max() == shifted.value == shifted.high and shifted.low >= np.sort(numbers)[-4]
-    assert found["mean"].low < found["mean"].value < found["mean"].high
+def test_a_mean_of_few_samples_has_student_s_interval():
+    """All 252 halves of ten samples deviate exactly as the mean's standard error says; also of an odd number."""
+    for number, quantile in ((10, 2.262157), (9, 2.306004)):
+        numbers = np.random.default_rng(number).normal(5.0, 2.0, number)
+        interval = bootstrap(means({"mean": numbers}), number)["mean"]
+        half = quantile * numbers.std(ddof=1) / number**0.5
+        assert [interval.low, interval.high] == pytest.approx([numbers.mean() - half, numbers.mean() + half], rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("value", "below"), [(2.0, 0.25), (4.5, 0.6), (0.0, 0.05), (99.0, 0.95), (-2.0, 0.75), (-2.5, 0.6), (-9.0, 0.05)]
-)
-def test_quantiles_move_by_the_share_of_draws_below_and_half_of_the_equal_ones(value, below):
-    drawn = np.array([1, 2, 2, 2, 3, 4, 5, 6, 7, 8.0]) * (-1 if value < 0 else 1)
-    normal = NormalDist()
-    shares = [normal.cdf(2 * normal.inv_cdf(below) + normal.inv_cdf(share)) for share in (0.1, 0.9)]
-    low, high = np.quantile(drawn, shares)
-    assert resampling.make_interval(value, drawn, 0.1) == pytest.approx((value, min(low, value), max(high, value)))
+def test_ends_follow_the_range_of_a_score():
+    """An error has an interval on its logarithm, a fraction that of a proportion with the same deviation."""
+    deviation, quantile = 0.04, 2.1
+    error = resampling.make_interval(0.5, deviation, quantile, (0.0, math.inf))
+    assert math.log(error.high / 0.5) == pytest.approx(math.log(0.5 / error.low)) == pytest.approx(quantile * 0.08)
+    for value, low, high in ((0.93, 0.0, 1.0), (93.0, 0.0, 100.0), (0.86, -1.0, 1.0)):
+        width = high - low
+        found = resampling.make_interval(value, deviation * width, quantile, (low, high))
+        shares = [(end - low) / width for end in found]
+        for end in shares[1:]:  # where the test with a proportion's variance, scaled to the deviation, is at its limit
+            variance = deviation**2 * end * (1 - end) / (shares[0] * (1 - shares[0]))
+            assert abs(shares[0] - end) == pytest.approx(quantile * variance**0.5)
+    assert resampling.make_interval(0.5, deviation, quantile, resampling.UNBOUNDED)[1:] == pytest.approx((0.416, 0.584))
+    none = resampling.make_interval(0.5, deviation, quantile, None)
+    assert math.isnan(none.low) and not none.has_width() and none.plain() == {"value": 0.5}
+
+
+def test_a_mean_of_recalls_counts_as_many_samples_as_its_rarest_classes_allow():
+    labels = np.repeat([0, 1], [45, 5])
+    found = bootstrap(ClassificationCounts(labels, np.zeros(50, int), 2), 50)["balanced accuracy"]
+    assert found == wilson(100.0, 4 / (1 / 45 + 1 / 5), 95, student_quantile(0.975, 49))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_one_or_two_samples_have_rates_with_intervals_and_no_other(number):
+    found = bootstrap(ClassificationCounts(np.zeros(number, int), np.zeros(number, int), 1), number)
+    assert found["top-1"] == wilson(100.0, number, 95)
+    assert not bootstrap(means({"mean": np.arange(number)}), number)["mean"].has_width()
+    assert not bootstrap(means({"mean": np.arange(9)}), 9, groups=np.arange(9) % number)["mean"].has_width()
 
 
 def test_values_that_are_not_defined_are_left_out():
@@ -230,19 +249,20 @@ def test_values_that_are_not_defined_are_left_out():
 
     def recompute(weights):
         is_whole = (weights == 1).all(axis=1)
-        values = {"of all": np.where(is_whole, 1, np.nan), "of draws": np.where(is_whole, np.nan, 1)}
+        values = {"of all": np.where(is_whole, 1, np.nan), "of halves": np.where(is_whole, np.nan, 1)}
         return {**values, "of both": weights[:, 0]}
 
-    assert set(bootstrap(recompute, 9, resamples=20)) == {"of both"}
+    found = bootstrap(recompute, 9, resamples=20)
+    assert set(found) == {"of all", "of both"} and not found["of all"].has_width()
 
 
 def test_what_makes_an_interval_rough_is_one_line():
-    def note(labels, places, names="ab"):
+    def note(labels, places, names="ab", shown=()):
         classified = ClassificationCounts(np.array(labels), np.array(places), len(names), list(names))
-        found = bootstrap(ProportionRecompute(classified, classified.rates()), len(labels), resamples=100)
+        found = {**bootstrap(classified, len(labels)), **bootstrap(means({"loss": np.ones(len(labels))}), len(labels))}
         of_class = count_class_samples("classes", {"labels": classified.labels}, list(names))
         return small_sample_warning(
-            len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy"]
+            len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy", *shown]
         )
 
     assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
@@ -255,8 +275,8 @@ def test_what_makes_an_interval_rough_is_one_line():
     assert rare == "the interval is rough: b, c, e in fewer than 10 images: its true coverage is lower"
     many = note([0] * 80 + [1, 2, 3, 4, 5] * 4, [0, 1] * 50, ["a", "b" * 50, *"cdefg"])
     assert f"rough: {'b' * 37}..., c, d and 2 more in fewer than 10 images: it" in many
-    alike = note([0, 1] * 50, [0] * 100)
-    assert alike.endswith("; no interval of balanced accuracy: every draw gives the same") and "0 wrong" in alike
+    alike = note([0, 1] * 50, [0] * 100, shown=["loss"])
+    assert alike.endswith("; no interval of loss: every half of them gives the same") and "0 wrong" in alike
     assert small_sample_warning(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
 
 

@@ -1,4 +1,4 @@
-"""COCO's numbers, of all images or of bootstrap draws of them.
+"""COCO's numbers, of all images or of weighted ones.
 
 They are pycocotools' numbers up to rounding (1e-15). A draw may contain an image several times or not at all. The
 numbers are exact: each equals what an annotation file with that many copies of each image would give.

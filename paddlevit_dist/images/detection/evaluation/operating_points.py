@@ -1,4 +1,4 @@
-"""Precision and recall of each class, and score thresholds that reach a wished one, also for bootstrap draws.
+"""Precision and recall of each class, and score thresholds that reach a wished one, also for weighted images.
 
 All numbers are at an IoU of 0.5, over all areas, unless others are asked for. Thresholds are scores of detections:
 boxes with at least this score are kept.

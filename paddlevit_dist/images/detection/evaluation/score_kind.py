@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....intervals.resampling import Recompute
+from ....intervals.resampling import SHARE_RANGE, Recompute, ScoreRange
 from ....runtime.errors import UserError
 from ....tasks.score_kind import Arrays, ScoreKind, are_below
 from .curves import DetectionCurves, stat_names
@@ -46,7 +46,11 @@ class BoxScores(ScoreKind):
                 values.update({f"{prefix}AP {name}": column for name, column in zip(classes, class_ap[..., 0].T)})
             return values | find_thresholds(detections, classes, wished, weights[:, samples])
 
-        return compute_scores
+        return self.declare(compute_scores, {})
+
+    def find_range(self, name: str) -> ScoreRange:
+        """Return the range of a fraction: precision, recall and similarity."""
+        return SHARE_RANGE
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....intervals import quotient, weighted_sums
+from ....intervals import ERROR_RANGE, ScoreRange, quotient, weighted_sums
 from ....tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..detected_keypoints import DetectedKeypoints
 
@@ -63,6 +63,10 @@ class KeypointErrorScores(ScoreKind):
         for number, point in enumerate(self.classes):
             values.update({f"{point} {key}": column[:, number] for key, column in points.items()})
         return values
+
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of an error; None for a deviation, whose intervals hold too seldom."""
+        return None if name.startswith("sd_") else ERROR_RANGE
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images, the labeled points, and the points of objects that are not detected."""

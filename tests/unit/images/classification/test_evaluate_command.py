@@ -341,4 +341,4 @@ def test_a_column_of_the_truth_says_what_is_drawn_together(evaluate, tmp_path, c
     plain, _ = evaluate(rows, score_rows(SCORES))
     assert said["intervals"]["balanced accuracy"] != plain["intervals"]["balanced accuracy"]
     evaluate_classes.run([str(tmp_path / "truth.csv"), str(tmp_path / "results.csv"), "-group=video"])
-    assert "95 % intervals: bootstrap over images by 5 groups (video), Wilson's of rates\n" in capsys.readouterr().out
+    assert "95 % intervals: half samples of images by 5 groups (video), Wilson's of rates\n" in capsys.readouterr().out

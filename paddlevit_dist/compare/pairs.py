@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..intervals import (
-    UNBOUNDED,
     ConfidenceInterval,
     ProportionRecompute,
     ScoreRange,
@@ -17,6 +16,7 @@ from ..intervals import (
     paired_difference,
     small_sample_warning,
 )
+from ..intervals.resampling import UNBOUNDED
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_groups import SampleGroups

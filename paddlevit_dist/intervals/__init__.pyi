@@ -1,8 +1,4 @@
 from .resampling import (
-    ERROR_RANGE,
-    PERCENT_RANGE,
-    SHARE_RANGE,
-    UNBOUNDED,
     ConfidenceInterval,
     ProportionRecompute,
     ScoreRange,
@@ -27,10 +23,6 @@ from .scores import (
 )
 
 __all__ = [
-    "ERROR_RANGE",
-    "PERCENT_RANGE",
-    "SHARE_RANGE",
-    "UNBOUNDED",
     "ClassificationCounts",
     "ConfidenceInterval",
     "ProportionRecompute",

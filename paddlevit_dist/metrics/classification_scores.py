@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals import ERROR_RANGE, PERCENT_RANGE, ClassificationCounts, ScoreRange, means
+from ..intervals import ClassificationCounts, ScoreRange, means
+from ..intervals.resampling import ERROR_RANGE, PERCENT_RANGE
 from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
 
 BEST = 5  # classes with the largest scores

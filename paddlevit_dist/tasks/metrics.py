@@ -6,8 +6,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..intervals import UNBOUNDED, ConfidenceInterval, ScoreRange, concat_rank_tables
-from ..intervals.resampling import Recompute
+from ..intervals import ConfidenceInterval, ScoreRange, concat_rank_tables
+from ..intervals.resampling import UNBOUNDED, Recompute
 from .packed_columns import exchange_columns
 from .score_kind import Arrays, require_score_kind
 from .table_checks import require_draws, require_rows

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import ERROR_RANGE, ScoreRange, quotient, weighted_sums
+from ...intervals import ScoreRange, quotient, weighted_sums
+from ...intervals.resampling import ERROR_RANGE
 from ...tasks.metrics import TableMetrics
 from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...intervals import ERROR_RANGE, SHARE_RANGE, ScoreRange, nanmean, quotient, weighted_sums
+from ...intervals import ScoreRange, nanmean, quotient, weighted_sums
+from ...intervals.resampling import ERROR_RANGE, SHARE_RANGE
 from ...metrics.counts import count_confusion
 from ...runtime.errors import UserError
 from ...tasks.metrics import TableMetrics

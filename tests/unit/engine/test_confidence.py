@@ -10,7 +10,7 @@ from support.trainings import small_runs
 
 from paddlevit_dist import UserError
 from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.intervals import bootstrap, means
+from paddlevit_dist.intervals import ProportionRecompute, bootstrap, find_share_range, means
 from paddlevit_dist.settings import load
 
 
@@ -70,7 +70,8 @@ def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
     rows = [row.split(",") for row in (tmp_path / "rows.csv").read_text(encoding="utf-8").splitlines()]
     assert rows[0][:2] == ["name", "group"] and rows[34][:2] == [names[33], "3"]
     losses = np.array([row[rows[0].index("loss")] for row in rows[1:]], float)
-    expected = bootstrap(means({"loss": losses.reshape(20, 10).mean(axis=1)}), 20)["loss"]
+    of_videos = means({"loss": losses.reshape(20, 10).mean(axis=1)})
+    expected = bootstrap(ProportionRecompute(of_videos, {}, find_range=find_share_range), 20)["loss"]
     assert first["interval"]["loss"] == pytest.approx([expected.low, expected.high], abs=1e-4)
     for folder, name in ((trained, "intervals.json"), (evaluated, "eval_intervals.json")):
         about = json.loads((folder / name).read_text())["groups"]

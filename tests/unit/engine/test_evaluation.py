@@ -37,7 +37,7 @@ class Means(PerSampleMetrics):
         return f"{shown} of {values['number']:g}" if "number" in values else shown
 
 
-GROUPS = SampleGroups("video", np.array(list("xyxzy")), "videos.csv")
+GROUPS = SampleGroups("video", np.array(list("xyyzx")), "videos.csv")
 INTERVALS = {
     "b": ConfidenceInterval(2.0, 1.0, 3.0),
     "hidden": ConfidenceInterval(1.0, 1.0, 1.0),
@@ -80,11 +80,11 @@ def test_some_samples_are_scored_as_if_they_were_all():
     rows = [0, 2, 3]
     means = {name: column[rows].mean() for name, column in zip(("b", "a"), columns)}
     assert {name: event[name] for name in means} == pytest.approx(means) and "hidden" not in event
-    assert list(event)[:4] == ["groups", "precision", "without", "part"] and event["groups"] == "by 2 groups (video)"
+    assert list(event)[:4] == ["groups", "precision", "without", "part"] and event["groups"] == "by 3 groups (video)"
     assert set(event["interval"]) == {"percent", "a", "b"} and event["interval"]["percent"] == 90
     low, high = event["interval"]["a"]
     assert low < event["a"] < high and f"a {means['a']:g} [{low:.1f}, {high:.1f}]" in line
-    assert line.endswith(" by 2 groups (video) (float16) (without 3 images) (clean)")
+    assert line.endswith(" by 3 groups (video) (float16) (without 3 images) (clean)")
 
 
 def test_files_are_written_if_there_are_intervals(tmp_path):

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....intervals import ERROR_RANGE, ScoreRange, quotient, weighted_sums
+from ....intervals import ScoreRange, quotient, weighted_sums
+from ....intervals.resampling import ERROR_RANGE
 from ....tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..detected_keypoints import DetectedKeypoints
 

@@ -149,8 +149,8 @@ def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):
 
     def draw(recompute, number):
         calls.append(number)
-        wished = recompute.args[2]
-        assert recompute.args[1] == NAMES and len(recompute.args[0]) == 4
+        classes, names, wished = recompute.values.args
+        assert names == NAMES and len(classes) == 4 and recompute.find_range(NAMES[0]) == (0.0, 1.0)
         return {wished.name(kind, "bee"): (0.12345, 0.1, 0.2) for kind in wished._fields if getattr(wished, kind)}
 
     monkeypatch.setattr(figures, "bootstrap", draw)

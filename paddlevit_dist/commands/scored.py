@@ -174,7 +174,8 @@ def find_small_sample_warning(
     group_names = None if groups is None else groups.names
     of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, group_names)
     units = (len(scored.names), scored.sample) if groups is None else groups.units()
-    return small_sample_warning(*units, intervals, _count_decisions(scored), of_class, shown)
+    rates, few = _count_decisions(scored), scored.scores.few
+    return small_sample_warning(*units, intervals, rates, of_class, shown, few)
 
 
 def _count_decisions(scored: ScoreReport) -> Mapping[str, int]:

@@ -284,7 +284,7 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
     rates, shown = pair.build_recompute().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
     units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
-    note = small_sample_warning(*units, intervals, rate, class_counts, shown)
+    note = small_sample_warning(*units, intervals, rate, class_counts, shown, pair.kind.few)
     return [note] if note else []
 
 

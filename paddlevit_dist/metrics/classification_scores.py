@@ -25,6 +25,7 @@ class ClassificationScores(ScoreKind):
     """
 
     class_score = "recall {}"
+    has_class_rates = True
     decimals = 2
     right_rate = "top-1"
     settings = ("top",)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from ..intervals import ConfidenceInterval, ScoreRange, concat_rank_tables
-from ..intervals.resampling import UNBOUNDED, Recompute
+from ..intervals.resampling import FEW, UNBOUNDED, Recompute
 from .packed_columns import exchange_columns
 from .score_kind import Arrays, require_score_kind
 from .table_checks import require_draws, require_rows
@@ -66,6 +66,8 @@ class PerSampleMetrics(Metrics, ABC):
     intervals: Mapping[str, ConfidenceInterval] = {}
     #: see ``ScoreKind.rate_means``
     rate_means: Mapping[str, str] = {}
+    #: see ``ScoreKind.few``
+    few: int = FEW
     #: names of attributes that are lists and grow with each sample or batch
     lists: ClassVar[Sequence[str]] = ()
 
@@ -194,7 +196,7 @@ class TableMetrics(PerSampleMetrics):
     def __init__(self, kind: str, class_names: Sequence[str] = (), settings: Arrays | None = None) -> None:
         super().__init__()
         self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
-        self.rate_means = self.scores.rate_means
+        self.rate_means, self.few = self.scores.rate_means, self.scores.few
         self.settings = dict(settings or {})
         self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values

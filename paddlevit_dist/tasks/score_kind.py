@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals.resampling import UNBOUNDED, ProportionRecompute, Recompute, ScoreRange
+from ..intervals.resampling import FEW, UNBOUNDED, ProportionRecompute, Recompute, ScoreRange
 from ..registry import plugins
 from ..registry.lookup import KINDS, require_derived, resolve
 from ..runtime.errors import UserError
@@ -30,6 +30,10 @@ class ScoreKind:
 
     #: name of the score of a class, with "{}" for the class; empty: classes have no score of their own
     class_score: str = ""
+    #: whether scores of classes are rates of ``hits``, whose intervals also hold with few samples
+    has_class_rates: bool = False
+    #: number of samples below which a note says that intervals are rough
+    few: int = FEW
     #: number of decimals shown
     decimals: int = 4
     #: number of swaps in a permutation test
@@ -194,13 +198,14 @@ def are_below(numbers: np.ndarray, limit: int) -> bool:
 def count_class_samples(
     kind: str, arrays: Arrays, classes: Sequence[str], groups: np.ndarray | None = None
 ) -> dict[str, int]:
-    """Count the samples in which each class, or landmark, occurs, by class.
+    """Count the samples in which each class, or landmark, occurs, by class, to find rough intervals.
 
-    Empty if the ``kind`` of the table is not registered, has no scores of classes, or no ground truth. If the name of
-    each sample's group is given, ``groups`` are counted instead of samples.
+    Empty if the ``kind`` of the table is not registered, has no ground truth, or no scores of classes or rates of them.
+    If the name of each sample's group is given, ``groups`` are counted instead of samples.
     """
     score_kind = find_score_kind(kind)
-    true = score_kind.truth(arrays) if score_kind is not None and score_kind.class_score else None
+    is_counted = score_kind is not None and score_kind.class_score and not score_kind.has_class_rates
+    true = score_kind.truth(arrays) if score_kind is not None and is_counted else None
     if true is None:
         return {}
     if true.ndim == 1:

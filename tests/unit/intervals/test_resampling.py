@@ -260,7 +260,7 @@ def test_what_makes_an_interval_rough_is_one_line():
     def note(labels, places, names="ab", shown=()):
         classified = ClassificationCounts(np.array(labels), np.array(places), len(names), list(names))
         found = {**bootstrap(classified, len(labels)), **bootstrap(means({"loss": np.ones(len(labels))}), len(labels))}
-        of_class = count_class_samples("classes", {"labels": classified.labels}, list(names))
+        of_class = dict(zip(names, np.bincount(classified.labels, minlength=len(names)).tolist()))
         return small_sample_warning(
             len(labels), "image", found, classified.rates(), of_class, ["top-1", "balanced accuracy", *shown]
         )
@@ -268,13 +268,13 @@ def test_what_makes_an_interval_rough_is_one_line():
     assert note([0, 1] * 50, [0, 0, 0, 1, 1] * 20) is None  # 40 wrong
     assert note([0, 1] * 15, [0, 0, 1] * 10) is None  # the fewest samples, and errors, that are not few
     few = note([0, 1] * 10, [0, 0, 1, 1] * 5)
-    assert few == "the interval is rough: 20 images (below 30): its true coverage is lower"
-    assert "rough: 4 wrong (below 10): it" in note([0, 1] * 50, [1] * 4 + [0] * 96)
-    assert "rough: 3 right (below 10): it" in note([0, 1] * 50, [0] * 3 + [1] * 97)
+    assert few == "the interval is rough: 20 images (below 30): in simulations 87 % or more held the score"
+    assert "rough: 4 wrong (below 10): in simulations 91 % or more" in note([0, 1] * 50, [1] * 4 + [0] * 96)
+    assert "rough: 3 right (below 10): in" in note([0, 1] * 50, [0] * 3 + [1] * 97)
     rare = note([0] * 80 + [1] * 3 + [2] * 9 + [4] * 8, [0, 1] * 50, "abcdef")
-    assert rare == "the interval is rough: b, c, e in fewer than 10 images: its true coverage is lower"
+    assert rare == ("own intervals of b, c, e are rough: in fewer than 10 images: in simulations 80 % or more held")
     many = note([0] * 80 + [1, 2, 3, 4, 5] * 4, [0, 1] * 50, ["a", "b" * 50, *"cdefg"])
-    assert f"rough: {'b' * 37}..., c, d and 2 more in fewer than 10 images: it" in many
+    assert f"own intervals of {'b' * 37}..., c, d and 2 more are rough: in fewer than 10 images: in" in many
     alike = note([0, 1] * 50, [0] * 100, shown=["loss"])
     assert alike.endswith("; no interval of loss: every half of them gives the same") and "0 wrong" in alike
     assert small_sample_warning(5, "image", {}, {}, {}, ["top-1"]) is None  # no intervals are wanted
@@ -303,6 +303,7 @@ def test_how_many_samples_have_a_class_is_counted_for_each_kind():
     sums[:3, 1, 0] = 1
     assert count_class_samples("landmarks", {"sums": sums}, ["a", "b"]) == {"a": 0, "b": 3}
     assert count_class_samples("of somebody", {}, ["a"]) == {}
+    assert count_class_samples("classes", {"labels": np.zeros(3, int)}, ["a"]) == {}  # recalls are rates
 
 
 def test_joined_tables_are_ordered_and_padding_counts_once():

@@ -41,6 +41,7 @@ class KeypointErrorScores(ScoreKind):
     """
 
     class_score = "{} PCK"
+    has_class_rates = True
     decimals = 2
     tasks = TASKS
     settings = ("share",)

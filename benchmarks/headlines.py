@@ -232,6 +232,7 @@ ONLY_WHOLE = (
     "recomputation.py",
     "heatmaps.py",
     "intervals.py",
+    "interval_coverage.py",
     "scene_memory.py",
     "large_scene.py",
     "faults.py",

@@ -116,14 +116,24 @@ def draw_maps(
     The share of right pixels of a class varies with map and class around ``quality``. Other pixels are taken for the
     background, and those of the background for one of the classes.
     """
+    true = label_maps(rng, samples, classes, presence)
+    ease = 0.7 * draw_effects(rng, samples, groups, 0.5) + 0.8 * rng.normal(size=true.shape)
+    return segment_maps(rng, true, np.log(quality / (1 - quality)) + ease)
+
+
+def label_maps(rng: Generator, samples: int, classes: int, presence: float | str) -> np.ndarray:
+    """Labeled pixels, int (samples, classes), 0 where a map has no such class."""
     rates = 0.9 / np.arange(1, classes + 1) if presence == "zipf" else np.full(classes, presence)
     is_there = rng.random((samples, classes)) < rates
     is_there[:, 0] = True
-    true = np.where(is_there, rng.gamma(2.0, 200.0, (samples, classes)).astype(int) + 1, 0)
-    ease = 0.7 * draw_effects(rng, samples, groups, 0.5) + 0.8 * rng.normal(size=(samples, classes))
-    share = squash(np.log(quality / (1 - quality)) + ease)
-    confused = rng.integers(1, classes, samples)
-    edge = rng.binomial(true, 0.2)  # pixels near boundaries, which are harder
+    return np.where(is_there, rng.gamma(2.0, 200.0, (samples, classes)).astype(int) + 1, 0)
+
+
+def segment_maps(rng: Generator, true: np.ndarray, ease: np.ndarray) -> Arrays:
+    """The arrays of maps with these labeled pixels; ``ease`` is the logit of the share that is right."""
+    samples, classes = true.shape
+    share, confused = squash(ease), rng.integers(1, classes, samples)
+    edge = true // 5  # pixels near boundaries, which are harder
     return {
         "statistics": confuse(true, rng.binomial(true, share), confused),
         "boundaries": confuse(edge, rng.binomial(edge, 0.8 * share), confused),
@@ -154,6 +164,7 @@ class Objects:
         false: expected number of false detections for each object.
         skill: how much a detection's score grows with its overlap; false ones have scores around 0.
         overlap: of the beta distribution of overlaps, which are from 0.5 to 1.
+        true: int (samples, classes), the true objects; None draws them.
     """
 
     def __init__(
@@ -167,8 +178,9 @@ class Objects:
         false: float = 1.0,
         skill: float = 1.3,
         overlap: tuple[float, float] = (3.0, 1.5),
+        true: np.ndarray | None = None,
     ) -> None:
-        self.true = rng.poisson(rate, (samples, classes))
+        self.true = rng.poisson(rate, (samples, classes)) if true is None else true
         ease = 0.0 if groups is None else draw_effects(rng, samples, groups, 0.5)
         chance = squash(np.log(found / (1 - found)) + ease) * np.ones((samples, classes))
         self.hits, self.wrong = rng.binomial(self.true, chance), rng.poisson(false * rate, (samples, classes))
@@ -292,13 +304,23 @@ def draw_volumes(
 
     One of twenty classes is not found at all, and a tenth of absent ones is found.
     """
-    shape = samples, classes
-    is_there = rng.random(shape) < presence
-    true = np.where(is_there, rng.lognormal(7, 1.0, shape), 0.0)
-    share = squash(quality + rng.normal(size=shape) + 0.7 * draw_effects(rng, samples, groups, 0.5))
+    true = label_volumes(rng, samples, classes, presence)
+    ease = rng.normal(size=true.shape) + 0.7 * draw_effects(rng, samples, groups, 0.5)
+    return segment_volumes(rng, true, quality + ease)
+
+
+def label_volumes(rng: Generator, samples: int, classes: int, presence: float) -> np.ndarray:
+    """Labeled voxels, float64 (samples, classes), 0 where a volume has no such class."""
+    is_there = rng.random((samples, classes)) < presence
+    return np.where(is_there, rng.lognormal(7, 1.0, is_there.shape), 0.0)
+
+
+def segment_volumes(rng: Generator, true: np.ndarray, ease: np.ndarray) -> Arrays:
+    """The arrays of segmented volumes with these labeled voxels; ``ease`` is the logit of the share that is right."""
+    shape, share = true.shape, squash(ease)
     share[rng.random(shape) < 0.05] = 0.0
     false = np.where(rng.random(shape) < 0.1, 50.0, 0.0)
-    right, extra = true * share, np.where(is_there, 0.7 * true * (1 - share), false)
+    right, extra = true * share, np.where(true > 0, 0.7 * true * (1 - share), false)
     taken = right + extra
     either = true + taken
     dice = np.divide(2 * right, either, out=np.zeros(shape), where=either > 0)

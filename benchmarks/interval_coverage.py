@@ -14,27 +14,23 @@ places. Rows are printed as cells end. A cell's figures depend neither on the ot
 """
 
 import argparse
-import contextlib
 import functools
-import multiprocessing
 import os
 import re
 import time
-import zlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np  # noqa: E402
+from cell_rows import print_header, print_row, run_cells, seeded, show_percent, show_share  # noqa: E402
 from drawn_tables import Arrays  # noqa: E402
 from interval_cells import CELLS, MODELS, Cell  # noqa: E402
 from rounds import print_machine, print_result, table  # noqa: E402
 from smallest import sized  # noqa: E402
 
-from paddlevit_dist.intervals import bootstrap, wilson  # noqa: E402
-from paddlevit_dist.intervals.resampling import ConfidenceInterval  # noqa: E402
-from paddlevit_dist.runtime.process_exit import die_with_parent  # noqa: E402
+from paddlevit_dist.intervals import ConfidenceInterval, bootstrap  # noqa: E402
 
 EXPECTED_OF = sized((1000, 400), (3, 3))  # data sets whose mean is the expected score; of slow cells
 _ROUNDING = 1e-9  # relative
@@ -54,20 +50,18 @@ class Row(NamedTuple):
     width: float  # mean
 
     @property
-    def coverage(self) -> ConfidenceInterval:
-        """Share of the intervals that hold the expected score, in percent, with its own interval of 95 %."""
-        number = self.sets - self.none
-        return wilson(100 * (number - self.below - self.above) / number, number, 95)
+    def number(self) -> int:
+        return self.sets - self.none
 
-    def cells(self, name: str) -> list[str]:
-        row = [name, self.score, f"{self.expected:.4g}"]
-        number = self.sets - self.none
-        if not number:
-            return [*row, "", "", "", "", "100"]
-        sides = [f"{100 * side / number:.1f}" for side in (self.below, self.above)]
-        coverage = self.coverage
-        held = f"{coverage.value:.1f} {coverage.ends(1)}"
-        return [*row, held, *sides, f"{self.width:.3g}", f"{100 * self.none / self.sets:.1f}"]
+    @property
+    def held(self) -> int:
+        return self.number - self.below - self.above
+
+    def texts(self, name: str) -> list[str]:
+        """The columns of ``HEADER``."""
+        sides = [show_percent(side, self.number) for side in (self.below, self.above)]
+        shares = [show_share(self.held, self.number), *sides, f"{self.width:.3g}" if self.number else ""]
+        return [name, self.score, f"{self.expected:.4g}", *shares, show_percent(self.none, self.sets)]
 
 
 def find_intervals(cell: Cell, arrays: Arrays, resamples: int) -> dict[str, ConfidenceInterval]:
@@ -88,7 +82,7 @@ def measure(cell: Cell, sets: int, resamples: int, seed: int) -> tuple[list[Row]
     """Measure a cell: a row for each score, and seconds of processor time."""
     began, model = time.process_time(), MODELS[cell.model]
     sets = max(sets // 2, 1) if model.is_slow else sets
-    start = functools.partial(_start, seed, zlib.crc32(cell.name.encode()))
+    start = functools.partial(seeded, seed, cell.name)
     drawn = [compute_scores(cell, cell.draw(start(_OF_EXPECTED, n))) for n in range(EXPECTED_OF[model.is_slow])]
     expected = dict(zip(model.scores, np.nanmean(drawn, axis=0).tolist()))
     found = [find_intervals(cell, cell.draw(start(_OF_SETS, number)), resamples) for number in range(sets)]
@@ -102,37 +96,27 @@ def measure(cell: Cell, sets: int, resamples: int, seed: int) -> tuple[list[Row]
     return rows, time.process_time() - began
 
 
-def _start(*numbers: int) -> np.random.Generator:
-    return np.random.default_rng(numbers)
+def _measure_number(number: int, sets: int, resamples: int, seed: int) -> tuple[str, list[Row], float]:
+    return CELLS[number].name, *measure(CELLS[number], sets, resamples, seed)
 
 
-def _measure_number(number: int, sets: int, resamples: int, seed: int) -> tuple[int, list[Row], float]:
-    return number, *measure(CELLS[number], sets, resamples, seed)
-
-
-def measure_cells(numbers: Sequence[int], sets: int, resamples: int, seed: int, jobs: int) -> dict[str, float]:
-    """Measure some of ``CELLS`` in so many processes, and print their rows in their order, as a Markdown table."""
-    print("| " + " | ".join(HEADER) + " |\n|" + "---|" * len(HEADER), flush=True)
+def measure_coverage(numbers: Sequence[int], sets: int, resamples: int, seed: int, jobs: int) -> dict[str, float]:
+    """Measure some of ``CELLS`` in so many processes, and print their rows in their order."""
+    print_header(f"Intervals of 95 %, {sets:,} data sets (COCO's scores {max(sets // 2, 1):,})", HEADER)
     result: dict[str, float] = {}
     seconds: dict[str, float] = {}
     lowest: dict[str, list[tuple[float, str]]] = {}
     task = functools.partial(_measure_number, sets=sets, resamples=resamples, seed=seed)
-    with contextlib.ExitStack() as stack:
-        found = map(task, numbers)
-        if jobs > 1:
-            pool = multiprocessing.get_context("spawn").Pool(jobs, die_with_parent, (os.getpid(),))
-            found = stack.enter_context(pool).imap(task, numbers)
-        for number, rows, spent in found:
-            name = CELLS[number].name
-            seconds[name] = spent
-            for row in rows:
-                print("| " + " | ".join(row.cells(name)) + " |", flush=True)
-                if row.none < row.sets:
-                    result[f"{name}: {row.score}"] = row.coverage.value
-                    lowest.setdefault(row.score, []).append((row.coverage.value, name))
+    for name, rows, spent in run_cells(task, numbers, jobs):
+        seconds[name] = spent
+        for row in rows:
+            print_row(row.texts(name))
+            if row.number:
+                result[f"{name}: {row.score}"] = share = 100 * row.held / row.number
+                lowest.setdefault(row.score, []).append((share, name))
     worst = {score: min(shares) for score, shares in lowest.items()}
-    rows = [[score, f"{share:.1f}", name] for score, (share, name) in worst.items()]
-    table("Lowest coverage of each score", ["", "%", "cell"], rows)
+    texts = [[score, f"{share:.1f}", name] for score, (share, name) in worst.items()]
+    table("Lowest coverage of each score", ["", "%", "cell"], texts)
     slowest = sorted(seconds.items(), key=lambda item: -item[1])
     table("Processor time", ["cell", "s"], [[name, f"{spent:.1f}"] for name, spent in slowest])
     return {**result, "seconds": sum(seconds.values())}
@@ -150,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not numbers:
         parser.error(f"no cell has {options.cells!r} in its name, such as {CELLS[0].name!r}")
     print_machine()
-    print_result(measure_cells(numbers, options.sets, options.resamples, options.seed, options.jobs))
+    print_result(measure_coverage(numbers, options.sets, options.resamples, options.seed, options.jobs))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""How often intervals of 95 % hold the expected score, of each kind of score.
+"""How often intervals of 95 % hold the expected score, of each kind of score, and what p values and plans hold.
 
     python benchmarks/interval_coverage.py [--sets N] [--cells PATTERN] [--jobs N] [--resamples N] [--seed N]
+    python benchmarks/interval_coverage.py --comparisons [--sets N] [--cells PATTERN] [--jobs N] [--seed N]
+    python benchmarks/interval_coverage.py --plans [--sets N] [--cells PATTERN] [--jobs N] [--seed N]
 
 What an interval has to hold is the expected score at this number of samples: AP and mAP are higher for fewer samples.
 Data sets are drawn from models (``drawn_tables.py``) in 40 cells: a model with a number of samples, of classes and of
@@ -11,6 +13,9 @@ have none, such as one of whose samples all are right.
 With 2,000 data sets (of COCO's scores half as many) a coverage of 95 % is known to within 1; 200 are enough to see that
 a method has broken. Draws are 200 instead of an evaluation's 1,000: the ends of an interval vary more, around the same
 places. Rows are printed as cells end. A cell's figures depend neither on the other cells nor on ``--jobs``.
+
+``--comparisons``: two equally good models (``interval_comparisons.py``). ``--plans``: the power of plans
+(``interval_plans.py``), and what ``search`` stops (``simulated_search.py``).
 """
 
 import argparse
@@ -27,8 +32,11 @@ import numpy as np  # noqa: E402
 from cell_rows import print_header, print_row, run_cells, seeded, show_percent, show_share  # noqa: E402
 from drawn_tables import Arrays  # noqa: E402
 from interval_cells import CELLS, MODELS, Cell  # noqa: E402
+from interval_comparisons import COMPARISONS, SEEDS, measure_comparisons, measure_seeds  # noqa: E402
+from interval_plans import PLANS, measure_plans  # noqa: E402
 from rounds import print_machine, print_result, table  # noqa: E402
-from smallest import sized  # noqa: E402
+from simulated_search import SEARCHES, measure_searches  # noqa: E402
+from smallest import IS_SMALLEST, sized  # noqa: E402
 
 from paddlevit_dist.intervals import ConfidenceInterval, bootstrap  # noqa: E402
 
@@ -124,17 +132,29 @@ def measure_coverage(numbers: Sequence[int], sets: int, resamples: int, seed: in
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--comparisons", action="store_true", help="two equally good models, in place of coverage")
+    parser.add_argument("--plans", action="store_true", help="plans and stops of a search, in place of coverage")
     parser.add_argument("--sets", type=int, default=sized(2000, 2), help="data sets of a cell, of COCO's scores half")
     parser.add_argument("--cells", default="", help="a regular expression that the names of the cells contain")
-    parser.add_argument("--resamples", type=int, default=sized(200, 3), help="draws of an interval")
+    parser.add_argument("--resamples", type=int, default=sized(200, 3), help="draws of an interval, of coverage only")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args(arguments)
-    numbers = [number for number, cell in enumerate(CELLS) if re.search(options.cells, cell.name)]
-    if not numbers:
-        parser.error(f"no cell has {options.cells!r} in its name, such as {CELLS[0].name!r}")
+    common = {"sets": options.sets, "seed": options.seed, "jobs": options.jobs}
+    parts = {
+        "coverage": [(CELLS, functools.partial(measure_coverage, resamples=options.resamples))],
+        "comparisons": [(COMPARISONS, measure_comparisons), (SEEDS, measure_seeds)],
+        "plans": [(PLANS, measure_plans), (SEARCHES, measure_searches)],
+    }
+    chosen = [name for name in ("comparisons", "plans") if getattr(options, name)] or ["coverage"]
+    rows = [row for name in (parts if IS_SMALLEST else chosen) for row in parts[name]]
+    found = [
+        (measure, [n for n, cell in enumerate(cells) if re.search(options.cells, cell.name)]) for cells, measure in rows
+    ]
+    if not any(numbers for _, numbers in found):
+        parser.error(f"no cell has {options.cells!r} in its name, such as {rows[0][0][0].name!r}")
     print_machine()
-    print_result(measure_coverage(numbers, options.sets, options.resamples, options.seed, options.jobs))
+    print_result({key: value for measure, n in found if n for key, value in measure(n, **common).items()})
 
 
 if __name__ == "__main__":

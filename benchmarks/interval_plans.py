@@ -27,7 +27,6 @@ from paddlevit_dist.tasks.score_kind import require_score_kind
 _LEVEL, _WAYS = 0.05, 2_000
 _CLASSES = 5
 _MOST_SAMPLES, _MOST_SEEDS = sized((40_000, 300), (200, 10))  # that are drawn of a larger plan
-_SHARE_OF_SETS = 5  # a pilot of two runs, or of labels, counts for so many data sets
 _TIMES = sized((1, 4, 16), (1, 2))  # sizes at which the deviation of mAP is measured, over the pilot's
 _OF_DEVIATION = sized(300, 3)  # data sets
 _NORMAL = NormalDist()
@@ -168,19 +167,18 @@ def measure_label_plan(
 def measure_plan(number: int, sets: int, seed: int) -> PlanRow:
     began, cell = time.process_time(), PLANS[number]
     start = functools.partial(seeded, seed, cell.name)
-    pilots = sets if isinstance(cell, SeedPlan) else max(sets // _SHARE_OF_SETS, 1)
     if isinstance(cell, LabelPlan):
-        planned, power = measure_label_plan(cell, pilots, start)
+        planned, power = measure_label_plan(cell, sets, start)
         shown = f"{power:.1f}"
     else:
         follow: Callable[..., tuple[int, bool] | None] = (
             follow_pair_plan if isinstance(cell, PairPlan) else follow_seed_plan
         )
-        tried = [follow(cell, start(place)) for place in range(pilots)]
+        tried = [follow(cell, start(place)) for place in range(sets)]
         found = [one for one in tried if one is not None]
         planned, hits = [samples for samples, _ in found], sum(is_found for _, is_found in found)
         power, shown = 100 * hits / len(found) if found else math.nan, show_share(hits, len(found))
-    return PlanRow(cell.name, planned, power, shown, pilots, time.process_time() - began)
+    return PlanRow(cell.name, planned, power, shown, sets, time.process_time() - began)
 
 
 def measure_plans(numbers: Sequence[int], sets: int, seed: int, jobs: int) -> dict[str, float]:

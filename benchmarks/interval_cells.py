@@ -22,7 +22,7 @@ class Model(NamedTuple):
 MODELS = {
     "classes": Model("classes", ("top-1", "balanced accuracy", "recall 0", "loss"), drawn_tables.draw_classes),
     "labels": Model(
-        "labels", ("mAP", "macro F1", "micro F1", "AUC", "micro AP", "exact match"), drawn_tables.draw_labels
+        "labels", ("mAP", "macro F1", "micro F1", "AUC", "micro AP", "exact match", "AP 0"), drawn_tables.draw_labels
     ),
     "maps": Model("confusions", ("mIoU", "mean Dice", "accuracy", "boundary IoU"), drawn_tables.draw_maps),
     "instances": Model("instances", ("PQ", "SQ", "RQ", "AP"), drawn_tables.draw_instances),

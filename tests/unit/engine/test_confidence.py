@@ -77,7 +77,7 @@ def test_samples_of_a_group_are_drawn_together_and_all_records_say_so(tmp_path):
         about = json.loads((folder / name).read_text())["groups"]
         assert about == {"by": "video", "number": 20, "source": str(listed)}
     log = (evaluated / "log.txt").read_text()
-    assert "note: the interval is rough: 20 groups (below 30)" in log
+    assert "note: the interval is rough: 20 groups (below 50)" in log
     assert log.endswith(f" loss {second['loss']:.4f} by 20 groups (video)\n")
     best = json.loads((trained / "checkpoints" / "best" / "evaluation.json").read_text())["best"]
     assert best["line"].endswith(" by 20 groups (video)")

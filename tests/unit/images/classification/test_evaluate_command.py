@@ -337,7 +337,7 @@ def test_classes_counted_from_1_against_truth_from_0_are_not_scored_in_silence(e
 def test_a_column_of_the_truth_says_what_is_drawn_together(evaluate, tmp_path, capsys):
     rows = [[*row, "video" if n == 0 else f"v{n % 5}"] for n, row in enumerate(truth_rows(LABELS))]
     said, told = evaluate(rows, score_rows(SCORES), "-group=video")
-    assert said["groups"]["number"] == 5 and "5 groups (below 30)" in told
+    assert said["groups"]["number"] == 5 and "5 groups (below 50)" in told
     plain, _ = evaluate(rows, score_rows(SCORES))
     assert said["intervals"]["balanced accuracy"] != plain["intervals"]["balanced accuracy"]
     evaluate_classes.run([str(tmp_path / "truth.csv"), str(tmp_path / "results.csv"), "-group=video"])

@@ -237,7 +237,7 @@ def test_images_of_a_folder_are_drawn_together(tmp_path, evaluate):
     listed = tmp_path / "videos.csv"
     listed.write_text("map,video\n" + "".join(f"video{n // 10}/p{n % 10},{n // 10}\n" for n in range(40)))
     by_word, told = evaluate("-group=folder")
-    assert by_word["groups"] == {"by": "folder", "number": 4, "source": "the truth"} and "4 groups (below 30)" in told
+    assert by_word["groups"] == {"by": "folder", "number": 4, "source": "the truth"} and "4 groups (below 50)" in told
     with_suffix = listed.read_text().replace(",", ".png,").replace("map.png", "map")
     listed.write_text(with_suffix)
     assert evaluate(f"-group={listed}")[0]["intervals"] == by_word["intervals"] != evaluate()[0]["intervals"]

@@ -24,6 +24,7 @@ from .load_report import (
     refuse_small_share,
     refuse_unused,
     require_everything,
+    require_finite,
     require_statistics,
 )
 from .low_rank import LowRankBase
@@ -83,8 +84,8 @@ def load_weights(
         What happened to each parameter.
 
     Raises:
-        UserError: the source cannot be read, does not fit well enough, or has a batch norm's weights without its
-            running statistics.
+        UserError: the source cannot be read, does not fit well enough, has a batch norm's weights without its running
+            statistics, or NaN or infinity.
     """
     weights, base = _get_weights(source, part), None
     has_factors = bool(low_rank.list_factors(model))
@@ -108,6 +109,7 @@ def load_weights(
     elif report.loaded_fraction < minimum_loaded:
         refuse_small_share(report, minimum_loaded)
     require_statistics(report)
+    require_finite(report.source, values)
     targets = model.state_dict()
     for name, value in values.items():
         tensor = paddle.to_tensor(np.asarray(value, order="C"), place=paddle.CPUPlace())
@@ -269,9 +271,6 @@ def _report_rest(
         sum(int(np.prod(targets[name].shape)) for name in names) for names in (report.loaded, report.missing)
     )
     report.loaded_fraction = num_loaded / max(num_loaded + num_missing, 1)
-    not_finite = [name for name, value in fitting.items() if not np.isfinite(value).all()]
-    if not_finite:
-        report.notices.append(f"values that are NaN or infinite in {list_some(not_finite)}")
 
 
 def _infer_classifiers(report: LoadReport, unfit: Iterable[str], model: paddle.nn.Layer) -> list[str]:

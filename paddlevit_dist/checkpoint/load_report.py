@@ -1,7 +1,7 @@
 """What was loaded into a model and what was not, and the errors if that is not enough."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class LoadReport:
             the model's classes; None: rows were copied in order.
         outputs: name of each output, if rows were matched for an evaluation.
         loaded_fraction: share of the model's elements that were loaded, without re-initialized parameters.
-        notices: unusual properties of the source, such as values that are not finite.
+        notices: unusual properties of the source, such as other weights in it.
         base: for a model with matrices of low rank, the whole weights that its checkpoints leave out; else None.
         trained_size: height and width of the images of the run that the source is from; None: unknown.
     """
@@ -174,6 +174,17 @@ def require_statistics(report: LoadReport) -> None:
             f"{report.source} has the weights of batch norms without their running statistics "
             f"{_describe(report, missing)}, so their results would differ from training; expected _mean and _variance, "
             "or PyTorch's running_mean and running_var, for each weight"
+        )
+
+
+def require_finite(source: str, values: Mapping[str, np.ndarray]) -> None:
+    """Raise UserError if parameters or buffers, arrays by name, have NaN or infinity: every output would be one."""
+    numbers = {name: int(np.count_nonzero(~np.isfinite(value))) for name, value in values.items()}
+    if total := sum(numbers.values()):
+        first = next(name for name, number in numbers.items() if number)
+        raise UserError(
+            f"{source}: {total:,} of {sum(value.size for value in values.values()):,} parameters are NaN or infinite, "
+            f"the first in {shorten(first)}: its training diverged, or the file is damaged; use weights saved earlier"
         )
 
 

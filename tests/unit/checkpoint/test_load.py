@@ -145,11 +145,19 @@ def test_buffers_are_loaded_and_missed_too():
         load_weights(model, state, strict=True)
 
 
-def test_values_that_are_not_finite_are_a_notice():
-    model = paddle.nn.Linear(2, 3)
-    report = load_weights(model, {"weight": np.full((2, 3), np.nan, "float32"), "bias": np.ones(3, "float32")})
-    assert report.notices == ["values that are NaN or infinite in weight"]
-    assert "NaN or infinite in weight" in report.summary()
+@pytest.mark.parametrize("strict", [True, False])
+def test_values_that_are_not_finite_are_refused_also_in_buffers(strict):
+    model = paddle.nn.BatchNorm1D(4)
+    before = arrays(model)
+    state = {**arrays(model), "_mean": np.array([0, np.nan, 2, 3], "float32")}
+    state["_variance"] = np.array([1, np.inf, -np.inf, 1], "float32")
+    with pytest.raises(UserError) as caught:
+        load_weights(model, {**state, "unused": np.full(2, np.nan)}, strict=strict, allow_unused=True)
+    assert str(caught.value) == (
+        "the given state: 3 of 16 parameters are NaN or infinite, the first in _mean: its training diverged, or the "
+        "file is damaged; use weights saved earlier"
+    )
+    assert all(np.array_equal(before[name], value) for name, value in arrays(model).items())
 
 
 # Other sizes

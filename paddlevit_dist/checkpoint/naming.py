@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import paddle
@@ -29,6 +29,8 @@ _IN_PADDLE_LAYOUT = {
 }
 _ENOUGH = 0.5  # share of a network that its own names have to fill behind a prefix, so that this is the one
 _SMALLEST_SHARE = 0.1  # of the names that a prefix of foreign names has
+
+_FoundNames: TypeAlias = tuple[str, str, Mapping[str, np.ndarray], list[str]]
 
 
 class NamedState(NamedTuple):
@@ -85,6 +87,11 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
     fits = all(name in state and state[name].shape == tuple(target.shape) for name, target in targets.items())
     if not fits:
         prefix, naming, state, others = _find_names(interface, targets, parameters, weights)
+        if parameters.count(state) < _ENOUGH * parameters.whole:
+            inside = _find_inside(interface, targets, parameters, weights)
+            if inside is not None:
+                around, (prefix, naming, state, others) = inside
+                notices.append(f"names read with the prefix '{around}.' of the network")
         notices += [describe_choice(prefix, others)] if others else []
         outside = frozenset(name for name in weights.state if prefix and not name.startswith(f"{prefix}."))
     notices += interface.list_source_notices(naming, state)
@@ -146,7 +153,7 @@ def _rename(
 
 def _find_names(
     interface: Model, targets: Mapping[str, Any], parameters: _Parameters, weights: SourceWeights
-) -> tuple[str, str, Mapping[str, np.ndarray], list[str]]:
+) -> _FoundNames:
     """Return the prefix and the naming scheme that fill the network best, the state under them, and equal prefixes.
 
     The network's own names count first, behind any prefix; foreign ones are only tried if these fill little.
@@ -175,6 +182,28 @@ def _find_names(
         raise several_error(weights.name, tied)
     chosen = f"{found[0]}." if found[0] else ""  # the first one, by rank
     return *found, [other for other in tied if not f"{other}.".startswith(chosen)]
+
+
+def _find_inside(
+    interface: Model, targets: Mapping[str, Any], parameters: _Parameters, weights: SourceWeights
+) -> tuple[str, _FoundNames] | None:
+    """Find the names of a part with most of the network, such as the only layer of a class that wraps it.
+
+    Returns the part's name, and what ``_find_names`` finds for it; None if no part gets half of the network.
+    """
+    result: tuple[str, _FoundNames] | None = None
+    most = _ENOUGH * parameters.whole
+    for part in dict.fromkeys(begin for name in targets for begin in _begin(name)[1:]):
+        inner = {name[len(part) + 1 :]: name for name in targets if name.startswith(f"{part}.")}
+        if parameters.count(inner.values()) <= most:
+            continue
+        own = {name: targets[outer] for name, outer in inner.items()}
+        prefix, naming, state, others = _find_names(interface, own, _Parameters(own, interface), weights)
+        state = {inner.get(name, name): value for name, value in state.items()}
+        filled = parameters.count(state)
+        if filled > most:
+            result, most = (part, (prefix, naming, state, others)), filled
+    return result
 
 
 def _find_own_prefixes(parameters: _Parameters, state: Mapping[str, Any], ranking: tuple[str, ...]) -> list[str]:

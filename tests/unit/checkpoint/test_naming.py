@@ -192,3 +192,42 @@ def test_empty_buffers_of_file_and_network_make_no_other_network():
     model.register_buffer("empty", paddle.zeros([0, 3]))
     report = load_weights(model, {**arrays(source), "_kp_active_mask": np.zeros((0, 0), bool)}, strict=True)
     assert report.missing == report.unexpected == []
+
+
+class _Bare(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2D(3, 4, 3), nn.BatchNorm2D(4))
+        self.classifier = nn.Linear(4, 6)
+
+
+class _Wrapped(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.net, self.scale = _Bare(), nn.Linear(1, 1)
+
+
+@pytest.mark.parametrize("begin, is_of_torch", [("", False), ("", True), ("module.", True)])
+def test_a_network_around_another_takes_the_others_file_and_says_how(begin, is_of_torch):
+    bare, wrapped = _Bare(), _Wrapped()
+    state = {name: value.numpy() + 2 for name, value in bare.state_dict().items()}
+    given = dict(state)
+    if is_of_torch:
+        given["classifier.weight"] = given["classifier.weight"].T
+        for ours, theirs in (("_mean", "running_mean"), ("_variance", "running_var")):
+            given[f"features.1.{theirs}"] = given.pop(f"features.1.{ours}")
+    given = {f"{begin}{name}": value for name, value in given.items()}
+    report = load_weights(wrapped, given)
+    assert report.notices == ["names read with the prefix 'net.' of the network"]
+    assert report.missing == ["scale.weight", "scale.bias"] and report.unexpected == []
+    for name, value in state.items():
+        assert np.array_equal(wrapped.state_dict()[f"net.{name}"].numpy(), value)
+
+
+def test_names_of_the_network_come_before_those_of_its_parts():
+    bare, wrapped = _Bare(), _Wrapped()
+    own = {name: value.numpy() + 2 for name, value in wrapped.state_dict().items()}
+    both = {**own, **{name: value.numpy() for name, value in bare.state_dict().items()}}
+    report = load_weights(wrapped, both)
+    assert report.notices == [] and report.missing == []
+    assert all(np.array_equal(wrapped.state_dict()[name].numpy(), value) for name, value in own.items())

@@ -1,5 +1,6 @@
 """The interface of a network: what other packages call, with defaults for all that a network does not override."""
 
+import dis
 import inspect
 import re
 from abc import abstractmethod
@@ -28,20 +29,30 @@ class ClassLayout(NamedTuple):
     axis: int | None = None  # of the outputs; None: the output axis of the layer's kind
 
 
-def _list_parameters(cls: type) -> tuple[dict[str, Any], bool]:
+def _list_parameters(cls: type) -> tuple[dict[str, Any], str]:
     """Return parameter -> default of a constructor, and of the parents' while each takes ``**options`` to pass on.
 
-    Also whether all of them do: any other name may be an option, too.
+    Also what becomes of any other name: it is an "error", may be an option and is "read", or is "ignored".
     """
     found: dict[str, Any] = {}
-    is_open = False
+    others = "error"
     for owner in (each for each in cls.__mro__[: cls.__mro__.index(Model)] if "__init__" in vars(each)):
         parameters = inspect.signature(owner).parameters.values()
         found = {p.name: p.default for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)} | found
-        is_open = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        if not is_open:
+        rest = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        others = "error" if rest is None else "read" if _is_read(vars(owner)["__init__"], rest) else "ignored"
+        if others != "read":
             break
-    return found, is_open
+    return found, others
+
+
+def _is_read(function: Any, name: str) -> bool:
+    """Return whether the code of a function reads its parameter ``name``, also in a function inside."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or name in code.co_cellvars or "locals" in code.co_names:
+        return True
+    loads = [each.argval for each in dis.get_instructions(code) if "LOAD_FAST" in each.opname]
+    return any(name in (names if isinstance(names, tuple) else (names,)) for names in loads)  # one loads two at once
 
 
 class Model(nn.Layer):
@@ -107,9 +118,10 @@ class Model(nn.Layer):
         Raises:
             UserError: an option does not exist, or dimensions do not fit together.
         """
-        cls.require_options(name, options)
+        parameters, others = _list_parameters(cls)
+        cls.require_options(name, {} if others == "ignored" else options)  # tasks pass channels to any network
         chosen = {**cls.variants.get(name, {}), **options}
-        takes_size = "image_size" in _list_parameters(cls)[0]
+        takes_size = "image_size" in parameters
         if image_size is not None and not takes_size and cls.works_on != "images":
             raise UserError(f"model '{name}' works on {cls.works_on} and has no image size ({image_size}); remove it")
         if image_size is not None and takes_size:
@@ -125,7 +137,7 @@ class Model(nn.Layer):
         """Raise a UserError that names the variant if the family lacks one of these options."""
         valid = cls.options()
         lists_names = any("options" in vars(owner) for owner in cls.__mro__[: cls.__mro__.index(Model)])
-        takes_any = _list_parameters(cls)[1] and not lists_names
+        takes_any = _list_parameters(cls)[1] == "read" and not lists_names
         for key in () if takes_any else options:
             if key not in valid:
                 hint = closest(key, list(valid))

@@ -47,10 +47,21 @@ class Open(Model):
         return rows
 
 
+class Swallowing(Own):
+    """Ignores what it does not know, such as channels."""
+
+    def __init__(self, depth=3, **rest):
+        super().__init__(in_channels=7)
+        self.arguments["depth"] = depth
+
+
 class Declaring(Own):
     """Has a key of its own."""
 
     keys = [Key("MODEL.OWN.POOL", "token", "text", "how features are combined", optional=True)]
+
+
+NETWORKS = {"own": Own, "passing": Passing, "open": Open, "swallowing": Swallowing, "declaring": Declaring}
 
 
 class Plain(Task):
@@ -65,7 +76,7 @@ class Plain(Task):
 @pytest.fixture(autouse=True)
 def registered():
     with forgotten():
-        for name, network in {"own": Own, "passing": Passing, "open": Open, "declaring": Declaring}.items():
+        for name, network in NETWORKS.items():
             register_model(name, network)
         register_task("plain", Plain, tables=[])
         yield
@@ -101,6 +112,14 @@ def test_a_constructor_that_passes_options_on_has_those_of_its_parent():
     with pytest.raises(UserError, match="model 'vit' has no option 'pol': did you mean 'pool'"):
         create_model("vit", pol="max")  # its **options are a list of names
     assert build("open", "MODEL.OPTIONS.anything=[1]") == {"in_channels": 2, "anything": [1]}
+
+
+@pytest.mark.parametrize("option", ["dpth", "pool"])
+def test_an_option_that_a_constructor_would_ignore_is_refused_and_what_the_task_sets_is_not(option):
+    taken = build("swallowing", "MODEL.OPTIONS.depth=5")
+    assert (taken["depth"], taken["in_channels"]) == (5, 7)
+    with pytest.raises(UserError, match=f"model 'swallowing' has no option '{option}': .*valid options: depth$"):
+        build("swallowing", f"MODEL.OPTIONS.{option}=1")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ..runtime.printing import one_line
 from ..settings.every_run import DEFAULT_TASK
 from ..settings.key import show
 from ..settings.table import index_keys, keys
-from ..tasks.model_factory import build_network, create_model
+from ..tasks.model_factory import build_network, create_model, explain_options
 from .parser import CommandParser, at_least, image_size
 
 
@@ -161,14 +161,15 @@ def _build_configured(
         raise UserError(f"inspect: MODEL.NAME {config.MODEL.NAME}: the model is {name}; name one")
     task = make_task(config)
     print("".join(f"{one_line(notice)}\n" for notice in task.notices), end="")
-    if not hasattr(task, "model_options"):
-        return task.build_model(num_classes)
-    options = dict(task.model_options)
-    if "DATA.IMAGE_CHANNELS" in given:
-        options["in_channels"] = config.DATA.IMAGE_CHANNELS
-    if "DATA.IMAGE_SIZE" in given:
-        image_size = config.DATA.IMAGE_SIZE
-    return build_network(name, num_classes, image_size, options)
+    with explain_options(name, config.MODEL.OPTIONS):
+        if not hasattr(task, "model_options"):
+            return task.build_model(num_classes)
+        options = dict(task.model_options)
+        if "DATA.IMAGE_CHANNELS" in given:
+            options["in_channels"] = config.DATA.IMAGE_CHANNELS
+        if "DATA.IMAGE_SIZE" in given:
+            image_size = config.DATA.IMAGE_SIZE
+        return build_network(name, num_classes, image_size, options)
 
 
 def changes_layers(name: str) -> bool:

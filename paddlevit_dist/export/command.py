@@ -244,7 +244,7 @@ def _load_foreign_weights(
     from ..checkpoint.weights import evaluated_weights, read_weights
     from ..registry.lookup import SPELLINGS, annotation_type, find_name
     from ..registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
-    from ..tasks.model_factory import create_model
+    from ..tasks.model_factory import create_model, explain_options
     from .foreign_weights import find_class_names, find_detection, make_classifier_parts, make_detector_parts
 
     name = find_name("model", name)
@@ -259,7 +259,7 @@ def _load_foreign_weights(
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {**given, "image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
-    with paddle.LazyGuard():  # names and shapes only
+    with explain_options(name, given), paddle.LazyGuard():  # names and shapes only
         outline = create_model(name, num_classes=1, **options)
         wider = create_model(name, num_classes=2, **options)
     num_classes = count_classes(outline, weights, wider)

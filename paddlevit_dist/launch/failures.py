@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import limits, printing
-from ..runtime.errors import Stopped, UserError
+from ..runtime.errors import OwnCodeError, Stopped, UserError
 from ..runtime.files import atomic_file
 from ..runtime.json_format import format_json
 from ..runtime.signals import ProcessInterrupted, get_name
@@ -91,7 +91,8 @@ def record_failure(error: BaseException) -> None:
     else:
         kind, message = EXCEPTION, reason(error)
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    _record(kind, message, traceback=trace, exit_code=getattr(error, "exit_code", 2))
+    own = error.traceback if isinstance(error, OwnCodeError) else None
+    _record(kind, message, traceback=trace, own_traceback=own, exit_code=getattr(error, "exit_code", 2))
 
 
 def record_interruption(number: int, again: bool) -> None:

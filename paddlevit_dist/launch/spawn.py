@@ -33,7 +33,7 @@ from ..registry.register import (
     register_transform,
 )
 from ..runtime import printing, process_exit, signals
-from ..runtime.errors import DeviceFailure, Stopped, UserError, WorkerFailure
+from ..runtime.errors import DeviceFailure, OwnCodeError, Stopped, UserError, WorkerFailure
 from . import failures, secret, stale_resources, status, tuning
 from .devices import ProcessPlan, is_pool_worker
 from .watchdog import Watchdog, dump_stacks_on_request
@@ -318,6 +318,8 @@ def _end_all(processes: list[Any]) -> None:
 
 def raise_cause(cause: dict[str, Any]) -> None:
     """Raise the error of a record in this process, as ``launch_workers`` does."""
+    if cause.get("own_traceback") is not None:
+        raise OwnCodeError(cause["message"], cause["own_traceback"])
     if cause["kind"] == failures.USER_ERROR:
         kind = DeviceFailure if cause.get("exit_code") == DeviceFailure.exit_code else UserError
         raise kind(cause["message"])

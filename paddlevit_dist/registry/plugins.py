@@ -12,9 +12,7 @@ import importlib
 import importlib.machinery
 import os
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import NamedTuple
 
 from ..runtime.errors import OwnCodeError, UserError
@@ -181,12 +179,9 @@ def _import(module: ModuleLocation, source: str) -> None:
 
 def _wrap_error(source: str, error: BaseException) -> OwnCodeError:
     """Return an ``OwnCodeError`` with the frames of the user's code only."""
-    frames: TracebackType | None = error.__traceback__
     importing = (__file__, importlib.__file__, "<frozen importlib")
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(importing):
-        frames = frames.tb_next
-    lines = traceback.format_exception(type(error), error, frames)
-    return OwnCodeError(f"{source} raises {type(error).__name__} when it is imported: {error}", "".join(lines))
+    message = f"{source} raises {type(error).__name__} when it is imported: {error}"
+    return OwnCodeError.wrap(message, error, lambda code: code.co_filename.startswith(importing))
 
 
 def _require_origin(module: ModuleLocation, source: str) -> None:

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable
+from traceback import format_exception
+from types import CodeType
 
 from . import environment, limits, printing, process_exit, signals
 
@@ -23,11 +25,19 @@ class DeviceFailure(UserError):
 
 
 class OwnCodeError(UserError):
-    """A user's module raises an exception when it is imported: one line, and the traceback of the user's frames."""
+    """A user's module or network raises an exception: one line, and the traceback of the user's frames."""
 
     def __init__(self, message: str, traceback: str = "") -> None:
         super().__init__(message)
         self.traceback = traceback
+
+    @classmethod
+    def wrap(cls, message: str, error: BaseException, is_ours: Callable[[CodeType], bool]) -> "OwnCodeError":
+        """Return the error with the traceback of ``error`` from the first frame on whose code is not ours."""
+        frames = error.__traceback__
+        while frames is not None and is_ours(frames.tb_frame.f_code):
+            frames = frames.tb_next
+        return cls(message, "".join(format_exception(type(error), error, frames)))
 
 
 class WorkerFailure(Exception):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry import lookup
 from ..registry.features import find_function
 from ..registry.lookup import SPELLINGS, as_source, find_name, is_weights_name, require_derived, resolve
-from ..runtime.errors import UserError
+from ..runtime import limits
+from ..runtime.errors import OwnCodeError, UserError
+from ..runtime.printing import shorten
 from ..settings.custom_keys import name_option
 from ..settings.every_run import RunSettings
-from ..settings.key import OPTIONS
+from ..settings.key import OPTIONS, show
 from ..settings.table import find_tables, get_value, index_keys
 
 if TYPE_CHECKING:
@@ -91,6 +94,33 @@ def accelerate(model: paddle.nn.Layer) -> None:
         replace_layers(model)
 
 
+@contextlib.contextmanager
+def explain_options(name: str, options: Mapping[str, Any] | None) -> Iterator[None]:
+    """Name MODEL.OPTIONS in the line about an exception inside the block that builds the network ``name`` with them.
+
+    Raises UserError if a value has another type than its default, else ``OwnCodeError`` with the traceback from the
+    constructor on, whose mistake it may be.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not options or isinstance(error, UserError) or limits.explain(error):
+            raise
+        given = ", ".join(f"{option}: {show(value)}" for option, value in options.items())
+        reason = shorten(f"{type(error).__name__}: {error}", 200)
+        message = f"{OPTIONS} {{{given}}}: {name} could not be built: {reason}"
+        defaults = model_options(name).defaults
+        for option in (each for each, value in options.items() if _is_of_other_type(value, defaults.get(each))):
+            raise UserError(f"{message}; {option} is {show(defaults[option])} by default") from error
+        raise OwnCodeError.wrap(message, error, lambda code: code.co_name != "__init__") from error
+
+
+def _is_of_other_type(value: Any, default: Any) -> bool:
+    kinds: tuple[type, ...] = (bool,), (int, float), (str,), (list, tuple), (Mapping,)
+    kind = next((each for each in kinds if isinstance(default, each)), (object,))
+    return value is not None and not isinstance(value, kind)
+
+
 def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     """Build the task's model in training mode; its weights depend on SEED only and are equal on all ranks.
 
@@ -102,7 +132,8 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     from ..distributed import set_batch_norm_momentum
 
     paddle.seed(config.SEED)
-    model = prepare(task.build_model())
+    with explain_options(config.MODEL.NAME, config.MODEL.OPTIONS):
+        model = prepare(task.build_model())
     if config.MODEL.OPTIONS and not getattr(task, "reads_options", False):
         raise UserError(
             f"{OPTIONS}: task {config.TASK} builds its network without them: use create_configured(self, ...) "

@@ -12,7 +12,7 @@ from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.launch import failures, spawn
 from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.runtime import signals
-from paddlevit_dist.runtime.errors import DeviceFailure, WorkerFailure
+from paddlevit_dist.runtime.errors import DeviceFailure, OwnCodeError, WorkerFailure
 from paddlevit_dist.settings.key import Key
 
 
@@ -131,6 +131,7 @@ def test_a_second_interrupt_ends_without_a_save(interrupts):
     [
         (UserError("no file"), None, UserError("no file")),
         (DeviceFailure("no GPU"), None, DeviceFailure("no GPU")),
+        (OwnCodeError("MODEL.OPTIONS", "own.py"), None, OwnCodeError("MODEL.OPTIONS", "own.py")),
         (Stopped("SIGHUP", "epoch 2"), None, Stopped("SIGHUP", "epoch 2")),
         (Stopped("SIGHUP", "epoch 2"), signal.SIGTERM, Stopped("SIGTERM", "epoch 2")),
         (signals.ProcessInterrupted(1), None, signals.ProcessInterrupted(1)),
@@ -147,6 +148,8 @@ def test_the_cause_is_raised_again_in_the_parent(tmp_path, error, number, expect
     assert (type(found), str(found)) == (type(expected), str(expected))
     for name in ("number", "again", "reason", "saved", "rank", "exit_code"):
         assert getattr(found, name, None) == getattr(expected, name, None)
+    if isinstance(found, OwnCodeError):
+        assert found.traceback == "own.py"
     if isinstance(found, WorkerFailure):
         assert found.traceback.endswith("ValueError: why\n")
 

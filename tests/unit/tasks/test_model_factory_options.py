@@ -8,6 +8,7 @@ from support.registrations import forgotten
 
 from paddlevit_dist import Key, UserError
 from paddlevit_dist.registry.register import register_model, register_task
+from paddlevit_dist.runtime.errors import OwnCodeError
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks import Model, Task, create_configured
 from paddlevit_dist.tasks.model_factory import build_model, create_model
@@ -112,6 +113,23 @@ def test_a_constructor_that_passes_options_on_has_those_of_its_parent():
     with pytest.raises(UserError, match="model 'vit' has no option 'pol': did you mean 'pool'"):
         create_model("vit", pol="max")  # its **options are a list of names
     assert build("open", "MODEL.OPTIONS.anything=[1]") == {"in_channels": 2, "anything": [1]}
+
+
+def test_an_exception_of_a_constructor_with_options_is_a_line_with_its_traceback(monkeypatch):
+    def build_own(*words, kind):
+        task = make_task(load(["TASK=plain", "MODEL.NAME=own", *words]).values)
+        with pytest.raises(kind) as refusal:
+            build_model(task.config, task)
+        return refusal.value
+
+    monkeypatch.setattr(nn, "Linear", lambda *_: 1 // 0)
+    refusal = build_own("MODEL.OPTIONS={pool: max, rules: x}", kind=OwnCodeError)
+    begin = "MODEL.OPTIONS {pool: 'max', rules: 'x'}: own could not be built: ZeroDivisionError: integer "
+    assert str(refusal).startswith(begin)
+    assert "self.head = " in refusal.traceback and "model_factory.py" not in refusal.traceback
+    refusal = build_own("MODEL.OPTIONS={pool: 3, rules: x}", kind=UserError)
+    assert type(refusal) is UserError and str(refusal).endswith("by zero; pool is 'average' by default")
+    build_own(kind=ZeroDivisionError)  # without options, it is not theirs
 
 
 @pytest.mark.parametrize("option", ["dpth", "pool"])

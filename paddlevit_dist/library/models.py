@@ -45,7 +45,7 @@ def create_model(
         **options: dimensions and regularization that differ from the variant, see ``model_factory.create_model``.
 
     Returns:
-        A ``tasks.model.Model``, or the result of a registered function; with trained weights in evaluation mode.
+        A ``tasks.model.Model``; with trained weights in evaluation mode.
 
     Raises:
         UserError: a name or option is unknown, dimensions do not fit, or the weights do not exist.

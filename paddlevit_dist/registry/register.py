@@ -7,6 +7,7 @@ from typing import Any
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
+from ..runtime.printing import shorten
 from . import features
 from .lookup import KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, add, list_other_tables
 from .manifest import Manifest, Target
@@ -36,7 +37,8 @@ def register_model(name: str, target: Target, keys: object = None, replace: bool
         replace: replace an entry of this name.
 
     Raises:
-        UserError: the name or a key is in use, or a default is not a valid value of its key.
+        UserError: the target is not such a class, the name or a key is in use, or a default is not a valid value of
+            its key.
     """
     _register("model", name, target, keys, replace)
 
@@ -148,6 +150,8 @@ def _register(
 ) -> None:
     origin = _caller()
     _require_nameable(kind, name, target, origin)
+    if kind == "model" and not isinstance(target, str):
+        _require_model(name, target, origin)
     for part in (target, *getattr(target, "aspects", {}).values()):  # those that are names when they are imported
         require_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
     before, existing = KINDS[kind].get(name), REGISTRATIONS.get((kind, name))
@@ -175,6 +179,16 @@ def _register(
 def _require_nameable(kind: str, name: object, target: object, origin: str) -> None:
     if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
         raise UserError(f"{origin}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
+
+
+def _require_model(name: str, target: object, origin: str) -> None:
+    """Raise UserError unless a target is a class derived from ``Model``, whose module imports Paddle."""
+    module = sys.modules.get("paddlevit_dist.tasks.model")  # of no class here, as long as nothing has imported it
+    if module is None or not (isinstance(target, type) and issubclass(target, module.Model)):
+        raise UserError(
+            f"{origin}: model '{name}': {shorten(getattr(target, '__name__', repr(target)))} is not a class derived "
+            "from Model: derive one ('from paddlevit_dist.tasks import Model')"
+        )
 
 
 def _identity(target: Target) -> Any:

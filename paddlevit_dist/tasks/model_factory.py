@@ -29,7 +29,7 @@ def create_model(
     image_size: int | Sequence[int] | None = None,
     **options: Any,
 ):
-    """Build a model with fresh weights: a ``tasks.model.Model``, or the result of a registered function.
+    """Build a model, a ``tasks.model.Model``, with fresh weights.
 
     Args:
         name: one of ``list_models()``.

@@ -18,8 +18,10 @@ def own_names():
         yield
 
 
-class Mine:
+class Mine(Model):
     """A model of a user."""
+
+    def forward(self): ...
 
 
 def test_options_have_their_defaults():

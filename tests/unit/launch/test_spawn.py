@@ -14,6 +14,7 @@ from paddlevit_dist.registry import lookup, register
 from paddlevit_dist.runtime import signals
 from paddlevit_dist.runtime.errors import DeviceFailure, OwnCodeError, WorkerFailure
 from paddlevit_dist.settings.key import Key
+from paddlevit_dist.tasks import Model
 
 
 class StandInWatchdog:
@@ -158,8 +159,13 @@ def work(a, b):
     """Run as the function of a worker."""
 
 
-class Mine:
+class Mine(Model):
     """A registered class that workers can import."""
+
+    def __init__(self, depth=1, width=1):
+        super().__init__()
+
+    def forward(self): ...
 
 
 KEYS = {"task": ["OWN.RATE"], "model": ["OWN.DEPTH", "OWN.WIDTH"]}
@@ -182,7 +188,7 @@ def test_workers_get_function_arguments_and_what_is_registered():
                 Mine,
                 **({} if names is None else {"keys": [Key(name, 3, "int", "a number") for name in names]}),
             )
-        register.register_model("own_lambda", lambda: None)
+        register.register_dataset("own_lambda", lambda: None)
         payload = spawn.WorkerPayload.pack(work, (1, [2, "three"]))
     assert {(entry.kind, entry.name) for entry in payload.registered if entry.pickled} >= {
         (kind, f"own_{kind}") for kind in KINDS
@@ -195,7 +201,7 @@ def test_workers_get_function_arguments_and_what_is_registered():
         assert {kind: found[kind].target for kind in KINDS} == {**dict.fromkeys(KINDS, Mine), "dataset": dict}
         keys = {kind: [row.name for table in found[kind].keys for row in table.keys] for kind in KINDS}
         assert keys == {**dict.fromkeys(KINDS, []), **KEYS, "dataset": []}
-        assert "own_lambda" not in lookup.list_names("model")
+        assert "own_lambda" not in lookup.list_names("dataset")
 
 
 def test_classes_that_cannot_be_imported_are_refused():

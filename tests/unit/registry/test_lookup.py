@@ -14,6 +14,7 @@ from paddlevit_dist.registry.manifest import Manifest
 from paddlevit_dist.registry.register import register_dataset, register_model, register_task, register_transform
 from paddlevit_dist.runtime.environment import program
 from paddlevit_dist.settings.key import Key
+from paddlevit_dist.tasks import Model
 
 FOLD = Key("DATA.MINE.FOLD", 0, "int", "which part is for validation")
 NOISE = Key("MODEL.NOISE", 1, "int", "pixels of noise")
@@ -21,6 +22,12 @@ NOISE = Key("MODEL.NOISE", 1, "int", "pixels of noise")
 
 class Mine:
     """A class of a user."""
+
+
+class MyModel(Model):
+    """A network of a user."""
+
+    def forward(self): ...
 
 
 @pytest.fixture(autouse=True)
@@ -78,8 +85,8 @@ def test_a_model_of_another_package_is_known_once_it_is_named(monkeypatch):
 
 
 def test_a_model_that_a_user_registers_with_the_name_of_a_source_stays():
-    register_model("timm:mine", Mine, replace=True)
-    assert lookup.find_name("model", "timm:mine") == "timm:mine" and lookup.MODELS["timm:mine"] is Mine
+    register_model("timm:mine", MyModel, replace=True)
+    assert lookup.find_name("model", "timm:mine") == "timm:mine" and lookup.MODELS["timm:mine"] is MyModel
 
 
 def test_names_of_a_plugin_are_found_when_they_are_needed(monkeypatch):
@@ -164,7 +171,7 @@ def names(tables) -> set[str]:
 
 def test_a_run_reads_the_tables_of_its_task_its_data_set_and_its_model():
     register_dataset("mine", Mine, keys=FOLD)
-    register_model("noisy", Mine, keys=NOISE)
+    register_model("noisy", "somewhere:Noisy", keys=NOISE)
     assert not names(lookup.key_tables("detection")) & {"DATA.MINE.FOLD", "MODEL.NOISE"}
     assert names(lookup.key_tables("detection", "mine")) - names(lookup.key_tables("detection")) == {"DATA.MINE.FOLD"}
     assert "MODEL.NOISE" in names(lookup.key_tables("detection", "mine", "noisy"))

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from functools import partial
 
 import pytest
 from support.registrations import forgotten
@@ -16,6 +17,16 @@ class First:
 
 
 class Second:
+    """Another."""
+
+
+class FirstModel(Model):
+    """A network of a user."""
+
+    def forward(self): ...
+
+
+class SecondModel(FirstModel):
     """Another."""
 
 
@@ -40,17 +51,18 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_name_is_of_its_kind_and_another_class_needs_replace(kind):
-    KINDS[kind]("mine", First)
-    KINDS[kind]("mine", First)
-    assert lookup.resolve(kind, "mine") is First
+    first, second = (FirstModel, SecondModel) if kind == "model" else (First, Second)
+    KINDS[kind]("mine", first)
+    KINDS[kind]("mine", first)
+    assert lookup.resolve(kind, "mine") is first
     with pytest.raises(UserError) as refusal:
-        KINDS[kind]("mine", Second)
+        KINDS[kind]("mine", second)
     line = str(refusal.value)
     assert line.startswith("test_register.py:") and line.endswith(": choose another name, or replace=True")
     assert f"{kind.replace('_', ' ')} 'mine' is registered twice (test_register.py:" in line
-    assert lookup.resolve(kind, "mine") is First
-    KINDS[kind]("mine", Second, replace=True)
-    assert lookup.resolve(kind, "mine") is Second
+    assert lookup.resolve(kind, "mine") is first
+    KINDS[kind]("mine", second, replace=True)
+    assert lookup.resolve(kind, "mine") is second
     assert [entry for entry in lookup.REGISTRATIONS if entry[1] == "mine"] == [(kind, "mine")]
 
 
@@ -72,13 +84,27 @@ def test_a_file_that_is_imported_again_registers_the_same_class(tmp_path):
     try:
         one, two = load("again_one", ""), load("again_two", "# a new line\n")
         for first, second, others in (("Net", "Net", "Other"), ("make", "make", "other"), ("build", "build", "Net")):
-            register.register_model(first, getattr(one, first))
-            register.register_model(first, getattr(two, second))
-            assert lookup.MODELS[first] is getattr(two, second)
+            register.register_dataset(first, getattr(one, first))
+            register.register_dataset(first, getattr(two, second))
+            assert lookup.DATASETS[first] is getattr(two, second)
             with pytest.raises(UserError, match="registered twice"):
-                register.register_model(first, getattr(one, others))
+                register.register_dataset(first, getattr(one, others))
     finally:
         del sys.modules["again_one"], sys.modules["again_two"]
+
+
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [(First, "First"), (partial(FirstModel), r"functools\.partial\(.*"), (lambda **_: FirstModel(), "<lambda>")],
+    ids=["class", "partial", "lambda"],
+)
+def test_a_network_is_a_class_derived_from_model(target, shown):
+    advice = r"derive one \('from paddlevit_dist.tasks import Model'\)"
+    with pytest.raises(
+        UserError, match=rf"test_register.py:\d+: model 'mine': {shown} is not a class .* Model: {advice}"
+    ):
+        register.register_model("mine", target)
+    assert "mine" not in lookup.MODELS
 
 
 @pytest.mark.parametrize(("name", "target"), [("", First), (3, First), ("mine", 3), ("mine", None)])

@@ -42,7 +42,7 @@ def own_names():
         lambda: register_dataset("mine", Noisy, keys=KeyTable((FOLD,))),
         lambda: register_dataset("mine", "somewhere:Mine", keys="my_settings:KEYS"),
         lambda: register_task("classification_of_mine", Noisy, ["paddlevit_dist.images.settings:IMAGES"], [FOLD]),
-        lambda: register_model("mine", Noisy, [FOLD]),
+        lambda: register_model("mine", "somewhere:Noisy", [FOLD]),
     ],
     ids=["class attribute", "keys", "table", "location", "task", "model"],
 )
@@ -71,7 +71,7 @@ def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
 
 def test_a_run_of_something_else_refuses_them_and_does_not_keep_them():
     register_dataset("mine", Mine)
-    register_model("noisy", Noisy, NOISE)
+    register_model("noisy", "somewhere:Noisy", NOISE)
     with pytest.raises(UserError, match="DATA.MINE.FOLD is read by dataset mine, not by classification: remove it"):
         load(["DATA.MINE.FOLD", "1"])
     values = load(["-dataset=mine"]).values
@@ -127,7 +127,7 @@ def test_one_key_of_two_owners_has_to_be_the_same():
     register_dataset("mine", Mine)
     register_dataset("mine_too", Noisy, keys=[Key(*vars(FOLD).values())])
     with pytest.raises(UserError, match="key DATA.MINE.FOLD exists already: which part is for validation"):
-        register_model("noisy", Noisy, keys=[Key("DATA.MINE.FOLD", 5, "int", "another")])
+        register_model("noisy", "somewhere:Noisy", keys=[Key("DATA.MINE.FOLD", 5, "int", "another")])
 
 
 def test_a_class_that_is_imported_later_declares_its_keys_where_it_is_registered(monkeypatch):

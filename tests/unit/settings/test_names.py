@@ -207,7 +207,7 @@ def test_task_data_set_and_model_are_for_the_same_kind_of_data():
         "points, such as -cfg=minkunet34c_scannet"
     )
     register_dataset("own", object)
-    register_model("own_net", object)
+    register_model("own_net", "somewhere:Own")
     assert check(dataset="own", model="own_net", task="pointgroup") == check(dataset="own", model="own_net") == ""
 
 

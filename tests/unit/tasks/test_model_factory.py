@@ -74,7 +74,7 @@ def test_layers_that_nothing_would_train_or_save_are_refused(kind):
     for parameter in network.frozen[0].parameters():
         parameter.stop_gradient = True
     config = SimpleNamespace(
-        SEED=0, TRAIN=SimpleNamespace(BATCH_NORM_MOMENTUM=None), MODEL=SimpleNamespace(OPTIONS=None)
+        SEED=0, TRAIN=SimpleNamespace(BATCH_NORM_MOMENTUM=None), MODEL=SimpleNamespace(NAME="own", OPTIONS=None)
     )
     assert build_model(config, SimpleNamespace(build_model=lambda: network)) is network
     network.blocks = kind([registered])

@@ -102,7 +102,7 @@ def load_weights(
     values = _plan(model, state, report, class_names)
     _compare_networks(model, source, weights, report, must_match=strict and not allow_unused)
     if strict:
-        require_everything(report, as_model(model))
+        require_everything(report, as_model(model), class_names)
         unused = [name for name in report.unexpected if not _is_optional(name) and name not in named.outside]
         if unused and not allow_unused:
             refuse_unused(report, unused)

@@ -12,7 +12,7 @@ from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
 from ..runtime.printing import shorten
 from ..tasks.model import Model
-from .class_rows import find_class_axis
+from .class_rows import ClassNames, are_names, find_class_axis, pair_names
 from .content import read_weights_info
 from .finding import find_run_settings
 from .low_rank import LowRankBase
@@ -112,8 +112,11 @@ class LoadReport:
         return format_json(content, indent=1)
 
 
-def require_everything(report: LoadReport, interface: Model) -> None:
-    """Raise UserError if the source lacks parameters of the model, or has a classifier of other shapes."""
+def require_everything(report: LoadReport, interface: Model, class_names: ClassNames | None = None) -> None:
+    """Raise UserError if the source lacks parameters of the model, or has a classifier of other shapes.
+
+    ``class_names`` of both sides, if known, decide what to do about another number of classes.
+    """
     if not report.missing and not report.reinitialized:
         return
     reasons = []
@@ -126,9 +129,7 @@ def require_everything(report: LoadReport, interface: Model) -> None:
         axis = find_class_axis(source_shape or (), interface.class_layout(name))
         if source_shape and model_shape and axis is not None and source_shape[axis] != model_shape[axis]:
             theirs, ours = (interface.outputs_to_classes(shape[axis]) for shape in (source_shape, model_shape))
-            remedy = f"set MODEL.NUM_CLASSES to {theirs}"
-            if theirs < ours:  # MODEL.NUM_CLASSES must not be smaller than the data's number of classes
-                remedy = f"remove MODEL.NUM_CLASSES; data with more than {theirs} classes cannot be used with it"
+            remedy = _advise_classes(class_names, interface, theirs, ours)
             reasons.append(f"it has {theirs} classes and the model {ours}: {remedy}")
             break  # further heads may have several outputs per class
     hint = _suggest_model(report.source) if report.missing else ""
@@ -136,6 +137,19 @@ def require_everything(report: LoadReport, interface: Model) -> None:
         f"{report.source} does not contain the whole model, which evaluating and resuming need: "
         f"{'; '.join(reasons)}{hint}"
     )
+
+
+def _advise_classes(names: ClassNames | None, interface: Model, theirs: int, ours: int) -> str:
+    """Return what to do about weights of ``theirs`` classes and a model of ``ours``."""
+    if names is not None and names.theirs and are_names(names.theirs):
+        found = {here for _, here in pair_names(names.theirs, names.ours, interface)}
+        missing = [name for label, name in enumerate(names.ours) if label not in found]
+        if missing:
+            own, lacking = list_some(list(names.theirs)), list_some(missing)
+            return f"its classes are {own}, without {lacking} of the data: evaluate data of its classes"
+    if theirs > ours or (names is not None and len(names.ours) <= theirs):
+        return f"set MODEL.NUM_CLASSES to {theirs}"
+    return f"use data of at most {theirs} classes; MODEL.NUM_CLASSES, if it is set, has to be {theirs}"
 
 
 def require_trained(

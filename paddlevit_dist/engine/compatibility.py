@@ -207,15 +207,17 @@ def judge_changes(
     changes: list[FactDifference],
     config: RunSettings,
     remedy: str = "use the same settings",
+    is_of_settings: bool = True,
 ) -> list[str]:
     """Return the log lines about differences of one kind, or raise UserError as ``report_or_raise`` does.
 
-    ``what``: text between the path and the list of ``changes``; without changes, there is no line.
+    ``what``: text between the path and the list of ``changes``; without changes, there is no line. ``is_of_settings``:
+    whether settings differ; if not, no command with the run's own is offered, as it would end the same.
     """
     if not changes:
         return []
     both = "; ".join(f"{c.name} {show(c.before)} there, {show(c.now)} here" for c in changes)
-    command = format_command(use, source, config)
+    command = format_command(use, source, config) if is_of_settings else ""
     return report_or_raise(use, changes[0].kind, f"{source} {what}: {both}", config, remedy, command)
 
 
@@ -286,8 +288,18 @@ class CheckpointDiff:
         matching = get_aspect(self.task, CheckpointMatching)
         hints = (matching.mismatch_hint(each.name, each.before) if matching else SAME_SETTINGS for each in changes)
         remedy = " and ".join(dict.fromkeys(hints))
-        return judge_changes(
-            self.use, self.source, "was trained with different preprocessing", changes, self.config, remedy
+        what, differs = "was trained with different preprocessing", bool(changes) and self._has_other_settings()
+        return judge_changes(self.use, self.source, what, changes, self.config, remedy, differs)
+
+    def _has_other_settings(self) -> bool:
+        """Return whether a setting differs that results depend on; the data differ otherwise, such as in their EXIF."""
+        kinds = ("network", "score", "training", "data")
+        effect_of, theirs = effects(self.config), leaves(self._get_section("settings"))
+        ours = leaves(to_plain_settings(self.config)).items()
+        return any(
+            name in theirs and _plain(theirs[name]) != _plain(value)
+            for name, value in ours
+            if effect_of.get(name) in kinds
         )
 
     def classes(self, samples: TransformedDataset) -> list[str]:

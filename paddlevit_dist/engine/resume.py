@@ -208,7 +208,8 @@ class StateLoader:
         for row in rows:
             log("  " + "  ".join(text.ljust(width) for text, width in zip(row, (*widths, 0))).rstrip())
         if altering(changes) and not self._config.ALLOW_CHANGES:
-            command = format_command("resume", diff.source, self._config)
+            is_of_data = any(c.alters and c.kind in ("files", "classes") for c in changes)  # also with these settings
+            command = "" if is_of_data else format_command("resume", diff.source, self._config)
             instead = f"; with the settings of its run: {command}" if command else ""
             raise UserError(
                 f"-resume={diff.source}: {altering(changes)}: the resumed training would run differently; set "

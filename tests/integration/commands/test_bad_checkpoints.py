@@ -95,7 +95,7 @@ def test_weights_of_another_architecture(way, trained, output):
 def test_an_evaluation_with_another_number_of_classes_says_which(trained, output):
     arguments = [f"-output={output}", *DIGITS, "-eval", f"-pretrained={trained.last}", "-num_classes=12"]
     message = refused(*arguments)
-    assert "has 10 classes and the model 12: remove MODEL.NUM_CLASSES; data with more than 10 classes" in message
+    assert "has 10 classes and the model 12: set MODEL.NUM_CLASSES to 10" in message
     assert "architecture" not in message
 
 

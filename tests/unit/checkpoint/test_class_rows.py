@@ -346,8 +346,13 @@ def test_outputs_of_a_run_without_a_name_stay_behind_those_with_names():
 def test_an_evaluation_of_fewer_outputs_than_the_weights_have_is_refused():
     source, model = make_numbers(create_model("vit", 4, **SIZES)), create_model("vit", 2, **SIZES)
     names = ClassNames(["a", "b", "c", "d"], ["d", "b"], False, is_evaluated=True)
-    with pytest.raises(UserError, match="set MODEL.NUM_CLASSES to 4"):
+    with pytest.raises(UserError, match="set MODEL.NUM_CLASSES to 4$"):
         load_weights(model, source, strict=True, class_names=names)
+    with pytest.raises(UserError, match="its classes are a, b, c and 1 more, without x of the data: evaluate data of"):
+        load_weights(model, source, strict=True, class_names=names._replace(ours=["d", "x"]))
+    larger = create_model("vit", 6, **SIZES)
+    with pytest.raises(UserError, match="set MODEL.NUM_CLASSES to 4$"):  # the data have two, not six
+        load_weights(larger, source, strict=True, class_names=names)
 
 
 def test_an_evaluation_of_other_classes_has_a_name_for_each_output():

@@ -11,7 +11,7 @@ from paddlevit_dist.engine.compatibility import CheckpointDiff, compare, facts_f
 from paddlevit_dist.settings import load
 from paddlevit_dist.tasks.task import Task
 
-CONFIG = SimpleNamespace(ALLOW_CHANGES=False)
+CONFIG = load([]).values
 
 
 class Turned(Task):
@@ -61,9 +61,24 @@ def test_other_input_is_an_error_that_shows_both_sides_or_a_note(checkpoint):
     for use in ("evaluate", "resume"):
         with pytest.raises(UserError, match="orientation LPS there, RAS here; .*-allow_changes"):
             compared(source, CONFIG, use)
-    for config, use in ((SimpleNamespace(ALLOW_CHANGES=True), "evaluate"), (CONFIG, "start")):
+    for config, use in ((load(["-allow_changes"]).values, "evaluate"), (CONFIG, "start")):
         (note,) = compared(source, config, use)
         assert "orientation LPS there, RAS here" in note
+
+
+@pytest.mark.parametrize(("words", "is_offered"), [([], False), (["DATA.EXIF_ROTATE", "true"], True)])
+def test_a_command_with_the_settings_of_the_run_is_offered_only_if_they_differ(words, is_offered, tmp_path):
+    folder = tmp_path / "run" / "checkpoints" / "best"
+    folder.mkdir(parents=True)
+    for name in ("config.yaml", "run.json", "checkpoints/best/state.json"):
+        (tmp_path / "run" / name).write_text("{}")
+    said = {"input": {"orientation": "LPS"}, "settings": to_plain_settings(load([]).values)}
+    (folder / "about.yaml").write_text(yaml.safe_dump(said))
+    with pytest.raises(UserError) as refusal:
+        compared(str(folder), load([f"-pretrained={folder}", *words]).values)
+    line = str(refusal.value)
+    assert "orientation LPS there, RAS here; " in line and "or add -allow_changes" in line
+    assert ("with the settings of its run: " in line) is is_offered
 
 
 def test_weights_from_elsewhere_are_not_compared(tmp_path):

@@ -399,7 +399,7 @@ def test_heads_for_cocos_ids_become_heads_for_its_80_categories():
 def test_weights_for_other_classes_are_refused_with_their_number(model):
     state = {name: value.numpy() for name, value in model.state_dict().items()}
     with pytest.raises(
-        UserError, match="it has 3 classes and the model 5: remove MODEL.NUM_CLASSES; data with more than 3"
+        UserError, match="it has 3 classes and the model 5: use data of at most 3 classes; MODEL.NUM_CLASSES, if it"
     ):
         load_weights(create_model(batches.NAME, 5), state, strict=True)
     assert [model.outputs_to_classes(outputs) for outputs in (4, 91, 2)] == [3, 80, 1]

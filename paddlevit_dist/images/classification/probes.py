@@ -59,7 +59,7 @@ class ProbeModel(Model):
         zero = paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
         self.heads = nn.LayerList([Linear(backbone.embed_dim, num_classes, zero, zero) for _ in range(heads)])
         plain: dict[str, KeyMap] = {"timm": from_torch_names, **backbone.key_maps}
-        classifiers = tuple(f"{layer}." for layer in backbone.classifier_layers)
+        classifiers = tuple(f"{_find_removed(backbone, layer)}." for layer in backbone.classifier_layers)
         self.key_maps = {owner: _prefix_backbone(key_map, classifiers) for owner, key_map in plain.items()}
 
     @property
@@ -105,6 +105,17 @@ class ProbeModel(Model):
     def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return the backbone's lines about resized parameters."""
         return self.backbone.list_resize_notices([name.removeprefix(_BACKBONE) for name in names])
+
+
+def _find_removed(backbone: Model, classifier: str) -> str:
+    """Return the outermost layer around a classifier that a network without classes has nothing left of, or itself.
+
+    timm's LeViT and RepViT have a norm in their head, and lose it with the classifier.
+    """
+    words = classifier.split(".")
+    around = (".".join(words[:number]) for number in range(1, len(words)))
+    layers = dict(backbone.named_sublayers())
+    return next((path for path in around if path in layers and not layers[path].state_dict()), classifier)
 
 
 def _prefix_backbone(key_map: KeyMap, classifiers: tuple[str, ...]) -> KeyMap:

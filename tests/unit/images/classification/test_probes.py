@@ -3,13 +3,16 @@
 import numpy as np
 import paddle
 import pytest
+from paddle import nn
 from support.trainings.trained import write_weights
 
+from paddlevit_dist.checkpoint.load import load_weights
 from paddlevit_dist.export.descriptions import require_exportable
 from paddlevit_dist.images.classification import probes
-from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics
+from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics, ProbeModel
 from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.settings import load
+from paddlevit_dist.tasks import Model
 from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
 from paddlevit_dist.tasks.protocols import Drawable, Ensembling, Exportable, Predictable, Recomputable
 
@@ -126,3 +129,27 @@ def test_a_run_brings_its_network_and_input_to_a_probe_or_to_the_evaluation_of_i
     values = load(["-cfg=probe_linear", "-dataset=folder", "-eval", f"-pretrained={weights}"]).values
     assert (values.MODEL.NAME, values.MODEL.PATCH_SIZE, values.MODEL.EMBED_DIM) == ("vit", 8, 16)
     assert (values.DATA.IMAGE_SIZE, values.DATA.CROP_PCT) == (16, 0.75)
+
+
+class NormedHead(Model):
+    """Has a norm in its head, as timm's LeViT, and loses both without classes."""
+
+    classifier_layers = ("head.linear",)
+    in_channels, image_size, embed_dim = 1, (2, 2), 3
+
+    def __init__(self, num_classes):
+        super().__init__()
+        self.body = nn.Linear(4, 3)
+        head = nn.Sequential(("norm", nn.BatchNorm1D(3)), ("linear", nn.Linear(3, num_classes or 1)))
+        self.head = head if num_classes else nn.Identity()
+
+    def forward(self, images):
+        return self.head(self.body(images.flatten(1)))
+
+
+@pytest.mark.parametrize("classes", [0, 5])
+def test_weights_with_and_without_a_head_are_complete_for_a_probe(classes):
+    source, model = NormedHead(classes), ProbeModel(NormedHead(0), 3, 0)
+    report = load_weights(model, {name: value.numpy() for name, value in source.state_dict().items()}, strict=True)
+    assert report.loaded == ["backbone.body.weight", "backbone.body.bias"] and report.unexpected == []
+    np.testing.assert_array_equal(model.backbone.body.weight.numpy(), source.body.weight.numpy())

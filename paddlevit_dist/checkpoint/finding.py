@@ -9,6 +9,7 @@ from typing import Any
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
+from ..runtime.run_folders import suggest_runs
 from .content import (
     MODEL,
     STATE,
@@ -104,6 +105,7 @@ def find_existing(source: str) -> Path:
             return extended
     raise UserError(
         f"-resume={shorten(source)}: no such file or folder; give a checkpoint directory, an output folder or 'auto'"
+        f"{suggest_runs(source)}"
     )
 
 

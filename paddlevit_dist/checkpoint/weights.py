@@ -188,7 +188,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
         )
     tried = str(expanded) if expanded.suffix == EXTENSION else f"{expanded}, {with_extension}"
     raise UserError(
-        f"no weights at {path} (tried {tried}): {_what_is_there(expanded.parent, with_extension.name)}"
+        f"no weights at {path} (tried {tried}): {_what_is_there(expanded.parent, expanded.name)}"
         f"{similar_names(str(path))}"
     )
 
@@ -221,7 +221,8 @@ def _what_is_there(folder: Path, requested: str) -> str:
         names = sorted(os.listdir(folder))
     except OSError:
         return f"the folder {folder} does not exist or cannot be read"
-    similar = difflib.get_close_matches(requested, names, cutoff=0.5)
+    stems = {name.removesuffix(EXTENSION): name for name in names}
+    similar = [stems[stem] for stem in difflib.get_close_matches(requested.removesuffix(EXTENSION), stems, cutoff=0.5)]
     shown = similar or names[:5]
     if not shown:
         return f"the folder {folder} is empty"

@@ -9,23 +9,14 @@ from ..logging.record import SEEDS
 from ..registry.features import find_function
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
+from ..runtime.run_folders import CHECKPOINTS, CONFIG, find_run, suggest_runs
 from ..settings import files
 from ..settings.command_line import read, takes_next_word
+from ..settings.table import find_key
 
-CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
 _EVALUATES = {"-eval", "--eval"}
 # What ended one part of a training run, or allowed it, does not hold for what is done with the run next.
 _STOPS = {"TRAIN.STOP_AFTER_EPOCH": None, "STOP_AFTER_SECONDS": None}
-
-
-def find_run(source: str | os.PathLike) -> Path | None:
-    """Return the folder of the run that a path means, its own or that of a checkpoint in it; None for other paths."""
-    path = Path(os.path.expanduser(source))
-    for depth, folder in enumerate((path, *list(path.parents)[:3])):  # RUN / checkpoints / best / averaged.pdparams
-        is_run = os.path.isfile(folder / CONFIG) and os.path.isdir(folder / CHECKPOINTS)  # also for too long names
-        if is_run and (depth == 0 or path.relative_to(folder).parts[0] == CHECKPOINTS):
-            return folder
-    return None
 
 
 def find_output_keys(config: Path) -> dict[str, Any]:
@@ -62,11 +53,13 @@ def _expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
         is_free = not is_value and not word.startswith("-") and "=" not in word
         if is_free and (run := _find_named(word)) is not None:
             expanded += [*_expand(run, [*words[:place], *words[place + 1 :]], "pretrained"), f"-pretrained={word}"]
-            weights = "its best weights" if os.path.samefile(os.path.expanduser(word), run) else f"weights {word}"
+            weights = "its best weights" if Path(os.path.expanduser(word)) == run else f"weights {word}"
             lines.append(f"evaluating the run {run}: settings of {run / CONFIG}, {weights}")
         elif is_free and parse_exported is not None and (setting := parse_exported(word)) is not None:
             expanded.append(setting)
             lines.append(f"evaluating the exported model {word}")
+        elif is_free and not find_key(word) and (near := suggest_runs(word)):
+            raise UserError(f"{word} is not a run's folder{near}")
         else:
             is_value = not is_value and takes_next_word(word)
             expanded.append(word)

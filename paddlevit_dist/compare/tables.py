@@ -18,6 +18,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.json_format import format_json
 from ..runtime.printing import shorten
+from ..runtime.run_folders import suggest_runs
 from ..runtime.text_files import parse_json
 from ..tasks.sample_groups import GROUP, SampleGroups
 from ..tasks.score_kind import ScoreKind, find_score_kind
@@ -266,7 +267,10 @@ def _list_files(run: str) -> list[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():
-        raise UserError(f"compare: {run} does not exist; give the -output folder of a training run or an evaluation")
+        raise UserError(
+            f"compare: {run} does not exist; give the -output folder of a training run or an evaluation"
+            f"{suggest_runs(run)}"
+        )
     files = [place / name for name in FILES if (place / name).is_file()]
     if files:
         return files

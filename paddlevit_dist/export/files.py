@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from ..runtime.errors import UserError
 from ..runtime.files import readable
+from ..runtime.printing import shorten
+from ..runtime.run_folders import suggest_runs
 from ..runtime.text_files import parse_yaml, read_yaml
 
 ONNX, PARAMETERS = ".onnx", ".pdiparams"
@@ -57,8 +59,9 @@ def find_exported(source: str) -> ExportedModel:
     if len(files) > 1:
         raise UserError(f"EXPORTED {source}: several models: {', '.join(map(str, files))}: name one of them")
     if not files:
+        if not os.path.lexists(path):  # what was meant is unknown
+            raise UserError(f"{shorten(source)} does not exist; {_EXPECTED}{suggest_runs(source)}")
         reason = "contains no exported model" if os.path.isdir(path) else "is not an exported model"
-        reason = reason if os.path.lexists(path) else "does not exist"
         raise UserError(f"EXPORTED {source}: {reason}; {_EXPECTED}")
     (file,) = files
     if file.suffix == PARAMETERS and not any(file.with_suffix(ending).is_file() for ending in PROGRAMS):

@@ -20,6 +20,7 @@ from ..registry.features import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle
+from ..runtime.run_folders import CONFIG, find_run, suggest_runs
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 
@@ -120,11 +121,17 @@ def evaluate(
     if config is not None:
         folder = _run(["-eval", *_format_arguments(config, devices, options)])
     else:
-        run_config = _find_config(source)
+        run_folder = find_run(source)
+        if run_folder is None:
+            raise UserError(
+                f"evaluate: {source} has no config.yaml of a run: add config, a recipe or YAML file"
+                f"{suggest_runs(source)}"
+            )
+        run_config = run_folder / CONFIG
         modules = keys.get("IMPORTS") or keys.get("import") or []
         plugins.load([modules] if isinstance(modules, str) else modules, "IMPORTS")
         options = {**find_output_keys(run_config), **options}
-        options["output"] = run_config.parent if output is None else output
+        options["output"] = run_folder if output is None else output
         folder = _run(["-eval", *_format_arguments(run_config, devices, options)], is_trusted=False)
     return TrainedRun(folder, *_last_evaluation(folder))
 
@@ -166,15 +173,6 @@ def _format_arguments(config: PathLike, devices: int, options: Mapping[str, Any]
         if name in _NOT_OF_CALLS:
             raise UserError(f"{name}: only the command has this flag: remove it from the call")
     return [f"-cfg={os.fspath(config)}", f"-ngpus={devices}", *format_words(options)]
-
-
-def _find_config(source: str) -> Path:
-    folders = Path(source), *Path(source).absolute().parents[:3]  # RUN / checkpoints / best / averaged.pdparams
-    files = (folder / "config.yaml" for folder in folders)
-    config = next((file for file in files if file.is_file()), None)
-    if config is None:
-        raise UserError(f"evaluate: {source} has no config.yaml of a run: add config, a recipe or YAML file")
-    return config
 
 
 def _run(words: Sequence[str], is_trusted: bool = True) -> Path:

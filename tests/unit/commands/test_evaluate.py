@@ -53,6 +53,19 @@ def test_a_checkpoint_has_the_settings_of_its_run_and_an_export_inside_it_is_one
     assert expand_evaluated(["out/mine/model.onnx"])[0] == ["EXPORTED=out/mine/model.onnx"]
 
 
+def test_a_run_that_is_missing_is_told_with_those_of_a_like_name(folder):
+    shutil.copytree("out/mine", "top_one")
+    (folder / "top_on2").mkdir()  # no run
+    with pytest.raises(UserError, match=r"^top_on is not a run's folder; did you mean top_one\?$"):
+        expand_evaluated(["top_on", "-split=test", "SEED", "5"])
+    assert expand_evaluated(["nothing"]) == (["nothing"], [])
+
+
+def test_a_missing_checkpoint_of_a_run_is_left_to_the_search_for_weights(folder):
+    expanded, lines = expand_evaluated(["out/mine/checkpoints/bst"])
+    assert "-pretrained=out/mine/checkpoints/bst" in expanded and lines[0].endswith("weights out/mine/checkpoints/bst")
+
+
 def test_a_moved_run_writes_to_its_new_folder_alone(folder):
     shutil.move("out/mine", "moved")
     values = load(["-eval", *expand_evaluated(["moved"])[0]], "vit_digits").values

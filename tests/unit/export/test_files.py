@@ -39,11 +39,16 @@ def test_what_is_no_single_model_is_refused_with_what_was_expected(tmp_path):
         "half": rf"the \.json or \.pdmodel of .*/half/net\.pdiparams is missing{expected}",
         "none": f"contains no exported model{expected}",
         "none/net.json": f"is not an exported model{expected}",
-        "absent": f"does not exist{expected}",
-        "x" * 300: "does not exist",
     }.items():
         with pytest.raises(UserError, match=rf"EXPORTED {tmp_path}/{name}: {reason}"):
             find_exported(f"{tmp_path}/{name}")
+    for name in ("mime", "x" * 300):
+        with pytest.raises(UserError, match=rf"^{tmp_path}/\w+(\.\.\.)? does not exist{expected}"):
+            find_exported(f"{tmp_path}/{name}")
+    (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "mine" / "config.yaml").touch()
+    with pytest.raises(UserError, match=rf"^{tmp_path}/mime does not exist.*; did you mean {tmp_path}/mine\?$"):
+        find_exported(f"{tmp_path}/mime")
     assert find_exported(f"{tmp_path}/two/a").file.name == "a.onnx"
     (tmp_path / "two" / "a.about.yaml").write_text("a: [")
     with pytest.raises(UserError, match=r"a\.about\.yaml cannot be read: .*export the model again or remove the file"):

@@ -12,7 +12,7 @@ from paddlevit_dist.library import runs
 @pytest.fixture
 def evaluated(tmp_path, monkeypatch):
     """A folder with a configuration; ``evaluate`` stops once it has read that, which is returned."""
-    (tmp_path / "moved").mkdir()
+    (tmp_path / "moved" / "checkpoints").mkdir(parents=True)
     (tmp_path / "own_thing.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
     monkeypatch.chdir(tmp_path)
     load = settings.load

@@ -119,6 +119,9 @@ class StateLoader:
                 raise UserError(
                     "TRAIN.LORA.RANK: nothing is there to resume: name the frozen weights with -pretrained=WEIGHTS"
                 )
+            else:
+                rest = ", apart from the backbone's" if self._config.MODEL.get("BACKBONE_PRETRAINED") else ""
+                self._run_log.log_and_print(f"weights: random (SEED {self._config.SEED}){rest}")
         self._state.begin_after(last_epoch)
         if self._state.ema is not None:
             self._state.ema.restart()

@@ -159,11 +159,11 @@ def test_a_start_that_would_replace_or_lacks_weights_is_refused(tmp_path, words,
 
 
 @pytest.mark.parametrize("words, last, lines", [
-    ([], 0, []),
+    (["SEED", "7"], 0, ["weights: random (SEED 7)"]),
     (
         ["TRAIN.LAST_EPOCH", "4", "-resume=auto"],
         4,
-        ["-resume=auto: no checkpoint in {}/checkpoints, starting from scratch"],
+        ["-resume=auto: no checkpoint in {}/checkpoints, starting from scratch", "weights: random (SEED 0)"],
     ),
 ])  # fmt: skip
 def test_a_new_run_begins_after_its_last_epoch(tmp_path, words, last, lines):
@@ -343,7 +343,7 @@ def test_other_ranks_follow_the_main_process(tmp_path):
 
     (tmp_path / "0").mkdir()
     assert all("starting from scratch" in printed[0] for printed in ThreadRanks(2).run(load(["-resume=auto"])))
-    assert ThreadRanks(2).run(load([])) == [[], []]
+    assert ThreadRanks(2).run(load([])) == [["weights: random (SEED 0)"]] * 2
     gone = ThreadRanks(2).run(load([f"-resume={tmp_path / 'gone'}"]))
     assert gone[0] == gone[1] and "gone" in gone[0]
     save(tmp_path / "0")

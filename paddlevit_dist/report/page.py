@@ -247,11 +247,12 @@ def _format_interval(values: Mapping[str, Any]) -> str:
 
 
 def format_duration(run: ReportedRun) -> str | None:
-    """Format how long a run took; None if that is unknown."""
+    """Format how long a run took, and in how many sessions; None if that is unknown."""
     if run.seconds is None:
         return None
     minutes, seconds = divmod(round(run.seconds), 60)
-    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+    duration = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+    return duration if run.metrics.num_sessions < 2 else f"{duration} in {run.metrics.num_sessions} sessions"
 
 
 def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) -> list[Section]:

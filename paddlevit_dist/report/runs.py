@@ -286,6 +286,14 @@ class RunMetrics:
         if event["kind"] == "resume" or not self._sessions:
             self._sessions.append([now, now])
         self._sessions[-1][1] = max(now, self._sessions[-1][1])
+        if len(self._sessions) == 1 and event["kind"] == "epoch" and is_number(event.get("seconds")):
+            # No event marks the start of the first session, and ``started`` is that of the last one.
+            self._sessions[0][0] = min(self._sessions[0][0], now - event["seconds"])
+
+    @property
+    def num_sessions(self) -> int:
+        """Number of training sessions: one, and another for each resume."""
+        return len(self._sessions)
 
     def compute_seconds(self, started: float | None) -> float | None:
         """Compute the time of all training sessions, or of the evaluation if nothing was trained.

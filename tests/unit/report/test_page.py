@@ -268,7 +268,7 @@ def test_the_time_of_a_training_is_that_of_its_sessions(tmp_path):
     folder = write_run(tmp_path / "run", events)
     (folder / "run.json").write_text(json.dumps({"started": "2023-11-15 00:09:55 +0000"}))  # 5 s before it resumed
     state, _, seconds = summary(folder)
-    assert (state, seconds) == ("interrupted after epoch 1 of 2: asked to stop (SIGINT)", "1 min 25 s")
+    assert (state, seconds) == ("interrupted after epoch 1 of 2: asked to stop (SIGINT)", "1 min 25 s in 2 sessions")
 
 
 def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from support.trainings.report_runs import event, training, write_run
 
 from paddlevit_dist.report import page, store
-from paddlevit_dist.report.runs import read_runs
+from paddlevit_dist.report.runs import RunMetrics, read_runs
 from paddlevit_dist.tasks.figures import ConfusionMatrix, FigureTable
 
 
@@ -33,7 +33,7 @@ def test_the_summary_has_a_row_and_the_notices_of_each_run(tmp_path):
     table, notices = page.make_summary(read(one))
     assert table["title"] == "Run" and table["note"] == "" and notices["lines"] == [hint]
     assert table["columns"] == ["score", "state", "time", "model", "data", "device"]
-    row = ["loss 0.75, top-1 80 (the last)", "complete, 2 epochs", "0 min 0 s", "vit", "coco", "3 x gpu, odd one"]
+    row = ["loss 0.75, top-1 80 (the last)", "complete, 2 epochs", "0 min 1 s", "vit", "coco", "3 x gpu, odd one"]
     assert table["rows"] == [row]
     table, notices = page.make_summary(read(one, two))
     assert table["title"] == "Runs" and table["columns"][:2] == ["run", "score"]
@@ -92,6 +92,10 @@ def test_times_facts_and_durations_are_short(tmp_path):
     facts = {"of": "x", "share": 0.123456, "n": 12345678, "none": None, "empty": {}, "list": [], "zero": 0, "name": "a"}
     assert page.format_facts(facts, ("of",)) == "share 0.1235, n 12345678, zero 0, name a"
     (run,) = read(write_run(tmp_path / "run"))
+    resumed = RunMetrics()
+    for kind in ("epoch", "resume", "resume"):
+        resumed.add(event(kind, epoch=1, time=5.0))
+    assert page.format_duration(run._replace(seconds=61, metrics=resumed)) == "1 min 1 s in 3 sessions"
     shown = {None: None, 59.4: "0 min 59 s", 61: "1 min 1 s", 3599.6: "1 h 0 min", 90_061: "25 h 1 min"}
     assert {value: page.format_duration(run._replace(seconds=value)) for value in shown} == shown
 

@@ -1,6 +1,7 @@
 """``python -m paddlevit_dist export WEIGHTS OUT``: export a trained model to Paddle Inference, PaddleX or ONNX."""
 
 import contextlib
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -238,13 +239,11 @@ def _load_foreign_weights(
     given: Mapping[str, Any],
 ) -> TrainedModel:
     """Load weights of another program into a registered model, with the preprocessing that they expect, if known."""
-    import paddle
-
     from ..checkpoint.load import count_classes, load_weights
     from ..checkpoint.weights import evaluated_weights, read_weights
     from ..registry.lookup import SPELLINGS, annotation_type, find_name
     from ..registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
-    from ..tasks.model_factory import create_model, explain_options
+    from ..tasks.model_factory import build_outline, create_model, explain_options
     from .foreign_weights import find_class_names, find_detection, make_classifier_parts, make_detector_parts
 
     name = find_name("model", name)
@@ -259,9 +258,10 @@ def _load_foreign_weights(
     path = evaluated_weights(source)
     weights = read_weights(path, part)
     options = {**given, "image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
-    with explain_options(name, given), paddle.LazyGuard():  # names and shapes only
-        outline = create_model(name, num_classes=1, **options)
-        wider = create_model(name, num_classes=2, **options)
+    with explain_options(name, given):
+        outline, wider = (
+            build_outline(functools.partial(create_model, name, num_classes=number, **options)) for number in (1, 2)
+        )
     num_classes = count_classes(outline, weights, wider)
     if num_classes is None:
         raise UserError(f"export: {path} has no classifier for {name}: is it a checkpoint of another network?")

@@ -21,7 +21,7 @@ from ..runtime.transfers import is_on_gpu, read, to_device
 from ..settings.every_run import RunSettings
 from ..settings.table import get_value
 from ..tasks.model import as_model
-from ..tasks.model_factory import build_model
+from ..tasks.model_factory import build_model, build_outline
 from ..tasks.protocols import count_samples
 from ..tasks.step_types import EvaluationStep, ExportParts
 from ..tasks.task import Task
@@ -287,8 +287,7 @@ def match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSe
         return []
     shown = f"{show(', '.join(theirs)) or 'unknown'}, the data's {show(', '.join(ours)) or 'unknown'}"
     if theirs and ours and number:
-        with paddle.LazyGuard():  # it only compares names
-            outline = as_model(task.build_model(1))
+        outline = as_model(build_outline(lambda: task.build_model(1)))  # it only compares names
         model.order, is_named = order_outputs(outline, ClassNames(theirs, ours), number, number, model.source)
     elif (theirs and ours) or (config.TASK == "classification" and 0 < len(ours) < number):
         remedy = "list the data's so, or evaluate its weights" if theirs else "export it with their names"

@@ -8,6 +8,7 @@ import paddle
 from ..runtime.errors import UserError
 from ..tasks.aspects import TaskAspect
 from ..tasks.model import as_model
+from ..tasks.model_factory import build_outline
 from ..tasks.protocols import LogContributor, ModelChecking, ParameterGrouping, Recomputable
 from .backbone_task import BackboneTask
 from .data.quarantine import merge_quarantine
@@ -32,8 +33,7 @@ class BackboneModelCheck(TaskAspect, ModelChecking):
 
     def check_model(self) -> list[str]:
         """Build the model without memory for its weights, to check its options."""
-        with paddle.LazyGuard():  # shapes only
-            self.task.create_network(self.task.num_classes or 1)
+        build_outline(lambda: self.task.create_network(self.task.num_classes or 1))
         return []
 
 

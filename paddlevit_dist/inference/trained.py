@@ -24,7 +24,7 @@ from ..runtime.printing import shorten
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.model import as_model
-from ..tasks.model_factory import accelerate, prepare
+from ..tasks.model_factory import accelerate, build_outline, prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.task import Task
 from .changed_keys import find_changed_keys, find_ignored_words, require_prediction_keys, require_same_network
@@ -193,13 +193,10 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
 
     Raises UserError if the weights are damaged or belong to another model.
     """
-    import paddle
-
     weights = read_weights(source.weights, part or source.config.MODEL.PRETRAINED_PART)
     num_classes = source.learned.num_classes
     if num_classes is None:
-        with paddle.LazyGuard():  # names and shapes only
-            model_without_weights = task.build_model(1)
+        model_without_weights = build_outline(lambda: task.build_model(1))
         # Without classifier layers, such as in a regression, no layer is known to depend on the number of classes.
         has_classes = bool(as_model(model_without_weights).classifier_layers)
         num_classes = count_classes(model_without_weights, weights) if has_classes else 1

@@ -73,6 +73,19 @@ def build_network(
     return model
 
 
+def build_outline(build: Callable[[], Any]) -> Any:
+    """Return the network that ``build`` makes, for its names and shapes, if possible without memory for parameters."""
+    import paddle
+
+    try:
+        with paddle.LazyGuard():
+            return build()
+    except UserError:
+        raise
+    except Exception:  # its initialization reads or writes values, as that of Paddle's recurrent layers
+        return build()
+
+
 def default_classes(name: str) -> int:
     """Return the default number of classes of the model ``name``."""
     return int(_family(name).default_classes(_canonical_name(name)))

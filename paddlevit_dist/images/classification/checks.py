@@ -14,6 +14,7 @@ from ...registry.manifest import NO_LABELS
 from ...runtime.errors import UserError
 from ...tasks.aspects import TaskAspect
 from ...tasks.model import as_model
+from ...tasks.model_factory import build_outline
 from ...tasks.protocols import Checkable, CheckpointMatching, LogContributor, ModelChecking, Recomputable, count_samples
 from ..data.quarantine import merge_quarantine
 from .samples import ClassificationSamples
@@ -72,8 +73,7 @@ class LabeledImageModelCheck(TaskAspect, ModelChecking):
 
     def check_model(self) -> list[str]:
         """Build the model without memory for its weights, to check its options."""
-        with paddle.LazyGuard():  # shapes only
-            self.task.create_network(self.task.num_classes or _ANY_NUMBER_OF_CLASSES)
+        build_outline(lambda: self.task.create_network(self.task.num_classes or _ANY_NUMBER_OF_CLASSES))
         return []
 
 

@@ -21,7 +21,7 @@ from ...registry.model_sources import find_bridged
 from ...runtime.errors import UserError
 from ...runtime.printing import one_line
 from ...tasks.model import Model
-from ...tasks.model_factory import accelerate, create_model
+from ...tasks.model_factory import accelerate, build_outline, create_model
 from ...tasks.network_checks import require_output
 from ..image_size import ImageSize, as_pair
 from ..settings import RGB
@@ -146,8 +146,7 @@ def _load_registered(
 ) -> tuple[paddle.nn.Layer, LoadReport]:
     """Build a registered teacher with its weights; weights for colors get a network for colors."""
     options: dict[str, Any] = {"image_size": image_size, "in_channels": in_channels}
-    with paddle.LazyGuard():  # names and shapes only
-        outline = create_model(name, num_classes=1, **options)
+    outline = build_outline(lambda: create_model(name, num_classes=1, **options))
     state = read_weights(weights)
     model = create_model(name, num_classes=count_classes(outline, state) or num_classes, **options)
     report = load_weights(model, state, strict=True)

@@ -16,6 +16,7 @@ from paddlevit_dist.registry.register import register_model
 from paddlevit_dist.tasks.model import Model
 from paddlevit_dist.tasks.model_factory import (
     build_model,
+    build_outline,
     create_model,
     default_classes,
     fit_backbone_options,
@@ -171,3 +172,12 @@ def test_the_same_or_no_backbone_changes_nothing_and_options_of_the_user_win():
     chosen = {"backbone": "resnet18", "backbone_options": {"dilation": False}}
     assert fit_backbone_options(VARIANT, chosen) == chosen
     assert fit_backbone_options({}, {"backbone": "small"})["backbone_options"] == {}
+
+
+def test_an_outline_has_names_and_shapes_also_of_a_network_that_cannot_be_built_without_memory():
+    recurrent, linear = build_outline(lambda: nn.LSTM(3, 4)), build_outline(lambda: nn.Linear(3, 4))
+    assert {name: tuple(each.shape) for name, each in recurrent.named_parameters()}["weight_ih_l0"] == (16, 3)
+    assert tuple(linear.weight.shape) == (3, 4) and not linear.weight._is_initialized()  # LazyGuard has ended
+    assert nn.Linear(3, 4).weight._is_initialized()
+    with pytest.raises(UserError, match="no such option"):
+        build_outline(lambda: (_ for _ in ()).throw(UserError("no such option")))

@@ -9,6 +9,7 @@ import paddle
 from paddle import nn
 
 from ....runtime.errors import UserError
+from ....tasks.model_factory import build_outline
 from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
 _NOT_DECAYED = re.compile(  # parameters, or parts of a list of them as CrossViT has
@@ -186,11 +187,7 @@ def _first(outputs: paddle.Tensor | Sequence[paddle.Tensor]) -> paddle.Tensor:
 
 def _changed_layers(network: nn.Layer, build_other: Callable[[], nn.Layer]) -> list[str]:
     """List the layers with a parameter of another shape in the other network, which needs no memory."""
-    try:
-        with paddle.LazyGuard():
-            other = build_other()
-    except Exception:  # its initialization reads or writes values
-        other = build_other()
+    other = build_outline(build_other)
     shapes = {name: parameter.shape for name, parameter in other.named_parameters()}
     names = [name for name, one in network.named_parameters() if shapes.get(name) != one.shape]
     return list(dict.fromkeys(name.rpartition(".")[0] for name in names if "." in name))

@@ -13,6 +13,7 @@ import paddle
 
 from ....runtime import autocast
 from ....runtime.transfers import read_later
+from ....tasks.model_factory import build_outline
 from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....tasks.task import Records
 from ...data.image_dataset import ImageDataset
@@ -56,8 +57,8 @@ class MaskedAutoencoding(PretrainingTask):
 
     def build_outline(self) -> MaskedAutoencoder:
         """Build the network without weights, for its sizes."""
-        with paddle.LazyGuard():
-            return self.create_network(0)
+        network: MaskedAutoencoder = build_outline(lambda: self.create_network(0))
+        return network
 
     def create_network(self, num_classes: int) -> MaskedAutoencoder:
         """Create the encoder and its decoder with their initial weights."""

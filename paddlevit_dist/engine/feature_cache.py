@@ -26,6 +26,7 @@ from ..tasks.protocols import count_samples, get_sample_check
 from ..tasks.task import Task
 from . import gpu_memory
 from .precision import EvaluationPrecision
+from .source_digests import digest_layers
 
 # Keys of MODEL that choose the weights, which the digest covers anyway, and not the network.
 _WEIGHT_KEYS = ("PRETRAINED", "PRETRAINED_REQUIRED", "PRETRAINED_PART", "MIN_LOADED_FRACTION", "RESUME")
@@ -46,11 +47,11 @@ class FeatureCache:
         """Compute the features of all samples, or open those computed earlier. Every rank must call this.
 
         The work is divided over ranks in batches that do not depend on their number. The file's name contains a digest
-        of all that the features depend on: weights and settings of the network, preprocessing, and the samples with
-        size and time of their files. The file appears once complete, with a checksum; if changed or truncated since, it
-        is computed again. Machines without a common cache folder each get a file. Returns float32 (samples, channels),
-        memory-mapped. Raises UserError if a sample cannot be read, its features are not finite, or the file cannot be
-        written.
+        of all that the features depend on: weights, settings and a user's files of the network, preprocessing, and the
+        samples with size and time of their files. The file appears once complete, with a checksum; if changed or
+        truncated since, it is computed again. Machines without a common cache folder each get a file. Returns float32
+        (samples, channels), memory-mapped. Raises UserError if a sample cannot be read, its features are not finite, or
+        the file cannot be written.
 
         Args:
             network: the network that the features depend on; it is put into evaluation mode.
@@ -89,7 +90,8 @@ class FeatureCache:
         files = stamps(map(samples.describe, range(len(samples))))
         facts = config.DATA.DATASET, model, task.signature(), samples.listed_digests(), files, samples.content_key
         rounded = is_on_gpu() and gpu.rounds_to_tf32()
-        digest.update(repr((*facts, precision.facts, rounded)).encode("utf-8", "surrogateescape"))
+        sources = digest_layers(network)
+        digest.update(repr((*facts, precision.facts, rounded, *sources)).encode("utf-8", "surrogateescape"))
         return digest.hexdigest()[:16]
 
     def _compute(self, file: ChecksumWriter | None, split: str, samples: TransformedDataset, compute: Compute) -> None:

@@ -1,8 +1,13 @@
-"""Digests of the source code of a run. Machines compare them, because equal versions may have different sources."""
+"""Digests of the source code of a run: equal versions and weights may have different sources.
+
+Machines compare them, and features that were computed before are of the same code.
+"""
 
 import hashlib
 import sys
 from pathlib import Path
+
+import paddle
 
 from ..registry import plugins
 
@@ -27,3 +32,16 @@ def list_source_digests() -> dict[str, bytes]:
         if file is not None and Path(file).is_file():
             digests[f"sources of {module.name}"] = hashlib.sha256(Path(file).read_bytes()).digest()
     return digests
+
+
+def digest_layers(network: paddle.nn.Layer) -> list[str]:
+    """Return the SHA-256 digests, sorted, of the files that define a network's layers, but this package's and Paddle's.
+
+    Classes of a notebook's cells are in no file.
+    """
+    classes = {cls for layer in network.sublayers(include_self=True) for cls in type(layer).__mro__}
+    modules = {cls.__module__ for cls in classes if cls.__module__.partition(".")[0] not in (_PACKAGE.name, "paddle")}
+    files = (getattr(sys.modules.get(module), "__file__", None) for module in modules)
+    return sorted(
+        hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files if file and Path(file).is_file()
+    )

@@ -50,8 +50,12 @@ def run(tmp_path):
     return SimpleNamespace(config=config, task=task, run_log=run_log, heartbeat=heartbeat, said=said, places=places)
 
 
-def keep(run, rows, scale=1.0, layer="", sizes=None, samples=NumberSamples):
-    network = paddle.nn.Linear(3, 3)
+class OwnLinear(paddle.nn.Linear):
+    """Is in a file of a user's."""
+
+
+def keep(run, rows, scale=1.0, layer="", sizes=None, samples=NumberSamples, kind=paddle.nn.Linear):
+    network = kind(3, 3)
     network.weight.set_value(scale * paddle.eye(3))
     holder = paddle.nn.Sequential((layer, network)) if layer else network
 
@@ -111,6 +115,7 @@ def test_rows_are_those_of_everything_that_they_depend_on(run, tmp_path):
     changes = [
         lambda: keep(run, ROWS, scale=2.0),
         lambda: keep(run, ROWS, layer="first"),
+        lambda: keep(run, ROWS, kind=OwnLinear),
         lambda: keep(run, ROWS, layer="second"),
         lambda: keep(run, ROWS[:4]),
         lambda: keep(run, ROWS, samples=Listed),

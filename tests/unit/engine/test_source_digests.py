@@ -1,11 +1,14 @@
 """Digests of code, by which machines of a run are compared."""
 
+import importlib
 import sys
 
+from paddle import nn
 from support.registrations import forgotten
 
-from paddlevit_dist.engine.source_digests import digest_sources, list_source_digests
+from paddlevit_dist.engine.source_digests import digest_layers, digest_sources, list_source_digests
 from paddlevit_dist.registry import plugins
+from paddlevit_dist.tasks.model_factory import create_model
 
 
 def test_any_change_of_a_package_changes_its_digest(tmp_path):
@@ -42,3 +45,17 @@ def test_a_module_without_a_file_has_no_digest():
         plugins.load(["errno"], "-import")
         assert [module.name for module in plugins.collect_imports().modules][-1] == "errno"
         assert list(list_source_digests())[-1] != "sources of errno"
+
+
+def test_layers_of_users_are_digested_by_their_files_also_inside_of_ours(tmp_path, monkeypatch):
+    (tmp_path / "own_base.py").write_text("from paddle import nn\nclass Base(nn.Layer): pass\n")
+    (tmp_path / "own_net.py").write_text("from own_base import Base\nclass Net(Base): pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    network = nn.Sequential(nn.Linear(2, 2), importlib.import_module("own_net").Net())
+    first = digest_layers(network)
+    (tmp_path / "own_base.py").write_text("from paddle import nn\nclass Base(nn.Layer): scale = 2\n")
+    second = digest_layers(network)
+    for module in ("own_net", "own_base"):
+        del sys.modules[module]
+    assert len(first) == len(second) == 2 and len({*first} & {*second}) == 1
+    assert digest_layers(nn.Sequential(nn.Linear(2, 2))) == digest_layers(create_model("resnet18", 2)) == []

@@ -11,8 +11,8 @@ from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.files import StoredSettings, read_stored
-from ..settings.key import InvalidValue
 from ..settings.table import index_keys
+from ..settings.values import InvalidValue
 
 _MOST_CLASSES = 1 << 20
 _Names = Annotated[list[str | int | float | bool], Meta(max_length=_MOST_CLASSES)]

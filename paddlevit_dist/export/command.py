@@ -17,7 +17,7 @@ from ..runtime.files import explain_write_error
 from ..runtime.printing import one_line
 from ..settings import load
 from ..settings.key import OPTIONS
-from .descriptions import build_paddlex_description, require_exportable, to_yaml
+from .descriptions import build_paddlex_description, describe_model, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 from .files import ONNX, PARAMETERS
 from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, require_replaceable, write_together
@@ -282,16 +282,6 @@ def _load_foreign_weights(
         model, facts = exportable.exported_model(model), {**facts, **detector_parts.about}
     model.eval()
     return TrainedModel(model, facts, parts and parts[1])
-
-
-def describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportParts | None") -> dict[str, Any]:
-    """Return the facts of a network that its exported description has."""
-    from ..tasks.model import input_size
-
-    size = input_size(model) if parts is None or parts.size is None else parts.size
-    shape = [None, parts.channels if parts else model.in_channels, *size]
-    num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none
-    return {"model": name, "weights": weights, "num_classes": num_classes, "input_shape": shape}
 
 
 def _require_tensors(name: str) -> None:

@@ -12,7 +12,10 @@ import yaml
 from ..runtime.errors import UserError
 
 if TYPE_CHECKING:
+    from paddle import nn
+
     from ..tasks.protocols import Exportable
+    from ..tasks.step_types import ExportParts
     from ..tasks.task import Task
 
 # PaddleX's names of the networks it lists; all have the same predictor.
@@ -84,3 +87,13 @@ def require_exportable(task: "Task") -> "Exportable":
     if aspect is None:
         raise UserError(f"export: task {task.config.TASK} does not support it: its class is not Exportable")
     return aspect
+
+
+def describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportParts | None") -> dict[str, Any]:
+    """Return the facts of a network that its exported description has."""
+    from ..tasks.model import input_size
+
+    size = input_size(model) if parts is None or parts.size is None else parts.size
+    shape = [None, parts.channels if parts else model.in_channels, *size]
+    num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none
+    return {"model": name, "weights": weights, "num_classes": num_classes, "input_shape": shape}

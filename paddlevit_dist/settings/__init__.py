@@ -3,7 +3,7 @@
 The keys are fields of classes: in ``every_run`` and ``optimizer_keys`` for every task, in ``images/settings.py`` and
 others for one kind.
 
-- ``key``: a key as a field of a class, and the parsing of its value
+- ``key``: a key as a field of a class; ``values``: the parsing of its value
 - ``table``: tables of keys with their rules; the tree of a configuration and its YAML
 - ``custom_keys``, ``user_modules``: additions of users
 - ``command_line``, ``files``: sources of values; ``help``: the help pages

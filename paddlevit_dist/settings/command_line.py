@@ -13,8 +13,9 @@ from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from . import files, table
-from .key import NONE_WORDS, OPTIONS, SIZE, Flag, show, split_option
+from .key import OPTIONS, SIZE, Flag, show, split_option
 from .table import COMMAND_LINE, KeySetting
+from .values import NONE_WORDS
 
 # Flags that set no key.
 _COMMAND_FLAGS = (

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..runtime.errors import UserError
-from .key import EFFECTS, KINDS, InvalidValue, Key, show
+from .key import EFFECTS, KINDS, Key, show
 from .table import KeyTable
+from .values import InvalidValue
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z][A-Z0-9_]*)*")
 

@@ -17,8 +17,9 @@ from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
 from .every_run import DEFAULT_TASK
-from .key import NONE_WORDS, show
+from .key import show
 from .table import KeySetting, KeyTable, is_section, keys
+from .values import NONE_WORDS
 
 _ENDINGS = (".yaml", ".yml")
 _PACKAGE = Path(__file__).resolve().parents[1]

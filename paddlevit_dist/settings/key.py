@@ -13,7 +13,6 @@ frozen ``CfgNode`` of this shape, which also holds the keys of users; the classe
 """
 
 import math
-import os
 import re
 import reprlib
 from collections.abc import Callable, ItemsView, Mapping
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
-from ..runtime.text_files import parse_yaml
+from .values import NONE_WORDS, PARSERS, InvalidValue, OutOfRange, read_word
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -31,9 +30,6 @@ else:
         """Return classes unchanged: only type checkers need the decorator."""
         return lambda cls: cls
 
-
-NONE_WORDS = ("", "none", "null", "~")
-_SWITCH_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # as in YAML
 
 KINDS = {  # kind -> (singular, plural)
     "int": ("a whole number", "whole numbers"),
@@ -52,18 +48,8 @@ _short.maxstring = _short.maxother = 100
 _short.maxlist = _short.maxtuple = _short.maxdict = 8
 _short.maxlevel = 3
 
-
 _LIST_ITEM = re.compile(r"""(\s*'(?:[^']|'')*'\s*|\s*"[^"]*"\s*|[^,]*),""")  # a comma in quotes is part of it
-_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
 _LARGEST = 2**31 - 1  # the limit of libraries, where a key has none
-
-
-class InvalidValue(ValueError):
-    """A value that its key does not allow."""
-
-
-class OutOfRange(InvalidValue):
-    """A number that its key allows, but that is too large for the libraries that read it."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +210,7 @@ class Key:
             for choice in self.choices:  # of several kinds, such as off and numbers
                 if read_word(choice) == read_word(value):
                     return choice
-        parsed = _PARSERS[self.kind](value)
+        parsed = PARSERS[self.kind](value)
         if self.choices:
             raise InvalidValue("none of the choices")
         if self.within is not None and parsed not in self.within:
@@ -252,85 +238,6 @@ def _format_value(choice: object) -> str:
     return {True: "on", False: "off"}[choice] if isinstance(choice, bool) else str(choice)
 
 
-def _parse_int(value: object) -> int:
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            value = _parse_float(value)
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidValue("not a whole number")
-    return value
-
-
-def _parse_float(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise InvalidValue("not a number")
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        raise InvalidValue("not a number") from None
-    if not math.isfinite(number):
-        raise InvalidValue("not a finite number")
-    return number
-
-
-def _parse_number(value: object) -> int | float:
-    number = _parse_float(value)
-    return int(number) if number.is_integer() else number
-
-
-def read_word(value: object) -> bool | str:
-    """Return true or false for their words, also in quotes, and other values in the spelling to compare."""
-    word = str(value).strip().lower()
-    return _SWITCH_WORDS.get(word, word)
-
-
-def _parse_bool(value: object) -> bool:
-    word = read_word(value)
-    if not isinstance(word, bool):
-        raise InvalidValue("neither true nor false")
-    return word
-
-
-def _parse_switch(value: object) -> bool | str:
-    if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
-        return False
-    word = read_word(value)
-    return word if isinstance(word, bool) else _parse_text(value)
-
-
-def _parse_text(value: object) -> str:
-    if not isinstance(value, str) or not value or "\0" in value:
-        raise InvalidValue("not a text")
-    return value
-
-
-def _parse_options(value: object) -> dict[str, Any]:
-    try:
-        value = parse_yaml(value) if isinstance(value, str) else value
-    except ValueError:
-        raise InvalidValue("not YAML") from None
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) and name.isidentifier() for name in value):
-        raise InvalidValue("not names with values")
-    return {name: _parse_any(item) for name, item in value.items()}
-
-
-def _parse_any(value: object) -> Any:
-    """Return a plain value of YAML unchanged; as for other keys, the texts None and 1e-3 are null and a number."""
-    if isinstance(value, (list, tuple)):
-        return [_parse_any(item) for item in value]
-    if isinstance(value, Mapping):
-        return {str(name): _parse_any(item) for name, item in value.items()}
-    if not isinstance(value, (str, int, float, NoneType)) or value != value:
-        raise InvalidValue("not a number, text, list, mapping or null")
-    if isinstance(value, str) and _EXPONENT.fullmatch(value):  # a text in YAML 1.1, a number in 1.2
-        return float(value)
-    return None if value == "None" else value
-
-
 def split_option(name: str, value: object) -> tuple[str, object]:
     """Return MODEL.OPTIONS and {"width": value} for the name MODEL.OPTIONS.width; other names with their values."""
     if not name.startswith(f"{OPTIONS}."):
@@ -345,18 +252,6 @@ def merge_options(before: object, later: object) -> Any:
     if not (isinstance(before, Mapping) and isinstance(later, Mapping)):
         return later
     return {**before, **{name: merge_options(before.get(name), value) for name, value in later.items()}}
-
-
-_PARSERS: dict[str, Callable[[Any], Any]] = {
-    "int": _parse_int,
-    "float": _parse_float,
-    "number": _parse_number,
-    "bool": _parse_bool,
-    "text": _parse_text,
-    "path": lambda value: os.path.expanduser(_parse_text(value)),
-    "switch": _parse_switch,
-    "options": _parse_options,
-}
 
 
 Item = TypeVar("Item")

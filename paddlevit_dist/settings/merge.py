@@ -15,7 +15,7 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from . import command_line, files, names, user_modules
 from .every_run import DEFAULT_TASK, RunSettings
-from .key import OPTIONS, InvalidValue, Key, OutOfRange, merge_options, show, split_option
+from .key import OPTIONS, Key, merge_options, show, split_option
 from .table import (
     COMMAND_LINE,
     DERIVED,
@@ -34,6 +34,7 @@ from .table import (
     resolve_flag,
     tables_with,
 )
+from .values import InvalidValue, OutOfRange
 
 _MAX_LISTED = 5  # keys of another task in a message
 _SAVED_SHARE = 0.8  # of the engine's keys: a file with more of them was saved by a run

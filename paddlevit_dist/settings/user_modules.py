@@ -8,8 +8,9 @@ from ..registry import plugins
 from ..registry.lookup import MODELS, TASKS, common_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
-from .key import InvalidValue, show
+from .key import show
 from .table import COMMAND_LINE, KeySetting, index_keys
+from .values import InvalidValue
 
 _NAME = "IMPORTS"
 

@@ -21,7 +21,6 @@ from ...settings.key import (
     SHARE_BELOW_1,
     SIZE,
     Flag,
-    InvalidValue,
     Pair,
     PathText,
     Range,
@@ -31,6 +30,7 @@ from ...settings.key import (
     show,
 )
 from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, index_keys
+from ...settings.values import InvalidValue
 from .. import settings
 from ..image_size import format_size
 from ..settings import IMAGES, RGB, get_channels

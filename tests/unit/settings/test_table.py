@@ -5,8 +5,9 @@ import pytest
 from paddlevit_dist.registry.lookup import TABLES, key_tables
 from paddlevit_dist.settings import default_config, load
 from paddlevit_dist.settings.command_line import flags
-from paddlevit_dist.settings.key import EFFECTS, InvalidValue
+from paddlevit_dist.settings.key import EFFECTS
 from paddlevit_dist.settings.table import keys, leaves, put
+from paddlevit_dist.settings.values import InvalidValue
 
 
 def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():

@@ -195,14 +195,12 @@ def _find_inside(
     most = _ENOUGH * parameters.whole
     for part in dict.fromkeys(begin for name in targets for begin in _begin(name)[1:]):
         inner = {name[len(part) + 1 :]: name for name in targets if name.startswith(f"{part}.")}
-        if parameters.count(inner.values()) <= most:
-            continue
-        own = {name: targets[outer] for name, outer in inner.items()}
-        prefix, naming, state, others = _find_names(interface, own, _Parameters(own, interface), weights)
-        state = {inner.get(name, name): value for name, value in state.items()}
-        filled = parameters.count(state)
-        if filled > most:
-            result, most = (part, (prefix, naming, state, others)), filled
+        if parameters.count(inner.values()) > most:  # else it cannot get more
+            own = {name: targets[outer] for name, outer in inner.items()}
+            prefix, naming, state, others = _find_names(interface, own, _Parameters(own, interface), weights)
+            state = {inner.get(name, name): value for name, value in state.items()}
+            if (filled := parameters.count(state)) > most:
+                result, most = (part, (prefix, naming, state, others)), filled
     return result
 
 

@@ -292,15 +292,11 @@ class CheckpointDiff:
         return judge_changes(self.use, self.source, what, changes, self.config, remedy, differs)
 
     def _has_other_settings(self) -> bool:
-        """Return whether a setting differs that results depend on; the data differ otherwise, such as in their EXIF."""
-        kinds = ("network", "score", "training", "data")
+        """Return whether a setting differs that results depend on; if not, the data do, such as in their EXIF."""
         effect_of, theirs = effects(self.config), leaves(self._get_section("settings"))
         ours = leaves(to_plain_settings(self.config)).items()
-        return any(
-            name in theirs and _plain(theirs[name]) != _plain(value)
-            for name, value in ours
-            if effect_of.get(name) in kinds
-        )
+        differing = [name for name, value in ours if name in theirs and _plain(theirs[name]) != _plain(value)]
+        return any(effect_of.get(name) in ("network", "score", "training", "data") for name in differing)
 
     def classes(self, samples: TransformedDataset) -> list[str]:
         """Compare the classes, which must be equal and in the same order, by names, or else by their number.

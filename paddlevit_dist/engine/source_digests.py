@@ -39,9 +39,7 @@ def digest_layers(network: paddle.nn.Layer) -> list[str]:
 
     Classes of a notebook's cells are in no file.
     """
-    classes = {cls for layer in network.sublayers(include_self=True) for cls in type(layer).__mro__}
-    modules = {cls.__module__ for cls in classes if cls.__module__.partition(".")[0] not in (_PACKAGE.name, "paddle")}
-    files = (getattr(sys.modules.get(module), "__file__", None) for module in modules)
-    return sorted(
-        hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files if file and Path(file).is_file()
-    )
+    modules = {cls.__module__ for layer in network.sublayers(include_self=True) for cls in type(layer).__mro__}
+    own = [module for module in modules if module.partition(".")[0] not in (_PACKAGE.name, "paddle")]
+    files = [Path(getattr(sys.modules.get(module), "__file__", None) or "") for module in own]
+    return sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file())

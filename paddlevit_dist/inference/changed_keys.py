@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from ..engine.compatibility import FactDifference, RunFact, compare, facts_from_settings, report_or_raise, show
+from ..engine.compatibility import RunFact, compare, facts_from_settings, judge_changes, show
 from ..registry.features import HOOKS, JOBS, OBSERVERS
 from ..runtime.errors import UserError
 from ..settings import Configuration
@@ -13,7 +13,7 @@ from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import Restorable
 from ..tasks.task_factory import make_task
 
-_USE = "evaluate"
+_USE, _REMEDY = "evaluate", "remove the change"
 _UNREAD = (
     *("EVALUATION.", "SAVE_PREDICTIONS", "DATA.SPLIT", "DATA.DATA_PATH", "DATA.CACHE_FOLDER", "DATA.NUM_WORKERS"),
     *("SAVE", "IMPORTS", "NGPUS", "DEVICE", "CPU_TUNING"),  # commands that have these options read them before
@@ -44,16 +44,11 @@ def require_same_network(weights: str, stored: RunSettings, config: RunSettings,
     """Raise UserError if words change the network or its input, unless ALLOW_CHANGES is set."""
     before, now = facts_from_settings(stored), facts_from_settings(config)
     network = [change for change in compare(_USE, before, now) if change.kind == "network"]
-    _judge(weights, "is of another network", network, config)
+    judge_changes(_USE, weights, "is of another network", network, config, _REMEDY, is_of_settings=False)
     if stored.TASK == config.TASK:
         there, here = (list_input_facts(each, learned) for each in (stored, config))
-        _judge(weights, "was trained with different preprocessing", compare(_USE, there, here), config)
-
-
-def _judge(weights: str, what: str, changes: list[FactDifference], config: RunSettings) -> None:
-    if changes:
-        both = "; ".join(f"{change.name} {show(change.before)} there, {show(change.now)} here" for change in changes)
-        report_or_raise(_USE, changes[0].kind, f"{weights} {what}: {both}", config, "remove the change")
+        what = "was trained with different preprocessing"
+        judge_changes(_USE, weights, what, compare(_USE, there, here), config, _REMEDY, is_of_settings=False)
 
 
 def list_input_facts(config: RunSettings, learned: CheckpointMeta) -> dict[str, RunFact]:

@@ -150,8 +150,13 @@ def _register(
 ) -> None:
     origin = _caller()
     _require_nameable(kind, name, target, origin)
-    if kind == "model" and not isinstance(target, str):
-        _require_model(name, target, origin)
+    model = getattr(sys.modules.get("paddlevit_dist.tasks.model"), "Model", type(None))  # it imports Paddle
+    is_model = isinstance(target, str) or (isinstance(target, type) and issubclass(target, model))
+    if kind == "model" and not is_model:
+        raise UserError(
+            f"{origin}: model '{name}': {shorten(getattr(target, '__name__', repr(target)))} is not a class derived "
+            "from Model: derive one ('from paddlevit_dist.tasks import Model')"
+        )
     for part in (target, *getattr(target, "aspects", {}).values()):  # those that are names when they are imported
         require_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
     before, existing = KINDS[kind].get(name), REGISTRATIONS.get((kind, name))
@@ -179,16 +184,6 @@ def _register(
 def _require_nameable(kind: str, name: object, target: object, origin: str) -> None:
     if not isinstance(name, str) or not name or not (callable(target) or isinstance(target, str)):
         raise UserError(f"{origin}: register_{kind}({name!r}, {target!r}): expected a name, and a class or a function")
-
-
-def _require_model(name: str, target: object, origin: str) -> None:
-    """Raise UserError unless a target is a class derived from ``Model``, whose module imports Paddle."""
-    module = sys.modules.get("paddlevit_dist.tasks.model")  # of no class here, as long as nothing has imported it
-    if module is None or not (isinstance(target, type) and issubclass(target, module.Model)):
-        raise UserError(
-            f"{origin}: model '{name}': {shorten(getattr(target, '__name__', repr(target)))} is not a class derived "
-            "from Model: derive one ('from paddlevit_dist.tasks import Model')"
-        )
 
 
 def _identity(target: Target) -> Any:

@@ -252,7 +252,8 @@ def format_duration(run: ReportedRun) -> str | None:
         return None
     minutes, seconds = divmod(round(run.seconds), 60)
     duration = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
-    return duration if run.metrics.num_sessions < 2 else f"{duration} in {run.metrics.num_sessions} sessions"
+    number = len(run.metrics.sessions)
+    return f"{duration} in {number} sessions" if number > 1 else duration
 
 
 def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) -> list[Section]:

@@ -236,6 +236,7 @@ class RunMetrics:
         events: interruptions, resumptions, superseded evaluations and unreadable lines, in order.
         omitted: number of events that are not in the list.
         last: the last event of training; None if there is none.
+        sessions: first and last time of each session of training.
     """
 
     def __init__(self, best_epoch: int | None = None) -> None:
@@ -246,7 +247,7 @@ class RunMetrics:
         self.omitted = 0
         self.last: dict[str, Any] | None = None
         self._epoch_evaluations: list[dict[str, Any]] = []
-        self._sessions: list[list[float]] = []  # first and last time of each session
+        self.sessions: list[list[float]] = []
         self._last_updates: dict[int, float] = {}  # of each epoch
 
     def add(self, event: dict[str, Any]) -> None:
@@ -283,27 +284,22 @@ class RunMetrics:
         now = event.get("time")
         if not is_number(now) or event.get("reason") == FOUND_LATER:
             return
-        if event["kind"] == "resume" or not self._sessions:
-            self._sessions.append([now, now])
-        self._sessions[-1][1] = max(now, self._sessions[-1][1])
-        if len(self._sessions) == 1 and event["kind"] == "epoch" and is_number(event.get("seconds")):
+        if event["kind"] == "resume" or not self.sessions:
+            self.sessions.append([now, now])
+        self.sessions[-1][1] = max(now, self.sessions[-1][1])
+        if len(self.sessions) == 1 and event["kind"] == "epoch" and is_number(event.get("seconds")):
             # No event marks the start of the first session, and ``started`` is that of the last one.
-            self._sessions[0][0] = min(self._sessions[0][0], now - event["seconds"])
-
-    @property
-    def num_sessions(self) -> int:
-        """Number of training sessions: one, and another for each resume."""
-        return len(self._sessions)
+            self.sessions[0][0] = min(self.sessions[0][0], now - event["seconds"])
 
     def compute_seconds(self, started: float | None) -> float | None:
         """Compute the time of all training sessions, or of the evaluation if nothing was trained.
 
         ``started``: start of the last session, shortly before its first event.
         """
-        sessions = [list(session) for session in self._sessions]
+        sessions = [list(session) for session in self.sessions]
         if not sessions and self.evaluations and is_number(self.evaluations[-1].get("time")):
             sessions = [[self.evaluations[-1]["time"]] * 2]
-        if not sessions or (started is None and len(sessions) == 1 and not self._sessions):
+        if not sessions or (started is None and len(sessions) == 1 and not self.sessions):
             return None
         before = sessions[-2][1] if len(sessions) > 1 else 0.0
         if started is not None and before <= started <= sessions[-1][0]:

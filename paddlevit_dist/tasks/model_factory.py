@@ -111,8 +111,8 @@ def accelerate(model: paddle.nn.Layer) -> None:
 def explain_options(name: str, options: Mapping[str, Any] | None) -> Iterator[None]:
     """Name MODEL.OPTIONS in the line about an exception inside the block that builds the network ``name`` with them.
 
-    Raises UserError if a value has another type than its default, else ``OwnCodeError`` with the traceback from the
-    constructor on, whose mistake it may be.
+    Raises UserError if one is a text and its default is not, or the reverse, else ``OwnCodeError`` with the traceback
+    from the constructor on, whose mistake it may be.
     """
     try:
         yield
@@ -122,16 +122,11 @@ def explain_options(name: str, options: Mapping[str, Any] | None) -> Iterator[No
         given = ", ".join(f"{option}: {show(value)}" for option, value in options.items())
         reason = shorten(f"{type(error).__name__}: {error}", 200)
         message = f"{OPTIONS} {{{given}}}: {name} could not be built: {reason}"
-        defaults = model_options(name).defaults
-        for option in (each for each, value in options.items() if _is_of_other_type(value, defaults.get(each))):
-            raise UserError(f"{message}; {option} is {show(defaults[option])} by default") from error
+        for option, default in model_options(name).defaults.items():
+            value = options.get(option)
+            if None not in (value, default) and isinstance(value, str) != isinstance(default, str):
+                raise UserError(f"{message}; {option} is {show(default)} by default") from error
         raise OwnCodeError.wrap(message, error, lambda code: code.co_name != "__init__") from error
-
-
-def _is_of_other_type(value: Any, default: Any) -> bool:
-    kinds: tuple[type, ...] = (bool,), (int, float), (str,), (list, tuple), (Mapping,)
-    kind = next((each for each in kinds if isinstance(default, each)), (object,))
-    return value is not None and not isinstance(value, kind)
 
 
 def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:

@@ -192,8 +192,11 @@ def require_statistics(report: LoadReport) -> None:
 
 
 def require_finite(source: str, values: Mapping[str, np.ndarray]) -> None:
-    """Raise UserError if parameters or buffers, arrays by name, have NaN or infinity: every output would be one."""
-    numbers = {name: int(np.count_nonzero(~np.isfinite(value))) for name, value in values.items()}
+    """Raise UserError if parameters or buffers, arrays by name, have NaN or infinity: every output would be one.
+
+    Negative infinity is accepted: masks of attention have it.
+    """
+    numbers = {name: int(np.count_nonzero(~(value < np.inf))) for name, value in values.items()}
     if total := sum(numbers.values()):
         first = next(name for name, number in numbers.items() if number)
         raise UserError(

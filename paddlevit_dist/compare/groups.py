@@ -134,9 +134,12 @@ def clip_to_range(score: str, low: float, high: float, is_difference: bool = Fal
 
 
 def compute_noise(scores: Sequence[float]) -> float:
-    """Compute the largest difference by chance between the means of two such groups, in ``PERCENT`` of all pairs."""
+    """Compute the largest difference by chance between the means of two such groups, in ``PERCENT`` of all pairs.
+
+    The deviation is that of one group, so there are n - 1 degrees of freedom, although two groups are compared.
+    """
     number = len(scores)
-    return student_quantile(_UPPER, 2 * number - 2) * statistics.stdev(scores) * math.sqrt(2 / number)
+    return student_quantile(_UPPER, number - 1) * statistics.stdev(scores) * math.sqrt(2 / number)
 
 
 def compute_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:

@@ -202,5 +202,7 @@ def format_group(group: SeedGroup) -> list[str]:
         lines.append(
             f"by chance alone the means of two such groups differ by up to {format_number(noise, decimals)} "
             f"({groups.PERCENT} % of pairs)"
+            if noise
+            else "all seeds have the same score, so it is not known how far two such groups differ by chance"
         )
     return [*lines, f"written to {Path(group.run, SEEDS)}; 'compare' sets two groups side by side, 'report' draws one"]

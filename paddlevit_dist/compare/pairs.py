@@ -302,7 +302,7 @@ def _test_significance(pair: TablePair) -> tuple[float, str]:
         return p, f"permutation test, {swaps:,} swaps"
     before, after = pair.find_correct()
     if numbers is None:
-        return mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's exact test"
+        return mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's mid-p test"
     gains = np.bincount(numbers, after.astype(np.float64) - before)  # of each group
     p, swaps = permutation_test(lambda swapped: (1.0 - 2.0 * swapped) @ gains, len(gains), pair.kind.swaps)
     return p, f"permutation test, {swaps:,} swaps of groups"

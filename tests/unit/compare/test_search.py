@@ -57,7 +57,7 @@ def test_the_best_is_told_with_its_difference_from_the_second(tmp_path):
     lines = search.format_search(optuna, study, plan)
     assert [line.split()[0] for line in lines[2:7]] == ["1", "2", "0", "3", "4"] and lines[6].endswith("pruned")
     assert lines[7].startswith("best: trial 1, epoch 10; against the second, trial 2, epoch 10: top-1 +1.00 [")
-    assert lines[7].endswith("p 0.12, may be chance")  # 4 of 4 changes are for the better: 2 / 2^4
+    assert lines[7].endswith("p 0.062, may be chance")  # 4 of 4 changes are for the better: 1 / 2^4
     samples = "on these samples: expect less on others; evaluate it on a test split"
     assert lines[0] == "" and lines[8:] == [f"it is the best of 4 {samples}"]
     rates = [study.trials[number].params["TRAIN.BASE_LR"] for number in (1, 2, 0, 3)]

@@ -21,7 +21,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.score_kind import ScoreKind, count_class_samples
-from .significance import SwapDifference, mcnemar_test, permutation_test
+from .significance import SwapDifference, mcnemar_test, permutation_test, subtract_swapped
 from .tables import RESULTS, EvaluationTable, TableArrays, find_differing_settings, load_settings
 
 PERCENT = 95
@@ -137,9 +137,16 @@ class TablePair(NamedTuple):
         return reordered
 
     def build_swap_difference(self) -> SwapDifference:
-        """Return a function from swaps, bool (k, samples), to the difference of the score after these swaps."""
-        joined = self.kind.recompute([self.first.arrays, self.second.arrays], self.classes)
+        """Return a function from swaps, bool (k, samples), to the difference of the score after these swaps.
+
+        Scores that rank outputs are not computed from outputs of both models, whose scales may differ: see
+        ``subtract_swapped``.
+        """
         score = self.first.about["score"]
+        if self.kind.is_ranking:
+            recompute = self.build_recompute()
+            return lambda swaps: subtract_swapped(lambda weights: recompute(weights)[f"{DIFFERENCE}{score}"], swaps)
+        joined = self.kind.recompute([self.first.arrays, self.second.arrays], self.classes)
 
         def compute_score(weights: np.ndarray) -> np.ndarray:
             """Score predictions of the first table where a weight is 1, and of the second where it is 0."""

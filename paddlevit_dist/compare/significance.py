@@ -30,15 +30,35 @@ def mcnemar_test(fixed: int, broken: int) -> float:
     return min(1.0, 2 * math.fsum(more) + as_much)
 
 
+def subtract_swapped(difference: Callable[[np.ndarray], np.ndarray], swaps: np.ndarray) -> np.ndarray:
+    """Compute the differences of a score after swaps without scoring answers of two models together, float (k,).
+
+    A swap reverses the difference of the swapped samples, and each part of the samples counts by its size. For means
+    this is what is left if the answers themselves are swapped. If the score of one part is not defined, the other part
+    counts alone; NaN if both are not.
+
+    Args:
+        difference: from weights, float64 (draws, samples), to the differences of the score, float (draws,).
+        swaps: bool (k, samples).
+    """
+    share = swaps.mean(axis=1)
+    parts = (part | ~part.any(axis=1, keepdims=True) for part in (~swaps, swaps))  # all instead of no samples: counts 0
+    kept, swapped = (difference(part.astype(np.float64)) for part in parts)
+    both = (1 - share) * kept - share * swapped
+    return np.where(np.isnan(kept), -swapped, np.where(np.isnan(swapped), kept, both))
+
+
 def permutation_test(
     swap_difference: SwapDifference, num_samples: int, most: int, numbers: np.ndarray | None = None
 ) -> tuple[float, int]:
     """Compute the p-value of a paired permutation test, and return it with the number of swaps.
 
-    If two models are equally good, their results can be swapped. Each sample is swapped with probability one half, and
-    p is the share of swaps with a difference at least as large as observed. Up to ``most`` swaps are enumerated;
-    otherwise ``most`` are drawn at random, and the observed results are added to them. Source: B. Phipson and G. Smyth,
-    "Permutation P-values should never be zero", Statistical Applications in Genetics and Molecular Biology 9, 2010.
+    If two models are exchangeable, their results can be swapped: the difference of each sample is as likely as its
+    opposite. Equal means are not enough: if one model has rare large errors, few samples give too small a p. Each
+    sample is swapped with probability one half, and p is the share of swaps with a difference at least as large as
+    observed, or without one. Up to ``most`` swaps are enumerated; otherwise ``most`` are drawn at random, and the
+    observed results are added to them. Source: B. Phipson and G. Smyth, "Permutation P-values should never be zero",
+    Statistical Applications in Genetics and Molecular Biology 9, 2010.
 
     Args:
         swap_difference: computes the difference for swaps.
@@ -52,7 +72,7 @@ def permutation_test(
     coins = num_samples if numbers is None else int(numbers.max()) + 1
     all_swaps = _generate_swaps(coins, most, num_samples)
     expanded = all_swaps if numbers is None else (swaps[:, numbers] for swaps in all_swaps)
-    larger = sum(int((np.abs(swap_difference(swaps)) >= threshold).sum()) for swaps in expanded)
+    larger = sum(int((~(np.abs(swap_difference(swaps)) < threshold)).sum()) for swaps in expanded)  # or NaN
     if 2**coins <= most:
         return larger / 2**coins, 2**coins
     return (1 + larger) / (1 + most), most

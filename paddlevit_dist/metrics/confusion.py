@@ -25,6 +25,7 @@ class ConfusionScores(ScoreKind):
     """
 
     class_score = "IoU {}"
+    is_ranking = False
     zeros: Sequence[str] = ("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU")
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:

@@ -38,6 +38,9 @@ class ScoreKind:
     decimals: int = 4
     #: number of swaps in a permutation test
     swaps: int = 10_000
+    #: whether a score may depend on how outputs of different samples are ranked, such as AP. False: two models' outputs
+    #: can be scored together
+    is_ranking: bool = True
     #: the rate in ``hits`` whose decisions say of each sample whether its answer is right; empty: samples have scores
     right_rate: str = ""
     #: names of arrays that are not rows of samples; they are equal in all tables that are compared

@@ -23,6 +23,7 @@ class PretrainingScores(ScoreKind):
     has a number for each image, float (images,), whose mean has the name of the array.
     """
 
+    is_ranking = False
     right_rate = TOP1
     zeros = ("loss",)
 

@@ -29,6 +29,7 @@ class InstanceScores(ConfusionScores):
 
     class_score = "AP {}"
     swaps = 1_000
+    is_ranking = True
     settings = ("instance_classes",)
     zeros = (*_KINDS, *ConfusionScores.zeros, "PQ", "SQ", "RQ", "PQ dagger")
 

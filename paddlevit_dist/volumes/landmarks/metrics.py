@@ -46,6 +46,7 @@ class LandmarkScores(ScoreKind):
 
     class_score = "{} mre_mm"
     few = 100  # means of errors with rare large ones
+    is_ranking = False
     unsaved = ("places", "worlds")
     zeros = ("mre_mm", "sd_mm", *map(rate_name, RADII_MM))
 

@@ -88,6 +88,7 @@ class VolumeScores(ScoreKind):
     """
 
     class_score = "Dice {}"
+    is_ranking = False
     zeros = ("Dice", "pooled Dice")
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:

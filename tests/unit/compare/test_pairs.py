@@ -13,7 +13,7 @@ from yacs.config import CfgNode
 from paddlevit_dist import UserError
 from paddlevit_dist.compare import pairs, tables
 from paddlevit_dist.compare.pairs import TablePair, compare_tables, find_warnings
-from paddlevit_dist.compare.significance import mcnemar_test
+from paddlevit_dist.compare.significance import mcnemar_test, permutation_test
 from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
@@ -137,17 +137,42 @@ def make_table(
 FIRST, SECOND = [0] * SAMPLES, [1] * SAMPLES
 
 
+def evaluate_samples(kind: str, model: int, samples: np.ndarray) -> float:
+    """The score of a model on these samples alone."""
+    return evaluated(kind, [model] * SAMPLES, samples.tolist())[1][KINDS[kind][2][0]]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_exchanged_answers_score_as_an_evaluation_of_both_models(tmp_path, kind):
-    score = KINDS[kind][2][0]
+def test_swapped_answers_score_as_an_evaluation_of_both_models_or_of_each_part_if_they_are_ranked(tmp_path, kind):
     order = np.random.default_rng(4).permutation(SAMPLES)
     pair = TablePair.match(make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND, order))
     swaps = np.random.default_rng(5).random((3, SAMPLES)) < 0.5
     swaps[0] = False
     for swap, found in zip(swaps, pair.build_swap_difference()(swaps)):
-        ours = values_of(kind, tuple(swap.astype(int).tolist()))[score]
-        theirs = values_of(kind, tuple((~swap).astype(int).tolist()))[score]
-        assert found == pytest.approx(theirs - ours, abs=1e-6)
+        if kind in ("boxes", "instances") and swap.any():
+            parts = [np.flatnonzero(~swap), np.flatnonzero(swap)]
+            kept, swapped = (len(p) * (evaluate_samples(kind, 1, p) - evaluate_samples(kind, 0, p)) for p in parts)
+            expected = (kept - swapped) / SAMPLES
+        else:
+            ours, theirs = (values_of(kind, tuple(which.astype(int).tolist())) for which in (swap, ~swap))
+            expected = theirs[KINDS[kind][2][0]] - ours[KINDS[kind][2][0]]
+        assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_p_of_a_ranking_does_not_depend_on_the_scale_of_either_model():
+    generator, names = np.random.default_rng(0), list(map(str, range(60)))
+    labels = generator.random((60, 3)) < 0.3
+    about = {"task": "t", "kind": "labels", "score": "mAP", "more_is_better": True, "classes": ["a", "b", "c"]}
+    first, second = (generator.normal(size=(60, 3)) + skill * labels for skill in (0.8, 1.2))
+    ps = []
+    for logits in (second, second + 4, np.exp(3 * second) - [0, 5, 90]):  # also another order among classes
+        pair_of_tables = [
+            tables.EvaluationTable("run", {**about, "digest": ""}, names, arrays, Path("x"))
+            for arrays in ({"labels": labels.astype(np.int8), "logits": x, "chosen": x > 0} for x in (first, logits))
+        ]
+        pair = TablePair(*pair_of_tables, pair_of_tables[0].kind, np.arange(60), about["classes"])
+        ps.append(permutation_test(pair.build_swap_difference(), 60, 1000)[0])
+    assert ps[0] == ps[1] == ps[2] and 0.001 < ps[0] < 0.2
 
 
 @pytest.mark.parametrize("kind", KINDS)

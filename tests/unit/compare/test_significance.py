@@ -6,7 +6,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from paddlevit_dist.compare.significance import holm_correction, mcnemar_test, permutation_test
+from paddlevit_dist.compare.significance import holm_correction, mcnemar_test, permutation_test, subtract_swapped
 
 DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such trials
 
@@ -62,6 +62,29 @@ def test_of_more_samples_drawn_swaps_come_near_to_all():
     assert swaps == 5000 and 0.02 < expected < 0.5
     assert found == pytest.approx(expected, abs=4 * np.sqrt(expected / 5000))
     assert permutation_test(of_sums(first, second), 13, 5000) == (found, swaps)
+
+
+def test_parts_of_means_differ_like_swapped_answers_and_a_part_without_a_score_does_not_count():
+    first, second = np.random.default_rng(4).normal(size=(2, 20))
+    swaps = np.random.default_rng(5).random((30, 20)) < 0.5
+    swaps[:2] = [[False], [True]]
+
+    def difference(weights):
+        return weights @ (second - first) / weights.sum(axis=1)
+
+    assert subtract_swapped(difference, swaps) == pytest.approx(of_sums(first, second)(swaps), abs=1e-12)
+
+    def difference_with_first(weights):  # such as a class that only the first sample has
+        return np.where(weights[:, 0] > 0, difference(weights), np.nan)
+
+    swaps = swaps[2:]
+    kept, swapped = difference(~swaps + 0.0), difference(swaps + 0.0)
+    expected = np.where(swaps[:, 0], -swapped, kept)
+    assert subtract_swapped(difference_with_first, swaps) == pytest.approx(expected)
+
+
+def test_swaps_without_a_difference_count_as_larger():
+    assert permutation_test(lambda swaps: np.where(swaps.any(axis=1), np.nan, 1.0), 9, 1000) == (1.0, 512)
 
 
 @pytest.mark.parametrize("num_samples", [13, 1 << 16])  # all swaps at once, and 64 at a time

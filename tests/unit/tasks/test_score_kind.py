@@ -63,7 +63,7 @@ def test_without_scores_of_classes_nothing_is_counted():
 def test_a_kind_is_found_by_its_name():
     assert type(find_score_kind("marked")) is Marked and find_score_kind("unknown") is None
     kind = find_score_kind("total")
-    assert (kind.decimals, kind.swaps, kind.right_rate) == (4, 10_000, "")
+    assert (kind.decimals, kind.swaps, kind.is_ranking, kind.right_rate) == (4, 10_000, True, "")
     assert kind.is_valid({}, 3, 2) is True and kind.hits({}, []) == {} and kind.predictions({}) is None
     assert ScoreKind.truth(kind, {}) is None
     register_score_kind("strange", dict)

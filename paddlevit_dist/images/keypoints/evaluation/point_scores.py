@@ -42,6 +42,7 @@ class KeypointErrorScores(ScoreKind):
 
     class_score = "{} PCK"
     has_class_rates = True
+    is_ranking = False
     decimals = 2
     tasks = TASKS
     settings = ("share",)

@@ -4,13 +4,13 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 import pytest
 from support.processes import ROOT, run_command
 
 from paddlevit_dist.compare.plan import plan_samples
+from paddlevit_dist.intervals.quantiles import student_quantile
 
 COMMAND = [sys.executable, "-m", "paddlevit_dist"]
 SETTINGS = [
@@ -47,15 +47,11 @@ def test_runs_of_an_own_task_are_compared_as_slow_loops_do(searched):
     file, folders = searched
     (found,) = json.loads(compare([*folders, "-json", f"-import={file}"]))["comparisons"]
     first, second = map(read_errors, folders)
-    generator, number = np.random.Generator(np.random.PCG64(0)), len(first)
-    drawn = [generator.integers(0, number, number) for _ in range(1000)]
-    differences = np.array([second[rows].mean() - first[rows].mean() for rows in drawn])
-    value = second.mean() - first.mean()
-    normal = NormalDist()  # bias-corrected percentiles
-    moved = 2 * normal.inv_cdf(np.mean(differences < value))
-    ends = np.quantile(differences, [normal.cdf(moved + normal.inv_cdf(share)) for share in (0.025, 0.975)])
-    difference = found["difference"]
-    assert [difference["value"], difference["low"], difference["high"]] == pytest.approx([value, *ends], rel=1e-4)
+    number, value, difference = len(first), second.mean() - first.mean(), found["difference"]
+    deviation = (second - first).std(ddof=1) / number**0.5  # of halves without repeats, but for their number
+    reach = student_quantile(0.975, number - 1) * deviation
+    ends = [difference["low"] - value, difference["high"] - value]
+    assert difference["value"] == pytest.approx(value, rel=1e-4) and ends == pytest.approx([-reach, reach], rel=0.08)
     assert found["values"]["near"]["of_first"]["value"] == pytest.approx(100 * np.mean(first < 0.5), rel=1e-4)
     fixed, broken = ([row["sample"] for row in found[what]] for what in ("fixed", "broken"))
     assert fixed == [f"vector {1000 + row}" for row in np.flatnonzero((first >= 0.5) & (second < 0.5))]
@@ -66,8 +62,8 @@ def test_runs_of_an_own_task_are_compared_as_slow_loops_do(searched):
         np.mean(np.abs(signs @ (second - first)) >= abs(number * value) - 1e-9), abs=0.015
     )
     planned = json.loads(compare([*folders, "-plan=0.01", "-json", f"-import={file}"]))
-    half_width = (difference["high"] - difference["low"]) / 2
-    assert planned["samples_needed"] == pytest.approx(plan_samples(number, half_width, 0.01), rel=1e-3)
+    assert planned["half_width"] == pytest.approx(1.959964 * deviation, rel=0.08)
+    assert planned["samples_needed"] == pytest.approx(plan_samples(number, planned["half_width_limit"], 0.01), rel=1e-3)
 
 
 def test_without_its_module_an_own_task_is_refused_in_a_line_that_names_it(searched):

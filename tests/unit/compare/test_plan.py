@@ -11,8 +11,16 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.compare import groups, tables
 from paddlevit_dist.compare.command import run
-from paddlevit_dist.compare.plan import format_plan, plan_group, plan_pair, plan_samples, plan_seeds, plan_single
-from paddlevit_dist.intervals import paired_difference, wilson
+from paddlevit_dist.compare.plan import (
+    format_plan,
+    limit_deviation,
+    plan_group,
+    plan_pair,
+    plan_samples,
+    plan_seeds,
+    plan_single,
+)
+from paddlevit_dist.intervals import paired_difference
 from paddlevit_dist.tasks.sample_groups import SampleGroups
 
 POWER = ((NormalDist().inv_cdf(0.975) + NormalDist().inv_cdf(0.8)) / NormalDist().inv_cdf(0.975)) ** 2
@@ -35,31 +43,44 @@ def make_table(name, places):
 def test_a_pair_plans_the_samples_of_an_interval_that_wide():
     first, second = draw_places(1000, 1)
     plan = plan_pair(make_table("a", first), make_table("b", second), 1.0)
-    low, high = paired_difference(first == 0, second == 0, 95)[1:]
     assert plan.pop("samples_for_power") == math.ceil(POWER * plan["samples_needed"])
-    half = float(f"{(high - low) / 2:.6g}")
-    facts = {"runs": ["a", "b"], "score": "top-1", "difference": 1.0, "samples": 1000, "half_width": half}
-    assert plan == {**facts, "samples_needed": plan["samples_needed"]}
+    facts = {"runs": ["a", "b"], "score": "top-1", "difference": 1.0, "samples": 1000, "rare_classes": 0}
+    assert {name: plan[name] for name in facts} == facts
+    assert plan["half_width"] == pytest.approx(1.959964 * 100 * np.std(first - second) / 1000**0.5, rel=0.03)
+    # The share of chi-square with 999 degrees of freedom below 40 %: 987.1 by the tables' approximation
+    assert plan["half_width_limit"] / plan["half_width"] == pytest.approx((999 / 987.1) ** 0.5, rel=1e-4)
     # A Wald interval: z^2 (p + q - (p - q)^2) / d^2, with shares p, q of samples that only one model has right.
     closed = 1.959964**2 * 1e4 * np.var(first - second)
-    assert plan["samples_needed"] == pytest.approx(closed, rel=0.03)
+    assert plan["samples_needed"] == pytest.approx(closed, rel=0.07)  # halves are drawn
     widths = []
     for seed in range(2, 8):
         before, after = (places == 0 for places in draw_places(plan["samples_needed"], seed))
         interval = paired_difference(before, after, 95, ())
         widths.append((interval.high - interval.low) / 2)
     assert np.mean(widths) == pytest.approx(1.0, rel=0.08)
+    with pytest.raises(
+        UserError, match="^-plan: the score does not vary over these samples or seeds: name runs with more"
+    ):
+        plan_pair(make_table("a", first), make_table("b", first), 1.0)
 
 
 def test_a_single_run_plans_for_independent_errors():
     places = draw_places(1000, 3)[0]
     plan = plan_single(make_table("a", places), 1.0)
     right = 1 - places.mean()
-    assert plan["half_width"] == pytest.approx(np.ptp(wilson(100 * right, 1000, 95)[1:]) / 2**0.5, rel=1e-5)
+    assert plan["half_width"] == pytest.approx(1.959964 * 100 * (2 * right * (1 - right) / 1000) ** 0.5, rel=0.05)
     copied = make_table("a", np.repeat(places[:200], 5))
     grouped = copied._replace(groups=SampleGroups("video", np.repeat(np.arange(200), 5).astype(str), "file"))
     assert plan_single(grouped, 1.0)["half_width"] > 1.5 * plan_single(copied, 1.0)["half_width"]
-    assert plan["samples_needed"] == pytest.approx(1.959964**2 * 1e4 * 2 * right * (1 - right), rel=0.05)
+    assert plan["samples_needed"] == pytest.approx(1.959964**2 * 1e4 * 2 * right * (1 - right), rel=0.1)
+    with pytest.raises(UserError, match="the score does not vary over these"):
+        plan_single(make_table("a", np.zeros(30, int)), 1.0)
+    few = make_table("a", places[:19])
+    labels = np.eye(2, dtype=np.int8)[few.arrays["labels"]]  # 10 images of the first class, 9 of the second
+    logits = labels + np.random.default_rng(0).normal(size=labels.shape)
+    about = {**few.about, "kind": "labels", "score": "mAP"}
+    ranked = few._replace(about=about, arrays={"labels": labels, "logits": logits, "chosen": logits > 0})
+    assert [plan_single(table, 1.0)["rare_classes"] for table in (few, ranked)] == [0, 1]  # recalls are rates
 
 
 @pytest.mark.parametrize(("deviation", "difference"), [(3.0, 0.3), (0.3, 0.3), (0.5, 1.0), (1.0, 0.1), (0.001, 10.0)])
@@ -94,6 +115,23 @@ def test_power_is_reached_in_simulation():
     assert 0.70 < found / 300 < 0.90
 
 
+@pytest.mark.parametrize(("freedom", "quantile", "error"), [(1, 0.275, 0.02), (2, 1.0217, 0.01), (99, 94.83, 1e-3)])
+def test_a_limit_divides_by_the_quantile_of_chi_square_that_tables_have(freedom, quantile, error):
+    assert limit_deviation(2.0, freedom) == pytest.approx(2 * (freedom / quantile) ** 0.5, rel=error)
+
+
+@pytest.mark.parametrize("pilot", [3, 10])
+def test_seeds_that_a_pilot_plans_reach_the_power_in_simulation(pilot):
+    generator, found = np.random.default_rng(1), 0
+    for _ in range(400):
+        rows = [{"state": "finished", "value": value} for value in generator.normal(size=pilot)]
+        number = plan_group(groups.SeedGroup("a", {"score": "top-1"}, rows), 1.0)["seeds_for_power"]
+        first, second = generator.normal(size=(2, number)) + [[0.0], [1.0]]
+        difference, low, high = groups.compute_difference(first.tolist(), second.tolist())
+        found += low > 0
+    assert 0.72 < found / 400 < 0.90 and number >= 4
+
+
 def test_the_command_prints_seeds_of_a_group(tmp_path, capsys):
     folder = tmp_path / "usual"
     folder.mkdir()
@@ -105,7 +143,7 @@ def test_the_command_prints_seeds_of_a_group(tmp_path, capsys):
     groups.SeedGroup(str(folder), about, rows).write()
     run(["-plan=1", str(folder)])
     out = capsys.readouterr().out
-    expected = plan_seeds(float(np.std(scores, ddof=1)), 1.0)
+    expected = plan_seeds(limit_deviation(float(np.std(scores, ddof=1)), 3), 1.0)
     assert re.search(rf"best top-1 to \+-1 \(95 % interval between two methods\): {expected} seeds of each", out)
     run(["-plan=1", "-json", str(folder)])
     assert json.loads(capsys.readouterr().out)["seeds_needed"] == expected
@@ -118,27 +156,32 @@ def test_plans_are_told_as_lines():
     rows = [{"seed": n, "folder": f"{n}", "state": "finished", "value": s} for n, s in enumerate([80.0, 83, 81, 84])]
     rows.append({"seed": 9, "folder": "9", "state": "failed"})
     plan = plan_group(groups.SeedGroup("a\nb", {"score": "top-1"}, rows), 0.5)
-    needed = plan_seeds(3.3333333**0.5, 0.5)
-    power = math.ceil(POWER * needed)
+    limit = limit_deviation(3.3333333**0.5, 3)
+    assert limit == pytest.approx((3.3333333 * 3 / 1.86917) ** 0.5, rel=6e-3)  # 40 % of chi-square of 3 degrees
+    needed, power = plan_seeds(limit, 0.5), plan_seeds(limit, 0.5, 0.8)
     facts = {"runs": ["a\nb"], "score": "best top-1", "difference": 0.5, "seeds": 4, "deviation": 1.82574}
+    facts["deviation_limit"] = pytest.approx(limit, rel=1e-5)
     assert plan == {**facts, "seeds_needed": needed, "seeds_for_power": power}
     assert format_plan({**plan, "seeds_needed": 1234, "seeds_for_power": 5678}) == [
         r"a\nb: 4 seeds, standard deviation 1.8257",
         "best top-1 to +-0.5 (95 % interval between two methods): 1,234 seeds of each",
         "to find a true difference of 0.5 in 80 % of comparisons: 5,678 seeds of each",
+        "planned with the upper 60 % limit of the measured deviation, 2.3014",
     ]
     plan = {"runs": ["a", "b"], "score": "AP", "difference": 0.01, "samples": 1000, "half_width": 0.0123456}
-    plan |= {"samples_needed": 23456, "samples_for_power": 45678}
+    plan |= {"half_width_limit": 0.0125, "rare_classes": 0, "samples_needed": 23456, "samples_for_power": 45678}
     lines = format_plan(plan)
     assert lines == [
         "a, b: 1,000 samples give +-0.0123 (of both)",
         "AP to +-0.01 (95 % interval of the paired difference): 23,456 samples",
         "to find a true difference of 0.01 in 80 % of evaluations: 45,678 samples",
+        "planned with the upper 60 % limit of the measured noise, +-0.0125",
     ]
-    assert format_plan({**plan, "runs": ["a"]}) == [
+    assert format_plan({**plan, "runs": ["a"], "rare_classes": 3}) == [
         "a: 1,000 samples give +-0.0123 (of a model and another with independent errors)",
         *lines[1:],
         "models that err on the same samples need fewer: name both runs",
+        "rough, and likely too many: 3 classes are in fewer than 10 samples or groups; plan again with more samples",
     ]
 
 
@@ -149,4 +192,4 @@ def test_a_difference_far_below_the_noise_is_refused(difference):
         with pytest.raises(UserError, match=f"^{re.escape(message)}erence$"):
             plan()
     assert plan_samples(400, 1.0, 1e-6) == 4 * 10**14 and plan_samples(10, 1.0, 2.0) == 3
-    assert plan_samples(400, 0.5, 1e300) == plan_seeds(0.5, 1e300) == plan_samples(400, 0.0, 1e-300) == 2
+    assert plan_samples(400, 0.5, 1e300) == plan_seeds(0.5, 1e300) == 2

@@ -15,7 +15,7 @@ from ..logging.record import SEEDS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.json_format import format_json
-from ..runtime.metrics_file import find_best_evaluation, get_interval, recorded_events
+from ..runtime.metrics_file import find_best_evaluation, get_interval, is_number, recorded_events
 from ..runtime.text_files import read_json
 
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
@@ -92,6 +92,13 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
         return {}
     ends = get_interval(best, score).get("interval", ())
     return {"value": best[score], "epoch": best["epoch"], **dict(zip(("low", "high"), ends))}
+
+
+def read_curve(folder: Path, score: str, first: float, sign: int) -> dict[int, float]:
+    """Read the score of each evaluated epoch of a training run from ``first`` on, times ``sign``."""
+    rows = (row for row in recorded_events(folder) if row["kind"] == "evaluation" and not row.get("superseded"))
+    known = (row for row in rows if is_number(row.get("epoch")) and is_number(row.get(score)))
+    return {row["epoch"]: sign * row[score] for row in known if row["epoch"] >= first}
 
 
 def summarize(scores: Sequence[float]) -> dict[str, float | None]:

@@ -29,9 +29,10 @@ from ..runtime.printing import one_line
 from ..runtime.text_files import read_yaml
 from ..settings.table import COMMAND_LINE, public_leaves
 from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
-from .groups import find_best
+from .groups import find_best, read_curve
 from .pairs import TablePair, compare_tables
 from .search_space import SearchRange, take_ranges
+from .significance import is_behind
 from .tables import EvaluationTable, read_table
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 DATABASE = "search.sqlite3"
 _POLL_SECONDS = 0.2
-_PRUNED_FROM = 0.5  # share of the epochs before which no trial is stopped: curves may cross
+_COMPARED_FROM, _PRUNED_FROM = 0.5, 0.6  # shares of the epochs: of those that are compared, and before a stop
 _DRAWS = 20  # of the values of one trial, until no other trial has them
 _TABLE = "scored_samples.npz"
 _MAX_LISTED = 3  # changed settings in a message
@@ -68,9 +69,10 @@ def run(arguments: list[str]) -> None:
     parser = CommandParser(
         "search",
         "Train with other values of some keys: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A|B, also written KEY RANGE or "
-        "-flag=RANGE. Optuna chooses them (pip install '.[search]' in a clone). From half of the epochs on, a run is "
-        "stopped if the 95 % interval of its difference from the best run of equally many epochs, at that epoch, is on "
-        "the worse side and no epoch of it was better. Other words are passed to train. The same command continues.",
+        "-flag=RANGE. Optuna chooses them (pip install '.[search]' in a clone). From 60 % of the epochs on, a run is "
+        "stopped if it is worse than the best run of equally many epochs by more than the noise of samples and of "
+        "epochs, and its curve does not lead to that run's. Other words are passed to train. The same command "
+        "continues.",
         ("-cfg=vit_digits TRAIN.BASE_LR=1e-4..1e-2:log -trials=20",),
     )
     parser.option("trials", 20, "number of training runs, with the runs of earlier commands", at_least(1))
@@ -310,6 +312,7 @@ def get_folder(plan: SearchPlan, number: int) -> str:
 def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: int) -> str:
     """Return why a trial is stopped after ``epoch``; empty: it is not worse than the best trial of its length.
 
+    Its difference from that trial has to exceed the noise of samples and of epochs, also at the end (``is_behind``).
     ``ranked`` are numbers of the finished trials, the best first; ``folder`` is the trial's, which has evaluated
     ``epoch``.
     """
@@ -324,6 +327,10 @@ def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: in
         return ""  # an earlier epoch of it is better
     difference = compare_at(best_folder, folder, epoch)
     if difference is None or not is_worse(difference, plan.more_is_better):
+        return ""
+    first, sign = _COMPARED_FROM * epochs, 1 if plan.more_is_better else -1
+    own_curve, best_curve = (read_curve(Path(name), plan.score, first, sign) for name in (folder, best_folder))
+    if not is_behind(own_curve, best_curve, epochs, (difference.high - difference.low) / 2):
         return ""
     row = difference.plain()
     shown = format_interval(row, count_decimals([row["low"], row["high"]]), signed=True)

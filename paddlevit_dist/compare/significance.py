@@ -1,7 +1,8 @@
 """Significance of the difference between two models' results on the same samples."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import NormalDist
 
 import numpy as np
 
@@ -10,6 +11,8 @@ SwapDifference = Callable[[np.ndarray], np.ndarray]
 
 _SEED = 0  # constant, so that p-values are reproducible
 _ROUNDING = 1e-9  # relative; smaller differences count as zero
+_FEWEST_GAPS = 3  # epochs: a line through two has no noise
+_NOW, _AT_THE_END = NormalDist().inv_cdf(0.975), NormalDist().inv_cdf(0.9)  # deviations that gaps exceed
 _MOST_SWAPS = 1 << 22  # swaps times samples that are computed at a time
 
 
@@ -88,6 +91,32 @@ def _generate_swaps(coins: int, most: int, num_samples: int) -> Iterator[np.ndar
             yield (rows[:, None] >> np.arange(coins) & 1).astype(bool)
         else:
             yield generator.integers(0, 2, (len(rows), coins), np.uint8).astype(bool)
+
+
+def is_behind(own: Mapping[int, float], best: Mapping[int, float], last: int, reach: float) -> bool:
+    """Return whether a curve is below another by more than noise, and leads below it at the last epoch.
+
+    A line is fitted to the gaps of the epochs that both have. The noise between epochs is that of three successive
+    evaluations around their line, in both curves.
+
+    Args:
+        own: score of each evaluated epoch; larger is better.
+        best: likewise, of the other curve.
+        last: the last epoch.
+        reach: half of the 95 % interval of a gap over other samples.
+    """
+    epochs = sorted(own.keys() & best.keys())
+    if len(epochs) < _FEWEST_GAPS:
+        return False
+    bends = np.concatenate([np.diff([curve[epoch] for epoch in sorted(curve)], 2) for curve in (own, best)])
+    noise = math.sqrt(2 * float(np.mean(bends**2)) / 6)  # of a gap: a bend has six times the variance of a score
+    gaps, places = np.array([own[epoch] - best[epoch] for epoch in epochs]), np.array(epochs) - np.mean(epochs)
+    squares = float(places @ places)
+    for ahead, quantile in ((0.0, _NOW), (last - float(np.mean(epochs)), _AT_THE_END)):
+        deviation = math.hypot(reach / _NOW, noise * math.sqrt(1 / len(epochs) + ahead**2 / squares))
+        if gaps.mean() + ahead * (places @ gaps) / squares + quantile * deviation >= 0:
+            return False
+    return True
 
 
 def holm_correction(ps: Sequence[float]) -> list[float]:

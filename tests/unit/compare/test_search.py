@@ -110,23 +110,26 @@ def test_the_best_epochs_of_two_trials_are_compared(tmp_path):
 def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
     plan, trials = make_plan(tmp_path), [tmp_path / f"trial_{number:04d}" for number in range(3)]
     for folder, wrong, epochs in zip(trials, (0, 40, 200), (6, 10, 10), strict=True):
-        for epoch in (4, 5):
-            write_trial(folder, epoch, wrong, 0.0, epochs)
+        for epoch in (4, 5, 6, 7):
+            write_trial(folder, epoch, wrong, 100 - wrong / 4, epochs)
             search.keep_table(str(folder))
-    told = search.explain_stop(plan, [0, 1], str(trials[2]), 5)
-    assert told.startswith("epoch 5: -40.00 [-") and told.endswith("] from trial 1")
-    told = search.explain_stop(plan._replace(more_is_better=False), [2], str(trials[1]), 5)
-    assert told.startswith("epoch 5: +40.00 [+") and told.endswith("] from trial 2")
-    assert search.explain_stop(plan, [0, 1], str(trials[2]), 4) == ""  # not yet half of the epochs
-    with (trials[2] / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"kind": "evaluation", "epoch": 1, "top-1": 0.5, "best": "top-1"}) + "\n")
-    assert search.explain_stop(plan, [0, 1], str(trials[2]), 5) == ""  # its first epoch is the best of all
+    told = search.explain_stop(plan, [0, 1], str(trials[2]), 7)
+    assert told.startswith("epoch 7: -40.00 [-") and told.endswith("] from trial 1")
+    told = search.explain_stop(plan._replace(more_is_better=False), [2], str(trials[1]), 7)
+    assert told.startswith("epoch 7: +40.00 [+") and told.endswith("] from trial 2")
+    assert search.explain_stop(plan, [0, 1], str(trials[2]), 5) == ""  # not yet 60 % of the epochs
+    record = (trials[2] / "metrics.jsonl").read_text()
+    events = [{"kind": "evaluation", "epoch": 7, "top-1": 70.0}, {"kind": "evaluation", "epoch": 1, "top-1": 95.0}]
+    for event, best in zip(events, ({}, {"best": "top-1"})):
+        (trials[2] / "metrics.jsonl").write_text(record + json.dumps({**event, **best}) + "\n")
+        assert search.explain_stop(plan, [0, 1], str(trials[2]), 7) == ""  # it catches up; its first epoch is the best
+    (trials[2] / "metrics.jsonl").write_text(record)
     for folder, wrong in zip(trials[1:], (40, 200), strict=True):
         write_trial(folder, 10, wrong, 0.0)
         search.keep_table(str(folder))
     assert search.explain_stop(plan, [1], str(trials[2]), 10) == ""  # its last epoch: it has a score
-    assert search.explain_stop(plan, [0], str(trials[2]), 5) == ""  # a schedule of six epochs has ended by then
-    assert search.explain_stop(plan, [2], str(trials[1]), 5) == ""  # better than the best
+    assert search.explain_stop(plan, [0], str(trials[2]), 7) == ""  # a schedule of six epochs has ended by then
+    assert search.explain_stop(plan, [2], str(trials[1]), 7) == ""  # better than the best
 
 
 def add_trials(plan, trials):

@@ -100,11 +100,12 @@ def test_a_trial_that_is_worse_than_the_best_is_asked_to_end_once(tmp_path, plan
         for epoch in (5, 6, 7):
             write_trial(tmp_path / f"trial_{number:04d}", epoch, wrong, score)
             search.keep_table(str(tmp_path / f"trial_{number:04d}"))
-    commands.courses = [[evaluates(5, 40, 20.0), evaluates(6, 80, 20.0), evaluates(7, 380, 20.0), waits, ends(0)]]
+    course = [evaluates(epoch, wrong, 20.0) for epoch, wrong in ((5, 80), (6, 80), (7, 80), (8, 380))]
+    commands.courses = [[*course, waits, ends(0)]]  # three epochs say how much they vary
     trial, _ = run_last(plan, 75.0, 90.0)
     assert trial.state == State.PRUNED and commands.started[0].terminated == 1
     told = capsys.readouterr().out.splitlines()[1]
-    assert told.startswith("trial 2: stopped as worse, epoch 6: -10.00 [-") and told.endswith("] from trial 1")
+    assert told.startswith("trial 2: stopped as worse, epoch 7: -10.00 [-") and told.endswith("] from trial 1")
 
 
 @pytest.mark.parametrize(

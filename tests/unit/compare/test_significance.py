@@ -6,7 +6,13 @@ from math import comb
 import numpy as np
 import pytest
 
-from paddlevit_dist.compare.significance import holm_correction, mcnemar_test, permutation_test, subtract_swapped
+from paddlevit_dist.compare.significance import (
+    holm_correction,
+    is_behind,
+    mcnemar_test,
+    permutation_test,
+    subtract_swapped,
+)
 
 DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such trials
 
@@ -90,6 +96,28 @@ def test_swaps_without_a_difference_count_as_larger():
 @pytest.mark.parametrize("num_samples", [13, 1 << 16])  # all swaps at once, and 64 at a time
 def test_every_swap_of_equal_answers_counts(num_samples):
     assert permutation_test(lambda swaps: swaps.sum(axis=1) * 0.0, num_samples, 150) == (1.0, 150)
+
+
+def test_a_curve_is_behind_if_its_gap_exceeds_noise_now_and_at_the_end():
+    def judge(gaps, last=10, reach=0.5):
+        return is_behind({5 + n: gap + n for n, gap in enumerate(gaps)}, {5 + n: n for n in range(6)}, last, reach)
+
+    assert judge([-1, -1, -1]) and not judge([-1, -1]) and not judge([1, 1, 1]) and not judge([-1, -1, -1], reach=1.01)
+    assert not judge([-4, -3, -2]) and judge([-4, -3, -2], last=8) and judge([-2, -3, -4])  # it catches up in epoch 9
+    # The line ends at -1, and 90 % of lines with this reach at most 1.2816 / 1.96 of it away.
+    assert judge([-6, -5, -4], reach=1.52) and not judge([-6, -5, -4], reach=1.54)
+    assert not judge([-1, -3, 1]) and not judge([-2, -4, 0])  # noise between epochs
+
+
+def test_a_curve_that_varies_between_epochs_is_seldom_behind_an_equal_one():
+    generator, behind = np.random.default_rng(6), {0.0: 0, 4.0: 0}
+    for gap in behind:
+        for _ in range(200):
+            own, best = generator.normal(size=(2, 11))
+            curves = [dict(zip(range(10, 21), curve)) for curve in (own - gap, best)]
+            parts = ({epoch: curves[0][epoch] for epoch in range(10, now + 1)} for now in range(12, 20))
+            behind[gap] += any(is_behind(part, curves[1], 20, 0.0) for part in parts)
+    assert behind[0.0] < 0.06 * 200 and behind[4.0] > 0.9 * 200
 
 
 def test_holm_corrects_the_example_by_hand():

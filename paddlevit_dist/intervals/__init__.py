@@ -1,6 +1,7 @@
 """Confidence intervals of scores: their variation with other samples of the same kind. Needs only NumPy.
 
-- ``resampling``: draws samples with replacement and recomputes the values of a function for each draw
+- ``resampling``: recomputes the values of a function for half samples, and computes intervals from their deviation
+- ``quantiles``: of distributions
 - ``scores``: such functions for classes, confusions, segments, and sums of numbers
 """
 

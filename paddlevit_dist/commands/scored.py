@@ -174,8 +174,9 @@ def find_small_sample_warning(
     group_names = None if groups is None else groups.names
     of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, group_names)
     units = (len(scored.names), scored.sample) if groups is None else groups.units()
-    rates, few = _count_decisions(scored), scored.scores.few
-    return small_sample_warning(*units, intervals, rates, of_class, shown, few)
+    scores = scored.scores
+    with_range = [name for name in shown if scores.find_range(name) is not None]
+    return small_sample_warning(*units, intervals, _count_decisions(scored), of_class, with_range, scores.few)
 
 
 def _count_decisions(scored: ScoreReport) -> Mapping[str, int]:

@@ -76,7 +76,8 @@ class PerSampleResults(NamedTuple):
         table, rates = self.to_sample_table(), self.metrics.proportions(self.columns)
         class_samples = count_class_samples(table.kind, table.arrays, table.classes, self.group_names) if table else {}
         units = (len(self.indices), "sample") if self.groups is None else self.groups.units()
-        return small_sample_warning(*units, intervals, rates, class_samples, shown, self.metrics.few)
+        with_range = [name for name in shown if self.metrics.find_range(name) is not None]
+        return small_sample_warning(*units, intervals, rates, class_samples, with_range, self.metrics.few)
 
 
 def compute_intervals(

@@ -82,7 +82,7 @@ _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
 
 
 class ConfidenceInterval(NamedTuple):
-    """The value of all samples and the ends of its interval; NaN for a kind of value that has none."""
+    """The value of all samples and the ends of its interval."""
 
     value: float
     low: float
@@ -95,8 +95,8 @@ class ConfidenceInterval(NamedTuple):
     def plain(self) -> dict[str, float]:
         """Return the three numbers by name for a file, rounded to six significant digits.
 
-        An interval without width, or ends, returns only its value. Two equal ends mean that the interval is unknown,
-        but look like certainty.
+        An interval without width returns only its value. Two equal ends mean that the interval is unknown, but look
+        like certainty.
         """
         numbers = self._asdict() if self.has_width() else {"value": self.value}
         return {name: float(f"{number:.6g}") for name, number in numbers.items()}
@@ -285,7 +285,7 @@ def small_sample_warning(
         intervals: all intervals, by name.
         rates: see ``ProportionRecompute``; the errors of the first one are counted.
         class_counts: number of samples in which each class occurs.
-        shown: names of the scores that are shown.
+        shown: names of the scores that are shown, and can have an interval.
         few: number of samples from which on they are enough, see ``ScoreKind.few``.
     """
     if not intervals:
@@ -302,7 +302,7 @@ def small_sample_warning(
     if rare:
         where = f"in fewer than {_RARE} {sample}s"
         notes.append(f"own intervals of {_list(rare)} are rough: {where}: in simulations {_HELD_RARE} % or more held")
-    alike = [score for score in shown if score in intervals and intervals[score].low == intervals[score].high]
+    alike = [score for score in shown if score in intervals and not intervals[score].has_width()]
     why = "every half of them gives the same" if num_samples >= _FEWEST else f"too few {sample}s"
     notes += [f"no interval of {_list(alike)}: {why}"] if alike else []
     return "; ".join(notes) or None
@@ -334,13 +334,12 @@ def make_interval(value: float, deviation: float, quantile: float, bounds: Score
         value: of all samples.
         deviation: see ``measure_deviations``.
         quantile: number of deviations to each end, of a symmetric interval.
-        bounds: range of the value; None: it gets no interval, NaN.
+        bounds: range of the value; None: it gets no interval.
     """
-    if bounds is None:
-        return ConfidenceInterval(value, math.nan, math.nan)
-    (low, high), reach = bounds, quantile * deviation
-    if reach <= _ROUNDING * abs(value):
+    reach = quantile * deviation
+    if bounds is None or reach <= _ROUNDING * abs(value):
         return ConfidenceInterval(value, value, value)
+    low, high = bounds
     if math.isfinite(high):
         width = high - low
         share = min(max((value - low) / width, 0.0), 1.0)

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,6 @@ PERCENT = 95
 _FIRST, _SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _UNKNOWN = object()
-Found = TypeVar("Found")
 
 
 class TablePair(NamedTuple):
@@ -100,28 +99,28 @@ class TablePair(NamedTuple):
         """Compute intervals of the values of both tables and their differences.
 
         The difference of a rate has Newcombe's interval. If samples or groups have several dependent decisions, it has
-        the wider ends of Newcombe's, which takes them as independent, and of the interval from half samples: these
-        alone are too narrow if few decisions are wrong.
+        the wider ends of Newcombe's and of the interval from half samples.
         """
         intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=self.group_names)
-        are_grouped = number_groups(self.group_names) is not None
+        depends = number_groups(self.group_names) is not None
         hits, second_hits = self.find_hits()
         for name, others in second_hits.items():
             bootstrapped = intervals.get(f"{DIFFERENCE}{name}")
             if bootstrapped is not None:
-                exact = paired_difference(hits[name], others, PERCENT)
-                if are_grouped or len(others) > len(self.order):
+                both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
+                exact = paired_difference(hits[name], others, PERCENT, both)
+                if depends or len(others) > len(self.order):
                     low, high = min(exact.low, bootstrapped.low), max(exact.high, bootstrapped.high)
                     exact = exact._replace(low=low, high=high)
                 intervals[f"{DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
         return intervals
 
-    def get_difference(self, found: Mapping[str, Found]) -> Found:
-        """Return what was found of the score's difference, such as its interval; UserError if it is not defined."""
+    def get_difference(self, intervals: Mapping[str, ConfidenceInterval]) -> ConfidenceInterval:
+        """Return the interval of the score's difference, from ``compute_intervals``; UserError if it is not defined."""
         name = f"{DIFFERENCE}{self.first.about['score']}"
-        if name not in found:
+        if name not in intervals:
             raise UserError(_format_refusal(self.first, self.second, explain_undefined(self.first)))
-        return found[name]
+        return intervals[name]
 
     def find_hits(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
         """Return the decisions of both tables by the name of their rate, in the order of ``first``."""

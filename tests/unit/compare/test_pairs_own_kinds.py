@@ -15,11 +15,9 @@ from paddlevit_dist.compare.pairs import compare_tables
 from paddlevit_dist.compare.plan import plan_pair, plan_single
 from paddlevit_dist.compare.significance import mcnemar_test
 from paddlevit_dist.intervals import means, paired_difference
-from paddlevit_dist.intervals.quantiles import student_quantile
 from paddlevit_dist.launch.spawn import WorkerPayload
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.tasks.metrics import SampleTable
-from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.tasks.score_kind import ScoreKind, count_class_samples, find_score_kind, join_arrays
 
 NUMBER = 30
@@ -88,23 +86,6 @@ def test_right_answers_of_an_own_kind_have_the_exact_test_and_interval(tmp_path)
     assert difference["value"] == pytest.approx(100 * (after.mean() - before.mean()), rel=1e-4)
     lines = "\n".join(format_lines([first, second], [found], first.kind.decimals))
     assert f"fixed {len(fixed)} (wrong before, right now): vector {fixed[0]}, " in lines and found["classes"] == []
-
-
-def test_the_interval_of_groups_is_that_of_their_sums_unless_independent_samples_vary_more(tmp_path):
-    first, second = read(tmp_path / "a", draw(1)), read(tmp_path / "b", draw(2))
-    gains = 100.0 * (second.arrays["errors"] < 0.5) - 100.0 * (first.arrays["errors"] < 0.5)
-    exact = paired_difference(first.arrays["errors"] < 0.5, second.arrays["errors"] < 0.5, 95)
-    ordered = np.argsort(gains)
-    mixed = np.stack([ordered[:15], ordered[:14:-1]], axis=1).ravel()
-    for rows, wide in ((ordered, True), (mixed, False)):  # groups of two that are alike, and that are not
-        numbers = np.empty(NUMBER, int)
-        numbers[rows] = np.arange(NUMBER) // 2
-        groups = SampleGroups("video", numbers.astype(str), "file")
-        found = compare_tables(first._replace(groups=groups), second)["difference"]
-        reach = student_quantile(0.975, 14) * np.bincount(numbers, gains).std(ddof=1) / 2 / 15**0.5
-        assert (reach > (exact.high - exact.low) / 2) == wide
-        assert found["high"] == pytest.approx(max(found["value"] + reach, exact.high), rel=0.05)
-        assert found["low"] == pytest.approx(min(found["value"] - reach, exact.low), rel=0.05)
 
 
 def test_an_own_kind_needs_no_more_than_its_scores(tmp_path):

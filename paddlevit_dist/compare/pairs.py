@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ PERCENT = 95
 _FIRST, _SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _UNKNOWN = object()
+Found = TypeVar("Found")
 
 
 class TablePair(NamedTuple):
@@ -88,7 +89,13 @@ class TablePair(NamedTuple):
         own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
         rates = {f"{which}{name}": number for which in (_FIRST, _SECOND) for name, number in own.rates.items()}
         means = {f"{which}{name}": f"{which}{of}" for which in (_FIRST, _SECOND) for name, of in own.rate_means.items()}
-        return ProportionRecompute(recompute, rates, means, find_range)
+
+        def count_units(numbers: np.ndarray | None) -> dict[str, int]:
+            both = (_FIRST, _SECOND, DIFFERENCE)
+            return {f"{which}{name}": number for name, number in own.count_units(numbers).items() for which in both}
+
+        pooled = [f"{which}{name}" for which in (_FIRST, _SECOND) for name in own.pooled]
+        return ProportionRecompute(recompute, rates, means, find_range, pooled, count_units)
 
     @property
     def group_names(self) -> np.ndarray | None:
@@ -102,6 +109,12 @@ class TablePair(NamedTuple):
         the wider ends of Newcombe's and of the interval from half samples.
         """
         intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=self.group_names)
+        for name, interval in intervals.items():
+            bounds = self.kind.find_range(name.removeprefix(DIFFERENCE)) if name.startswith(DIFFERENCE) else None
+            if bounds is not None:  # ends that are possible
+                most = bounds[1] - bounds[0]
+                low, high = max(interval.low, -most), min(interval.high, most)
+                intervals[name] = interval._replace(low=low, high=high)
         depends = number_groups(self.group_names) is not None
         hits, second_hits = self.find_hits()
         for name, others in second_hits.items():
@@ -109,26 +122,29 @@ class TablePair(NamedTuple):
             if bootstrapped is not None:
                 both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
                 exact = paired_difference(hits[name], others, PERCENT, both)
-                if depends or len(others) > len(self.order):
+                if depends or name in self.kind.pooled_rates or len(others) > len(self.order):
                     low, high = min(exact.low, bootstrapped.low), max(exact.high, bootstrapped.high)
                     exact = exact._replace(low=low, high=high)
                 intervals[f"{DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
         return intervals
 
-    def get_difference(self, intervals: Mapping[str, ConfidenceInterval]) -> ConfidenceInterval:
-        """Return the interval of the score's difference, from ``compute_intervals``; UserError if it is not defined."""
+    def get_difference(self, found: Mapping[str, Found]) -> Found:
+        """Return what was found of the score's difference, such as its interval; UserError if it is not defined."""
         name = f"{DIFFERENCE}{self.first.about['score']}"
-        if name not in intervals:
+        if name not in found:
             raise UserError(_format_refusal(self.first, self.second, explain_undefined(self.first)))
-        return intervals[name]
+        return found[name]
 
     def find_hits(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
         """Return the decisions of both tables by the name of their rate, in the order of ``first``."""
-        first, second = self.first.arrays, self.second.arrays
+        return self.kind.hits(self.first.arrays, self.classes), self.kind.hits(self._order_second(), self.classes)
+
+    def _order_second(self) -> TableArrays:
+        """Return the arrays of the second table in the order of ``first``."""
+        second = self.second.arrays
         rows = {name: values for name, values in second.items() if name not in self.kind.settings}
         ordered = {name: values[self.order] for name, values in rows.items() if len(values) == len(self.order)}
-        arrays = TableArrays({**second, **ordered}, self.second.file, self.second.about["kind"])
-        return self.kind.hits(first, self.classes), self.kind.hits(arrays, self.classes)
+        return TableArrays({**second, **ordered}, self.second.file, self.second.about["kind"])
 
     def _reorder(self, weights: np.ndarray) -> np.ndarray:
         """Reorder weights for the rows of the second table."""
@@ -160,7 +176,8 @@ class TablePair(NamedTuple):
         Raises:
             UserError: the kind of scores has no decision for each sample.
         """
-        first, second = (hits.get(self.kind.right_rate) for hits in self.find_hits())
+        tables = self.first.arrays, self._order_second()
+        first, second = (self.kind.find_correct(arrays, self.classes) for arrays in tables)
         number = len(self.order)
         if first is None or second is None or first.shape != (number,) or second.shape != (number,):
             raise UserError(

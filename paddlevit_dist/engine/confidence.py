@@ -67,8 +67,9 @@ class PerSampleResults(NamedTuple):
         if confidence is None:
             return {}
         values = functools.partial(self.metrics.bootstrap_values, self.columns)
-        rates, means = self.metrics.proportions(self.columns), self.metrics.rate_means
-        declared = ProportionRecompute(values, rates, means, self.metrics.find_range)
+        metrics, count_units = self.metrics, functools.partial(self.metrics.count_units, self.columns)
+        rates, pooled = metrics.proportions(self.columns), metrics.pooled_rates
+        declared = ProportionRecompute(values, rates, metrics.rate_means, metrics.find_range, pooled, count_units)
         return bootstrap(declared, len(self.indices), *confidence, self.group_names)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:

@@ -23,7 +23,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -61,6 +61,10 @@ class ProportionRecompute:
     rate_means: Mapping[str, str] = dataclasses.field(default_factory=dict)
     #: from the name of another value to its range; None if it gets no interval
     find_range: Callable[[str], ScoreRange | None] = find_no_range
+    pooled: Collection[str] = ()  # names of rates with several decisions a sample
+    #: from numbers of groups, see ``number_groups``, to the number of samples or groups that have the class of a value,
+    #: by name of the value; values of all classes have all samples
+    count_units: Callable[[np.ndarray | None], Mapping[str, int]] = lambda numbers: {}
 
     def __call__(self, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Recompute all values for these weights; see ``Recompute``."""
@@ -184,20 +188,23 @@ def bootstrap(
     """
     declared = _declare(recompute)
     numbers, share = number_groups(groups), 0.5 + percent / 200
-    units = _count_units(num_samples, numbers)
+    units, balance = _count_units(num_samples, numbers), _measure_balance(numbers)
     found = measure_deviations(declared, num_samples, resamples, numbers)
-    units_by_name = {} if numbers is None or not declared.rates else count_groups(declared, numbers)
+    units_by_name = {**declared.count_units(numbers)}
+    if numbers is not None and declared.rates:
+        units_by_name |= count_groups(declared, numbers)
     intervals = {}
     for name, (value, deviation) in found.items():
         count, number = declared.rates.get(name), units_by_name.get(name, units)
-        if count is not None and numbers is None and count <= num_samples:
+        quantile = student_quantile(share, max(balance * number - 1, 1))
+        if count is not None and numbers is None and name not in declared.pooled and count <= num_samples:
             intervals[name] = wilson(value, count, percent)
         elif count is not None or name in declared.rate_means:
-            most = count or _count_if_alike(declared, declared.rate_means[name])
+            most = count or _count_if_alike(declared, declared.rate_means[name], found)
             effective = count_independent(most, number, value / 100, deviation / 100)
-            intervals[name] = wilson(value, effective, percent, student_quantile(share, max(number - 1, 1)))
+            intervals[name] = wilson(value, effective, percent, quantile)
         else:
-            quantile = student_quantile(share, max(units - 1, 1)) if units >= _FEWEST else 0.0
+            deviation = deviation if number >= _FEWEST else 0.0
             intervals[name] = make_interval(value, deviation, quantile, declared.find_range(name))
     return intervals
 
@@ -212,10 +219,29 @@ def _count_units(num_samples: int, numbers: np.ndarray | None) -> int:
     return num_samples if numbers is None else int(numbers.max()) + 1
 
 
-def _count_if_alike(declared: ProportionRecompute, prefix: str) -> float:
-    """Return the number of decisions with which a mean of rates would vary if they were alike, from 0 decisions up."""
-    counts = [count for name, count in declared.rates.items() if name.startswith(prefix)]
-    return len(counts) ** 2 / sum(1 / count for count in counts) if counts else 1.0
+def _measure_balance(numbers: np.ndarray | None) -> float:
+    """Return the number of equally large groups that would vary as much as these, as a share of their number.
+
+    Without groups, 1. Source: L. Kish, "Survey Sampling", 1965, section 11.7 (the effect of unequal weights).
+    """
+    if numbers is None:
+        return 1.0
+    sizes = np.bincount(numbers).astype(np.float64)
+    return float(sizes.sum() ** 2 / (sizes**2).sum() / len(sizes))
+
+
+def _count_if_alike(declared: ProportionRecompute, prefix: str, found: Mapping[str, tuple[float, float]]) -> float:
+    """Return the number of decisions with which a mean of rates would vary if they were alike.
+
+    Halves vary too little if a rate has few decisions, or all of them are right, or wrong. Without such a rate, there
+    is no limit.
+    """
+    counts = {name: count for name, count in declared.rates.items() if name.startswith(prefix)}
+    if not counts:
+        return 1.0
+    if all(count >= _RARE and 0.0 < found[name][0] < 100.0 for name, count in counts.items()):
+        return math.inf
+    return len(counts) ** 2 / sum(1 / count for count in counts.values())
 
 
 def measure_deviations(

@@ -66,6 +66,8 @@ class PerSampleMetrics(Metrics, ABC):
     intervals: Mapping[str, ConfidenceInterval] = {}
     #: see ``ScoreKind.rate_means``
     rate_means: Mapping[str, str] = {}
+    #: see ``ScoreKind.pooled_rates``
+    pooled_rates: Sequence[str] = ()
     #: see ``ScoreKind.few``
     few: int = FEW
     #: names of attributes that are lists and grow with each sample or batch
@@ -112,6 +114,10 @@ class PerSampleMetrics(Metrics, ABC):
     def find_range(self, name: str) -> ScoreRange | None:
         """Return the lowest and highest possible value of a score, see ``ScoreKind.find_range``."""
         return UNBOUNDED
+
+    def count_units(self, table: Sequence[np.ndarray], numbers: np.ndarray | None) -> Mapping[str, int]:
+        """Return the number of samples, or groups, that have the class of a value, see ``ScoreKind.count_units``."""
+        return {}
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable | None:
         """Return the samples as a table for a file, or None if no file is written.
@@ -196,7 +202,8 @@ class TableMetrics(PerSampleMetrics):
     def __init__(self, kind: str, class_names: Sequence[str] = (), settings: Arrays | None = None) -> None:
         super().__init__()
         self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
-        self.rate_means, self.few = self.scores.rate_means, self.scores.few
+        self.rate_means, self.pooled_rates = self.scores.rate_means, self.scores.pooled_rates
+        self.few = self.scores.few
         self.settings = dict(settings or {})
         self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values
@@ -272,6 +279,10 @@ class TableMetrics(PerSampleMetrics):
     def find_range(self, name: str) -> ScoreRange | None:
         """Return ``ScoreKind.find_range``."""
         return self.scores.find_range(name)
+
+    def count_units(self, table: Sequence[np.ndarray], numbers: np.ndarray | None) -> dict[str, int]:
+        """Return ``ScoreKind.count_units``."""
+        return self.scores.count_units(self.to_arrays(table), self.class_names, numbers)
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Return the arrays that a file has."""

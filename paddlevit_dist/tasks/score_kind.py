@@ -51,6 +51,8 @@ class ScoreKind:
     unsaved: Sequence[str] = ()
     #: names of values that are 0 in an evaluation where nothing defines them, so that it can choose a checkpoint
     zeros: Sequence[str] = ()
+    #: names of rates of ``hits`` with several decisions a sample
+    pooled_rates: Sequence[str] = ()
     #: by name, means of the rates of ``hits`` whose names begin with a text
     rate_means: Mapping[str, str] = {}
     #: whether an evaluation logs the scores of classes
@@ -82,11 +84,23 @@ class ScoreKind:
         """Return a function from weights of the samples of all tables, in their order, to values as in ``compute``."""
         named, arrays = copy.copy(self), self.join(parts)
         named.classes = list(classes)
-        return named.declare(functools.partial(named.compute, arrays), arrays)
+        return named.declare(functools.partial(named.compute, arrays), arrays, classes)
 
-    def declare(self, values: Recompute, arrays: Arrays) -> ProportionRecompute:
-        """Declare to intervals which of these values are rates, and the ranges of others."""
-        return ProportionRecompute(values, self.count_decisions(arrays), self.rate_means, self.find_range)
+    def declare(self, values: Recompute, arrays: Arrays, classes: Sequence[str]) -> ProportionRecompute:
+        """Declare to intervals which of these values are rates, the ranges of others, and the samples of classes."""
+        rates, count_units = self.count_decisions(arrays), functools.partial(self.count_units, arrays, classes)
+        return ProportionRecompute(values, rates, self.rate_means, self.find_range, self.pooled_rates, count_units)
+
+    def count_units(self, arrays: Arrays, classes: Sequence[str], numbers: np.ndarray | None) -> dict[str, int]:
+        """Count the samples, or groups, in which each class occurs, by the name of the class's score.
+
+        Empty if classes have no scores, or there is no ground truth. ``numbers``: see ``intervals.number_groups``.
+        """
+        true = self.truth(arrays) if self.class_score else None
+        if true is None:
+            return {}
+        counts = count_classes(true, len(classes), numbers)
+        return {self.class_score.format(name): number for name, number in zip(classes, counts)}
 
     def find_range(self, name: str) -> ScoreRange | None:
         """Return the lowest and highest possible value of a score that is not in ``hits``.
@@ -153,6 +167,13 @@ class ScoreKind:
         """
         return {}
 
+    def find_correct(self, arrays: Arrays, classes: Sequence[str]) -> np.ndarray | None:
+        """Return for each sample whether its answer is right, bool (samples,): by default, ``hits`` of ``right_rate``.
+
+        None if there is no such rate.
+        """
+        return self.hits(arrays, classes).get(self.right_rate)
+
     def count_decisions(self, arrays: Arrays) -> dict[str, int]:
         """Return the number of decisions of each rate of ``hits`` that has any."""
         return {name: len(decisions) for name, decisions in self.hits(arrays, self.classes).items() if len(decisions)}
@@ -211,12 +232,24 @@ def count_class_samples(
     true = score_kind.truth(arrays) if score_kind is not None and is_counted else None
     if true is None:
         return {}
+    named = None if groups is None else np.unique(groups, return_inverse=True)[1]
+    return dict(zip(classes, count_classes(true, len(classes), named)))
+
+
+def count_classes(true: np.ndarray, num_classes: int, numbers: np.ndarray | None = None) -> list[int]:
+    """Count the samples in which each class occurs.
+
+    Args:
+        true: see ``ScoreKind.truth``.
+        num_classes: number of classes.
+        numbers: int (samples,), the group of each sample, to count groups instead.
+    """
     if true.ndim == 1:
         samples = np.flatnonzero(true >= 0)
         labels = true[samples].astype(np.int64)
     else:
         samples, labels = np.nonzero((true.reshape(*true.shape[:2], -1) > 0).any(axis=2))
-    if groups is not None:
-        samples = np.unique(groups, return_inverse=True)[1][samples]
-    counts = np.bincount(np.unique(labels * len(true) + samples) // max(len(true), 1), minlength=len(classes))
-    return dict(zip(classes, counts.tolist()))
+    if numbers is not None:
+        samples = numbers[samples]
+    counted = np.unique(labels * len(true) + samples) // max(len(true), 1)
+    return np.bincount(counted, minlength=num_classes).tolist()

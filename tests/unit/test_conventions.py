@@ -35,7 +35,7 @@ SCORE_FILES = (
     "volumes/segmentation/metrics.py"
 ).split()
 # the first, those of several labels, pretraining and keypoints, each new, and what intervals ask of each score
-MOST_SCORE_LINES = 2_506 + 414 + 135 + 491 + 100
+MOST_SCORE_LINES = 2_506 + 414 + 135 + 491 + 150
 
 # What calls ``json.dumps`` itself: everything else that is written has null for NaN, see ``format_json``.
 OTHER_JSON = {

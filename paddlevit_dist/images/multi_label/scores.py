@@ -68,7 +68,7 @@ class LabelScores(ScoreKind):
             thresholds = {THRESHOLD.format(name): one.threshold for name, one in zip(names, each)}
             return {**values, **thresholds} if goal else values
 
-        return self.declare(compute_scores, {"labels": labels})
+        return self.declare(compute_scores, {"labels": labels}, classes)
 
     def find_range(self, name: str) -> ScoreRange:
         """Return the range of the loss, or of a fraction."""
@@ -124,8 +124,12 @@ class LabelScores(ScoreKind):
         return arrays["labels"]
 
     def hits(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return for which images all known labels are chosen, and no others."""
-        return {self.right_rate: find_exact(arrays["labels"], arrays["chosen"])}
+        """Return for which images with a known label all known labels are chosen, and no others."""
+        return {self.right_rate: self.find_correct(arrays, classes)[(arrays["labels"] >= 0).any(axis=1)]}
+
+    def find_correct(self, arrays: Arrays, classes: Sequence[str]) -> np.ndarray:
+        """Return ``hits`` of all images; an image without a known label is right."""
+        return find_exact(arrays["labels"], arrays["chosen"])
 
     def count_decisions(self, arrays: Arrays) -> dict[str, int]:
         """Count the images with a known label."""

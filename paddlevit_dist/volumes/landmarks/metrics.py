@@ -45,6 +45,7 @@ class LandmarkScores(ScoreKind):
     """
 
     class_score = "{} mre_mm"
+    pooled_rates = (*map(rate_name, RADII_MM),)
     few = 100  # means of errors with rare large ones
     is_ranking = False
     unsaved = ("places", "worlds")

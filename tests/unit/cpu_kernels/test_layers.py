@@ -396,6 +396,6 @@ def test_a_network_that_a_task_builds_by_itself_has_fast_layers_where_it_is_trai
         def build_model(self):
             return Mlp(8, 16, 0.0)
 
-    train, model = SimpleNamespace(BATCH_NORM_MOMENTUM=None), SimpleNamespace(OPTIONS=None)
+    train, model = SimpleNamespace(BATCH_NORM_MOMENTUM=None), SimpleNamespace(NAME=None, OPTIONS=None)
     config = SimpleNamespace(SEED=0, TRAIN=train, MODEL=model)
     assert type(build_model(config, Own())).__module__ == "paddlevit_dist.cpu_kernels.layers"

@@ -12,6 +12,7 @@ from paddlevit_dist.intervals import (
     bootstrap,
     concat_rank_tables,
     means,
+    measure_deviations,
     paired_difference,
     resampling,
     small_sample_warning,
@@ -369,3 +370,35 @@ def test_sums_have_the_axes_of_a_samples_numbers(shape):
     weights, numbers = generator.integers(0, 3, (5, 6)).astype(float), generator.integers(0, 100, (6, *shape))
     found = weighted_sums(weights, numbers)
     assert found.dtype == np.float64 and np.array_equal(found, np.tensordot(weights, numbers, 1))
+
+
+def test_decisions_of_few_samples_depend_on_one_another():
+    """Five decisions in each of 20 of 100 samples, that agree, count as 20, although there are no more than samples."""
+    right, has_decisions = np.arange(100) % 20 < 16, np.arange(100) < 20
+    values = means({"share": np.where(has_decisions, 100.0 * right, np.nan)})
+    alone = wilson(80.0, 20, 95)
+    found = bootstrap(ProportionRecompute(values, {"share": 100}, pooled=("share",)), 100)["share"]
+    assert found.low < alone.low + 1 and found.high > alone.high - 1
+    assert bootstrap(ProportionRecompute(values, {"share": 100}), 100)["share"] == wilson(80.0, 100, 95)
+
+
+def test_the_score_of_a_class_has_the_quantile_of_the_samples_with_the_class():
+    errors = np.where(np.arange(40) < 5, np.arange(40.0), np.nan)
+    values, counts = means({"a": errors}), {"a": 5}
+    few, all_samples = (
+        bootstrap(ProportionRecompute(values, {}, count_units=lambda _, units=units: units), 40)["a"]
+        for units in (counts, {})
+    )
+    ratio = (few.high - few.value) / (all_samples.high - all_samples.value)
+    assert ratio == pytest.approx(student_quantile(0.975, 4) / student_quantile(0.975, 39))
+
+
+def test_a_group_that_dominates_leaves_few_degrees_of_freedom():
+    groups = np.repeat(np.arange(10), [91, *[1] * 9])
+    effective = 100**2 / (91**2 + 9)
+    values = means({"mean": np.random.default_rng(0).normal(size=100)})
+    for numbers, freedom in ((groups, 1), (np.repeat(np.arange(10), 10), 9)):
+        deviation = measure_deviations(values, 100, numbers=numbers)["mean"][1]
+        found = bootstrap(values, 100, groups=numbers)["mean"]
+        assert found.high - found.value == pytest.approx(student_quantile(0.975, freedom) * deviation)
+    assert effective - 1 < 1

@@ -46,7 +46,7 @@ class BoxScores(ScoreKind):
                 values.update({f"{prefix}AP {name}": column for name, column in zip(classes, class_ap[..., 0].T)})
             return values | find_thresholds(detections, classes, wished, weights[:, samples])
 
-        return self.declare(compute_scores, {})
+        return self.declare(compute_scores, parts[0], classes)
 
     def find_range(self, name: str) -> ScoreRange:
         """Return the range of a fraction: precision, recall and similarity."""

@@ -23,6 +23,14 @@ _PLACES = ("x", "y", "score", "true x", "true y")  # columns of "places"
 _SUMS = 3  # columns of a unit: count, sum, sum of squares
 
 
+def _pck_name(share: float) -> str:
+    return f"PCK@{share:g}"
+
+
+def _sdr_name(radius: float) -> str:
+    return f"sdr_{radius:g}mm"
+
+
 class KeypointErrorScores(ScoreKind):
     """Percentage of correct keypoints (PCK) and mean radial error (MRE); the classes are points.
 
@@ -42,6 +50,7 @@ class KeypointErrorScores(ScoreKind):
 
     class_score = "{} PCK"
     has_class_rates = True
+    pooled_rates = ("PCK", *map(_pck_name, _MORE_SHARES), *map(_sdr_name, RADII_MM))
     is_ranking = False
     decimals = 2
     tasks = TASKS
@@ -130,14 +139,6 @@ class KeypointErrorScores(ScoreKind):
             for number, point in enumerate(classes):
                 rates[f"{point} {rate}"] = is_hit[is_labeled[:, number], number]
         return rates
-
-
-def _pck_name(share: float) -> str:
-    return f"PCK@{share:g}"
-
-
-def _sdr_name(radius: float) -> str:
-    return f"sdr_{radius:g}mm"
 
 
 def _list_rates(arrays: Arrays) -> list[tuple[str, np.ndarray, np.ndarray]]:

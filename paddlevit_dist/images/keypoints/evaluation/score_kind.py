@@ -55,7 +55,7 @@ class KeypointScores(BoxScores):
             similarities = quotient(sums[:, :, 1], sums[:, :, 0])  # (draws, points)
             return {**values, **{POINT_SCORE.format(name): own for name, own in zip(names, similarities.T)}}
 
-        return self.declare(compute_scores, {})
+        return self.declare(compute_scores, parts[0], classes)
 
     def columns(self, arrays: Arrays) -> dict[str, Sequence[Any]]:
         """Return the columns of a table with one row per image, see ``build_image_columns``.

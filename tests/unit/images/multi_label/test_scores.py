@@ -186,7 +186,8 @@ def test_an_image_is_right_if_all_known_labels_are_chosen_and_no_others():
     labels = np.array([[1, 0, -1], [1, 0, -1], [1, 1, 0], [-1, -1, -1]], np.int8)
     chosen = np.array([[1, 0, 1], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)
     arrays = {"labels": labels, "logits": np.zeros((4, 3)), "chosen": chosen}
-    assert kind.hits(arrays, ())[kind.right_rate].tolist() == [True, False, False, True]
+    assert kind.hits(arrays, ())[kind.right_rate].tolist() == [True, False, False]  # of images with a known label
+    assert kind.find_correct(arrays, ()).tolist() == [True, False, False, True]
     assert kind.count_decisions(arrays) == {"exact match": 3} and kind.count_decisions({"labels": labels[3:]}) == {}
     assert kind.truth(arrays) is labels and kind.is_valid(arrays, 4, 3)
     for wrong in ({"labels": labels + 1}, {"labels": labels.astype(int)}, {"chosen": labels}, {"logits": labels}):

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Callable
 from typing import Any
 
 from ..intervals import measure_deviations, number_groups
@@ -15,33 +16,43 @@ from .pairs import TablePair, explain_undefined
 from .tables import EvaluationTable
 
 _POWER = 80  # percent of evaluations that find a true difference of the planned size
-_Z = statistics.NormalDist().inv_cdf(0.5 + PERCENT / 200)
-_SAFER = (_Z + statistics.NormalDist().inv_cdf(_POWER / 100)) ** 2 / _Z**2
+_UPPER = 0.5 + PERCENT / 200
 #: upper limit of the deviation, in percent. In simulations of 3 to 20 seeds and differences of 0.5 to 2 deviations, the
 #: power is then 0.75 to 0.83; the deviation itself leads to 0.70 for 3 seeds, a limit of 80 % to 0.90.
 _LIMIT = 60
-_FEWEST_SEEDS = 4  # whose p can be below 0.05, see ``groups.compute_smallest_p``
+# whose p can be below 0.05: seeds of each method, see ``groups.compute_smallest_p``, and swapped samples or groups, of
+# whose swaps two have the observed difference
+_FEWEST_SEEDS, _FEWEST_SWAPPED = 4, 6
 _LARGEST_RATIO = 1e6  # of the measured noise to the difference: 1e12 times the samples or seeds
 _RARE = 10  # samples of a class: with fewer, the deviation of a mean over classes is measured too large
 
 
-def plan_samples(samples: int, half_width: float, difference: float) -> int:
-    """Compute the number of samples at which an interval of the difference has this half-width.
+def plan_samples(samples: int, half_width: float, difference: float, power: float = 0.5) -> int:
+    """Compute the number of samples that find a true difference with this probability.
 
-    The half-width is ``z s / sqrt(n)`` for n samples with standard deviation s of the paired differences, so ``n' = n
-    (half_width / difference)^2``. Source: W. G. Cochran, "Sampling Techniques", 3rd edition, 1977, section 4.4. For
-    scores that are not means, such as mIoU and AP, it holds for large numbers of samples.
+    The half-width is ``t(97.5 %, n - 1) s / sqrt(n)`` for n samples with standard deviation s of the paired
+    differences, and the result is the smallest n with ``(t(97.5 %, n - 1) + t(power, n - 1)) s / sqrt(n) <=
+    difference``. With a power of one half, the interval of the difference has this half-width. Source: Student's
+    interval for pairs, as in G. W. Snedecor and W. G. Cochran, "Statistical Methods", 8th edition, 1989, chapter 6.
+    For scores that are not means, such as mIoU and AP, it holds for large numbers of samples.
 
     Args:
-        samples: number of evaluated samples, n.
+        samples: number of evaluated samples, n; of groups, if samples depend on one another.
         half_width: of the interval of their difference.
         difference: to be told from 0, above 0, in the unit of the score.
+        power: the probability.
 
     Raises:
         UserError: the difference is far below the noise.
     """
     _require_plausible(half_width, difference)
-    return max(2, math.ceil(samples * (half_width / difference) ** 2))
+    deviation = half_width / _find_quantile(samples) * math.sqrt(samples)
+    return _find_fewest(deviation / difference, power, lambda number: (number - 1, 1 / number))
+
+
+def _find_quantile(units: int) -> float:
+    """Return the half-width of an interval of the mean of this number of values, in deviations of the mean."""
+    return student_quantile(_UPPER, max(units - 1, 1))
 
 
 def limit_deviation(deviation: float, freedom: int) -> float:
@@ -76,10 +87,22 @@ def plan_seeds(deviation: float, difference: float, power: float = 0.5) -> int:
     the noise, or there is no noise.
     """
     _require_plausible(deviation, difference)
+    return _find_fewest(deviation / difference, power, lambda number: (2 * number - 2, 2 / number))
+
+
+def _find_fewest(noise: float, power: float, describe: Callable[[int], tuple[int, float]]) -> int:
+    """Find the smallest number, from 2 on, that finds a difference with the probability ``power``.
+
+    Args:
+        noise: the standard deviation of one value over the difference.
+        power: the probability.
+        describe: maps the number to the degrees of freedom, and the variance of the result over that of one value.
+    """
 
     def is_enough(number: int) -> bool:
-        quantile, other = (student_quantile(share, 2 * number - 2) for share in (0.5 + PERCENT / 200, power))
-        return (quantile + other) * deviation * math.sqrt(2 / number) <= difference
+        freedom, variance = describe(number)
+        quantiles = student_quantile(_UPPER, freedom) + student_quantile(power, freedom)
+        return quantiles * noise * math.sqrt(variance) <= 1
 
     low, high = 1, 2  # low is never enough
     while not is_enough(high):
@@ -113,20 +136,24 @@ def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
 
 
 def _build_plan(table: EvaluationTable, deviation: float, difference: float) -> dict[str, Any]:
-    about, number = table.about, len(table.names)
-    units, names = (number, None) if table.groups is None else (table.groups.number(), table.groups.names)
-    limit = _Z * limit_deviation(deviation, units - 1)
-    needed = plan_samples(number, limit, difference)
+    about, groups, number = table.about, table.groups, len(table.names)
+    units, names = (number, None) if groups is None else (groups.number(), groups.names)
+    quantile = _find_quantile(units)
+    limit = quantile * limit_deviation(deviation, units - 1)
+    needed = plan_samples(units, limit, difference)
+    for_power = max(plan_samples(units, limit, difference, _POWER / 100), _FEWEST_SWAPPED)
     counts = count_class_samples(about["kind"], table.arrays, about["classes"], names)
     return {
         "score": about["score"],
         "difference": difference,
         "samples": number,
-        "half_width": float(f"{_Z * deviation:.6g}"),
+        **({} if groups is None else {"groups": groups.to_dict()}),
+        "half_width": float(f"{quantile * deviation:.6g}"),
         "half_width_limit": float(f"{limit:.6g}"),
         "rare_classes": sum(0 < count < _RARE for count in counts.values()),
-        "samples_needed": needed,
-        "samples_for_power": math.ceil(_SAFER * needed),
+        "samples_needed": -(-needed * number // units),  # rounded up
+        "samples_for_power": -(-for_power * number // units),
+        **({} if groups is None else {"groups_needed": needed, "groups_for_power": for_power}),
     }
 
 
@@ -162,10 +189,17 @@ def format_plan(plan: dict[str, Any]) -> list[str]:
         ]
     else:
         whose = "of both" if len(plan["runs"]) == 2 else "of a model and another with independent errors"
+        sizes = [
+            (plan["samples"], plan.get("groups", {}).get("number")),
+            *((plan[f"samples_{which}"], plan.get(f"groups_{which}")) for which in ("needed", "for_power")),
+        ]
+        samples, needed, for_power = (
+            f"{number:,} samples" + (f" in {groups:,} groups" if groups else "") for number, groups in sizes
+        )
         lines = [
-            f"{', '.join(plan['runs'])}: {plan['samples']:,} samples give +-{plan['half_width']:.3g} ({whose})",
-            f"{goal} ({PERCENT} % interval of the paired difference): {plan['samples_needed']:,} samples",
-            f"{power} evaluations: {plan['samples_for_power']:,} samples",
+            f"{', '.join(plan['runs'])}: {samples} give +-{plan['half_width']:.3g} ({whose})",
+            f"{goal} ({PERCENT} % interval of the paired difference): {needed}",
+            f"{power} evaluations: {for_power}",
             f"{planned} noise, +-{plan['half_width_limit']:.3g}",
         ]
         if len(plan["runs"]) == 1:

@@ -301,7 +301,7 @@ def _compare_groups(pair: TablePair) -> list[str]:
 
 
 def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> list[str]:
-    """Return a note if an interval is rough; errors are counted in the table with fewer of them."""
+    """Return notes if an interval is rough, or p never small; errors are counted in the table with fewer of them."""
     score, about = pair.first.about["score"], pair.first.about
     which = max((_FIRST, _SECOND), key=lambda which: intervals[f"{which}{score}"].value)
     class_counts = count_class_samples(about["kind"], pair.first.arrays, pair.classes, pair.group_names)
@@ -309,7 +309,11 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
     units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
     note = small_sample_warning(*units, intervals, rate, class_counts, shown, pair.kind.few)
-    return [note] if note else []
+    notes, smallest = [note] if note else [], 2.0 ** (1 - units[0])  # none and all swapped are as large as observed
+    is_swapped = score != pair.kind.right_rate or number_groups(pair.group_names) is not None
+    if is_swapped and smallest >= 1 - PERCENT / 100:
+        notes.append(f"the smallest possible p of {units[0]} {units[1]}{'s' * (units[0] > 1)} is {smallest:g}")
+    return notes
 
 
 def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:

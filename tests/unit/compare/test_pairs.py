@@ -233,6 +233,28 @@ def test_samples_that_changed_are_named(tmp_path):
     assert found["p"] == pytest.approx(mcnemar_test(len(fixed), len(broken)), rel=1e-5)
 
 
+def group_samples(table, number):
+    """Return the table with its samples in this number of groups."""
+    return table._replace(groups=SampleGroups("site", (np.arange(SAMPLES) % number).astype(str), "file"))
+
+
+@pytest.mark.parametrize("kind", ["images", "volumes"])
+def test_too_few_swaps_for_a_small_p_are_noted(tmp_path, kind):
+    first, second = make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND)
+    for number, smallest in ((3, "0.25"), (5, "0.0625"), (6, "")):
+        found = compare_tables(group_samples(first, number), second)
+        note = f"the smallest possible p of {number} groups is {smallest}"
+        assert [text for text in found["notes"] if "smallest" in text] == [note] * bool(smallest)
+    names = "abcdefghijkl"
+    few, other = (
+        make_table(tmp_path / name, kind, models, [0, 1, 2, 3], names) for name, models in (("c", FIRST), ("d", SECOND))
+    )
+    (best,) = compare_tables(few, few._replace(run="e"))["notes"][-1:]
+    said = compare_tables(few, other)["notes"]
+    has_note = "the smallest possible p of 4 samples is 0.125" in said
+    assert has_note == (kind == "volumes") and ("smallest" in best) == has_note  # images: McNemar's test
+
+
 def test_what_else_differs_is_warned(tmp_path):
     first = make_table(tmp_path / "a", "volumes", FIRST)
     second = make_table(tmp_path / "b", "volumes", SECOND, size=32, facts={"precision": "float16"})

@@ -21,7 +21,6 @@ from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.json_format import format_json
 from ..runtime.printing import one_line, shorten
 from ..tasks.sample_groups import SampleGroups, read_groups
-from ..tasks.score_kind import count_class_samples
 from ..tasks.score_report import ResultSource, ScoreReport
 from .parser import CommandParser, path
 
@@ -171,12 +170,10 @@ def find_small_sample_warning(
     """Return the warning of ``intervals.small_sample_warning`` for these scores, if any."""
     if not intervals:
         return None
-    group_names = None if groups is None else groups.names
-    of_class = count_class_samples(scored.kind, scored.arrays, scored.classes, group_names)
     units = (len(scored.names), scored.sample) if groups is None else groups.units()
     scores = scored.scores
     with_range = [name for name in shown if scores.find_range(name) is not None]
-    return small_sample_warning(*units, intervals, _count_decisions(scored), of_class, with_range, scores.few)
+    return small_sample_warning(*units, intervals, _count_decisions(scored), with_range, scores.few)
 
 
 def _count_decisions(scored: ScoreReport) -> Mapping[str, int]:

@@ -20,7 +20,7 @@ from ..intervals.resampling import UNBOUNDED
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_groups import SampleGroups
-from ..tasks.score_kind import ScoreKind, count_class_samples
+from ..tasks.score_kind import ScoreKind
 from .significance import SwapDifference, mcnemar_test, permutation_test, subtract_swapped
 from .tables import RESULTS, EvaluationTable, TableArrays, find_differing_settings, load_settings
 
@@ -302,13 +302,12 @@ def _compare_groups(pair: TablePair) -> list[str]:
 
 def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> list[str]:
     """Return notes if an interval is rough, or p never small; errors are counted in the table with fewer of them."""
-    score, about = pair.first.about["score"], pair.first.about
+    score = pair.first.about["score"]
     which = max((_FIRST, _SECOND), key=lambda which: intervals[f"{which}{score}"].value)
-    class_counts = count_class_samples(about["kind"], pair.first.arrays, pair.classes, pair.group_names)
     rates, shown = pair.build_recompute().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
     units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
-    note = small_sample_warning(*units, intervals, rate, class_counts, shown, pair.kind.few)
+    note = small_sample_warning(*units, intervals, rate, shown, pair.kind.few)
     notes, smallest = [note] if note else [], 2.0 ** (1 - units[0])  # none and all swapped are as large as observed
     is_swapped = score != pair.kind.right_rate or number_groups(pair.group_names) is not None
     if is_swapped and smallest >= 1 - PERCENT / 100:

@@ -9,7 +9,6 @@ from ..intervals import measure_deviations, number_groups
 from ..intervals.quantiles import student_quantile
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
-from ..tasks.score_kind import count_class_samples
 from .formatting import count_decimals, format_number
 from .groups import PERCENT, SeedGroup
 from .pairs import TablePair, explain_undefined
@@ -142,7 +141,8 @@ def _build_plan(table: EvaluationTable, deviation: float, difference: float) -> 
     limit = quantile * limit_deviation(deviation, units - 1)
     needed = plan_samples(units, limit, difference)
     for_power = max(plan_samples(units, limit, difference, _POWER / 100), _FEWEST_SWAPPED)
-    counts = count_class_samples(about["kind"], table.arrays, about["classes"], names)
+    counts = table.kind.count_units(table.arrays, about["classes"], number_groups(names))
+    is_mean_of_classes = about["score"] != table.kind.right_rate
     return {
         "score": about["score"],
         "difference": difference,
@@ -150,7 +150,7 @@ def _build_plan(table: EvaluationTable, deviation: float, difference: float) -> 
         **({} if groups is None else {"groups": groups.to_dict()}),
         "half_width": float(f"{quantile * deviation:.6g}"),
         "half_width_limit": float(f"{limit:.6g}"),
-        "rare_classes": sum(0 < count < _RARE for count in counts.values()),
+        "rare_classes": sum(0 < count < _RARE for count in counts.values()) if is_mean_of_classes else 0,
         "samples_needed": -(-needed * number // units),  # rounded up
         "samples_for_power": -(-for_power * number // units),
         **({} if groups is None else {"groups_needed": needed, "groups_for_power": for_power}),

@@ -12,7 +12,6 @@ from ..runtime.json_format import format_json
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics, SampleTable, TableMetrics, gather_columns
 from ..tasks.sample_groups import SampleGroups
-from ..tasks.score_kind import count_class_samples
 
 
 class IntervalConfig(NamedTuple):
@@ -74,11 +73,10 @@ class PerSampleResults(NamedTuple):
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
         """Return the warning of ``intervals.small_sample_warning`` for these samples and ``shown`` values, or None."""
-        table, rates = self.to_sample_table(), self.metrics.proportions(self.columns)
-        class_samples = count_class_samples(table.kind, table.arrays, table.classes, self.group_names) if table else {}
+        rates = self.metrics.proportions(self.columns)
         units = (len(self.indices), "sample") if self.groups is None else self.groups.units()
         with_range = [name for name in shown if self.metrics.find_range(name) is not None]
-        return small_sample_warning(*units, intervals, rates, class_samples, with_range, self.metrics.few)
+        return small_sample_warning(*units, intervals, rates, with_range, self.metrics.few)
 
 
 def compute_intervals(

@@ -25,7 +25,6 @@ class ClassificationScores(ScoreKind):
     """
 
     class_score = "recall {}"
-    has_class_rates = True
     is_ranking = False
     decimals = 2
     right_rate = "top-1"

@@ -30,8 +30,6 @@ class ScoreKind:
 
     #: name of the score of a class, with "{}" for the class; empty: classes have no score of their own
     class_score: str = ""
-    #: whether scores of classes are rates of ``hits``, whose intervals also hold with few samples
-    has_class_rates: bool = False
     #: number of samples below which a note says that intervals are rough
     few: int = FEW
     #: number of decimals shown
@@ -217,23 +215,6 @@ def join_arrays(parts: Sequence[Arrays], name: str) -> np.ndarray:
 def are_below(numbers: np.ndarray, limit: int) -> bool:
     """Return whether all are integers from 0 up to, but not including, the limit."""
     return numbers.dtype.kind in "iu" and bool(((numbers >= 0) & (numbers < limit)).all())
-
-
-def count_class_samples(
-    kind: str, arrays: Arrays, classes: Sequence[str], groups: np.ndarray | None = None
-) -> dict[str, int]:
-    """Count the samples in which each class, or landmark, occurs, by class, to find rough intervals.
-
-    Empty if the ``kind`` of the table is not registered, has no ground truth, or no scores of classes or rates of them.
-    If the name of each sample's group is given, ``groups`` are counted instead of samples.
-    """
-    score_kind = find_score_kind(kind)
-    is_counted = score_kind is not None and score_kind.class_score and not score_kind.has_class_rates
-    true = score_kind.truth(arrays) if score_kind is not None and is_counted else None
-    if true is None:
-        return {}
-    named = None if groups is None else np.unique(groups, return_inverse=True)[1]
-    return dict(zip(classes, count_classes(true, len(classes), named)))
 
 
 def count_classes(true: np.ndarray, num_classes: int, numbers: np.ndarray | None = None) -> list[int]:

@@ -218,7 +218,7 @@ def test_samples_that_changed_are_named(tmp_path):
     first, second = make_table(tmp_path / "a", "images", FIRST), make_table(tmp_path / "b", "images", SECOND)
     found = compare_tables(first, second)
     rough = "the interval is rough: 12 samples (below 50), 6 right (below 10): "  # 6 of the better
-    expected = [f"{rough}in simulations 88 % or more held the score"]
+    expected = [f"{rough}95 % intervals held in 83 % of simulations or more, in fewer with rare large errors"]
     assert found["notes"] == compare_tables(second, first)["notes"] == expected
     right = []
     for model in (0, 1):

@@ -18,7 +18,7 @@ from paddlevit_dist.intervals import means, paired_difference
 from paddlevit_dist.launch.spawn import WorkerPayload
 from paddlevit_dist.registry import lookup
 from paddlevit_dist.tasks.metrics import SampleTable
-from paddlevit_dist.tasks.score_kind import ScoreKind, count_class_samples, find_score_kind, join_arrays
+from paddlevit_dist.tasks.score_kind import ScoreKind, find_score_kind, join_arrays
 
 NUMBER = 30
 KIND = "errors of sums"
@@ -104,7 +104,7 @@ def test_an_own_kind_needs_no_more_than_its_scores(tmp_path):
     best = int(np.argmax(gains))
     assert found["better"][0]["sample"] == f"vector {best}" and len(found["worse"]) == int((gains < 0).sum())
     assert plan_pair(first, second, 0.1)["samples"] == plan_single(first, 0.1)["samples"] == NUMBER
-    assert count_class_samples("least", first.arrays, ["sum"]) == {}
+    assert first.kind.count_units(first.arrays, ["sum"], None) == {}
 
 
 def test_a_score_that_one_sample_does_not_have_names_no_samples_as_better_or_worse(tmp_path):
@@ -153,7 +153,7 @@ def test_classes_of_an_own_kind_are_compared_and_counted(tmp_path):
     found = compare_tables(first, second)
     assert [row["class"] for row in found["classes"]] == ["sum"]
     assert all(row["class"] == row["taken_for"] == "sum" for row in found["fixed"] if row["sample"] != "vector 1")
-    assert count_class_samples("named", first.arrays, ["sum"]) == {"sum": NUMBER - 1}
+    assert first.kind.count_units(first.arrays, ["sum"], None) == {"error of sum": NUMBER - 1}
 
 
 def test_another_ground_truth_of_an_own_kind_is_refused(tmp_path):

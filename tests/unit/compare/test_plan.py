@@ -82,7 +82,7 @@ def test_a_single_run_plans_for_independent_errors():
     logits = labels + np.random.default_rng(0).normal(size=labels.shape)
     about = {**few.about, "kind": "labels", "score": "mAP"}
     ranked = few._replace(about=about, arrays={"labels": labels, "logits": logits, "chosen": logits > 0})
-    assert [plan_single(table, 1.0)["rare_classes"] for table in (few, ranked)] == [0, 1]  # recalls are rates
+    assert [plan_single(table, 1.0)["rare_classes"] for table in (few, ranked)] == [0, 1]  # top-1 is no mean of classes
 
 
 def make_volumes(name, errors, names=None):
@@ -108,7 +108,7 @@ def test_independent_units_are_planned_with_the_interval_that_a_comparison_has(i
     errors = generator.uniform(20, 30, (2, 12))[:, unit] + generator.uniform(0, 0.1, (2, len(unit)))
     pair = [make_volumes(name, row, unit.astype(str) if is_grouped else None) for name, row in zip("ab", errors)]
     plan, found = plan_pair(*pair, 2.0), TablePair.match(*pair).compute_intervals()["difference mre_mm"]
-    assert plan["half_width"] == pytest.approx((found.high - found.low) / 2, rel=1e-4)
+    assert plan["half_width"] == pytest.approx((found.high - found.low) / 2, rel=1e-3)  # one group is larger
     changes = [np.diff(errors[:, unit == one].mean(axis=1)) for one in range(12)]
     assert plan["half_width"] == pytest.approx(2.200985 * np.std(changes, ddof=1) / 12**0.5, rel=0.08)
     limit = plan["half_width_limit"] / 2.200985 * 12**0.5  # deviation of one unit

@@ -5,7 +5,7 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.registry.register import register_score_kind
-from paddlevit_dist.tasks.score_kind import ScoreKind, are_below, count_class_samples, find_score_kind, join_arrays
+from paddlevit_dist.tasks.score_kind import ScoreKind, are_below, find_score_kind, join_arrays
 
 
 class Marked(ScoreKind):
@@ -50,14 +50,15 @@ PRESENT = np.array([[1, 0, 1], [0, 0, 2], [0, 0, 0], [1, 0, -1]])
     ],
 )
 def test_a_class_counts_the_samples_or_groups_that_it_occurs_in(true, groups, counts):
-    assert count_class_samples("marked", {"true": true}, list("wxyz"), groups) == dict(zip("wxyz", counts))
+    numbers = None if groups is None else np.unique(groups, return_inverse=True)[1]
+    found = find_score_kind("marked").count_units({"true": true}, list("wxyz"), numbers)
+    assert found == {f"{Marked.class_score.format(name)}": count for name, count in zip("wxyz", counts)}
 
 
 def test_without_scores_of_classes_nothing_is_counted():
     arrays = {"true": ONE_CLASS_EACH}
-    assert count_class_samples("total", arrays, list("wxyz")) == {}
-    assert count_class_samples("unknown", arrays, list("wxyz")) == {}
-    assert count_class_samples("marked", {}, list("wxyz")) == {}
+    assert find_score_kind("total").count_units(arrays, list("wxyz"), None) == {}
+    assert find_score_kind("marked").count_units({}, list("wxyz"), None) == {}
 
 
 def test_a_kind_is_found_by_its_name():

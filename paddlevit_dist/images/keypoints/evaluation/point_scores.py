@@ -49,7 +49,6 @@ class KeypointErrorScores(ScoreKind):
     """
 
     class_score = "{} PCK"
-    has_class_rates = True
     pooled_rates = ("PCK", *map(_pck_name, _MORE_SHARES), *map(_sdr_name, RADII_MM))
     is_ranking = False
     decimals = 2

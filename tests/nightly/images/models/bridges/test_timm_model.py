@@ -242,7 +242,9 @@ def test_the_version_that_is_asked_for_is_that_of_the_extra():
 def test_unknown_names_and_options_are_one_line():
     with pytest.raises(UserError, match="no model 'mobilenetv4_conv_smal': did you mean mobilenetv4_conv_small"):
         create_model("timm:mobilenetv4_conv_smal")
-    with pytest.raises(UserError, match="timm:test_resnet' has no option 'embed_dimension': remove it"):
+    with pytest.raises(
+        UserError, match="timm:test_resnet' has no option 'embed_dimension': valid options: block, layers"
+    ):
         create_model("timm:test_resnet", embed_dimension=3)
 
 

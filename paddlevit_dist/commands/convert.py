@@ -225,7 +225,7 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
         begin = f"{prefix}." if prefix else ""
         inside = {name[len(begin) :]: value for name, value in given.items() if name.startswith(begin)}
         if (begin.endswith(_BACKBONE) or prefix.rpartition(".")[2].isdigit()) and len(inside) < len(given):
-            continue  # heads on a backbone are not dropped, and a block in a list is no network
+            continue  # heads on a backbone are not dropped, and a network is not one block of a list
         for family in families:
             for naming, state in rename_states(inside, family.key_maps).items():
                 is_known = {name: mask_numbers(name) in family.names for name in state}

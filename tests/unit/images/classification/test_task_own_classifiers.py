@@ -90,6 +90,7 @@ class Described(AllConv):
         return self.body(images).mean(axis=[2, 3])[:, : 8 - images.shape[0] // 3]
 
 
+@pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 has no linear layer without outputs")
 @pytest.mark.parametrize("own", [Described], indirect=True)
 def test_a_probe_takes_the_features_of_a_network_whose_head_stays_without_classes(own):
     probe = make_task(settings.load(["-cfg=probe_linear", *WORDS]).values).create_network(7)

@@ -54,5 +54,8 @@ def test_scores_of_a_table_need_neither_paddle_nor_the_wing_of_comparisons(tmp_p
     )
     ended = run_program(program, "truth.csv", "scores.csv", "-output=out", folder=tmp_path)
     assert ended.out.count("\n") == 16
-    assert ended.err.startswith("note: the interval is rough: 40 images (below 50), 8 right (below 10)") and ended.err.count("\n") == 1
+    assert (
+        ended.err.startswith("note: the interval is rough: 40 images (below 50), 8 right (below 10)")
+        and ended.err.count("\n") == 1
+    )
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["scores.json"]

@@ -16,7 +16,7 @@ from ..intervals import (
     paired_difference,
     small_sample_warning,
 )
-from ..intervals.resampling import UNBOUNDED
+from ..intervals.resampling import PERCENT_RANGE, UNBOUNDED
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.sample_groups import SampleGroups
@@ -108,13 +108,13 @@ class TablePair(NamedTuple):
         The difference of a rate has Newcombe's interval. If samples or groups have several dependent decisions, it has
         the wider ends of Newcombe's and of the interval from half samples.
         """
-        intervals = bootstrap(self.build_recompute(), len(self.order), PERCENT, groups=self.group_names)
-        for name, interval in intervals.items():
-            bounds = self.kind.find_range(name.removeprefix(DIFFERENCE)) if name.startswith(DIFFERENCE) else None
-            if bounds is not None:  # ends that are possible
-                most = bounds[1] - bounds[0]
-                low, high = max(interval.low, -most), min(interval.high, most)
-                intervals[name] = interval._replace(low=low, high=high)
+        declared = self.build_recompute()
+        intervals = bootstrap(declared, len(self.order), PERCENT, groups=self.group_names)
+        for name in [name for name in intervals if name.startswith(DIFFERENCE)]:
+            of_first = f"{_FIRST}{name.removeprefix(DIFFERENCE)}"
+            low, high = PERCENT_RANGE if of_first in declared.rates else declared.find_range(of_first) or UNBOUNDED
+            interval, most = intervals[name], high - low  # ends that are possible
+            intervals[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
         depends = number_groups(self.group_names) is not None
         hits, second_hits = self.find_hits()
         for name, others in second_hits.items():

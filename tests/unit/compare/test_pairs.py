@@ -413,3 +413,32 @@ def test_classes_in_another_order_are_refused_and_renamed_ones_told(kind, tmp_pa
     renamed = second._replace(about={**second.about, "classes": ["new", *names[1:]]})
     TablePair.match(first, renamed)
     assert any(line.startswith("classes: ") for line in find_warnings(first, renamed))
+
+
+def test_a_rate_of_few_groups_has_the_interval_of_groups_up_to_a_hundred_percent():
+    """Of four groups of ten images, one model has 2, 8, 9 and 10 right, and the other as many wrong."""
+    labels, groups = np.eye(2, dtype=np.int8)[np.arange(40) % 2], np.repeat(np.arange(4), 10).astype(str)
+    about = {
+        "task": "t",
+        "kind": "labels",
+        "score": "mAP",
+        "more_is_better": True,
+        "classes": ["a", "b"],
+        "digest": "d",
+    }
+
+    def table(name, right):
+        chosen = (labels == 1) == right[:, None]
+        arrays = {"labels": labels, "logits": np.where(chosen, 1.0, -1.0), "chosen": chosen}
+        of_groups = SampleGroups("g", groups, "x")
+        return tables.EvaluationTable(name, about, list(map(str, range(40))), arrays, None, of_groups)
+
+    counts = (2, 8, 9, 10)
+    first, second = (
+        table(name, np.concatenate([np.arange(10) < number for number in numbers]))
+        for name, numbers in (("a", counts), ("b", [10 - count for count in counts]))
+    )
+    found = TablePair.match(first, second).compute_intervals()["difference exact match"]
+    changes = 10.0 * (10 - 2 * np.array(counts))
+    reach = 3.182446 * changes.std(ddof=1) / 2  # Student's quantile with 3 degrees of freedom
+    assert found == pytest.approx((changes.mean(), -100.0, changes.mean() + reach), rel=1e-4)

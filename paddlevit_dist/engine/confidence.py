@@ -1,13 +1,12 @@
 """Confidence intervals of an evaluation, computed once from the per-sample results of all ranks."""
 
-import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..distributed import broadcast_object, is_main
-from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
+from ..intervals import ConfidenceInterval, bootstrap, small_sample_warning
 from ..runtime.json_format import format_json
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics, SampleTable, TableMetrics, gather_columns
@@ -65,18 +64,14 @@ class PerSampleResults(NamedTuple):
         """Compute the intervals by name; empty if ``confidence`` is None."""
         if confidence is None:
             return {}
-        values = functools.partial(self.metrics.bootstrap_values, self.columns)
-        metrics, count_units = self.metrics, functools.partial(self.metrics.count_units, self.columns)
-        rates, pooled = metrics.proportions(self.columns), metrics.pooled_rates
-        declared = ProportionRecompute(values, rates, metrics.rate_means, metrics.find_range, pooled, count_units)
-        return bootstrap(declared, len(self.indices), *confidence, self.group_names)
+        return bootstrap(self.metrics.declare(self.columns), len(self.indices), *confidence, self.group_names)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
         """Return the warning of ``intervals.small_sample_warning`` for these samples and ``shown`` values, or None."""
-        rates = self.metrics.proportions(self.columns)
+        declared = self.metrics.declare(self.columns)
         units = (len(self.indices), "sample") if self.groups is None else self.groups.units()
-        with_range = [name for name in shown if self.metrics.find_range(name) is not None]
-        return small_sample_warning(*units, intervals, rates, with_range, self.metrics.few)
+        with_range = [name for name in shown if declared.find_range(name) is not None]
+        return small_sample_warning(*units, intervals, declared.rates, with_range, self.metrics.few)
 
 
 def compute_intervals(

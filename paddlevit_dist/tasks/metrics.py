@@ -1,13 +1,14 @@
 """A task's scores as the engine uses them: sums that ranks add up, and per-sample results for intervals and tables."""
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from ..intervals import ConfidenceInterval, ScoreRange, concat_rank_tables
-from ..intervals.resampling import FEW, UNBOUNDED, Recompute
+from ..intervals import ConfidenceInterval, ProportionRecompute, concat_rank_tables
+from ..intervals.resampling import FEW, Recompute
 from .packed_columns import exchange_columns
 from .score_kind import Arrays, require_score_kind
 from .table_checks import require_draws, require_rows
@@ -64,10 +65,6 @@ class PerSampleMetrics(Metrics, ABC):
 
     #: intervals by name of the value, set before ``summary`` is called; empty if there are none
     intervals: Mapping[str, ConfidenceInterval] = {}
-    #: see ``ScoreKind.rate_means``
-    rate_means: Mapping[str, str] = {}
-    #: see ``ScoreKind.pooled_rates``
-    pooled_rates: Sequence[str] = ()
     #: see ``ScoreKind.few``
     few: int = FEW
     #: names of attributes that are lists and grow with each sample or batch
@@ -111,13 +108,9 @@ class PerSampleMetrics(Metrics, ABC):
         """
         return {}
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the lowest and highest possible value of a score, see ``ScoreKind.find_range``."""
-        return UNBOUNDED
-
-    def count_units(self, table: Sequence[np.ndarray], numbers: np.ndarray | None) -> Mapping[str, int]:
-        """Return the number of samples, or groups, that have the class of a value, see ``ScoreKind.count_units``."""
-        return {}
+    def declare(self, table: Sequence[np.ndarray]) -> ProportionRecompute:
+        """Return ``bootstrap_values`` of this table with what intervals need to know of its values."""
+        return ProportionRecompute(functools.partial(self.bootstrap_values, table), self.proportions(table))
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable | None:
         """Return the samples as a table for a file, or None if no file is written.
@@ -202,7 +195,6 @@ class TableMetrics(PerSampleMetrics):
     def __init__(self, kind: str, class_names: Sequence[str] = (), settings: Arrays | None = None) -> None:
         super().__init__()
         self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
-        self.rate_means, self.pooled_rates = self.scores.rate_means, self.scores.pooled_rates
         self.few = self.scores.few
         self.settings = dict(settings or {})
         self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
@@ -272,17 +264,10 @@ class TableMetrics(PerSampleMetrics):
             self._prepared = table[0], self.scores.recompute([self.to_arrays(table)], self.class_names)
         return require_draws(self.scores, self._prepared[1](weights), len(weights))
 
-    def proportions(self, table: Sequence[np.ndarray]) -> dict[str, int]:
-        """Return ``ScoreKind.count_decisions``."""
-        return self.scores.count_decisions(self.to_arrays(table))
-
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return ``ScoreKind.find_range``."""
-        return self.scores.find_range(name)
-
-    def count_units(self, table: Sequence[np.ndarray], numbers: np.ndarray | None) -> dict[str, int]:
-        """Return ``ScoreKind.count_units``."""
-        return self.scores.count_units(self.to_arrays(table), self.class_names, numbers)
+    def declare(self, table: Sequence[np.ndarray]) -> ProportionRecompute:
+        """Return ``ScoreKind.declare``."""
+        values = functools.partial(self.bootstrap_values, table)
+        return self.scores.declare(values, self.to_arrays(table), self.class_names)
 
     def to_sample_table(self, table: Sequence[np.ndarray]) -> SampleTable:
         """Return the arrays that a file has."""

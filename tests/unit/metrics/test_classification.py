@@ -100,7 +100,7 @@ def test_scores_are_recomputed_for_drawn_samples():
     values = metrics.bootstrap_values(table, np.array([[1.0, 1, 1, 1], [0, 3, 1, 0]]))
     assert values["top-1"].tolist() == [50.0, 75.0] and "top-5" not in values
     assert values["loss"] == pytest.approx([table[2].mean(), (3 * table[2][1] + table[2][2]) / 4])
-    assert metrics.proportions(table) == {"top-1": 4, "recall 0": 1, "recall 2": 1, "recall 3": 2}
+    assert metrics.declare(table).rates == {"top-1": 4, "recall 0": 1, "recall 2": 1, "recall 3": 2}
     kept = metrics.to_sample_table(table)
     assert (kept.kind, list(kept.classes), kept.arrays["top"].tolist()) == ("classes", list("0123"), [1])
     assert [kept.arrays[name] is column for name, column in zip(kept.arrays, table[:4])] == [True] * 4

@@ -51,7 +51,7 @@ def test_tables_of_volumes_and_landmarks():
         np.testing.assert_allclose(columns[name], values, err_msg=name)
     rates = [f"sdr_{radius}mm" for radius in (2, 2.5, 3, 4)]
     counts = {"": 3, "a ": 1, "b ": 2}
-    assert metrics.proportions(table) == {f"{name}{rate}": n for name, n in counts.items() for rate in rates}
+    assert metrics.declare(table).rates == {f"{name}{rate}": n for name, n in counts.items() for rate in rates}
     assert build_rows(metrics.rows()["sums"], ["a", "b"]) == [
         ["a", "1", "0", "100", "100", "100", "100", "1"],
         ["b", "2.75", "0.5", "0", "50", "50", "100", "2"],
@@ -68,7 +68,7 @@ def test_an_evaluation_without_any_landmark_has_zeros_and_its_draws_nothing():
     assert metrics.summary(values) == "mre 0.0000 mm sd 0.0000 mm sdr 2 mm 0.00 2.5 mm 0.00 3 mm 0.00 4 mm 0.00"
     drawn = metrics.bootstrap_values(table, np.ones((3, 1)))
     assert np.isnan(list(drawn.values())).all() and drawn["b mre_mm"].shape == (3,)
-    assert metrics.proportions(table) == {} and build_rows(metrics.rows()["sums"], ["a", "b"]) == []
+    assert metrics.declare(table).rates == {} and build_rows(metrics.rows()["sums"], ["a", "b"]) == []
 
 
 def test_written_pictures_and_lines(tmp_path, monkeypatch):

@@ -278,7 +278,7 @@ def test_rates_of_points_have_intervals_of_proportions():
     hits = kind.hits(saved.arrays, saved.classes)
     assert hits["PCK"].mean() == pytest.approx(values["PCK"] / 100)
     assert [hits[f"{point} PCK"].mean() for point in HAND.names] == [0.5, 1, 1]
-    assert metrics.proportions(table)["PCK"] == 120 and metrics.proportions(table)["wrist PCK"] == 40
+    assert metrics.declare(table).rates["PCK"] == 120 and metrics.declare(table).rates["wrist PCK"] == 40
     intervals = bootstrap(kind.recompute([saved.arrays], saved.classes), 40)
     assert values["PCK"] == pytest.approx(100 * (80 + 20) / 120)  # wrists within 10 pixels: 0, 3, 6 and 9
     assert intervals["PCK"].low < values["PCK"] < intervals["PCK"].high

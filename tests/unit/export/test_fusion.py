@@ -3,12 +3,13 @@
 import math
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from paddlevit_dist.export.fusion import fuse
 from paddlevit_dist.export.onnx_files import run
+
+onnx = pytest.importorskip("onnx")
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
 HEIGHT, WIDTH, CHANNELS = 4, 6, 4  # of the image inside of the graph
 FIRST, LAST = [0, 3, 1, 2], [0, 2, 3, 1]  # channels

@@ -1,12 +1,13 @@
 """Attention and sums before norms become one operator that computes the same, and what looks alike does not."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from paddlevit_dist.export.fusion import fuse
 from paddlevit_dist.export.onnx_files import run
+
+onnx = pytest.importorskip("onnx")
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
 TOKENS, HEADS, DIM = 5, 2, 3
 WIDTH = HEADS * DIM

@@ -1,13 +1,14 @@
 """Graphs of a converter compute the same after what is redundant is dropped, and keep what is not."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from paddlevit_dist.export.fusion import fuse
 from paddlevit_dist.export.graph import OnnxGraph, PatternMismatch, fix_shapes, simplify
 from paddlevit_dist.export.onnx_files import run
+
+onnx = pytest.importorskip("onnx")
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
 
 def make_model(nodes, shape, constants, outputs=("y",)):

@@ -1,13 +1,14 @@
 """A graph in float16 computes what it did in float32, with float32 from the last product to what it selects."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from paddlevit_dist import UserError
 from paddlevit_dist.export.half import to_float16, value_types
 from paddlevit_dist.export.onnx_files import run
+
+onnx = pytest.importorskip("onnx")
+TensorProto, helper, numpy_helper = onnx.TensorProto, onnx.helper, onnx.numpy_helper
 
 FLOAT, HALF, INT = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64
 

@@ -6,15 +6,16 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
-import onnx
-import onnxruntime
 import paddle
 import pytest
-from onnx import TensorProto, helper
 
 from paddlevit_dist import UserError
 from paddlevit_dist.export import onnx_files
 from paddlevit_dist.export.onnx_files import describe, require_packages, run, to_onnx
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+TensorProto, helper = onnx.TensorProto, onnx.helper
 
 
 def make_model(kind=TensorProto.FLOAT):

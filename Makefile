@@ -8,7 +8,7 @@
 # make bench-gpu  images/s and memory on GPUs                  make accept-gpu  what has to work on GPUs, by numbers
 # make dist       source archive and wheel of this commit, in dist/, checked as a registry would
 # make pairs      what must hold for pairs of settings, 10 minutes; PAIRS_FLAGS="-task=detection -minutes=30"
-# make mutants    30 single changes that a test should notice; MUTANTS_FLAGS="-seed=7 engine launch"
+# make mutants    30 single changes that a test should notice; MUTANTS_FLAGS="-seed=7 core/engine images"
 # make walk       functions that a batch, a score and a key pass through, in a minute
 # make reference  write pages of keys, commands; models' names    make site        all pages as a site with a search, in site/
 PYTHON ?= python3

@@ -17,7 +17,7 @@ NAMES = ("vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "convnext_tiny"
 
 def measure() -> None:
     """Time a step of each pair in turns, and print the ratios."""
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     rounds.print_machine()
     rows, result = [], {}

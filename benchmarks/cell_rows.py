@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from paddlevit_dist.intervals import wilson
-from paddlevit_dist.runtime.process_exit import die_with_parent
+from paddlevit_dist.core.intervals import wilson
+from paddlevit_dist.core.runtime.process_exit import die_with_parent
 
 Result = TypeVar("Result")
 

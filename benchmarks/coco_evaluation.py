@@ -104,9 +104,9 @@ class Contender:
 
 def bytes_per_thousand(folder: Path) -> float:
     """What crosses between ranks, tables of images, with scores of float32 as networks give them."""
+    from paddlevit_dist.core.tasks.packed_columns import pack_columns
     from paddlevit_dist.images.detection.evaluation import scored_files
     from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
-    from paddlevit_dist.tasks.packed_columns import pack_columns
 
     annotations = scored_files.read_annotations(folder / "annotations.json")
     results = scored_files.read_results(folder / "results.json", annotations)

@@ -133,7 +133,7 @@ class Group:
 
     def __init__(self) -> None:
         from paddlevit_dist import rank, world_size
-        from paddlevit_dist.distributed import collectives
+        from paddlevit_dist.core.distributed import collectives
 
         self.rank, self.size = rank(), world_size()
         self._collectives = collectives
@@ -220,8 +220,8 @@ def measure_parts(group: Group, way: str, data: Any) -> dict[str, list[float]]:
     """Seconds of the parts of a gathering; what is left over is mostly copying."""
     from paddle import distributed as dist
 
-    from paddlevit_dist.distributed import collectives
-    from paddlevit_dist.launch import secret
+    from paddlevit_dist.core.distributed import collectives
+    from paddlevit_dist.core.launch import secret
 
     rounds_of_parts: list[dict[str, float]] = []
     for _ in range(ROUNDS):
@@ -246,8 +246,8 @@ def measure_metrics() -> dict[str, Any]:
     import paddle
 
     from paddlevit_dist import rank, reduce_dict, world_size
-    from paddlevit_dist.logging.meters import StepMeters
-    from paddlevit_dist.tasks.step_types import LossTerm
+    from paddlevit_dist.core.logging.meters import StepMeters
+    from paddlevit_dist.core.tasks.step_types import LossTerm
 
     names = ("loss", "top-1", "top-5")
     values = {name: paddle.to_tensor(float(position + rank())) for position, name in enumerate(names)}
@@ -377,7 +377,7 @@ def main() -> None:
 def run_workers(start: str, ranks: int, folder: str) -> None:
     """Start the ranks in one of the two ways."""
     if start == "launcher":
-        from paddlevit_dist.launch import launch_workers, plan_processes
+        from paddlevit_dist.core.launch import launch_workers, plan_processes
 
         launch_workers(work, (folder,), plan_processes(ranks))
     else:

@@ -25,7 +25,7 @@ def contenders(training: bool) -> dict[str, Callable[[], float]]:
     import paddle
 
     from paddlevit_dist import create_model
-    from paddlevit_dist.engine.precision import compile_passes
+    from paddlevit_dist.core.engine.precision import compile_passes
 
     generator = np.random.default_rng(0)
     images = paddle.to_tensor(generator.standard_normal((BATCH, 3, 224, 224)).astype("float32"))

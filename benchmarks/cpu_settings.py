@@ -19,7 +19,7 @@ from typing import NamedTuple, TextIO
 import rounds
 from smallest import SHALLOW, sized
 
-from paddlevit_dist.launch import devices
+from paddlevit_dist.core.launch import devices
 
 BATCH_SIZE = sized(8, 1)
 MOST_ROUNDS, FEWEST_ROUNDS = sized((11, 3), (1, 1))
@@ -69,8 +69,8 @@ def make_step(static: str) -> Callable[[], float]:
     """
     import paddle
 
-    from paddlevit_dist.engine.precision import compile_passes
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.engine.precision import compile_passes
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     if static == "cinn" and not paddle.is_compiled_with_cinn():
         raise RuntimeError("this Paddle is built without CINN")

@@ -21,7 +21,7 @@ import rounds
 from rounds import Spread
 from smallest import sized
 
-from paddlevit_dist.runtime.processor import forget_kernels
+from paddlevit_dist.core.runtime.processor import forget_kernels
 
 ROUNDS = sized(9, 1)
 WARM_UP_ROUNDS = sized(3, 0)
@@ -52,7 +52,7 @@ def make_step() -> Callable[[], float]:
     """A training step that returns its seconds."""
     import paddle
 
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     paddle.seed(0)
     model = create_model("vit_tiny_patch16_224")

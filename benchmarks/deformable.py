@@ -39,7 +39,7 @@ def timed(make_inputs: Callable[[], list[Any]], compute: Callable[..., Any], gra
 def of_paddle(is_ours: bool) -> Callable[[], list[float]]:
     import paddle
 
-    from paddlevit_dist.cpu_kernels.accelerate import accelerate
+    from paddlevit_dist.extensions.cpu_kernels.accelerate import accelerate
     from paddlevit_dist.images.detection.rtdetr.deformable import PointSampling
 
     layer = PointSampling([POINTS] * len(SHAPES))

@@ -60,7 +60,7 @@ def of_paddle(case: Case, is_ours: bool) -> Callable[[str], float]:
     """Seconds of a part."""
     import paddle
 
-    from paddlevit_dist.cpu_kernels.layers import FastDepthwiseConv
+    from paddlevit_dist.extensions.cpu_kernels.layers import FastDepthwiseConv
 
     channels, side, size = case.channels, case.side, case.kernel_size
     if is_ours:

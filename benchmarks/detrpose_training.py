@@ -46,13 +46,13 @@ def make_images() -> np.ndarray:
 def our_step() -> Callable[[], None]:
     import paddle
 
-    from paddlevit_dist.cpu_kernels.accelerate import accelerate
-    from paddlevit_dist.engine import compute_loss
-    from paddlevit_dist.engine.fused_optimizers import FusedAdamW
+    from paddlevit_dist.core.engine import compute_loss
+    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
+    from paddlevit_dist.core.tasks.model_factory import create_model
+    from paddlevit_dist.extensions.cpu_kernels.accelerate import accelerate
     from paddlevit_dist.images.keypoints.detrpose.criterion import PoseTargets
     from paddlevit_dist.images.keypoints.detrpose.denoising import PoseQueries
     from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
-    from paddlevit_dist.tasks.model_factory import create_model
 
     paddle.seed(0)
     name, options = "detrpose_hgnetv2_s", {"num_queries": QUERIES}

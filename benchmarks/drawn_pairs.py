@@ -24,8 +24,8 @@ from drawn_tables import (
 )
 from numpy.random import Generator
 
-from paddlevit_dist.compare.tables import RESULTS, EvaluationTable
-from paddlevit_dist.tasks.sample_groups import SampleGroups
+from paddlevit_dist.core.tasks.sample_groups import SampleGroups
+from paddlevit_dist.extensions.compare.tables import RESULTS, EvaluationTable
 from paddlevit_dist.volumes.landmarks.metrics import sum_errors
 
 Pair = tuple[Arrays, Arrays]

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist import Trainer, settings
-from paddlevit_dist.engine import CountingCollate
-from paddlevit_dist.tasks.step_types import StepPosition
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist import Trainer
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine import CountingCollate
+from paddlevit_dist.core.tasks.step_types import StepPosition
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 
 def build_step(words: list[str], folder: Path, number: int, epoch: int = 1) -> Callable[[], Any]:

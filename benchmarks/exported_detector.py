@@ -97,7 +97,7 @@ def write(folder: Path, options: argparse.Namespace) -> dict[str, Path]:
     else:
         import paddle
 
-        from paddlevit_dist.tasks.model_factory import create_model
+        from paddlevit_dist.core.tasks.model_factory import create_model
 
         weights = folder / f"{WEIGHTS}.pdparams"
         paddle.save(create_model(NAME, num_classes=CLASSES).state_dict(), str(weights))

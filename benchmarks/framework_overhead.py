@@ -22,10 +22,10 @@ import rounds
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist import settings as configuration
-from paddlevit_dist.launch import launch_workers, plan_processes
-from paddlevit_dist.launch.devices import count_gpus
-from paddlevit_dist.tasks.dataset import TransformedDataset
+from paddlevit_dist.core import settings as configuration
+from paddlevit_dist.core.launch import launch_workers, plan_processes
+from paddlevit_dist.core.launch.devices import count_gpus
+from paddlevit_dist.core.tasks.dataset import TransformedDataset
 
 WARM_UP_ROUNDS = 1
 
@@ -204,7 +204,7 @@ def bare_loop(config: Any, model: Any, samples: Any, total_updates: int) -> Iter
 def work(name: str, folder: str) -> None:
     """Every process of one case: train with the engine, and between its steps with the bare loop."""
     from paddlevit_dist import Trainer, is_main, world_size
-    from paddlevit_dist.logging.record import make_folder
+    from paddlevit_dist.core.logging.record import make_folder
 
     case = CASES[name]
     make_folder(f"{folder}/run")

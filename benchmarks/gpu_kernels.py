@@ -1,4 +1,4 @@
-"""Fused Triton kernels of ``paddlevit_dist/gpu_kernels`` on torch's tensors, against torch's own and compiled ones.
+"""Fused Triton kernels of ``extensions/gpu_kernels`` on torch's tensors, against torch's own and compiled ones.
 
     python benchmarks/gpu_kernels.py [--rows 50432] [--widths 192,768] [--variants]
 
@@ -27,7 +27,7 @@ import torch  # noqa: E402
 import torch._functorch.config as functorch_config  # noqa: E402
 import triton  # noqa: E402
 
-FOLDER = Path(__file__).resolve().parents[1] / "paddlevit_dist" / "gpu_kernels"
+FOLDER = Path(__file__).resolve().parents[1] / "paddlevit_dist" / "extensions" / "gpu_kernels"
 DEVICE = "cpu" if smallest.IS_SMALLEST else "cuda"
 EPSILON = 1e-6
 ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}

@@ -50,8 +50,8 @@ from rounds import ROOT, Spread
 from smallest import sized
 from throughput import free_port, group_environment
 
-from paddlevit_dist import settings
-from paddlevit_dist.launch.devices import count_gpus, cpu_cores, default_workers
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.launch.devices import count_gpus, cpu_cores, default_workers
 
 WORKER = str(Path(__file__).with_name("gpu_throughput_worker.py"))
 READY_SECONDS, TURN_SECONDS = 180, 300

@@ -118,10 +118,11 @@ def get_words(options: dict[str, Any], precision: str, is_recipe: bool) -> list[
 
 def work(kind: str, address: str, precision: str, options: dict[str, Any], folder: str) -> None:
     """Every process of a Paddle contender."""
-    from paddlevit_dist import rank, settings
-    from paddlevit_dist.launch import gpu
-    from paddlevit_dist.logging.record import make_folder
-    from paddlevit_dist.runtime.transfers import is_on_gpu
+    from paddlevit_dist import rank
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.launch import gpu
+    from paddlevit_dist.core.logging.record import make_folder
+    from paddlevit_dist.core.runtime.transfers import is_on_gpu
 
     words = get_words(options, precision, kind == RECIPE)
     if options["weights"] and kind not in (RECIPE, WEIGHTS):
@@ -139,8 +140,8 @@ def write_weights(values: Any, target: str) -> None:
     """Write drawn weights of the recipe's model with timm's names, for timm and for Paddle."""
     import paddle
 
-    from paddlevit_dist.commands.convert import convert
-    from paddlevit_dist.tasks.task_factory import make_task
+    from paddlevit_dist.core.commands.convert import convert
+    from paddlevit_dist.core.tasks.task_factory import make_task
 
     paddle.seed(0)
     own = f"{target}.pdparams"
@@ -168,9 +169,9 @@ def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
     import paddle
 
     from paddlevit_dist import load_weights, world_size
-    from paddlevit_dist.engine.precision import TrainingPrecision
-    from paddlevit_dist.launch import gpu
-    from paddlevit_dist.tasks.task_factory import make_task
+    from paddlevit_dist.core.engine.precision import TrainingPrecision
+    from paddlevit_dist.core.launch import gpu
+    from paddlevit_dist.core.tasks.task_factory import make_task
 
     paddle.seed(0)
     task = make_task(values)
@@ -221,8 +222,8 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     import numpy as np
     import paddle
 
-    from paddlevit_dist.engine import compute_loss
-    from paddlevit_dist.tasks.step_types import StepPosition
+    from paddlevit_dist.core.engine import compute_loss
+    from paddlevit_dist.core.tasks.step_types import StepPosition
 
     generator = np.random.default_rng(0)
     chosen = [samples.sample(index, generator) for index in range(values.DATA.BATCH_SIZE)]
@@ -243,7 +244,7 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
     import paddle
 
     from paddlevit_dist import Trainer, rank
-    from paddlevit_dist.tasks.task_factory import make_task
+    from paddlevit_dist.core.tasks.task_factory import make_task
 
     task = make_task(values)
     classifies = values.TASK == "classification"
@@ -351,7 +352,7 @@ def main(kind: str, address: str, precision: str, given: str) -> None:
     if kind in (TIMM, COMPILED_TIMM):
         timm_loop(address, precision, options, kind == COMPILED_TIMM)
         return
-    from paddlevit_dist.launch import launch_workers, plan_processes
+    from paddlevit_dist.core.launch import launch_workers, plan_processes
 
     plan = plan_processes(options["processes"])
     launch_workers(work, (kind, address, precision, options, f"{address}.run"), plan)

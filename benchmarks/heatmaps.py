@@ -29,7 +29,7 @@ from process_memory import status_bytes
 from rounds import ROOT, Spread, interleave, print_machine, print_result, ratios, run, table, tuned_environment
 from smallest import sized
 
-from paddlevit_dist.tasks.dataset import TransformedDataset
+from paddlevit_dist.core.tasks.dataset import TransformedDataset
 
 LANDMARKS, RADIUS = sized((20, 10), (2, 3))
 SIZES = sized((128, 256), (16,))
@@ -94,7 +94,7 @@ LABELS: dict[str, Callable[[np.ndarray, Shape, int], np.ndarray]] = {
 
 def serve(connection: Any, prefix: str) -> None:
     """The loader process: answers (label, size) with the collated label, as the package's loader sends arrays."""
-    from paddlevit_dist.data.shared_arrays import share
+    from paddlevit_dist.core.data.shared_arrays import share
 
     points = {size: get_points(size) for size in SIZES}
     while True:
@@ -113,7 +113,7 @@ class Consumer:
     def __init__(self) -> None:
         import paddle
 
-        from paddlevit_dist.data.shared_arrays import new_prefix
+        from paddlevit_dist.core.data.shared_arrays import new_prefix
 
         self.paddle = paddle
         context = multiprocessing.get_context("spawn")
@@ -239,8 +239,8 @@ def measure_memory(size: int) -> None:
 
 def train_epochs(label: str, processes: int, output: str) -> None:
     """Two epochs of phantoms (run in new processes)."""
-    from paddlevit_dist import settings
-    from paddlevit_dist.launch import launch_workers, plan_processes
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.launch import launch_workers, plan_processes
     from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
     arguments = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", f"-output={output}", f"-batch_size={4 // processes}"]
@@ -275,7 +275,7 @@ def with_dense_labels(task: Any, make: Callable[[np.ndarray, Shape, int], np.nda
     def train_step(model: Any, batch: dict[str, Any], step: Any) -> dict[str, Any]:
         import paddle
 
-        from paddlevit_dist.tasks.step_types import LossTerm
+        from paddlevit_dist.core.tasks.step_types import LossTerm
 
         maps, target = model(batch["volume"]), batch["maps"]
         losses = ((1 + weight * target) * (maps - target) ** 2).sum(axis=[2, 3, 4]) / task.zero_map_cost()

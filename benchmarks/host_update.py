@@ -36,13 +36,13 @@ def build(dtype: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     import numpy as np
     import paddle
 
-    from paddlevit_dist import settings
-    from paddlevit_dist.engine import TrainStep
-    from paddlevit_dist.engine.optimizer import build_optimizer
-    from paddlevit_dist.engine.precision import TrainingPrecision
-    from paddlevit_dist.registry.lookup import resolve
-    from paddlevit_dist.runtime.half_weights import HalfWeights
-    from paddlevit_dist.tasks.step_types import StepPosition
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.engine import TrainStep
+    from paddlevit_dist.core.engine.optimizer import build_optimizer
+    from paddlevit_dist.core.engine.precision import TrainingPrecision
+    from paddlevit_dist.core.registry.lookup import resolve
+    from paddlevit_dist.core.runtime.half_weights import HalfWeights
+    from paddlevit_dist.core.tasks.step_types import StepPosition
 
     values = settings.load(["-cfg=vit_tiny_patch16_224", *MODEL.split()]).values
     task = resolve("task", "classification")(values)
@@ -75,8 +75,8 @@ def on_gpu(in_half: bool) -> Iterator[None]:
     """Take a GPU's branches inside the block."""
     import paddle
 
+    from paddlevit_dist.core.runtime import autocast, biases
     from paddlevit_dist.images.models.attention import attention
-    from paddlevit_dist.runtime import autocast, biases
 
     # What they take themselves is no time of the host on a GPU, where Paddle's C++ does this.
     def like_half(tensor: Any) -> Any:

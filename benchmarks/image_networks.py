@@ -73,9 +73,9 @@ def get_objects(name: str) -> tuple[np.ndarray, np.ndarray]:
 def our_steps(name: str) -> dict[str, Callable[[], Any]]:
     import paddle
 
-    from paddlevit_dist.engine.fused_optimizers import FusedAdamW
-    from paddlevit_dist.losses import resized_cross_entropy
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
+    from paddlevit_dist.core.losses import resized_cross_entropy
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     paddle.seed(0)
     names = {"rtdetr": "rtdetr_r18vd", "detr": "detr_resnet50", "upernet": "upernet_swin_tiny", "resnet50": "resnet50"}
@@ -116,7 +116,7 @@ def our_detection(name: str, variant: str, model: Any, images: Any) -> Callable[
     """The losses as the trainer sums them up: new denoising queries in each step, assignments of all layers."""
     import paddle
 
-    from paddlevit_dist.engine import compute_loss
+    from paddlevit_dist.core.engine import compute_loss
     from paddlevit_dist.images.detection.denoising import DenoisingQueries
     from paddlevit_dist.images.detection.detector import DetectionTargets
 
@@ -220,7 +220,7 @@ def serve(library: str, name: str) -> None:
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
     from scaling import Group, group_environments, started
 
-    from paddlevit_dist.cpu_kernels.accelerate import PLAIN_LAYERS
+    from paddlevit_dist.extensions.cpu_kernels.accelerate import PLAIN_LAYERS
 
     pythons = {OURS: sys.executable, PLAIN: sys.executable}
     if options.peer_python:

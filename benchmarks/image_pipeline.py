@@ -110,10 +110,10 @@ def paddlevit_round(dataset: Any, workers: int, augment: bool = False) -> Callab
 
 def our_round(folder: Path, cache: Path, workers: int, *overrides: str, dataset: str = "folder") -> Callable[[], float]:
     """Our loader on this folder, with the normalization that the task does on the device."""
-    from paddlevit_dist import settings
-    from paddlevit_dist.data.loader import DeviceLoader
-    from paddlevit_dist.data.sampler import TrainingSampler
-    from paddlevit_dist.registry.lookup import resolve
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.data.loader import DeviceLoader
+    from paddlevit_dist.core.data.sampler import TrainingSampler
+    from paddlevit_dist.core.registry.lookup import resolve
 
     arguments = [f"-dataset={dataset}", f"-data_path={folder}", f"-image_size={SIZE}", f"-batch_size={BATCH}"]
     values = settings.load([*arguments, *overrides]).values

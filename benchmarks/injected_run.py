@@ -54,9 +54,9 @@ def inject(phase: str, way: str, marker: str) -> None:
     """Make this process, which has joined the group, end when it gets to ``phase``."""
     import paddle
 
-    from paddlevit_dist.engine import checkpointing, trainer
+    from paddlevit_dist.core.engine import checkpointing, trainer
+    from paddlevit_dist.core.logging import meters
     from paddlevit_dist.images.classification import task
-    from paddlevit_dist.logging import meters
 
     holder, name = {
         "joined": (trainer.Trainer, "__init__"),
@@ -73,7 +73,7 @@ def inject(phase: str, way: str, marker: str) -> None:
 
 def _inject_into_workers() -> None:
     """A worker knows its rank only when it joins the group, so this is where the fault is put in place."""
-    from paddlevit_dist.launch import rendezvous
+    from paddlevit_dist.core.launch import rendezvous
 
     join_group = rendezvous.join_group
     phase, rank, way, marker = os.environ[VARIABLE].split(" ", 3)
@@ -93,7 +93,7 @@ if VARIABLE in os.environ and __name__ == "__mp_main__":  # what a spawned worke
     _inject_into_workers()
 
 if __name__ == "__main__":
-    from paddlevit_dist.commands import train
-    from paddlevit_dist.runtime.errors import run_and_report
+    from paddlevit_dist.core.commands import train
+    from paddlevit_dist.core.runtime.errors import run_and_report
 
     sys.exit(run_and_report(lambda: train.run(sys.argv[1:])))

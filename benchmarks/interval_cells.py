@@ -7,7 +7,7 @@ import drawn_tables
 import numpy as np
 from drawn_tables import Arrays, assign_groups, name_classes
 
-from paddlevit_dist.tasks.score_kind import ScoreKind, require_score_kind
+from paddlevit_dist.core.tasks.score_kind import ScoreKind, require_score_kind
 
 
 class Model(NamedTuple):

@@ -15,8 +15,8 @@ from cell_rows import print_header, print_row, run_cells, seeded, show_percent, 
 from drawn_pairs import Pair, wrap_table
 from drawn_tables import assign_groups
 
-from paddlevit_dist.compare import groups as seed_groups
-from paddlevit_dist.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare import groups as seed_groups
+from paddlevit_dist.extensions.compare.pairs import compare_tables
 
 _LEVEL = 0.05
 _WAYS = 2_000  # partitions of seeds at most: p of 0.05 is known to within 0.005

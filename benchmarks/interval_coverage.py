@@ -38,7 +38,7 @@ from rounds import print_machine, print_result, table  # noqa: E402
 from simulated_search import SEARCHES, measure_searches  # noqa: E402
 from smallest import IS_SMALLEST, sized  # noqa: E402
 
-from paddlevit_dist.intervals import ConfidenceInterval, bootstrap  # noqa: E402
+from paddlevit_dist.core.intervals import ConfidenceInterval, bootstrap  # noqa: E402
 
 EXPECTED_OF = sized((1000, 400), (3, 3))  # data sets whose mean is the expected score; of slow cells
 _ROUNDING = 1e-9  # relative

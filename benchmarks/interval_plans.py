@@ -18,11 +18,11 @@ from drawn_pairs import draw_class_pair, wrap_table
 from drawn_tables import draw_labels, name_classes
 from smallest import sized
 
-from paddlevit_dist.compare import groups as seed_groups
-from paddlevit_dist.compare.pairs import compare_tables
-from paddlevit_dist.compare.plan import plan_group, plan_pair, plan_single
-from paddlevit_dist.runtime.errors import UserError
-from paddlevit_dist.tasks.score_kind import require_score_kind
+from paddlevit_dist.core.runtime.errors import UserError
+from paddlevit_dist.core.tasks.score_kind import require_score_kind
+from paddlevit_dist.extensions.compare import groups as seed_groups
+from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.plan import plan_group, plan_pair, plan_single
 
 _LEVEL, _WAYS = 0.05, 2_000
 _CLASSES = 5

@@ -30,14 +30,14 @@ from coco_evaluation import write_files  # noqa: E402
 from rounds import print_machine, print_result, table  # noqa: E402
 from smallest import sized  # noqa: E402
 
-from paddlevit_dist.intervals import bootstrap  # noqa: E402
-from paddlevit_dist.tasks.packed_columns import pack_columns  # noqa: E402
+from paddlevit_dist.core.intervals import bootstrap  # noqa: E402
+from paddlevit_dist.core.tasks.packed_columns import pack_columns  # noqa: E402
 
 COVERAGE = "--coverage"
 
 
 def classification() -> tuple[Any, list[np.ndarray]]:
-    from paddlevit_dist.metrics.classification import ClassificationMetrics
+    from paddlevit_dist.core.metrics.classification import ClassificationMetrics
 
     rng = np.random.default_rng(0)
     places = rng.geometric(0.8, 50_000) - 1

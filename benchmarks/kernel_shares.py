@@ -72,8 +72,8 @@ def plain(layers: list[Any]) -> Iterator[None]:
 
 def find_switches(model: Any) -> dict[str, Switch]:
     """Find the families that a model uses, each with what switches it off."""
-    from paddlevit_dist.cpu_kernels import accelerate
-    from paddlevit_dist.runtime.lazy_names import import_object
+    from paddlevit_dist.core.runtime.lazy_names import import_object
+    from paddlevit_dist.extensions.cpu_kernels import accelerate
 
     kinds = {name.split(":")[1]: import_object(f".cpu_kernels.{name}") for name in accelerate._FAST.values()}
     assert {name for names in FAMILIES.values() for name in names} == set(kinds)  # no class is forgotten
@@ -87,7 +87,7 @@ def find_switches(model: Any) -> dict[str, Switch]:
 
 def without_function(name: str) -> contextlib.AbstractContextManager:
     """Hide a function that ``cpu_kernels`` brings."""
-    from paddlevit_dist.registry import features
+    from paddlevit_dist.core.registry import features
 
     return replaced(features, _FUNCTIONS={k: v for k, v in features._FUNCTIONS.items() if k != name})
 
@@ -142,7 +142,7 @@ def make_segmentation() -> Workload:
     import paddle
 
     from paddlevit_dist import create_model
-    from paddlevit_dist.losses import resized_cross_entropy
+    from paddlevit_dist.core.losses import resized_cross_entropy
 
     side, batch = sized((512, 2), (64, 1))
     model, images = create_model("segformer_b0", num_classes=150), paddle.randn([batch, 3, side, side])
@@ -192,8 +192,8 @@ def draw_photographs(count: int) -> list[bytes]:
 
 def make_samples(*overrides: str) -> Workload:
     """Samples of the training transform: decoded, cut, augmented."""
-    from paddlevit_dist import settings
-    from paddlevit_dist.cpu_kernels import operations, transforms
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.extensions.cpu_kernels import operations, transforms
     from paddlevit_dist.images.classification.training_samples import build_training_transform
 
     config = settings.load(["-image_size=224", *overrides]).values

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from photographs import sources
 from smallest import sized
 
-from paddlevit_dist.launch.devices import cpu_cores
-from paddlevit_dist.leakage import comparing, perceptual
+from paddlevit_dist.core.launch.devices import cpu_cores
+from paddlevit_dist.extensions.leakage import comparing, perceptual
 
 WINDOW = 400, 300  # pixels
 

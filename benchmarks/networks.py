@@ -48,7 +48,7 @@ def volumes() -> tuple[np.ndarray, np.ndarray]:
 def our_step(name: str, folder: Path) -> Callable[[], Any]:
     import paddle
 
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     paddle.seed(0)
     if name != MINKUNET:
@@ -204,7 +204,7 @@ def serve(library: str, name: str, folder: Path) -> None:
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
     from scaling import Group, group_environments, started
 
-    from paddlevit_dist.cpu_kernels.accelerate import PLAIN_LAYERS
+    from paddlevit_dist.extensions.cpu_kernels.accelerate import PLAIN_LAYERS
 
     pythons = {OURS: sys.executable, **({} if name == MINKUNET else {PLAIN: sys.executable})}
     if options.peer_python:

@@ -122,7 +122,7 @@ def voxelize(locs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @functools.cache
 def fill_members() -> Any:
     """A loop that puts each point into the row of its voxel, compiled."""
-    from paddlevit_dist.runtime.compiled import compiled
+    from paddlevit_dist.core.runtime.compiled import compiled
 
     @compiled
     def fill(p2v_map, table):

@@ -124,15 +124,15 @@ def train(given: dict[str, np.ndarray], first: dict[str, np.ndarray]) -> tuple[d
     """Train ours by the engine's step; returns its weights by transformers' names, and the losses."""
     import paddle
 
-    from paddlevit_dist import settings
-    from paddlevit_dist.checkpoint.load import load_weights
-    from paddlevit_dist.engine import TrainStep
-    from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups
-    from paddlevit_dist.engine.precision import TrainingPrecision
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.checkpoint.load import load_weights
+    from paddlevit_dist.core.engine import TrainStep
+    from paddlevit_dist.core.engine.optimizer import build_optimizer, decay_groups
+    from paddlevit_dist.core.engine.precision import TrainingPrecision
+    from paddlevit_dist.core.tasks.step_types import StepPosition
+    from paddlevit_dist.core.tasks.task_factory import make_task
     from paddlevit_dist.images.pretraining.foreign_names import name_like_transformers
     from paddlevit_dist.images.pretraining.masked_autoencoder.masks import sort_noise
-    from paddlevit_dist.tasks.step_types import StepPosition
-    from paddlevit_dist.tasks.task_factory import make_task
 
     paddle.set_default_dtype("float64")
     words = ["-cfg=mae_vit_base_patch16_224", f"-image_size={SIDE}", f"-batch_size={BATCH}", "-accum_iter=1"]

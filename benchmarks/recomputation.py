@@ -20,8 +20,8 @@ from process_memory import status_bytes
 from rounds import Spread
 from smallest import SHALLOW, sized
 
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Recomputable
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Recomputable
 
 BATCHES = {"vit_small_patch16_224": sized(16, 1), "swin_tiny_patch4_window7_224": 16}
 ROUNDS, STEPS = 5, sized(3, 1)
@@ -33,8 +33,9 @@ def work(name: str, way: str) -> None:
     import numpy as np
     import paddle
 
-    from paddlevit_dist import create_model, settings
-    from paddlevit_dist.distributed import recompute_layers
+    from paddlevit_dist import create_model
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.distributed import recompute_layers
     from paddlevit_dist.images.classification.task import Classification
 
     paddle.seed(1)

@@ -69,10 +69,10 @@ def served(folder: Path, pause_seconds: float) -> Iterator[str]:
 
 def build_round(path: str, cache: Path, is_cold: bool) -> Callable[[], float]:
     """Our loader on the shards at ``path``; a cold one with an index and without any image in its cache."""
-    from paddlevit_dist import settings
-    from paddlevit_dist.data.loader import DeviceLoader
-    from paddlevit_dist.data.sampler import TrainingSampler
-    from paddlevit_dist.registry.lookup import resolve
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.data.loader import DeviceLoader
+    from paddlevit_dist.core.data.sampler import TrainingSampler
+    from paddlevit_dist.core.registry.lookup import resolve
 
     arguments = ["-dataset=tar", f"-data_path={path}", f"-image_size={SIZE}", f"-batch_size={BATCH}"]
     values = settings.load(arguments).values

@@ -22,8 +22,8 @@ for _place in (ROOT, ROOT / "benchmarks"):
 
 from smallest import IS_SMALLEST  # noqa: E402
 
-from paddlevit_dist.launch import devices, tuning  # noqa: E402
-from paddlevit_dist.runtime.process_exit import die_with_parent  # noqa: E402
+from paddlevit_dist.core.launch import devices, tuning  # noqa: E402
+from paddlevit_dist.core.runtime.process_exit import die_with_parent  # noqa: E402
 
 # Variables that would let a user's shell change what is measured.
 _FOREIGN = ("PADDLE", "MASTER_", "FLAGS_", "OMP_", "MKL_", "MALLOC_", "GLOO_", "GLOG_")

@@ -25,8 +25,8 @@ from framework_overhead import Repeated, Synthetic
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist import settings as configuration
-from paddlevit_dist.launch import launch_workers, plan_processes
+from paddlevit_dist.core import settings as configuration
+from paddlevit_dist.core.launch import launch_workers, plan_processes
 
 WARM_UP_ROUNDS = 1
 BEFORE = sized(6, 1)  # updates that nothing disturbs
@@ -108,8 +108,8 @@ class Script:
     def _save_and_wait(self) -> None:
         """The same content, flushed and hashed in the same way, by a training that waits for it."""
         from paddlevit_dist import is_main
-        from paddlevit_dist.checkpoint import store as checkpoint_store
-        from paddlevit_dist.distributed import barrier
+        from paddlevit_dist.core.checkpoint import store as checkpoint_store
+        from paddlevit_dist.core.distributed import barrier
 
         parts = self.training
         if is_main():
@@ -139,7 +139,7 @@ def scripted_task(config: Any, script: Script) -> Any:
 def work(name: str, folder: str) -> None:
     """Every process of one case."""
     from paddlevit_dist import Trainer, is_main, world_size
-    from paddlevit_dist.logging.record import make_folder
+    from paddlevit_dist.core.logging.record import make_folder
 
     case = CASES[name]
     make_folder(f"{folder}/run")

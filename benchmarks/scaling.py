@@ -35,7 +35,7 @@ from PIL import Image
 from rounds import Spread
 from smallest import sized
 
-from paddlevit_dist.launch import devices
+from paddlevit_dist.core.launch import devices
 
 WORKER = str(Path(__file__).with_name("scaling_worker.py"))
 READY_SECONDS, ANSWER_SECONDS = 120, 120

@@ -112,8 +112,8 @@ def our_answer(name: str, batch: int, trains: bool) -> Answer:
     import paddle
 
     from paddlevit_dist import create_model
-    from paddlevit_dist.distributed import data_parallel
-    from paddlevit_dist.launch.rendezvous import join_group
+    from paddlevit_dist.core.distributed import data_parallel
+    from paddlevit_dist.core.launch.rendezvous import join_group
 
     join_group("cpu", spawned=False)
     images, labels = (paddle.to_tensor(x) for x in random_images(batch, int(os.environ.get("PADDLE_TRAINER_ID", "0"))))
@@ -158,10 +158,10 @@ def our_loads(folder: str, workers: int) -> Answer:
     """Our loader with Pillow, uint8 samples, normalized in this process."""
     from pathlib import Path
 
-    from paddlevit_dist import settings
-    from paddlevit_dist.data.loader import DeviceLoader
-    from paddlevit_dist.data.sampler import TrainingSampler
-    from paddlevit_dist.registry.lookup import resolve
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.data.loader import DeviceLoader
+    from paddlevit_dist.core.data.sampler import TrainingSampler
+    from paddlevit_dist.core.registry.lookup import resolve
 
     given = ["-dataset=folder", f"-data_path={folder}", f"-image_size={SIZE}", f"-batch_size={LOADED_BATCH}"]
     values = settings.load(given).values

@@ -120,9 +120,9 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
     """Batches without end of our loader: with the original's fields, or what a network of this ``PlanSpec`` reads."""
     import plain_scenes
 
-    from paddlevit_dist import settings
-    from paddlevit_dist.data.loader import DeviceLoader
-    from paddlevit_dist.data.sampler import TrainingSampler
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.data.loader import DeviceLoader
+    from paddlevit_dist.core.data.sampler import TrainingSampler
     from paddlevit_dist.points.data.samples import collate_samples, compile_loops
     from paddlevit_dist.points.data.scenes import ScanNet
     from paddlevit_dist.points.instances.batches import instance_fields
@@ -151,7 +151,7 @@ def our_batches(folder: Path, numbers: Sequence[int], spec: Any, rank: int = 0, 
 
 def feed(way: str, folder: Path, scenes: int, repeated: bool, rank: int, ranks: int) -> None:
     """What a process does: take batches, say how fast, go on until its standard input is closed."""
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     model = create_model("pointgroup", num_classes=20)  # what is fed is a training, and has one
     numbers = [0] * max(BATCH * ranks * 4, 64) if repeated else list(range(scenes))
@@ -296,9 +296,9 @@ def measure_training(folder: Path, scenes: int) -> float:
     """Share of a short training's time that it waits for our loader."""
     import paddle
 
-    from paddlevit_dist import settings
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.tasks.step_types import StepPosition
     from paddlevit_dist.points.instances.task import InstanceSegmentation
-    from paddlevit_dist.tasks.step_types import StepPosition
 
     words = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=scannet", f"-data_path={folder}"]
     task = InstanceSegmentation(settings.load([*words, "DATA.VOXEL_SIZE_M", "0.02"]).values)

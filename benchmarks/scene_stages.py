@@ -30,7 +30,7 @@ Stage = tuple[str, Callable[[], Any], Callable[[], Any]]  # name, plain, ours
 
 def stages(folder: Path) -> list[Stage]:
     """Each step with what the step before has given, plain and ours."""
-    from paddlevit_dist import settings
+    from paddlevit_dist.core import settings
     from paddlevit_dist.points.data.augment import apply_matrix
     from paddlevit_dist.points.data.elastic import displace_in_slabs, grid_shape
     from paddlevit_dist.points.data.scene_store import read_scene, scene_file

@@ -56,9 +56,9 @@ def our_step(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
     import paddle
 
     from paddlevit_dist import create_model
-    from paddlevit_dist.distributed import data_parallel
-    from paddlevit_dist.launch.rendezvous import join_group
-    from paddlevit_dist.losses import resized_cross_entropy
+    from paddlevit_dist.core.distributed import data_parallel
+    from paddlevit_dist.core.launch.rendezvous import join_group
+    from paddlevit_dist.core.losses import resized_cross_entropy
 
     join_group("cpu", spawned=False)
     paddle.seed(0)
@@ -165,11 +165,11 @@ def serve_evaluation(number: int) -> None:
     import paddle
 
     from paddlevit_dist import create_model
-    from paddlevit_dist import settings as config
+    from paddlevit_dist.core import settings as config
+    from paddlevit_dist.core.registry.lookup import resolve
+    from paddlevit_dist.core.tasks.step_types import EvaluationStep
     from paddlevit_dist.images.segmentation import metrics
     from paddlevit_dist.images.segmentation.samples import SegmentationSample
-    from paddlevit_dist.registry.lookup import resolve
-    from paddlevit_dist.tasks.step_types import EvaluationStep
 
     values = config.load(["-cfg=segformer_b0_shapes", f"-num_classes={CLASSES}"]).values
     task = resolve("task", values.TASK)(values)
@@ -231,8 +231,8 @@ def made_image() -> tuple[np.ndarray, np.ndarray]:
 
 def measure_labels(options: argparse.Namespace) -> dict[str, float]:
     """By a profile of the samples of a training with the settings for ADE20K."""
-    from paddlevit_dist import settings as config
-    from paddlevit_dist.registry.lookup import resolve
+    from paddlevit_dist.core import settings as config
+    from paddlevit_dist.core.registry.lookup import resolve
 
     with tempfile.TemporaryDirectory(prefix="benchmark_") as name:
         root = Path(name)

@@ -19,9 +19,9 @@ from cell_rows import print_header, print_row, run_cells, seeded, show_share
 from smallest import sized
 
 from paddlevit_dist import register_score_kind
-from paddlevit_dist.compare.search import SearchPlan, explain_stop, get_folder
-from paddlevit_dist.compare.tables import write_table
-from paddlevit_dist.tasks.score_kind import Arrays, ScoreKind
+from paddlevit_dist.core.tasks.score_kind import Arrays, ScoreKind
+from paddlevit_dist.extensions.compare.search import SearchPlan, explain_stop, get_folder
+from paddlevit_dist.extensions.compare.tables import write_table
 
 _KIND, _SCORE = "drawn answers", "top-1"
 _TRIALS, _EPOCHS = sized((10, 20), (3, 4))

@@ -33,8 +33,8 @@ from rounds import ROOT
 from smallest import sized
 
 from paddlevit_dist import register_dataset
+from paddlevit_dist.core.settings.table import keys
 from paddlevit_dist.images.data.small_sets import Digits
-from paddlevit_dist.settings.table import keys
 
 DELAY = "SOAK_SECONDS_PER_SAMPLE"
 SECONDS_PER_SAMPLE = sized(0.01, 0.001)
@@ -417,8 +417,8 @@ def _first_and_last(samples: Sequence[Sample], field: str, since: float) -> tupl
 
 
 def _train(arguments: list[str]) -> int:
-    from paddlevit_dist.commands import train
-    from paddlevit_dist.runtime.errors import run_and_report
+    from paddlevit_dist.core.commands import train
+    from paddlevit_dist.core.runtime.errors import run_and_report
 
     return run_and_report(lambda: train.run(arguments))
 

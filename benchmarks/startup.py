@@ -25,7 +25,7 @@ import rounds
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist.launch import tuning
+from paddlevit_dist.core.launch import tuning
 
 RECIPE = ROOT / "configs" / "vit_digits.yaml"
 ROUNDS = 7
@@ -120,7 +120,7 @@ def write_lists(folder: Path, samples: int) -> None:
 
 def hand_to_workers(samples: int, folder: Path) -> dict[str, Handed]:
     """Build the datasets as the entry does and as the peer does, and pickle what a spawned process is given."""
-    from paddlevit_dist import settings as configuration
+    from paddlevit_dist.core import settings as configuration
     from paddlevit_dist.images.classification.task import Classification
     from paddlevit_dist.images.data.inspection import SplitInspection
 

@@ -13,9 +13,9 @@ import numpy as np
 import paddle
 from paddle import distributed as dist
 
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.transforms.crops import GlyphTransform
-from paddlevit_dist.tasks.model_factory import create_model
 
 
 class Readings(paddle.io.Dataset):

@@ -130,7 +130,7 @@ def paddle_step(model: Any, trains: bool, batch_size: int, one_pass: bool = Fals
         model = paddle.DataParallel(model)
     options = {"learning_rate": 1e-4, "parameters": model.parameters(), "weight_decay": 0.05}
     if one_pass:
-        from paddlevit_dist.engine.fused_optimizers import FusedAdamW
+        from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
 
         options["parameters"] = [{"params": model.parameters(), "weight_decay": 0.05}]
         optimizer = FusedAdamW({parameter.name: 0.05 for parameter in model.parameters()}, **options)

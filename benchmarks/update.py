@@ -41,11 +41,11 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     """Ours and Paddle's, each with a model of its own."""
     import paddle
 
-    from paddlevit_dist.engine.model_ema import ModelEma
-    from paddlevit_dist.engine.multi_tensor import GradientList, clipping_factor
-    from paddlevit_dist.engine.optimizer import build_optimizer, decay_groups
-    from paddlevit_dist.settings import load
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.engine.model_ema import ModelEma
+    from paddlevit_dist.core.engine.multi_tensor import GradientList, clipping_factor
+    from paddlevit_dist.core.engine.optimizer import build_optimizer, decay_groups
+    from paddlevit_dist.core.settings import load
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     def contender(is_ours: bool) -> dict[str, Callable[[], float]]:
         paddle.seed(0)
@@ -105,7 +105,7 @@ def serve_torch() -> None:
 
 def torch_contender(python: str) -> tuple[subprocess.Popen, dict[str, Callable[[], float]]]:
     """The peer's process and its parts."""
-    from paddlevit_dist.tasks.model_factory import create_model
+    from paddlevit_dist.core.tasks.model_factory import create_model
 
     environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

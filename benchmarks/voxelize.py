@@ -94,8 +94,8 @@ def network_contenders(scene: Arrays) -> dict[str, Callable[[], float]]:
     import paddle
     import paddle.nn.functional as F
 
+    from paddlevit_dist.core.tasks.model_factory import create_model
     from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
-    from paddlevit_dist.tasks.model_factory import create_model
 
     model = create_model("minkunet14a", num_classes=NUM_CLASSES, in_channels=3)
     spec = model.plan_spec()

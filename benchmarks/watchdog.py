@@ -18,8 +18,8 @@ from framework_overhead import Repeated
 from rounds import ROOT, Spread
 from smallest import sized
 
-from paddlevit_dist import settings as configuration
-from paddlevit_dist.launch import launch_workers, plan_processes, status
+from paddlevit_dist.core import settings as configuration
+from paddlevit_dist.core.launch import launch_workers, plan_processes, status
 
 BLOCK_UPDATES, BLOCKS, CALLS = sized((5, 44, 4_000), (1, 12, 40))
 BATCH = 32  # per process
@@ -29,7 +29,7 @@ class Turns:
     """Switches notes and meetings off for every other pair of blocks, and notes each block's seconds per update."""
 
     def __init__(self) -> None:
-        from paddlevit_dist.engine import step
+        from paddlevit_dist.core.engine import step
 
         self.step = step
         self.on = {
@@ -68,8 +68,8 @@ class Turns:
 
 def work(folder: str) -> None:
     from paddlevit_dist import Trainer, is_main
+    from paddlevit_dist.core.logging.record import make_folder
     from paddlevit_dist.images.classification.task import Classification
-    from paddlevit_dist.logging.record import make_folder
 
     turns = Turns()
 

@@ -46,7 +46,7 @@ def without(measure: Callable[[], float], owner: Any, **others: Any) -> Callable
 
 def loaders(folder: Path) -> dict[str, tuple[Callable[[], float], Callable[[], float]]]:
     """Speed-up -> images/s with it and without."""
-    from paddlevit_dist.cpu_kernels.transforms import CompiledTrainingTransform
+    from paddlevit_dist.extensions.cpu_kernels.transforms import CompiledTrainingTransform
     from paddlevit_dist.images.transforms.crops import TrainingTransform
 
     photos, shards, pages, cache = (folder / name for name in ("photos", "shards", "pages", "cache"))
@@ -68,7 +68,7 @@ def loaders(folder: Path) -> dict[str, tuple[Callable[[], float], Callable[[], f
 def steps(batch_size: int) -> dict[str, tuple[Callable[[], float], Callable[[], float]]]:
     """Network -> training steps/s with fused branches and without."""
     from paddlevit_dist import create_model
-    from paddlevit_dist.cpu_kernels import blocks
+    from paddlevit_dist.extensions.cpu_kernels import blocks
 
     made = {}
     for name, variant in NETWORKS.items():

@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 import paddlevit_dist as pv
 from paddlevit_dist.images import ImageDataset
-from paddlevit_dist.tasks import Model
+from paddlevit_dist.core.tasks import Model
 
 import paddle
 from paddle import nn

@@ -12,11 +12,12 @@ from paddlevit_dist import (
     TrainingSampler,
     create_model,
     is_main,
+    launch_workers,
     open_dataset,
+    plan_processes,
     reduce_dict,
     world_size,
 )
-from paddlevit_dist.launch import launch_workers, plan_processes
 
 import paddle
 import paddle.nn.functional as F

@@ -7,9 +7,8 @@ each image once, and concat_rank_tables puts the tables of all processes in the 
 import sys
 
 import numpy as np
-from paddlevit_dist import EvaluationSampler, all_gather, open_dataset, rank, world_size
-from paddlevit_dist.intervals import ClassificationCounts, bootstrap, concat_rank_tables
-from paddlevit_dist.launch import launch_workers, plan_processes
+from paddlevit_dist import EvaluationSampler, all_gather, launch_workers, open_dataset, plan_processes, rank, world_size
+from paddlevit_dist.core.intervals import ClassificationCounts, bootstrap, concat_rank_tables
 
 
 def read(split):

@@ -8,8 +8,8 @@ import sys
 import warnings
 import zlib
 
-from .runtime.lazy_names import lazy_names
-from .runtime.processor import choose_kernels
+from .core.runtime.lazy_names import lazy_names
+from .core.runtime.processor import choose_kernels
 
 __version__ = "0.1.0rc1"
 

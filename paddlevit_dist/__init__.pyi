@@ -1,20 +1,27 @@
 """The public names: ``__init__`` imports each on first use, and type checkers read it here."""
 
-from .checkpoint.load import load_weights
-from .data.sampler import EvaluationSampler, TrainingSampler
-from .distributed import all_gather, barrier, broadcast_object, is_main, rank, reduce_dict, world_size
-from .engine.trainer import Trainer
-from .images.classification.image_transform import create_transform
-from .images.detection.meter import CocoAP
-from .inference.predictor import Predictor
-from .library.data import open_dataset
-from .library.meters import Accuracy, MeanIoU
-from .library.models import create_model
-from .library.runs import TrainedRun, evaluate, load_config, predict, train
-from .points.instances.meter import ScanNetAP
-from .registry.lookup import list_models
-from .registry.manifest import Manifest
-from .registry.register import (
+from .core.checkpoint.load import load_weights
+from .core.data.sampler import EvaluationSampler, TrainingSampler
+from .core.distributed import (
+    all_gather,
+    barrier,
+    broadcast_object,
+    convert_batch_norm,
+    is_main,
+    rank,
+    reduce_dict,
+    world_size,
+)
+from .core.engine.trainer import Trainer
+from .core.inference.predictor import Predictor
+from .core.launch import launch_workers, plan_processes
+from .core.library.data import open_dataset
+from .core.library.meters import Accuracy, MeanIoU, Meter, MeterScores
+from .core.library.models import create_model
+from .core.library.runs import TrainedRun, evaluate, load_config, predict, train
+from .core.registry.lookup import list_models
+from .core.registry.manifest import Manifest
+from .core.registry.register import (
     register_callback,
     register_dataset,
     register_feature,
@@ -24,9 +31,12 @@ from .registry.register import (
     register_task,
     register_transform,
 )
-from .runtime.errors import Stopped, UserError
-from .settings.key import Key, Range
-from .tasks.callback import Callback
+from .core.runtime.errors import Stopped, UserError
+from .core.settings.key import Key, Range
+from .core.tasks.callback import Callback
+from .images.classification.image_transform import create_transform
+from .images.detection.meter import CocoAP
+from .points.instances.meter import ScanNetAP
 from .volumes.landmarks.meter import RadialError
 from .volumes.segmentation.meter import VolumeDice
 
@@ -38,6 +48,8 @@ __all__ = [
     "Key",
     "Manifest",
     "MeanIoU",
+    "Meter",
+    "MeterScores",
     "Predictor",
     "RadialError",
     "Range",
@@ -51,14 +63,17 @@ __all__ = [
     "all_gather",
     "barrier",
     "broadcast_object",
+    "convert_batch_norm",
     "create_model",
     "create_transform",
     "evaluate",
     "is_main",
+    "launch_workers",
     "list_models",
     "load_config",
     "load_weights",
     "open_dataset",
+    "plan_processes",
     "predict",
     "rank",
     "reduce_dict",

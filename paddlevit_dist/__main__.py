@@ -6,7 +6,7 @@
 import sys
 from collections.abc import Sequence
 
-from .runtime import process_exit, signals
+from .core.runtime import process_exit, signals
 
 # Names of commands in other tools -> ours.
 _OTHER_NAMES = {
@@ -26,7 +26,7 @@ def main(words: Sequence[str] | None = None) -> int:
         signals.block()
         process_exit.die_with_command()
         # Only now: before signals are blocked, they end Python with a traceback.
-        from .runtime.errors import run_and_report
+        from .core.runtime.errors import run_and_report
     except KeyboardInterrupt:  # before signals are blocked
         print("interrupted", file=sys.stderr)
         return signals.STOPPED if trains else 130
@@ -37,10 +37,10 @@ def _run(words: list[str]) -> None:
     import os
     import warnings
 
-    from .commands import COMMANDS, format_overview, format_rows, import_command, list_commands
-    from .runtime.environment import program
-    from .runtime.errors import UserError
-    from .runtime.help_pages import HELP
+    from .core.commands import COMMANDS, format_overview, format_rows, import_command, list_commands
+    from .core.runtime.environment import program
+    from .core.runtime.errors import UserError
+    from .core.runtime.help_pages import HELP
 
     os.environ.setdefault("GLOG_minloglevel", "2")  # hide Paddle's own log and warnings
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
@@ -56,10 +56,10 @@ def _run(words: list[str]) -> None:
     length = 2 if " ".join(words[:2]) in COMMANDS else 1
     command = " ".join(words[:length])
     if command not in COMMANDS:
-        from .commands.parser import split_imports
-        from .registry import plugins
-        from .registry.lookup import closest
-        from .settings.key import show  # these two need third-party packages
+        from .core.commands.parser import split_imports
+        from .core.registry import plugins
+        from .core.registry.lookup import closest
+        from .core.settings.key import show  # these two need third-party packages
 
         modules, others = split_imports(words)
         plugins.load(modules, "-import")

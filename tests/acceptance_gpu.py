@@ -191,7 +191,7 @@ def resumes_after_a_kill(place: Place) -> str:
 
 def require_equal_weights(one: Path, other: Path) -> None:
     """Raise AssertionError if two checkpoints differ in a bit of a weight or a statistic."""
-    from paddlevit_dist.checkpoint.weights import read_state
+    from paddlevit_dist.core.checkpoint.weights import read_state
 
     first, second = read_state(one), read_state(other)
     assert first.keys() == second.keys(), f"weights {sorted(first.keys() ^ second.keys())}"
@@ -398,7 +398,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = {name: row for name, row in ROWS.items() if not options.words or any(w in name for w in options.words)}
     if not rows:
         raise SystemExit(f"no row is called {options.words}; there are: {', '.join(ROWS)}")
-    from paddlevit_dist.launch.devices import count_gpus
+    from paddlevit_dist.core.launch.devices import count_gpus
 
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ends the row at hand, too
     if options.on_cpu:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import signal
 import sys
 from collections import Counter
@@ -60,7 +61,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds["/".join(report.nodeid.split("/")[:3]).partition("::")[0]] += report.duration
+                depth = 4 if re.match("tests/[a-z]+/(core|extensions)/", report.nodeid) else 3
+                seconds["/".join(report.nodeid.split("/")[:depth]).partition("::")[0]] += report.duration
     terminalreporter.write_sep("=", "seconds by folder")
     for folder, total in seconds.most_common(20):
         terminalreporter.write_line(f"{total:6.1f} s  {folder}")

@@ -1,6 +1,8 @@
 """Check the package's docstrings, comments and messages, and the pages, for constructions that readers stumble over.
 
-python tools/check_prose.py [PATH ...]    files or folders; without one, the package and the pages
+Programs of pages and examples have to import public names from the packages that export them.
+
+python tools/check_prose.py [PATH ...]    files or folders; without one, the package, the pages and the examples
 
 Each line of output names the file, the line, what is there, and what to write instead. Exit code 1 if there is any.
 """
@@ -14,7 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PATHS = ("paddlevit_dist", "docs", "README.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md", "CHANGELOG.md")
+PATHS = ("paddlevit_dist", "docs", "examples")
+PATHS += ("README.md", "README_cn.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md", "CHANGELOG.md")
+PUBLIC = {  # packages that export public names
+    "paddlevit_dist",
+    *("paddlevit_dist.images", "paddlevit_dist.points", "paddlevit_dist.points.sparse", "paddlevit_dist.volumes"),
+    *(f"paddlevit_dist.core.{name}" for name in ("tasks", "losses", "metrics", "intervals")),
+}
+_IMPORTS = re.compile(r"(?:\b(?:from|import)|:::) (paddlevit_dist(?:\.\w+)*)")
 FORBIDDEN = {
     r"(?<!there )\b(is|are|was|were) no (?!longer|more\b|fewer|less|\w+er than)\w+": (
         "write 'is not a ...' or 'there is no ...'"
@@ -80,16 +89,32 @@ def find_in_page(text: str) -> Iterator[tuple[int, str, str]]:
     yield from find_in_text(_CODE.sub(lambda code: re.sub(r"[^\n]", " ", code.group()), text))
 
 
+def find_imports(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield findings in the programs of a page, in an example, and in the names that the page of the API shows."""
+    for match in _IMPORTS.finditer(text):
+        package = match[1].rpartition(".")[0] if match[0].startswith(":::") else match[1]
+        if package not in PUBLIC:
+            yield 1 + text.count("\n", 0, match.start()), match[0], f"import it from one of {', '.join(sorted(PUBLIC))}"
+
+
+def find_in_file(file: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the findings in a file. Chinese pages, and the words of examples, are not checked for constructions."""
+    text, is_example = file.read_text(encoding="utf-8"), "examples" in file.parts
+    if is_example or file.suffix == ".md":
+        yield from find_imports(text)
+    if not is_example and file.parent.name != "cn" and not file.stem.endswith("_cn"):
+        yield from (find_in_program if file.suffix == ".py" else find_in_page)(text)
+
+
 def main() -> int:
     """Print the findings and return the exit code."""
     paths = [Path(argument) for argument in sys.argv[1:]] or [ROOT / path for path in PATHS]
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     number = 0
     for file in files:
-        if file.suffix not in (".py", ".md") or "golden" in file.parts or "cn" in file.parts:
+        if file.suffix not in (".py", ".md", ".ipynb") or "golden" in file.parts:
             continue
-        find = find_in_program if file.suffix == ".py" else find_in_page
-        for line, words, advice in sorted(find(file.read_text(encoding="utf-8"))):
+        for line, words, advice in sorted(find_in_file(file)):
             number += 1
             print(f'{file}:{line}: "{words}": {advice}')
     return min(number, 1)

@@ -146,6 +146,7 @@ def list_stages(mutant: Mutant, tests: dict[str, Tests]) -> list[list[str]]:
         tests: which tests of each kind execute a line; without integration tests those of the package are listed.
     """
     inside, unit = Path(mutant.file).relative_to(PACKAGE).with_suffix(""), Path("tests/unit")
+    area = find_area(mutant.file)
     executing = {}
     callers = list_calling_lines(mutant) if is_compiled(mutant) else []
     for kind, of_kind in tests.items():
@@ -153,19 +154,25 @@ def list_stages(mutant: Mutant, tests: dict[str, Tests]) -> list[list[str]]:
         called = (set().union(*(of_kind.get((name, line), ()) for line in inner)) for name, inner in callers)
         found = sorted(next(filter(None, called if callers else lines), ()))
         executing[kind] = sorted(
-            found, key=lambda test: (inside.name not in test, f"/{inside.parts[0]}/" not in test, "::" not in test)
+            found, key=lambda test: (inside.name not in test, f"/{area}/" not in test, "::" not in test)
         )
     files = sorted(file.relative_to(ROOT) for file in (ROOT / unit).rglob("test_*.py"))
-    near = [file for file in files if inside.name in file.stem and inside.parts[0] in file.parts]
+    near = [file for file in files if inside.name in file.stem and f"/{area}/" in str(file)]
     near += [file for file in files if file.parent == unit / inside.parent]
     stages = [executing["unit"][: None if callers else 60], list(dict.fromkeys(map(str, near)))]
     if "integration" in tests and not is_compiled(mutant):
         parts = [spread(executing["integration"])[first : first + 12] for first in range(0, 48, 12)]
         stages += [parts[0], executing["unit"][60:], *parts[1:]]
     else:  # not measured
-        whole = (f"tests/integration/{name}" for name in ("test_promises.py", inside.parts[0]))
+        whole = (f"tests/integration/{name}" for name in ("test_promises.py", area))
         stages += [[name] for name in whole if (ROOT / name).exists()]
     return [stage for stage in stages if stage]
+
+
+def find_area(file: str) -> str:
+    """Find the folder of the package that a file is in, such as images, or core/engine."""
+    room, *rest = Path(file).relative_to(PACKAGE).parts
+    return "/".join((room, *rest[:1])) if room in ("core", "extensions") else room
 
 
 def is_compiled(mutant: Mutant) -> bool:
@@ -186,11 +193,11 @@ def list_calling_lines(mutant: Mutant) -> list[tuple[str, list[int]]]:
         bodies = (range(node.body[0].lineno, node.end_lineno + 1) for node in functions)
         found[file] = sorted(set().union(*bodies))
         name = re.compile(rf"import\b.*\b{Path(file).stem}\b|from [\w.]*\b{Path(file).stem} import")
-        folder = Path(file).parts[1]
+        area = find_area(file)
         waiting += [
             other
             for other, text in files.items()
-            if f"/{folder}/" in other and other not in (*found, *waiting) and name.search(text)
+            if f"/{area}/" in other and other not in (*found, *waiting) and name.search(text)
         ]
     return list(found.items())
 
@@ -235,7 +242,7 @@ def try_mutant(mutant: Mutant, stages: list[list[str]], copied: CopiedProject, l
     row: dict[str, Any] = {**mutant._asdict(), "killed": False, "last": []}
     row.pop("source")
     with tempfile.TemporaryDirectory() as cache:
-        if mutant.file.endswith("runtime/process_exit.py"):
+        if mutant.file.endswith("core/runtime/process_exit.py"):
             copied = copied._replace(server=None)  # a fork of the server ends by this module
         if is_compiled(mutant):
             # Numba's cache of a loop knows nothing of changes in what the loop calls, or in other modules' constants.

@@ -1,7 +1,7 @@
 """Write docs/reference/keys.md and commands.md from the tables of keys, flags and commands, and the names of models.
 
 tests/nightly/pages/test_reference.py fails if the pages differ from what this program writes, and
-tests/unit/registry/test_model_names.py if paddlevit_dist/registry/model_names.json does.
+tests/unit/core/registry/test_model_names.py if paddlevit_dist/core/registry/model_names.json does.
 """
 
 import json
@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist.commands import COMMANDS, import_command, list_commands
-from paddlevit_dist.commands.parser import build_parser
-from paddlevit_dist.registry.lookup import MODEL_FAMILIES, TASKS, common_tables
-from paddlevit_dist.registry.model_names import FILE as MODEL_NAMES
-from paddlevit_dist.runtime.lazy_names import import_object
-from paddlevit_dist.settings.command_line import describe_flag, flags
-from paddlevit_dist.settings.help import ABOUT
-from paddlevit_dist.settings.key import Flag, Key
-from paddlevit_dist.settings.table import keys
+from paddlevit_dist.core.commands import COMMANDS, import_command, list_commands
+from paddlevit_dist.core.commands.parser import build_parser
+from paddlevit_dist.core.registry.lookup import MODEL_FAMILIES, TASKS, common_tables
+from paddlevit_dist.core.registry.model_names import FILE as MODEL_NAMES
+from paddlevit_dist.core.runtime.lazy_names import import_object
+from paddlevit_dist.core.settings.command_line import describe_flag, flags
+from paddlevit_dist.core.settings.help import ABOUT
+from paddlevit_dist.core.settings.key import Flag, Key
+from paddlevit_dist.core.settings.table import keys
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _WRITTEN_BY = "<!-- written by tools/reference.py: change the tables that it reads, not this page -->"

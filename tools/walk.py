@@ -61,14 +61,14 @@ def main() -> None:
     threading.setprofile(follow)
     sys.setprofile(follow)
     current = "key"
-    from paddlevit_dist import settings
+    from paddlevit_dist.core import settings
 
     train = settings.load(["-cfg=vit_digits"]).values.TRAIN
-    from paddlevit_dist.engine.schedule import build_schedule
+    from paddlevit_dist.core.engine.schedule import build_schedule
 
     build_schedule(train, updates_per_epoch=44, effective_batch=32)
     current = ""
-    from paddlevit_dist.commands import import_command
+    from paddlevit_dist.core.commands import import_command
 
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(ScoreWatch()):
         words = ["-cfg=vit_digits", "-ngpus=1", "-num_workers=0"]
@@ -79,7 +79,9 @@ def main() -> None:
     sys.setprofile(None)
     for walk, functions in walks.items():
         files = {file for file, *_ in functions}
-        folders = collections.Counter(file.partition("/")[0] for file, *_ in functions)
+        folders = collections.Counter(
+            file.removeprefix("core/").removeprefix("extensions/").partition("/")[0] for file, *_ in functions
+        )
         shares = ", ".join(f"{folder} {number}" for folder, number in folders.most_common())
         calls = sum(functions.values())
         print(f"{walk}: {len(functions)} functions, {calls:,} calls, {len(files)} files ({shares})")

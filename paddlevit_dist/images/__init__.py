@@ -7,6 +7,6 @@
 - ``run_lengths``: masks in the formats of COCO's files; ``configured_options``: what keys of MODEL set
 """
 
-from ..runtime.lazy_names import lazy_names
+from ..core.runtime.lazy_names import lazy_names
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -5,11 +5,11 @@ from typing import Any
 
 import paddle
 
-from ..runtime.errors import UserError
-from ..tasks.aspects import TaskAspect
-from ..tasks.model import as_model
-from ..tasks.model_factory import build_outline
-from ..tasks.protocols import LogContributor, ModelChecking, ParameterGrouping, Recomputable
+from ..core.runtime.errors import UserError
+from ..core.tasks.aspects import TaskAspect
+from ..core.tasks.model import as_model
+from ..core.tasks.model_factory import build_outline
+from ..core.tasks.protocols import LogContributor, ModelChecking, ParameterGrouping, Recomputable
 from .backbone_task import BackboneTask
 from .data.quarantine import merge_quarantine
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..tasks.aspects import TaskAspect
-from ..tasks.prediction import InputSamples
-from ..tasks.protocols import Predictable
+from ..core.tasks.aspects import TaskAspect
+from ..core.tasks.prediction import InputSamples
+from ..core.tasks.protocols import Predictable
 from .backbone_task import BackboneTask
 from .data.inputs import open_image_inputs
 from .data.reading import ReadConfig

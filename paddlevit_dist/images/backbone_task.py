@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import paddle
 
-from ..checkpoint.load import load_weights
-from ..checkpoint.load_report import require_trained
-from ..registry.lookup import resolve
-from ..tasks.dataset import name_outputs, resolve_class_names
-from ..tasks.model import as_model
-from ..tasks.model_factory import build_network, require_unset
-from ..tasks.prediction import CheckpointMeta
-from ..tasks.step_types import TaskTraits
-from ..tasks.task import Task
+from ..core.checkpoint.load import load_weights
+from ..core.checkpoint.load_report import require_trained
+from ..core.registry.lookup import resolve
+from ..core.tasks.dataset import name_outputs, resolve_class_names
+from ..core.tasks.model import as_model
+from ..core.tasks.model_factory import build_network, require_unset
+from ..core.tasks.prediction import CheckpointMeta
+from ..core.tasks.step_types import TaskTraits
+from ..core.tasks.task import Task
 from .configured_options import configured_options
 from .data.inspection import SplitInspection
 from .data.quarantine import ReplacementReader

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ..runtime.errors import UserError
-from ..tasks.model_factory import join_options, model_options
-from ..tasks.task import Task
+from ..core.runtime.errors import UserError
+from ..core.tasks.model_factory import join_options, model_options
+from ..core.tasks.task import Task
 from .settings import MODEL_KEYS
 
 # A key sets the option of its name in lower case, or the first of these that the model has.

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..runtime.errors import UserError
+from ..core.runtime.errors import UserError
 from .image_size import ImageSize, as_pair, as_setting
 from .models.pretrained_input import HALF, IMAGENET_MEAN, IMAGENET_STD, ExpectedInput
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from ..runtime.errors import UserError
-from ..runtime.text_rendering import LINE_PX, legend
-from ..tasks.figures import Color, Figure, Gallery, class_colors
+from ..core.runtime.errors import UserError
+from ..core.runtime.text_rendering import LINE_PX, legend
+from ..core.tasks.figures import Color, Figure, Gallery, class_colors
 
 if TYPE_CHECKING:
-    from ..tasks.dataset import TransformedDataset
+    from ..core.tasks.dataset import TransformedDataset
 
 CELL_PX = 320  # side of one cell
 _SHARE = 0.6  # weight of a class's color in a pixel

@@ -8,13 +8,19 @@ from typing import Any, NamedTuple
 
 from yacs.config import CfgNode
 
-from ..checkpoint.published import PUBLISHED, PublishedWeights, find_published, find_published_for, find_sibling_file
-from ..registry.features import find_function
-from ..registry.lookup import SPELLINGS, find_name
-from ..runtime.errors import UserError
-from ..runtime.files import readable
-from ..runtime.lazy_names import import_object
-from ..runtime.text_files import parse_yaml, read_bytes, read_json_facts
+from ..core.checkpoint.published import (
+    PUBLISHED,
+    PublishedWeights,
+    find_published,
+    find_published_for,
+    find_sibling_file,
+)
+from ..core.registry.features import find_function
+from ..core.registry.lookup import SPELLINGS, find_name
+from ..core.runtime.errors import UserError
+from ..core.runtime.files import readable
+from ..core.runtime.lazy_names import import_object
+from ..core.runtime.text_files import parse_yaml, read_bytes, read_json_facts
 from .described_input import (
     describes_images,
     is_of_timms_training,
@@ -183,7 +189,7 @@ def _find_arguments(source: object) -> tuple[Any, str]:
     """
     if not isinstance(source, str) or not os.path.exists(source):
         return None, ""
-    from ..checkpoint.weights import find_weights_file  # it needs NumPy
+    from ..core.checkpoint.weights import find_weights_file  # it needs NumPy
 
     folder = source if os.path.isdir(source) else os.path.dirname(source)
     file = os.path.join(folder, _TIMM_RUN)
@@ -199,8 +205,8 @@ def _find_arguments(source: object) -> tuple[Any, str]:
 @functools.lru_cache(1)  # a configuration asks several times
 def _read_saved_arguments(weights: str, changed: int) -> Any:
     """Return the arguments in a checkpoint of PyTorch that changed at this time; None for any other file."""
-    from ..checkpoint.file_formats import find_format  # these need NumPy
-    from ..checkpoint.torch_files import open_torch_file
+    from ..core.checkpoint.file_formats import find_format  # these need NumPy
+    from ..core.checkpoint.torch_files import open_torch_file
 
     if find_format(Path(weights)) != "torch":
         return None
@@ -268,7 +274,7 @@ def _find_config(source: object, name: str, is_hub_asked: bool) -> str | None:
 
 def _is_alone(folder: str) -> bool:
     """Return whether a folder contains a single file of weights."""
-    from ..checkpoint.file_formats import may_be_weights  # it needs NumPy
+    from ..core.checkpoint.file_formats import may_be_weights  # it needs NumPy
 
     return sum(map(may_be_weights, Path(folder or ".").iterdir())) == 1
 

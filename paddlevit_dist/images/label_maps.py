@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..metrics.counts import boundary_statistics, count_statistics
-from ..runtime.errors import UserError
-from ..runtime.printing import shorten
-from ..tasks.sample_names import SampleNames
-from ..tasks.score_report import ScoreReport
+from ..core.metrics.counts import boundary_statistics, count_statistics
+from ..core.runtime.errors import UserError
+from ..core.runtime.printing import shorten
+from ..core.tasks.sample_names import SampleNames
+from ..core.tasks.score_report import ScoreReport
 from .data.inspection import run_in_threads
 from .data.label_pixels import read_label_file
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.compiled import compiled
+from ..core.runtime.compiled import compiled
 
 _FINER = 5  # outlines are drawn in a grid that is finer by this factor
 _FARTHEST = 1e8  # pixels; larger coordinates do not fit the integers of COCO's tools

@@ -8,12 +8,24 @@ from typing import Any, Literal, get_args
 
 from yacs.config import CfgNode
 
-from ..registry.lookup import TABLES
-from ..registry.model_sources import find_weights_address
-from ..runtime.errors import UserError
-from ..settings import every_run
-from ..settings.key import ABOVE_0, AT_LEAST_1, SEEDS, SHARE, SHARE_BELOW_1, Pair, PathText, Range, Section, key, rows
-from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ..core.registry.lookup import TABLES
+from ..core.registry.model_sources import find_weights_address
+from ..core.runtime.errors import UserError
+from ..core.settings import every_run
+from ..core.settings.key import (
+    ABOVE_0,
+    AT_LEAST_1,
+    SEEDS,
+    SHARE,
+    SHARE_BELOW_1,
+    Pair,
+    PathText,
+    Range,
+    Section,
+    key,
+    rows,
+)
+from ..core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -136,7 +148,7 @@ def get_channels(values: CfgNode) -> int:
 
 def _pair_model_and_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> list[str]:
     """Set the matching weights or model if the command line replaces a recipe's model or its published weights."""
-    from ..checkpoint.published import find_published, find_published_for
+    from ..core.checkpoint.published import find_published, find_published_for
 
     name, weights, model = settings.get("MODEL.NAME"), settings.get("MODEL.PRETRAINED"), values.MODEL
     row = find_published(model.PRETRAINED)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import paddle
 import paddle.nn.functional as F
 
-from ..losses import log_softmax
+from ..core.losses import log_softmax
 
 
 def compute_logits(

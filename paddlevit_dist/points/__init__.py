@@ -6,6 +6,6 @@ The tasks ``segmentation`` and ``instances`` share ``scene_task``, ``settings``,
 ``nuscenes_submission`` writes them in nuScenes's.
 """
 
-from ..runtime.lazy_names import lazy_names
+from ..core.runtime.lazy_names import lazy_names
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

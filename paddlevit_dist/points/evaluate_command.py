@@ -7,9 +7,9 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
-from ..commands.parser import CommandParser, path
-from ..commands.scored import add_options, data_set, print_scores, takes_data
-from ..runtime.errors import UserError
+from ..core.commands.parser import CommandParser, path
+from ..core.commands.scored import add_options, data_set, print_scores, takes_data
+from ..core.runtime.errors import UserError
 
 
 def run(words: list[str]) -> None:
@@ -44,8 +44,8 @@ def run(words: list[str]) -> None:
 @contextlib.contextmanager
 def load_scene_truth(options: Namespace) -> Iterator[Any]:
     """Yield the ground truth of the scenes, a ``scored_scenes.SceneGroundTruth``."""
-    from ..settings import default_config
-    from ..tasks.dataset import dataset_class
+    from ..core.settings import default_config
+    from ..core.tasks.dataset import dataset_class
     from .data.scannet_classes import CLASS_NAMES
     from .data.scene_store import CLASSES_FILE
     from .data.scenes import SceneDataset, looks_raw

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..tasks.prediction import InputSamples, find_inputs, output_names
+from ..core.runtime.errors import UserError
+from ..core.tasks.prediction import InputSamples, find_inputs, output_names
 from .data.samples import SceneSamples, VoxelizedSample
 from .data.scene import CENTERED, IGNORED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, build_header, read_scene

@@ -1,6 +1,6 @@
 """What point clouds bring: sparse networks, datasets of scenes and shapes, and their tasks."""
 
-from ..registry.manifest import Manifest
+from ..core.registry.manifest import Manifest
 
 MANIFEST = Manifest(
     __package__,

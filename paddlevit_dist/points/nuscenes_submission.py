@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..runtime.files import atomic_file
-from ..runtime.json_format import format_json
+from ..core.runtime.files import atomic_file
+from ..core.runtime.json_format import format_json
 from .prepare.nuscenes import CLASS_NAMES, LIDARSEG, PANOPTIC, SCENE_NAME, get_token
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset
-from ..tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ..core.runtime.errors import UserError
+from ..core.tasks.dataset import TransformedDataset
+from ..core.tasks.prediction import PredictionRecord, PredictionWriter, Row
 from .data.images import UNLABELED_PIXELS
 from .data.ply import write_colored_ply
 from .data.samples import SceneSamples

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ..tasks.aspects import TaskAspect
-from ..tasks.dataset import TransformedDataset
-from ..tasks.protocols import Checkable, LogContributor, count_samples
+from ..core.tasks.aspects import TaskAspect
+from ..core.tasks.dataset import TransformedDataset
+from ..core.tasks.protocols import Checkable, LogContributor, count_samples
 from .data.samples import VoxelizedSample
 from .data.scene import IGNORED
 from .scene_task import SceneTask

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ..metrics.counts import reduce_confusions
-from ..metrics.tables import class_tables, sample_table, score_samples
-from ..tasks.aspects import TaskAspect
-from ..tasks.dataset import TransformedDataset
-from ..tasks.figures import Figure, PointSet
-from ..tasks.protocols import Drawable, Reportable, predict_again
+from ..core.metrics.counts import reduce_confusions
+from ..core.metrics.tables import class_tables, sample_table, score_samples
+from ..core.tasks.aspects import TaskAspect
+from ..core.tasks.dataset import TransformedDataset
+from ..core.tasks.figures import Figure, PointSet
+from ..core.tasks.protocols import Drawable, Reportable, predict_again
 from .data.images import UNLABELED_PIXELS, Color, build_legend, color, get_palette
 from .data.samples import SceneSamples
 from .data.scene import Scene

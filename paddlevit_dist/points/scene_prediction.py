@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..tasks.aspects import TaskAspect
-from ..tasks.protocols import Predictable
+from ..core.tasks.aspects import TaskAspect
+from ..core.tasks.protocols import Predictable
 from .data.features import COLORS, build_channels
 from .inputs import InputScenes, SceneInputs, find_scenes
 from .scene_task import SceneTask

@@ -9,13 +9,13 @@ import msgspec
 import paddle
 from msgspec import Meta
 
-from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset, dataset_class, is_training_split, name_outputs, resolve_class_names
-from ..tasks.network_checks import require_output
-from ..tasks.prediction import CheckpointMeta
-from ..tasks.sample_checks import require_finite, require_labels
-from ..tasks.step_types import TaskTraits
-from ..tasks.task import Task
+from ..core.runtime.errors import UserError
+from ..core.tasks.dataset import TransformedDataset, dataset_class, is_training_split, name_outputs, resolve_class_names
+from ..core.tasks.network_checks import require_output
+from ..core.tasks.prediction import CheckpointMeta
+from ..core.tasks.sample_checks import require_finite, require_labels
+from ..core.tasks.step_types import TaskTraits
+from ..core.tasks.task import Task
 from .data.features import require_channels
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples
 from .data.scene import AS_GIVEN, CENTERED, IGNORED

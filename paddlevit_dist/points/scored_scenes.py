@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..metrics.counts import count_statistics
-from ..runtime.errors import UserError
-from ..runtime.printing import shorten
-from ..tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ..core.metrics.counts import count_statistics
+from ..core.runtime.errors import UserError
+from ..core.runtime.printing import shorten
+from ..core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .data.scannet_classes import submitted_numbers
 from .data.scene import Scene
 from .submission import INSTANCES, MAX_INSTANCES, MAX_LINE_BYTES, SubmissionFiles, find_kind, split_lines

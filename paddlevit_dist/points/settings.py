@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from ..runtime.errors import UserError
-from ..settings import every_run
-from ..settings.key import AT_LEAST_1, Pair, Range, Section, key, rows
-from ..settings.table import ConfigView, IgnoredKeys, KeyTable
+from ..core.runtime.errors import UserError
+from ..core.settings import every_run
+from ..core.settings.key import AT_LEAST_1, Pair, Range, Section, key, rows
+from ..core.settings.table import ConfigView, IgnoredKeys, KeyTable
 
 _FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*(\.[0-9]*)?|0\.0*[1-9][0-9]*))?")  # optionally divided by a number
 

@@ -11,8 +11,8 @@ import os
 import zipfile
 import zlib
 
-from ..runtime.errors import UserError
-from ..runtime.text_files import read_bytes, to_utf8
+from ..core.runtime.errors import UserError
+from ..core.runtime.text_files import read_bytes, to_utf8
 
 SEMANTIC, INSTANCES = "semantic", "instances"
 MAX_LINE_BYTES = 1024  # of an index file

@@ -8,6 +8,6 @@
 - ``inputs``: input of ``predict``; ``images``: rendered slices; ``export``: descriptions of exported networks
 """
 
-from ..runtime.lazy_names import lazy_names
+from ..core.runtime.lazy_names import lazy_names
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

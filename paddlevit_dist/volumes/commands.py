@@ -3,10 +3,10 @@
 import os
 from pathlib import Path
 
-from ..commands.parser import CommandParser, at_least, path
-from ..commands.scored import add_options, data_set, load_data_keys, print_scores, takes_data
-from ..runtime.printing import one_line
-from ..tasks.sample_groups import SUBJECT
+from ..core.commands.parser import CommandParser, at_least, path
+from ..core.commands.scored import add_options, data_set, load_data_keys, print_scores, takes_data
+from ..core.runtime.printing import one_line
+from ..core.tasks.sample_groups import SUBJECT
 
 
 def run_components(words: list[str]) -> None:
@@ -22,7 +22,7 @@ def run_components(words: list[str]) -> None:
     parser.add_argument("data", metavar="DATA", type=path, help="folder with dataset.json and the true labels")
     options = parser.parse_args(words)
 
-    from ..launch.stale_resources import working_folder
+    from ..core.launch.stale_resources import working_folder
     from .segmentation.components import LabelPairs, decide_components
 
     with working_folder("components") as cache:
@@ -65,7 +65,7 @@ def run_landmarks(words: list[str]) -> None:
             SUBJECT,
         )
         return
-    from ..tasks.dataset import dataset_class
+    from ..core.tasks.dataset import dataset_class
     from .dataset import VolumeDataset
 
     with data_set(options, "landmarks") as (values, cache, origin):
@@ -90,7 +90,7 @@ def run_plan(words: list[str]) -> None:
     parser.option("memory_gb", 8, "memory of a device in GB, by nnU-Net's estimate", at_least(1))
     options = parser.parse_args(words)
 
-    from ..launch.stale_resources import working_folder
+    from ..core.launch.stale_resources import working_folder
     from .segmentation.plan_file import write_plan
 
     with working_folder("prepare") as cache:

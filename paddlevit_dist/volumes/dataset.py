@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..tasks.dataset import Dataset
-from ..tasks.sample_groups import SUBJECT
+from ..core.tasks.dataset import Dataset
+from ..core.tasks.sample_groups import SUBJECT
 from .settings import MAX_VOXELS, VolumeSettings
 from .store import DecodedVolume
 

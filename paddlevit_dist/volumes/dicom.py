@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..runtime.files import is_folder, open_regular, readable
+from ..core.runtime.errors import UserError
+from ..core.runtime.files import is_folder, open_regular, readable
 from .geometry import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..runtime.files import DEFLATE_RATIO
+from ..core.runtime.errors import UserError
+from ..core.runtime.files import DEFLATE_RATIO
 
 _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 

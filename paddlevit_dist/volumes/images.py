@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ..runtime.text_rendering import legend, render_text
+from ..core.runtime.text_rendering import legend, render_text
 
 Color = tuple[int, int, int]
 _PREDICTED, _GROUND_TRUTH, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)

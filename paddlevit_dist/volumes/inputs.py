@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..runtime.errors import UserError
-from ..tasks.dataset import TransformedDataset
-from ..tasks.prediction import InputSamples, find_inputs, output_names, stamps
+from ..core.runtime.errors import UserError
+from ..core.tasks.dataset import TransformedDataset
+from ..core.tasks.prediction import InputSamples, find_inputs, output_names, stamps
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import VolumeGeometry, step_lengths, turned_spacing

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
+from ..core.runtime.errors import UserError
 from .nonzero import VOLUME
 from .settings import VolumeSection
 from .store import DecodedVolume

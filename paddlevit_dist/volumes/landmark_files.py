@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..runtime.files import readable
-from ..runtime.printing import shorten
-from ..runtime.tables import csv_errors_as_user_errors
-from ..runtime.text_files import parse_json, read_text
+from ..core.runtime.errors import UserError
+from ..core.runtime.files import readable
+from ..core.runtime.printing import shorten
+from ..core.runtime.tables import csv_errors_as_user_errors
+from ..core.runtime.text_files import parse_json, read_text
 from .geometry import convert
 from .slicer_files import LandmarkRow, parse_fcsv, parse_markups
 

@@ -1,6 +1,6 @@
 """What medical volumes bring: a network, datasets with landmarks and label maps, and their tasks."""
 
-from ..registry.manifest import Manifest
+from ..core.registry.manifest import Manifest
 
 MANIFEST = Manifest(
     __package__,

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..checkpoint.content import read_about
-from ..checkpoint.finding import resolve
-from ..checkpoint.weights import evaluated_weights
-from ..runtime.text_files import convert_facts
+from ..core.checkpoint.content import read_about
+from ..core.checkpoint.finding import resolve
+from ..core.checkpoint.weights import evaluated_weights
+from ..core.runtime.text_files import convert_facts
 from .input_facts import VolumeInputFacts
 from .reading import import_extra
 from .settings import VolumeSettings

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..tasks.dataset import Dataset, require_split
+from ..core.tasks.dataset import Dataset, require_split
 from .dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
 from .geometry import VolumeGeometry, rotation
 from .store import DecodedVolume, extremes, moments

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
+from ..core.runtime.errors import UserError
 
 WIDTH, MAX_WIDTH = 32, 320  # channels of the first level, and most channels
 _SMALLEST_EDGE = 4  # voxels of the coarsest level along an axis

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.errors import UserError
-from ..runtime.files import readable, require_regular
+from ..core.runtime.errors import UserError
+from ..core.runtime.files import readable, require_regular
 from . import dicom, header_remarks, landmark_files
 from .geometry import (
     PACKED,

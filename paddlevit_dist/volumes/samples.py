@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..tasks.dataset import TransformedDataset
-from ..tasks.sample_checks import BadSample
+from ..core.tasks.dataset import TransformedDataset
+from ..core.tasks.sample_checks import BadSample
 from .dataset import VolumeDataset
 from .geometry import gaussian_weights, rotation
 from .intensities import IntensityConfig

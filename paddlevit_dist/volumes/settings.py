@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ..settings.every_run import RunSettings
-from ..settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Section, Triple, key, rows
-from ..settings.table import ConfigView, IgnoredKeys, KeyTable
+from ..core.settings.every_run import RunSettings
+from ..core.settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, SHARE_BELOW_1, Section, Triple, key, rows
+from ..core.settings.table import ConfigView, IgnoredKeys, KeyTable
 
 MAX_VOXELS = 1 << 30  # 1,024 along each axis
 

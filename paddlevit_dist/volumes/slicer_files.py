@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..runtime.errors import UserError
-from ..runtime.json_format import format_json
-from ..runtime.printing import shorten
+from ..core.runtime.errors import UserError
+from ..core.runtime.json_format import format_json
+from ..core.runtime.printing import shorten
 
 COLUMNS = "id,x,y,z,ow,ox,oy,oz,vis,sel,lock,label,desc,associatedNodeID"
 _SCHEMA = (

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..runtime.transfers import constant, to_device
+from ..core.runtime.transfers import constant, to_device
 
 _WINDOWS_AT_ONCE = 4
 

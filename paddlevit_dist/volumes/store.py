@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.checked_files import DamagedCacheError, checked_file, read_checked, verify, write_array
-from ..runtime.errors import UserError
-from ..runtime.json_format import format_json
+from ..core.data.checked_files import DamagedCacheError, checked_file, read_checked, verify, write_array
+from ..core.runtime.errors import UserError
+from ..core.runtime.json_format import format_json
 from .geometry import VolumeGeometry, check_voxels, resample, resampled_shape, to_canonical
 from .nonzero import BOX, MASK, VOLUME, compute_box, nonzero_mask
 from .reading import list_parts, read_header, read_volume

@@ -12,9 +12,9 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ..runtime.autocast import as_dtype, widen_for_sum
-from ..runtime.errors import UserError
-from ..tasks.model import Model
+from ..core.runtime.autocast import as_dtype, widen_for_sum
+from ..core.runtime.errors import UserError
+from ..core.tasks.model import Model
 from .settings import VolumeSection
 
 Lengths = tuple[int, int, int]  # along depth, height and width

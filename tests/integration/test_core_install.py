@@ -12,9 +12,9 @@ from support.hosts.core_install import ALONE, core, link, run_with
 from support.networks import coco_peer
 from support.processes import ROOT, run_command, succeeded
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.points.data.scannet_classes import NYU40_NUMBERS
-from paddlevit_dist.registry.lookup import resolve
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv
 
 ROOMS = f"BASE: {settings.recipe_folder() / 'pointgroup_synthetic_rooms.yaml'}\nPOINTS: {{ROOMS: {{VAL: 2}}}}\n"

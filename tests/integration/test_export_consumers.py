@@ -13,7 +13,7 @@ from support.processes import ROOT
 from support.trainings.untrained import write_untrained_run
 
 from paddlevit_dist import Predictor, UserError
-from paddlevit_dist.export.command import run
+from paddlevit_dist.extensions.export.command import run
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 MISSING += ["Paddle 3"] if paddle.__version__.startswith("2.") else []

@@ -9,7 +9,7 @@ from support.trainings.runs import IMAGES, well
 
 
 def test_an_uncaught_error_cannot_pass_for_the_end_of_a_run():
-    program = "from paddlevit_dist.runtime.errors import run_and_report\n"
+    program = "from paddlevit_dist.core.runtime.errors import run_and_report\n"
     program += f"def fail():\n raise ValueError({EVIL!r})\nrun_and_report(fail)"
     ended = run_command([sys.executable, "-c", program])
     lines = ended.err.splitlines()

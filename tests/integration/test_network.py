@@ -6,7 +6,7 @@ import sys
 from support.hosts.servers import Server
 from support.processes import ROOT, run_command
 
-from paddlevit_dist.checkpoint import download
+from paddlevit_dist.core.checkpoint import download
 
 # What opens connections or asks for addresses, in Python's library, in Paddle and in usual packages.
 _CONNECTS = re.compile(
@@ -14,9 +14,9 @@ _CONNECTS = re.compile(
     r"|ftplib|smtplib|import (requests|httpx|huggingface_hub)|from (requests|httpx|huggingface_hub)|TCPStore|tcp_store"
     r"|utils\.download|vision\.models"
 )
-FETCHES = "checkpoint/download.py"
-READS = "data/remote_folder.py"  # of images at an address
-NAMES_ERRORS = "data/request_errors.py"  # of its requests
+FETCHES = "core/checkpoint/download.py"
+READS = "core/data/remote_folder.py"  # of images at an address
+NAMES_ERRORS = "core/data/request_errors.py"  # of its requests
 BUILDS = "images/models/bridges/package_model.py"  # of paddle.vision.models, which fetches for ``pretrained`` alone
 
 
@@ -24,7 +24,7 @@ def test_two_modules_fetch_and_the_ranks_of_a_run_meet():
     package = ROOT / "paddlevit_dist"
     sources = {str(path.relative_to(package)): path.read_text("utf-8") for path in package.rglob("*.py")}
     found = {name for name, text in sources.items() if _CONNECTS.search(text)}
-    others = {name for name in found if not name.startswith(("distributed/", "launch/"))}
+    others = {name for name in found if not name.startswith(("core/distributed/", "core/launch/"))}
     assert sources[BUILDS].count("pretrained=False") == 2 and "pretrained=True" not in sources[BUILDS]
     assert others == {FETCHES, READS, NAMES_ERRORS, BUILDS}, (
         "list in the table of docs/guides/installation.md what these contact"
@@ -35,7 +35,7 @@ def test_a_mirror_and_a_proxy_are_found_by_their_variables(tmp_path, monkeypatch
     name = "vit_small_patch16_224.augreg_in21k_ft_in1k"
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv(download.CACHE_VARIABLE, str(tmp_path))
-    program = f"from paddlevit_dist.checkpoint.published import local_weights; print(local_weights('{name}'))"
+    program = f"from paddlevit_dist.core.checkpoint.published import local_weights; print(local_weights('{name}'))"
     with Server(b"a mirror's") as proxy:
         for variable in ("http_proxy", "https_proxy"):
             monkeypatch.setenv(variable, proxy.address())

@@ -19,7 +19,7 @@ for name in [name for name in sys.modules if name.startswith("paddlevit_dist")]:
 
 import paddle
 from paddlevit_dist import UserError, create_model, list_models, load_weights
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 data = load(["-dataset=folder", "MODEL.NAME", "all_conv_narrow"]).values.DATA
 model = create_model("all_conv_narrow", num_classes=10)

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 import paddlevit_dist as pv
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 SIZES = {"image_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2, "mlp_ratio": 2.0}
 KEYS = {"MODEL.PATCH_SIZE": 8, "MODEL.EMBED_DIM": 16, "MODEL.DEPTH": 1, "MODEL.NUM_HEADS": 2, "MODEL.NAME": "vit"}

@@ -7,7 +7,7 @@ from support.trainings.published_names import KNOWN
 from support.trainings.published_recipes import CANNOT, LAYOUTS, SMALL, WITHOUT_CLASS, cut, find_layout, list_recipes
 from support.trainings.runs import well
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
 
 
 def test_every_recipe_has_a_layout_and_every_layout_a_class_whose_name_is_followed():

@@ -143,7 +143,7 @@ def test_a_row_that_fails_or_overruns_stops_no_other_and_is_in_the_exit_code(mon
 def test_every_network_of_the_zoo_has_a_row():
     import acceptance_gpu
 
-    from paddlevit_dist.registry.lookup import list_models
+    from paddlevit_dist.core.registry.lookup import list_models
 
     assert all(name.startswith(acceptance_gpu.FAMILIES) for name in list_models())
     assert {f"zoo {name}" for name in acceptance_gpu.FAMILIES} <= set(acceptance_gpu.ROWS)

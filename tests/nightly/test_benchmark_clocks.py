@@ -13,7 +13,7 @@ from support.processes import ROOT
 from support.simulated import machine  # noqa: F401
 from support.stand_ins import other_paddle  # noqa: F401
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
 
 BENCHMARKS = ROOT / "benchmarks"
 OPTIONS = {

@@ -32,8 +32,8 @@ assert len(scene.xyz) > 5000
 
 # What a task does before its loader processes are forked, and what these do then.
 LOADING = """
-from paddlevit_dist import settings
-from paddlevit_dist.registry import resolve
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry import resolve
 values = settings.load([*sys.argv[2:], "-dataset=synthetic_rooms"]).values
 task = resolve("task", values.TASK)(values)
 read = {split: task.build_dataset(split, None) for split in ("train", "val")}

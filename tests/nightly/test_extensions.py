@@ -14,7 +14,7 @@ def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extensio
     events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert [event["update"] for event in events if event["kind"] == "training"] == [2]
     assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
-    assert (tmp_path / "run/report.html").is_file() == (extension != "report")
+    assert (tmp_path / "run/report.html").is_file() == (extension != "extensions/report")
     for words, said in UNKNOWN[extension].items():
         assert f"{words}: {said}" in ended.out
 
@@ -26,8 +26,8 @@ def test_no_task_folder_needs_another_to_be_deleted_too(tmp_path, folder):
 
 
 def test_the_test_sees_an_import_of_an_extension_by_the_core(tmp_path):
-    ended = in_a_copy_without("compare", tmp_path, "from ..compare import tables\n")
-    assert ended.code != 0 and "No module named 'paddlevit_dist.compare'" in ended.err
+    ended = in_a_copy_without("extensions/compare", tmp_path, "from ...extensions.compare import tables\n")
+    assert ended.code != 0 and "No module named 'paddlevit_dist.extensions.compare'" in ended.err
 
 
 def test_without_all_other_subjects_one_classifies(tmp_path):

@@ -2,7 +2,7 @@
 
 import os
 
-from paddlevit_dist.launch import status
+from paddlevit_dist.core.launch import status
 
 
 def at_place(word: str, number: int) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paddlevit_dist.tasks.figures import FilledCells
+from paddlevit_dist.core.tasks.figures import FilledCells
 
 
 def to_dense(cells: FilledCells, size: int) -> np.ndarray:

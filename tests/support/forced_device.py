@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import paddle
 import pytest
 
-from paddlevit_dist.runtime import device_kinds, transfers
+from paddlevit_dist.core.runtime import device_kinds, transfers
 
 
 @contextlib.contextmanager

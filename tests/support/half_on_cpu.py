@@ -7,7 +7,7 @@ from typing import Any
 import paddle
 import pytest
 
-from paddlevit_dist.runtime import biases
+from paddlevit_dist.core.runtime import biases
 
 OWN = ("_amp_level", "_amp_dtype")
 

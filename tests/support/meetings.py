@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from paddlevit_dist.launch import secret
+from paddlevit_dist.core.launch import secret
 from support import processes
 
 

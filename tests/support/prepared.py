@@ -218,7 +218,7 @@ def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:
         weakref.finalize._registry.clear()
         weakref.finalize._registered_with_atexit = False
         multiprocessing.util._finalizer_registry.clear()  # Python calls none of them here: they are another process's
-        loader = sys.modules.get("paddlevit_dist.data.loader")
+        loader = sys.modules.get("paddlevit_dist.core.data.loader")
         if loader is not None:  # it registers this when it is imported, which the copy does not do again
             multiprocessing.util.Finalize(None, loader.end_loader_processes, exitpriority=100)
         sys.argv = arguments[-2:]
@@ -253,7 +253,7 @@ def run_and_exit(command: list[str]) -> None:
     if code is not None and not isinstance(code, int):
         print(code, file=sys.stderr)
         code = 1
-    from paddlevit_dist.runtime.process_exit import end
+    from paddlevit_dist.core.runtime.process_exit import end
 
     end((code or 0) & 255)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddlevit_dist.launch import tuning
+from paddlevit_dist.core.launch import tuning
 from support import prepared
 
 ROOT = Path(__file__).resolve().parents[2]

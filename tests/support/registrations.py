@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from paddlevit_dist.registry import features, lookup, plugins, register
+from paddlevit_dist.core.registry import features, lookup, plugins, register
 
 _NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
 _NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "RECIPE_FOLDERS", "_KEY_TABLES")

@@ -5,12 +5,12 @@ import pickle
 import sys
 from pathlib import Path
 
-from paddlevit_dist.launch import launch_workers, plan_processes
-from paddlevit_dist.runtime.errors import run_and_report
+from paddlevit_dist.core.launch import launch_workers, plan_processes
+from paddlevit_dist.core.runtime.errors import run_and_report
 
 
 def work(target: str, folder: str) -> None:
-    from paddlevit_dist.distributed import rank
+    from paddlevit_dist.core.distributed import rank
 
     module, _, name = target.partition(":")
     arguments = pickle.loads(Path(folder, "arguments").read_bytes())

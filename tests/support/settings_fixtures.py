@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import os
 
-from paddlevit_dist.data import shared_arrays
+from paddlevit_dist.core.data import shared_arrays
 
 
 def own_files() -> list:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 import paddle
 import pytest
 
-from paddlevit_dist.launch import failures, rendezvous, secret, status, tuning
-from paddlevit_dist.runtime import device_kinds, processor
+from paddlevit_dist.core.launch import failures, rendezvous, secret, status, tuning
+from paddlevit_dist.core.runtime import device_kinds, processor
 
 from .thread_ranks import acting_as
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from paddlevit_dist.launch import failures
-from paddlevit_dist.runtime import signals
+from paddlevit_dist.core.launch import failures
+from paddlevit_dist.core.runtime import signals
 
 
 class SimulatedChild:

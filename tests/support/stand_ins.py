@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from paddlevit_dist.runtime.compiled import has_numba
+from paddlevit_dist.core.runtime.compiled import has_numba
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

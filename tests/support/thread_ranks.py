@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from paddlevit_dist.distributed import collectives, world
-from paddlevit_dist.launch import status
+from paddlevit_dist.core.distributed import collectives, world
+from paddlevit_dist.core.launch import status
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def _placed(place: Callable[[], tuple[int, int]], channel: Any) -> Iterator[None
 
 
 class ThreadRanks:
-    """Ranks that call a function together; ``paddlevit_dist.distributed`` exchanges host values between them.
+    """Ranks that call a function together; ``paddlevit_dist.core.distributed`` exchanges host values between them.
 
     It takes the place of ``StoreChannel``: messages are packed, signed and read as between processes.
     """

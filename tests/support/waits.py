@@ -18,10 +18,10 @@ from unittest import mock
 import numpy as np
 import paddle
 
-from paddlevit_dist.runtime import transfers
+from paddlevit_dist.core.runtime import transfers
 from support.networks.plain_layers import plain_layers
 
-_ROOT = Path(transfers.__file__).parents[2]
+_ROOT = Path(transfers.__file__).parents[3]
 _PACKAGE = "paddlevit_dist/"
 
 # Values that Python asks for.

@@ -23,7 +23,7 @@ from support.stand_ins import (  # noqa: F401
 from tqdm import tqdm
 
 import paddlevit_dist  # noqa: F401  (before Paddle: it chooses MKL's instructions)
-from paddlevit_dist.runtime import signals
+from paddlevit_dist.core.runtime import signals
 
 _START_EVENTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system"}
 _started: list[str] = []  # what the current test has started

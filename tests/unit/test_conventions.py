@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.commands import COMMANDS, import_command
-from paddlevit_dist.commands.parser import build_parser
-from paddlevit_dist.settings.command_line import flags
-from paddlevit_dist.settings.table import keys
+from paddlevit_dist.core.commands import COMMANDS, import_command
+from paddlevit_dist.core.commands.parser import build_parser
+from paddlevit_dist.core.settings.command_line import flags
+from paddlevit_dist.core.settings.table import keys
 
 UNIT = ROOT / "tests" / "unit"
 
@@ -23,8 +23,9 @@ SHARED = {"LayerNorm", "Linear"}
 
 # Files that compute scores, with the tables that scores are computed from.
 SCORE_FILES = (
-    "tasks/metrics.py tasks/score_kind.py intervals/scores.py metrics/counts.py metrics/tables.py metrics/confusion.py "
-    "metrics/classification.py metrics/classification_scores.py images/segmentation/metrics.py "
+    "core/tasks/metrics.py core/tasks/score_kind.py core/intervals/scores.py core/metrics/counts.py "
+    "core/metrics/tables.py core/metrics/confusion.py core/metrics/classification.py "
+    "core/metrics/classification_scores.py images/segmentation/metrics.py "
     "images/multi_label/curves.py images/multi_label/metrics.py images/multi_label/scores.py "
     "images/pretraining/metrics.py images/pretraining/scores.py "
     "images/keypoints/evaluation/metrics.py images/keypoints/evaluation/score_kind.py "
@@ -39,15 +40,15 @@ MOST_SCORE_LINES = 2_506 + 414 + 135 + 491 + 150
 
 # What calls ``json.dumps`` itself: everything else that is written has null for NaN, see ``format_json``.
 OTHER_JSON = {
-    "runtime/json_format.py": "defines format_json",
+    "core/runtime/json_format.py": "defines format_json",
     "images/described_input.py": "messages show what a file has",
-    "checkpoint/network_facts.py": "messages show what a file has",
-    "debug/doctor_checks.py": "its own processes exchange losses, which may be NaN",
-    "distributed/exchange.py": "messages between processes",
-    "launch/rendezvous.py": "messages between processes",
-    "inference/trained.py": "hashed",
+    "core/checkpoint/network_facts.py": "messages show what a file has",
+    "extensions/debug/doctor_checks.py": "its own processes exchange losses, which may be NaN",
+    "core/distributed/exchange.py": "messages between processes",
+    "core/launch/rendezvous.py": "messages between processes",
+    "core/inference/trained.py": "hashed",
     "volumes/store.py": "hashed",
-    "data/path_index.py": "class names",
+    "core/data/path_index.py": "class names",
 }
 
 _DEFINES_SCORES = re.compile(r"^class \w+\((ScoreKind|\w+Scores|TableMetrics|PerSampleMetrics|Metrics)\b", re.MULTILINE)

@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import re
 
 import paddle  # noqa: F401 - its import takes longer than a unit test may
 import pytest
@@ -11,7 +10,6 @@ from support.processes import ROOT
 import paddlevit_dist
 
 PACKAGE = ROOT / "paddlevit_dist"
-EXTENDING = ROOT / "docs" / "guides" / "extending.md"
 PACKAGES = sorted(
     ".".join(path.parent.relative_to(ROOT).parts)
     for path in PACKAGE.rglob("__init__.py")
@@ -46,19 +44,3 @@ def test_a_package_with_lazy_names_has_a_stub_and_the_wheel_has_it():
     assert '"": ["*.pyi"]' in (ROOT / "setup.py").read_text(encoding="utf-8")
     assert (PACKAGE / "py.typed").is_file()
     assert paddlevit_dist.__version__
-
-
-def imported_packages(text: str) -> set[str]:
-    """The packages of ours that the programs of a page import from."""
-    return set(re.findall(r"^(?:from|import) (paddlevit_dist[\w.]*)", text, re.MULTILINE))
-
-
-LAYERS = {"paddlevit_dist.points.sparse"}  # a namespace of layers, as paddle.sparse.nn
-
-
-def test_programs_that_extend_the_package_import_from_the_package_or_one_level_below():
-    pages = [EXTENDING, ROOT / "docs" / "guides" / "custom_training_loop.md", *(ROOT / "examples").glob("*.py")]
-    for page in pages:
-        names = imported_packages(page.read_text(encoding="utf-8"))
-        assert names and [name for name in names - LAYERS if name.count(".") > 1] == [], page
-    assert "paddlevit_dist.tasks" in imported_packages(EXTENDING.read_text(encoding="utf-8"))

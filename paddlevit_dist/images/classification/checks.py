@@ -7,15 +7,22 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...distributed import has_batch_norm
-from ...metrics.classification import require_num_classes
-from ...registry.lookup import list_names
-from ...registry.manifest import NO_LABELS
-from ...runtime.errors import UserError
-from ...tasks.aspects import TaskAspect
-from ...tasks.model import as_model
-from ...tasks.model_factory import build_outline
-from ...tasks.protocols import Checkable, CheckpointMatching, LogContributor, ModelChecking, Recomputable, count_samples
+from ...core.distributed import has_batch_norm
+from ...core.metrics.classification import require_num_classes
+from ...core.registry.lookup import list_names
+from ...core.registry.manifest import NO_LABELS
+from ...core.runtime.errors import UserError
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.model import as_model
+from ...core.tasks.model_factory import build_outline
+from ...core.tasks.protocols import (
+    Checkable,
+    CheckpointMatching,
+    LogContributor,
+    ModelChecking,
+    Recomputable,
+    count_samples,
+)
 from ..data.quarantine import merge_quarantine
 from .samples import ClassificationSamples
 from .task import Classification, LabeledImageTask

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import paddle
 
-from ...losses import log_softmax
-from ...runtime.errors import UserError
+from ...core.losses import log_softmax
+from ...core.runtime.errors import UserError
 from ..data.reading import count_labels
 
 _UNBALANCED = 5  # ratio of the numbers of images in two classes

@@ -11,18 +11,18 @@ from typing import Any
 import paddle
 import paddle.nn.functional as F
 
-from ...checkpoint.class_rows import ClassNames, order_outputs, read_class_names
-from ...checkpoint.load import count_classes, load_weights
-from ...checkpoint.load_report import LoadReport
-from ...checkpoint.weights import evaluated_weights, read_weights
-from ...losses import log_softmax
-from ...registry.lookup import MODELS, annotation_type
-from ...registry.model_sources import find_bridged
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
-from ...tasks.model import Model
-from ...tasks.model_factory import accelerate, build_outline, create_model
-from ...tasks.network_checks import require_output
+from ...core.checkpoint.class_rows import ClassNames, order_outputs, read_class_names
+from ...core.checkpoint.load import count_classes, load_weights
+from ...core.checkpoint.load_report import LoadReport
+from ...core.checkpoint.weights import evaluated_weights, read_weights
+from ...core.losses import log_softmax
+from ...core.registry.lookup import MODELS, annotation_type
+from ...core.registry.model_sources import find_bridged
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
+from ...core.tasks.model import Model
+from ...core.tasks.model_factory import accelerate, build_outline, create_model
+from ...core.tasks.network_checks import require_output
 from ..image_size import ImageSize, as_pair
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer

@@ -2,10 +2,10 @@
 
 import sys
 
-from ...commands.parser import CommandParser
-from ...commands.scored import add_options, data_set, print_scores, takes_data
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
+from ...core.commands.parser import CommandParser
+from ...core.commands.scored import add_options, data_set, print_scores, takes_data
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
 
 
 def run(words: list[str]) -> None:
@@ -29,7 +29,7 @@ def run(words: list[str]) -> None:
     if not takes_data(options, has_splits=True):
         print_scores(score(options.results, options.truth, options.logits, split=options.split), options)
         return
-    from ...tasks.dataset import name_outputs
+    from ...core.tasks.dataset import name_outputs
     from .opening import open_images
     from .result_tables import ClassGroundTruth
 

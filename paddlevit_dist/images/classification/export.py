@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...runtime.errors import UserError
-from ...tasks.aspects import TaskAspect
-from ...tasks.protocols import Exportable
-from ...tasks.step_types import ExportParts
+from ...core.runtime.errors import UserError
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.protocols import Exportable
+from ...core.tasks.step_types import ExportParts
 from ..image_size import as_pair
 from ..settings import RGB
 from ..transforms.crops import BORDER, CENTER, SQUASH, EvaluationTransform, GlyphTransform

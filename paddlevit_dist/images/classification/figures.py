@@ -15,16 +15,16 @@ import paddle
 import paddle.nn.functional as F
 from PIL import Image
 
-from ...metrics.classification import join_records, require_num_classes
-from ...metrics.classifier_figures import EvaluatedPredictions, galleries, most_confident_mistakes, tables
-from ...runtime.errors import UserError
-from ...runtime.paddle_versions import as_written
-from ...runtime.text_rendering import printable_or
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure, Gallery
-from ...tasks.protocols import Drawable, Reportable
-from ...tasks.step_types import StepPosition
+from ...core.metrics.classification import join_records, require_num_classes
+from ...core.metrics.classifier_figures import EvaluatedPredictions, galleries, most_confident_mistakes, tables
+from ...core.runtime.errors import UserError
+from ...core.runtime.paddle_versions import as_written
+from ...core.runtime.text_rendering import printable_or
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Figure, Gallery
+from ...core.tasks.protocols import Drawable, Reportable
+from ...core.tasks.step_types import StepPosition
 from ..models.attention import attention
 from ..models.cait import CaiT
 from ..models.vit import VisionTransformer

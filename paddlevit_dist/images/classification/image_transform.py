@@ -9,11 +9,11 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...library.models import FeatureMaps, create_model, find_settings
-from ...registry.lookup import annotation_type, find_package
-from ...registry.manifest import CLASS_LABELS
-from ...runtime.errors import UserError
-from ...tasks.task_factory import make_task
+from ...core.library.models import FeatureMaps, create_model, find_settings
+from ...core.registry.lookup import annotation_type, find_package
+from ...core.registry.manifest import CLASS_LABELS
+from ...core.runtime.errors import UserError
+from ...core.tasks.task_factory import make_task
 from ..data.inputs import InMemoryImages
 from ..data.reading import ReadConfig, decode_image, read_file
 from ..image_size import ImageSize

@@ -1,6 +1,6 @@
 """What image classification brings: datasets of images with classes, and its tasks."""
 
-from ...registry.manifest import CLASS_LABELS, Manifest
+from ...core.registry.manifest import CLASS_LABELS, Manifest
 
 _TABLES = ("..settings:IMAGES", ".settings:TABLE")
 _PROBE_TABLES = (*_TABLES, ".settings:PROBE_TABLE")

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
-from ...runtime.printing import one_line
-from ...tasks.dataset import format_place
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
+from ...core.runtime.printing import one_line
+from ...core.tasks.dataset import format_place
 from ..data.held_out import DatasetPart
 from ..data.image_dataset import ImageDataset
 from ..data.image_samples import open_share

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...registry.lookup import key_tables
-from ...runtime.errors import UserError
-from ...runtime.text_files import read_json
+from ...core.registry.lookup import key_tables
+from ...core.runtime.errors import UserError
+from ...core.runtime.text_files import read_json
 from ..models.bridges.paddlevit_files import find_family, is_taken, read_defaults
 
 # MODEL.TYPE in small letters -> the folder of that config.py, and its values.

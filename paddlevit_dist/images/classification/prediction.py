@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ...metrics.classifier_prediction import ClassifierPrediction, best_classes
-from ...runtime.text_rendering import LINE_PX, render_text
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ...core.metrics.classifier_prediction import ClassifierPrediction, best_classes
+from ...core.runtime.text_rendering import LINE_PX, render_text
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ..data.image_dataset import ImageDataset
 from ..data.inputs import IMAGES, AnnotatedImages, open_image_inputs
 from ..data.reading import ReadConfig

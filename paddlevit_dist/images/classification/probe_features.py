@@ -7,11 +7,11 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime.errors import UserError
-from ...runtime.transfers import to_device
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.protocols import FeatureCaching, ParameterGrouping
+from ...core.runtime.errors import UserError
+from ...core.runtime.transfers import to_device
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.protocols import FeatureCaching, ParameterGrouping
 from .checks import PretrainedMatching
 from .probes import FeatureSamples, KnnProbe, LinearProbe, ProbeTask
 

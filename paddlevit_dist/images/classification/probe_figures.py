@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import paddle
 
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Figure
 from .figures import LabeledImageFigures
 from .probes import FeatureSamples
 from .samples import ClassificationSamples

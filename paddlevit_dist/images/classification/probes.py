@@ -13,13 +13,13 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ...checkpoint.weights import from_torch_names
-from ...metrics.classification import ClassificationMetrics, record_later, require_num_classes
-from ...registry.lookup import resolve
-from ...runtime.errors import UserError
-from ...tasks.model import KeyMap, Model
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ...tasks.task import Records
+from ...core.checkpoint.weights import from_torch_names
+from ...core.metrics.classification import ClassificationMetrics, record_later, require_num_classes
+from ...core.registry.lookup import resolve
+from ...core.runtime.errors import UserError
+from ...core.tasks.model import KeyMap, Model
+from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...core.tasks.task import Records
 from ..models.layers import Linear
 from .samples import ClassificationSamples
 from .settings import ProbeSettings

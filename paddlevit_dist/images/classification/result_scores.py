@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...metrics.classification_scores import list_tops
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
-from ...tasks.sample_names import SampleNames
-from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ...core.metrics.classification_scores import list_tops
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
+from ...core.tasks.sample_names import SampleNames
+from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from ..data.data_warnings import count
 from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
 

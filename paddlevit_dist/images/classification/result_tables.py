@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
-from ...runtime.spelling import compose
-from ...runtime.tables import NAME_HEADINGS, TableRow, find_separator, is_number, iterate_rows
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
+from ...core.runtime.spelling import compose
+from ...core.runtime.tables import NAME_HEADINGS, TableRow, find_separator, is_number, iterate_rows
 from ..data.data_warnings import count
 from ..data.label_layouts import TableChoices, find_image_column
 from ..data.label_rows import read_rows

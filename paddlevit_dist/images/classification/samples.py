@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import TransformedDataset, dataset_class
+from ...core.tasks.sample_checks import BadSample
 from ..data.image_dataset import ImageDataset
 from ..data.quarantine import ReplacementReader
 from ..data.reading import count_labels, label_parts

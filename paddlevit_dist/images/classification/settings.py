@@ -5,13 +5,13 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...registry.lookup import find_package, list_names
-from ...registry.manifest import NO_LABELS
-from ...registry.model_sources import refuse_clone_model
-from ...runtime.errors import UserError
-from ...runtime.files import is_address
-from ...settings import every_run
-from ...settings.key import (
+from ...core.registry.lookup import find_package, list_names
+from ...core.registry.manifest import NO_LABELS
+from ...core.registry.model_sources import refuse_clone_model
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_address
+from ...core.settings import every_run
+from ...core.settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
@@ -29,8 +29,8 @@ from ...settings.key import (
     rows,
     show,
 )
-from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, index_keys
-from ...settings.values import InvalidValue
+from ...core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, index_keys
+from ...core.settings.values import InvalidValue
 from .. import settings
 from ..image_size import format_size
 from ..settings import IMAGES, RGB, get_channels
@@ -350,8 +350,8 @@ _INPUT = (
 
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set network and input of the run that the weights are from, also a probe's, unless the command line sets them."""
-    from ...checkpoint.content import read_stored_settings  # it needs NumPy, which other commands do not
-    from ...checkpoint.published import is_fetched
+    from ...core.checkpoint.content import read_stored_settings  # it needs NumPy, which other commands do not
+    from ...core.checkpoint.published import is_fetched
 
     source = values.MODEL.PRETRAINED
     if source is None or is_fetched(source):

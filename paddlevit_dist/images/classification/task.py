@@ -9,19 +9,19 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...distributed import rank
-from ...losses import log_softmax
-from ...metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
-from ...runtime.device_kinds import accelerator_bytes
-from ...runtime.printing import one_line
-from ...runtime.transfers import to_device
-from ...tasks.dataset import is_training_split, resolve_class_names
-from ...tasks.model import as_model
-from ...tasks.model_factory import build_network, model_options, require_unset
-from ...tasks.network_checks import check_network
-from ...tasks.sample_checks import BadSample, require_finite, require_label
-from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
-from ...tasks.task import Task
+from ...core.distributed import rank
+from ...core.losses import log_softmax
+from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
+from ...core.runtime.device_kinds import accelerator_bytes
+from ...core.runtime.printing import one_line
+from ...core.runtime.transfers import to_device
+from ...core.tasks.dataset import is_training_split, resolve_class_names
+from ...core.tasks.model import as_model
+from ...core.tasks.model_factory import build_network, model_options, require_unset
+from ...core.tasks.network_checks import check_network
+from ...core.tasks.sample_checks import BadSample, require_finite, require_label
+from ...core.tasks.step_types import LossTerm, StepPosition, TaskTraits
+from ...core.tasks.task import Task
 from .. import expected_input
 from ..configured_options import configured_options
 from ..data.image_dataset import ImageDataset

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ...registry.features import find_function
-from ...runtime.environment import program
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
+from ...core.registry.features import find_function
+from ...core.runtime.environment import program
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
 from ..data.parts import PartReader
 from ..data.quarantine import ReplacementReader
 from ..transforms.albumentations_file import AlbumentationsFile

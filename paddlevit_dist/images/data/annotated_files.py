@@ -4,8 +4,8 @@ import hashlib
 import os
 from collections.abc import Iterable
 
-from ...runtime.errors import UserError
-from ...runtime.spelling import compose
+from ...core.runtime.errors import UserError
+from ...core.runtime.spelling import compose
 from .formats import get_suffix, list_folders, list_names, readable_suffixes
 
 

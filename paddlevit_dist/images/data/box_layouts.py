@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...runtime.errors import UserError
-from ...runtime.text_files import to_utf8
+from ...core.runtime.errors import UserError
+from ...core.runtime.text_files import to_utf8
 from .formats import SPLIT_FOLDERS, SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes
 
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")

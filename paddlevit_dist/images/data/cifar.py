@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checkpoint.unpickling import restricted_load
-from ...runtime.errors import UserError
-from ...runtime.files import open_regular, read_regular
+from ...core.checkpoint.unpickling import restricted_load
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import open_regular, read_regular
 from .reading import check_labels
 from .small_sets import ConvertedSet, parse_records
 

@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
-from ...runtime.errors import UserError
-from ...runtime.files import is_folder
-from ...runtime.spelling import compose
-from ...tasks.dataset import require_split
+from ...core.data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_folder
+from ...core.runtime.spelling import compose
+from ...core.tasks.dataset import require_split
 from .formats import (
     SPLIT_FOLDERS,
     SPLIT_WORDS,

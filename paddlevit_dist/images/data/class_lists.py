@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import readable
-from ...runtime.spelling import compose
-from ...runtime.text_files import read_json, read_text
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable
+from ...core.runtime.spelling import compose
+from ...core.runtime.text_files import read_json, read_text
 from .label_pixels import pack_colors
 
 FILES = (

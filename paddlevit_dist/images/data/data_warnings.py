@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...runtime.printing import shorten
+from ...core.runtime.printing import shorten
 
 
 class DataWarnings:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tasks.dataset import require_split
+from ...core.tasks.dataset import require_split
 from ..settings import CATEGORIES, ObjectSettings
 from .image_dataset import ImageDataset
 

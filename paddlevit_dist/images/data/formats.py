@@ -11,8 +11,8 @@ from typing import Any
 
 from PIL import Image, ImageFile, features
 
-from ...runtime.errors import UserError
-from ...runtime.files import is_folder, open_regular
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_folder, open_regular
 
 # Names of the folders and files of each split.
 SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}

@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ...registry.manifest import BOX_LABELS, MASK_LABELS
-from ...runtime.environment import program
-from ...runtime.errors import UserError
-from ...runtime.files import is_address
-from ...runtime.printing import one_line
-from ...runtime.text_files import read_json
+from ...core.registry.manifest import BOX_LABELS, MASK_LABELS
+from ...core.runtime.environment import program
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_address
+from ...core.runtime.printing import one_line
+from ...core.runtime.text_files import read_json
 from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_labelme
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import find_split_folders

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, map_array
-from ...tasks.dataset import digests, require_split
-from ...tasks.sample_groups import FOLDER, find_groups
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, map_array
+from ...core.tasks.dataset import digests, require_split
+from ...core.tasks.sample_groups import FOLDER, find_groups
 from .image_dataset import ImageDataset
 from .reading import SPLITS
 

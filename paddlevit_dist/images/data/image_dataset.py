@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...runtime.errors import UserError
-from ...runtime.files import readable
-from ...runtime.printing import describe_value
-from ...runtime.spelling import compose, find_spelling
-from ...runtime.text_files import read_text
-from ...tasks.dataset import Dataset
-from ...tasks.sample_checks import BadSample
-from ...tasks.sample_groups import SUBJECT
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable
+from ...core.runtime.printing import describe_value
+from ...core.runtime.spelling import compose, find_spelling
+from ...core.runtime.text_files import read_text
+from ...core.tasks.dataset import Dataset
+from ...core.tasks.sample_checks import BadSample
+from ...core.tasks.sample_groups import SUBJECT
 from .formats import SkippedFiles
 from .reading import ReadConfig, UnreadableImage, read_file, require_8_bits
 

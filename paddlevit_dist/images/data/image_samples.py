@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class, format_place
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place
 from ..settings import ImageSettings
 from .data_warnings import count
 from .held_out import DatasetPart, hold_out

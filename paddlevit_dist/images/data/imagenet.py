@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
-from ...runtime.errors import UserError
-from ...runtime.files import open_regular, read_regular, readable
-from ...runtime.text_files import read_bytes
-from ...tasks.dataset import require_split
+from ...core.data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import open_regular, read_regular, readable
+from ...core.runtime.text_files import read_bytes
+from ...core.tasks.dataset import require_split
 from ..imagenet_classes import read_table
 from .class_folders import IndexedClassImages, index_class_folders, list_classes
 from .formats import SkippedFiles

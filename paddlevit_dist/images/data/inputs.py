@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...data.path_index import PathIndex, ensure_path_index, make_batch
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, map_array
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import InputSamples, output_names
-from ...tasks.sample_checks import BadSample
+from ...core.data.path_index import PathIndex, ensure_path_index, make_batch
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, map_array
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import InputSamples, output_names
+from ...core.tasks.sample_checks import BadSample
 from .formats import stems
 from .inspection import TURNED, list_found, note_pixels
 from .listing import NO_ARCHIVE, InputListing, VideoFile, is_video

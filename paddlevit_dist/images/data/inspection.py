@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from tqdm import tqdm
 
-from ...launch.devices import cpu_cores
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
+from ...core.launch.devices import cpu_cores
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
 from .formats import readable_formats
 from .reading import (
     UnreadableImage,

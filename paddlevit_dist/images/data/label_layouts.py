@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
-from ...runtime.spelling import compose
-from ...runtime.tables import NAME_HEADINGS, normalize_heading
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
+from ...core.runtime.spelling import compose
+from ...core.runtime.tables import NAME_HEADINGS, normalize_heading
 from .formats import get_suffix, readable_suffixes, split_in_name
 from .table_columns import Column, LabelColumns
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...runtime.errors import UserError
-from ...runtime.files import DEFLATE_RATIO
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import DEFLATE_RATIO
 from .inspection import run_in_threads
 from .reading import ReadConfig, UnreadableImage, open_image, raise_as_unreadable, read_file
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import require_split
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import require_split
 from .data_warnings import count, first_names
 from .formats import SkippedFiles
 from .label_classes import describe_odd_labels, describe_unknown, find_classes, number_label_sets, number_labels

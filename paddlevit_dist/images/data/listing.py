@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...runtime.errors import UserError
-from ...tasks.prediction import stamps
+from ...core.runtime.errors import UserError
+from ...core.tasks.prediction import stamps
 from .formats import (
     HEAD_BYTES,
     PACKED_TARS,

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from ...runtime.errors import UserError
-from ...runtime.files import readable
-from ...runtime.spelling import compose, find_spelling
-from ...runtime.text_files import read_json, read_text
-from ...tasks.dataset import refuse_split
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable
+from ...core.runtime.spelling import compose, find_spelling
+from ...core.runtime.text_files import read_json, read_text
+from ...core.tasks.dataset import refuse_split
 from .box_layouts import (
     SPLIT_FOLDERS,
     DatasetGuess,

@@ -15,11 +15,11 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from ...runtime.compiled import compiled
-from ...runtime.errors import UserError
-from ...runtime.files import readable
-from ...runtime.spelling import compose, find_spelling
-from ...runtime.text_files import read_bytes, to_utf8
+from ...core.runtime.compiled import compiled
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable
+from ...core.runtime.spelling import compose, find_spelling
+from ...core.runtime.text_files import read_bytes, to_utf8
 from ..run_lengths import parse_segmentation
 from .annotated_files import map_images_by_stem
 from .class_lists import FILES

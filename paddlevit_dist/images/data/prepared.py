@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
-from ...runtime.json_format import format_json
-from ...runtime.text_files import read_json
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
+from ...core.runtime.json_format import format_json
+from ...core.runtime.text_files import read_json
 
 FILE = "prepared.json"
 

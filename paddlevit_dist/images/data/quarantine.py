@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from ... import distributed
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
+from ...core import distributed
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
 from .reading import UnreadableImage
 
 if TYPE_CHECKING:
-    from ...tasks.dataset import Dataset
+    from ...core.tasks.dataset import Dataset
 
 QUARANTINE_FILE = "quarantine.tsv"
 _PARTS_FOLDER = "quarantine"

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from ...runtime.errors import UserError
-from ...runtime.files import NotAFile, read_regular
-from ...runtime.spelling import find_spelling
-from ...tasks import dataset as dataset_base
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import NotAFile, read_regular
+from ...core.runtime.spelling import find_spelling
+from ...core.tasks import dataset as dataset_base
+from ...core.tasks.sample_checks import BadSample
 from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 from .table_columns import SUFFIXES as TABLE_SUFFIXES
 

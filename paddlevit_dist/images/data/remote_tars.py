@@ -16,14 +16,14 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 
-from ...data.checked_files import DamagedCacheError, map_verified
-from ...data.path_index import PathIndex
-from ...data.range_cache import RangeCache
-from ...data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, os_errors_as_user_errors
-from ...runtime.json_format import format_json
-from ...runtime.text_files import parse_json, read_json
+from ...core.data.checked_files import DamagedCacheError, map_verified
+from ...core.data.path_index import PathIndex
+from ...core.data.range_cache import RangeCache
+from ...core.data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, os_errors_as_user_errors
+from ...core.runtime.json_format import format_json
+from ...core.runtime.text_files import parse_json, read_json
 from .formats import is_image_name
 from .image_dataset import FILE as CLASSES_FILE
 from .imagenet import LISTS

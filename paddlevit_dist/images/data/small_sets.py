@@ -19,10 +19,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from PIL import Image
 
-from ...data.checked_files import DamagedCacheError, map_verified, write_array
-from ...runtime.errors import UserError
-from ...runtime.files import map_array, open_regular
-from ...tasks.dataset import require_split
+from ...core.data.checked_files import DamagedCacheError, map_verified, write_array
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import map_array, open_regular
+from ...core.tasks.dataset import require_split
 from .image_dataset import ImageDataset
 from .reading import SPLITS, check_labels, require_folder
 

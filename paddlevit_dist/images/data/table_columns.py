@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line, shorten
-from ...runtime.spelling import compose
-from ...runtime.tables import find_separator, open_table
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line, shorten
+from ...core.runtime.spelling import compose
+from ...core.runtime.tables import find_separator, open_table
 from .formats import get_suffix, readable_suffixes
 
 SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")

@@ -4,8 +4,8 @@ import fnmatch
 import os
 from collections.abc import Collection, Sequence
 
-from ...runtime.errors import UserError
-from ...runtime.spelling import compose
+from ...core.runtime.errors import UserError
+from ...core.runtime.spelling import compose
 from .class_lists import FILES as CLASS_LISTS
 from .data_warnings import first_names
 from .formats import (

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...data.checked_files import DamagedCacheError, map_verified, write_array
-from ...data.path_index import PathIndex, ensure_path_index, make_batch
-from ...registry.lookup import annotation_type
-from ...registry.manifest import TAG_LABELS
-from ...runtime.files import map_array
+from ...core.data.checked_files import DamagedCacheError, map_verified, write_array
+from ...core.data.path_index import PathIndex, ensure_path_index, make_batch
+from ...core.registry.lookup import annotation_type
+from ...core.registry.manifest import TAG_LABELS
+from ...core.runtime.files import map_array
 from .class_folders import IndexedClassImages
 from .label_layouts import TableChoices
 from .label_rows import UNKNOWN

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ...data.checked_files import DamagedCacheError, map_verified, write_array
-from ...data.path_index import PathBatch, PathIndex, ensure_path_index
-from ...runtime.errors import UserError
-from ...runtime.files import is_address, map_array, read_regular
-from ...runtime.spelling import compose
+from ...core.data.checked_files import DamagedCacheError, map_verified, write_array
+from ...core.data.path_index import PathBatch, PathIndex, ensure_path_index
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_address, map_array, read_regular
+from ...core.runtime.spelling import compose
 from .class_folders import IndexedClassImages
 from .formats import SPLIT_WORDS, SkippedFiles, readable_suffixes
 from .image_dataset import FILE as CLASSES_FILE

@@ -12,10 +12,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ...data.path_index import PathBatch, make_batch
-from ...runtime.errors import UserError
-from ...runtime.files import readable, require_regular
-from ...runtime.text_files import parse_json, to_utf8
+from ...core.data.path_index import PathBatch, make_batch
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable, require_regular
+from ...core.runtime.text_files import parse_json, to_utf8
 from .formats import HEAD_BYTES, PACKED_TARS, SPLIT_WORDS, SkippedFiles, get_suffix, is_hidden_path, readable_suffixes
 from .tar_members import TarMember, iterate_members
 

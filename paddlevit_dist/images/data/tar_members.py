@@ -5,8 +5,8 @@ import tarfile
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ...runtime.errors import UserError
-from ...runtime.files import open_regular, readable
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import open_regular, readable
 
 _UNPACK = {b"\x1f\x8b": "gunzip", b"BZh": "bunzip2", b"\xfd7zXZ": "unxz", b"\x28\xb5\x2f\xfd": "unzstd"}
 _NO_FILES = (tarfile.DIRTYPE, b"D", b"V")  # folders, their lists (GNU), and the label of a volume

@@ -4,11 +4,11 @@ import os
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from ...runtime.errors import UserError
-from ...runtime.files import readable
-from ...runtime.spelling import compose, find_spelling
-from ...runtime.text_files import read_text, read_yaml
-from ...tasks.dataset import refuse_split, require_split
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable
+from ...core.runtime.spelling import compose, find_spelling
+from ...core.runtime.text_files import read_text, read_yaml
+from ...core.tasks.dataset import refuse_split, require_split
 from .annotated_files import list_image_names, list_images_below
 from .box_layouts import find_yolo_descriptions
 from .formats import SPLIT_WORDS, list_folders, split_in_name

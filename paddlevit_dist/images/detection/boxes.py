@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import paddle
 
-from ...runtime.transfers import constant
+from ...core.runtime.transfers import constant
 
 _EPSILON = 1e-12  # avoids division by zero for boxes without area, which a sigmoid that underflows gives
 _MAX_LOG_SCALE = math.log(1000.0 / 16)  # of a side, as in the authors' code, so that exp cannot overflow

@@ -3,10 +3,10 @@
 import numpy as np
 import paddle
 
-from ...runtime.printing import one_line
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.protocols import Checkable, CheckpointMatching
+from ...core.runtime.printing import one_line
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.protocols import Checkable, CheckpointMatching
 from ..backbone_aspects import BackboneGrouping, BackboneLog
 from .data.samples import DetectionSample, DetectionSamples
 from .task import Detection

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 from tqdm import tqdm
 
-from ...runtime.errors import UserError
-from ...runtime.files import read_regular
-from ...runtime.spelling import compose
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import read_regular
+from ...core.runtime.spelling import compose
 from ..data.data_warnings import DataWarnings, count
 from ..run_lengths import find_box
 from .detections import LARGEST_AREA

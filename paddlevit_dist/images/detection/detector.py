@@ -9,12 +9,12 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...registry.required_methods import missing_method
-from ...runtime.errors import UserError
-from ...runtime.transfers import to_device
-from ...tasks.model import Model
-from ...tasks.model_factory import create_model, model_options
-from ...tasks.step_types import LossTerm, StepPosition
+from ...core.registry.required_methods import missing_method
+from ...core.runtime.errors import UserError
+from ...core.runtime.transfers import to_device
+from ...core.tasks.model import Model
+from ...core.tasks.model_factory import create_model, model_options
+from ...core.tasks.step_types import LossTerm, StepPosition
 from ..models.layers import Linear
 from .denoising import ContrastiveNoise, DenoisingQueries
 from .detections import DetectedObjects

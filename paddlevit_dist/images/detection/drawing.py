@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ...runtime.text_rendering import printable_or, render_text
-from ...tasks.figures import Color, class_colors
+from ...core.runtime.text_rendering import printable_or, render_text
+from ...core.tasks.figures import Color, class_colors
 from ..drawing import CELL_PX, fit_image, paste_in_square
 from ..run_lengths import decode
 from .data.detection_dataset import ImageAnnotations

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Color
-from ...tasks.protocols import CaptionedImage, Drawable
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Color
+from ...core.tasks.protocols import CaptionedImage, Drawable
 from ..drawing import build_legend
 from .data.samples import host_facts
 from .data.transforms import build_evaluation_transform

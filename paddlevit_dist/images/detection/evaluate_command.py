@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...commands.parser import CommandParser, at_least, path
-from ...commands.scored import (
+from ...core.commands.parser import CommandParser, at_least, path
+from ...core.commands.scored import (
     MOST_SHOWN,
     add_data,
     add_group,
@@ -24,10 +24,10 @@ from ...commands.scored import (
     to_json,
     write_scores,
 )
-from ...runtime.json_format import format_json
-from ...runtime.printing import one_line
-from ...tasks.sample_groups import FOLDER
-from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ...core.runtime.json_format import format_json
+from ...core.runtime.printing import one_line
+from ...core.tasks.sample_groups import FOLDER
+from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 
 if TYPE_CHECKING:
     from .evaluation.match_tables import MatchTable
@@ -48,7 +48,7 @@ def run(words: list[str]) -> None:
         labels = {i: i for i in range(len(annotations.names))}
         protocol: list[str] = []
     else:
-        from ...tasks.dataset import dataset_class
+        from ...core.tasks.dataset import dataset_class
         from .data.detection_dataset import DetectionDataset
 
         with data_set(options, "detection") as (values, cache, origin):

@@ -8,11 +8,11 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...registry.lookup import resolve
-from ...runtime.errors import UserError
-from ...tasks.aspects import TaskAspect
-from ...tasks.protocols import Exportable
-from ...tasks.step_types import ExportParts
+from ...core.registry.lookup import resolve
+from ...core.runtime.errors import UserError
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.protocols import Exportable
+from ...core.tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
 from .data.transforms import build_window_plan, export_size, resize, resize_as_torchvision, whole_view
 from .detector import Detector, TopDetections

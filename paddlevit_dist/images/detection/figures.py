@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...intervals import ProportionRecompute, bootstrap, find_share_range
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import (
+from ...core.intervals import ProportionRecompute, bootstrap, find_share_range
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import (
     Chart,
     ConfusionMatrix,
     Figure,
@@ -21,7 +21,7 @@ from ...tasks.figures import (
     find_confused,
     find_most_confused,
 )
-from ...tasks.protocols import Reportable, predict_again
+from ...core.tasks.protocols import Reportable, predict_again
 from ..drawing import build_gallery
 from .data.detection_dataset import ImageAnnotations
 from .data.samples import DetectionSamples

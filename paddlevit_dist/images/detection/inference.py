@@ -6,7 +6,7 @@ from typing import Any
 
 import paddle
 
-from ...runtime.transfers import to_device
+from ...core.runtime.transfers import to_device
 from .data.samples import PARTS, SECONDS, host_facts, passes
 from .detections import DetectedObjects, SpeedMeter
 from .detector import Outputs, choose_images

@@ -1,6 +1,6 @@
 """What detection brings: detectors, and datasets of images with boxes."""
 
-from ...registry.manifest import BOX_LABELS, Manifest
+from ...core.registry.manifest import BOX_LABELS, Manifest
 
 MANIFEST = Manifest(
     __package__,

@@ -5,8 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line, shorten
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line, shorten
 from ..data.box_layouts import SPLIT_FOLDERS, VOC_IMAGES
 from ..data.data_warnings import count
 from .coco_files import Id, short

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ...library.checks import check_corners, host, require, require_classes, require_parts
-from ...library.meters import Meter
-from ...tasks.metrics import PerSampleMetrics
+from ...core.library.checks import check_corners, host, require, require_classes, require_parts
+from ...core.library.meters import Meter
+from ...core.tasks.metrics import PerSampleMetrics
 
 
 class CocoAP(Meter):

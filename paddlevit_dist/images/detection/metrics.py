@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...tasks.metrics import TableMetrics
-from ...tasks.score_kind import Arrays
+from ...core.runtime.errors import UserError
+from ...core.tasks.metrics import TableMetrics
+from ...core.tasks.score_kind import Arrays
 from ..data.data_warnings import count
 from ..run_lengths import compress_runs
 from .detections import DetectedObjects

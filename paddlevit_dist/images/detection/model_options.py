@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.environment import program
-from ...runtime.errors import UserError
-from ...tasks.model_factory import model_options
+from ...core.runtime.environment import program
+from ...core.runtime.errors import UserError
+from ...core.tasks.model_factory import model_options
 from .data.transforms import build_evaluation_transform, build_window_plan, export_size
 from .detector import Detector
 from .evaluation.match_tables import MAX_DETECTIONS

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-from ...runtime.files import atomic_file
-from ...runtime.json_format import format_json
+from ...core.runtime.files import atomic_file
+from ...core.runtime.json_format import format_json
 from ..data.data_warnings import count
 from ..data.inputs import ImageInputs, InputImages
 from ..data.reading import orientation

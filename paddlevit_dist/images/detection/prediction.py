@@ -9,14 +9,14 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
-from ...runtime.json_format import format_json
-from ...runtime.printing import shorten
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
-from ...tasks.protocols import AnnotationMatching, DatasetSaving
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
+from ...core.runtime.json_format import format_json
+from ...core.runtime.printing import shorten
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ...core.tasks.protocols import AnnotationMatching, DatasetSaving
+from ...core.tasks.sample_checks import BadSample
 from ..backbone_prediction import BackbonePrediction
 from ..data.data_warnings import count
 from ..data.formats import stems

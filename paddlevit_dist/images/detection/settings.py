@@ -5,8 +5,8 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
-from ...runtime.errors import UserError
-from ...settings.key import (
+from ...core.runtime.errors import UserError
+from ...core.settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
@@ -22,7 +22,7 @@ from ...settings.key import (
     key,
     rows,
 )
-from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ...core.settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
 PIXELS, EDGES = "pixels", "edges"

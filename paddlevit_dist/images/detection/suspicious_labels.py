@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...runtime.files import atomic_file
-from ...tasks.figures import FigureTable
+from ...core.runtime.files import atomic_file
+from ...core.tasks.figures import FigureTable
 from .detections import DetectedObjects, corners_to_boxes
 
 if TYPE_CHECKING:

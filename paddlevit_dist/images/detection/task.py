@@ -11,15 +11,15 @@ import paddle
 from msgspec import Meta
 from paddle.nn import functional as F
 
-from ...registry.required_methods import require_methods
-from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, is_training_split
-from ...tasks.metrics import Metrics
-from ...tasks.model_factory import model_options
-from ...tasks.prediction import CheckpointMeta
-from ...tasks.sample_checks import require_finite, require_labels
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ...tasks.task import Records
+from ...core.registry.required_methods import require_methods
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import TransformedDataset, is_training_split
+from ...core.tasks.metrics import Metrics
+from ...core.tasks.model_factory import model_options
+from ...core.tasks.prediction import CheckpointMeta
+from ...core.tasks.sample_checks import require_finite, require_labels
+from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...core.tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
 from .data.samples import (

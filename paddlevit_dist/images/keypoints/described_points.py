@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
 from ..data.data_warnings import count, first_names
 from .keypoint_set import COCO_PERSON, KeypointSet
 

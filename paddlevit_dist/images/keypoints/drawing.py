@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw
 
-from ...tasks.figures import Color
+from ...core.tasks.figures import Color
 from ..detection.data.detection_dataset import ImageAnnotations
 from ..detection.detections import boxes_to_corners
 from ..detection.drawing import CROWD, CanvasPen, enlargement_factor, get_label_colors, short_name

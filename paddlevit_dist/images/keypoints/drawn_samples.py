@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Color
-from ...tasks.protocols import CaptionedImage, Drawable
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Color
+from ...core.tasks.protocols import CaptionedImage, Drawable
 from ..data.data_warnings import count
 from ..detection.data.samples import host_facts
 from .data.keypoint_dataset import KeypointDataset

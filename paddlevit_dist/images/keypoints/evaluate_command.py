@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...commands.parser import CommandParser, path
-from ...commands.scored import MOST_SHOWN, add_data, add_output, data_set, print_scores, takes_data
-from ...intervals import quotient
-from ...runtime.printing import one_line, shorten
-from ...tasks.sample_groups import FOLDER
-from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ...core.commands.parser import CommandParser, path
+from ...core.commands.scored import MOST_SHOWN, add_data, add_output, data_set, print_scores, takes_data
+from ...core.intervals import quotient
+from ...core.runtime.printing import one_line, shorten
+from ...core.tasks.sample_groups import FOLDER
+from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from ..data.data_warnings import count
 from ..detection.evaluate_command import (
     UNDEFINED,
@@ -40,7 +40,7 @@ def run(words: list[str]) -> None:
     if not takes_data(options):
         annotations = result_files.read_annotations(options.truth, options.sigmas)
     else:
-        from ...tasks.dataset import dataset_class
+        from ...core.tasks.dataset import dataset_class
         from .data.keypoint_dataset import KeypointDataset
 
         with data_set(options, TASK) as (values, cache, origin):

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...intervals import quotient
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Chart, Figure, FigureTable
-from ...tasks.protocols import Reportable, predict_again
+from ...core.intervals import quotient
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Chart, Figure, FigureTable
+from ...core.tasks.protocols import Reportable, predict_again
 from ..detection.data.detection_dataset import ImageAnnotations
 from ..detection.evaluation.curves import RECALLS, DetectionCurves
 from ..detection.evaluation.images import ImageQuality, compute_image_quality

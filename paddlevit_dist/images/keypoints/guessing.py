@@ -3,9 +3,9 @@
 import os
 import re
 
-from ...runtime.errors import UserError
-from ...runtime.files import is_address
-from ...runtime.printing import one_line
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_address
+from ...core.runtime.printing import one_line
 from ..data.box_layouts import (
     DatasetGuess,
     find_boxes,

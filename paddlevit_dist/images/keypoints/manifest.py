@@ -1,6 +1,6 @@
 """What keypoints in images bring: tasks, and datasets of images whose objects have keypoints."""
 
-from ...registry.manifest import KEYPOINT_LABELS, Manifest
+from ...core.registry.manifest import KEYPOINT_LABELS, Manifest
 
 _TABLES = ("..settings:IMAGES", "..settings:OBJECTS", "..detection.settings:TABLE", ".settings:TABLE")
 

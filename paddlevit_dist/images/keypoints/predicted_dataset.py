@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.json_format import format_json
+from ...core.runtime.json_format import format_json
 from ..data.inputs import InputImages
 from ..detection.detections import boxes_to_corners
 from ..detection.predicted_dataset import COCO, YOLO, PredictedDataset, format_yolo

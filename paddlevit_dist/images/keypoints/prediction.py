@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import PredictionWriter, Row
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import PredictionWriter, Row
+from ...core.tasks.sample_checks import BadSample
 from ..data.inputs import InputImages
 from ..detection.coco_files import Id
 from ..detection.detections import corners_to_boxes

@@ -5,9 +5,9 @@ from typing import Literal, get_args
 
 from yacs.config import CfgNode
 
-from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ...core.runtime.errors import UserError
+from ...core.settings.key import ABOVE_0, Section, key, rows
+from ...core.settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..detection.settings import DetectionSettings
 
 Figure = Literal["person", "hand"]  # figures that can be drawn

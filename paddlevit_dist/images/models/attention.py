@@ -7,9 +7,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime import operations
-from ...runtime.autocast import like_products
-from ...runtime.errors import UserError
+from ...core.runtime import operations
+from ...core.runtime.autocast import like_products
+from ...core.runtime.errors import UserError
 from .layers import MatrixProduct, drop
 
 Weights = Callable[[paddle.Tensor], paddle.Tensor]  # of attention weights, (batch, heads, tokens, tokens attended to)

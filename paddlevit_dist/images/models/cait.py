@@ -10,7 +10,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...tasks.model import KeyMap, Variants
+from ...core.tasks.model import KeyMap, Variants
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import Classifier
 from .key_names import rename

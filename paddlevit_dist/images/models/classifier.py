@@ -6,7 +6,7 @@ from typing import ClassVar
 import paddle
 from paddle import nn
 
-from ...tasks.model import Model
+from ...core.tasks.model import Model
 from ..imagenet_classes import list_synsets, to_synset
 from .layers import linear
 from .pretrained_input import ExpectedInput

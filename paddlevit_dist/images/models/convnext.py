@@ -9,7 +9,7 @@ from typing import Any
 
 from paddle import nn
 
-from ...tasks.model import KeyMap, Variants
+from ...core.tasks.model import KeyMap, Variants
 from ..image_size import as_pair
 from .classifier import USUAL_EPSILONS, PyramidClassifier
 from .key_names import rename

@@ -4,7 +4,7 @@ Source: Touvron et al., Training data-efficient image transformers & distillatio
 table 1).
 """
 
-from ...tasks.model import Variants
+from ...core.tasks.model import Variants
 from .layers import TruncatedNormal
 from .pretrained_input import ExpectedInput, list_inputs
 from .vit import BASE, SMALL, TINY, VisionTransformer

@@ -12,8 +12,8 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...checkpoint.weights import from_torch_names
-from ...tasks.model import Variants
+from ...core.checkpoint.weights import from_torch_names
+from ...core.tasks.model import Variants
 from . import foundation_variants as foundation
 from .layers import Conv2D
 from .segmenter import Segmenter, batch_norm, drop_layers, fan_out, pixel_classifier

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.model import KeyMap
+from ...core.tasks.model import KeyMap
 from .key_names import join_projections, rename, without
 
 OF_HUGGING_FACE = "Hugging Face's DINO, CLIP and SigLIP", "Hugging Face's DINOv3 with biases"

@@ -10,7 +10,7 @@ al., EVA-02, arXiv 2303.11331, table 2; Alabdulmohsin et al., SoViT, arXiv 2305.
 
 from typing import Any, NamedTuple
 
-from ...tasks.model import Variants
+from ...core.tasks.model import Variants
 from .pretrained_input import HALF, ExpectedInput, list_inputs
 
 _CLIP_MEAN, _CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)

@@ -11,10 +11,10 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...checkpoint.weights import from_torch_names
-from ...distributed import has_batch_norm
-from ...runtime.errors import UserError
-from ...tasks.model import KeyMap, Variants
+from ...core.checkpoint.weights import from_torch_names
+from ...core.distributed import has_batch_norm
+from ...core.runtime.errors import UserError
+from ...core.tasks.model import KeyMap, Variants
 from ..image_size import as_pair
 from .classifier import Classifier
 from .key_names import rename

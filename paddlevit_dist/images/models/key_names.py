@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...checkpoint.weights import from_torch_names
-from ...tasks.model import KeyMap
+from ...core.checkpoint.weights import from_torch_names
+from ...core.tasks.model import KeyMap
 
 BACKBONE = "backbone."  # before our names of a backbone's parameters
 

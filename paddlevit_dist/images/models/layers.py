@@ -6,16 +6,16 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...runtime import autocast, operations
-from ...runtime.autocast import like_products
-from ...runtime.errors import UserError
+from ...core.runtime import autocast, operations
+from ...core.runtime.autocast import like_products
+from ...core.runtime.errors import UserError
 from ..image_size import ImageSize, as_pair
 
 
 class Linear(nn.Linear):
     """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
 
-    finds_half_weights = True  # see ``runtime/half_weights.py``
+    finds_half_weights = True  # see ``core/runtime/half_weights.py``
 
     def forward(self, x):
         """Map (..., in) to (..., out)."""

@@ -1,6 +1,6 @@
 """What the networks for images bring: the families of classifiers; a table of variants has the names of each."""
 
-from ...registry.manifest import CLASS_LABELS, Manifest
+from ...core.registry.manifest import CLASS_LABELS, Manifest
 
 MANIFEST = Manifest(
     __package__,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.model import KeyMap, Variants
+from ...core.tasks.model import KeyMap, Variants
 from .key_names import join_projections, rename
 from .pretrained_input import ExpectedInput, list_inputs
 from .pvt_v2 import PyramidVisionTransformer

@@ -8,8 +8,8 @@ from functools import partial
 
 from paddle import nn
 
-from ...runtime.errors import UserError
-from ...tasks.model import KeyMap, Variants
+from ...core.runtime.errors import UserError
+from ...core.tasks.model import KeyMap, Variants
 from ..image_size import format_size
 from .classifier import Classifier
 from .key_names import jax_layout, rename, without_jax_prefix

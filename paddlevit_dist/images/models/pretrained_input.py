@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...registry.model_names import find_input_fields
+from ...core.registry.model_names import find_input_fields
 from ..image_size import ImageSize
 from .bridges.package_files import get_expected_input
 

@@ -12,7 +12,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...tasks.model import KeyMap, Variants, group_by_layers
+from ...core.tasks.model import KeyMap, Variants, group_by_layers
 from ..image_size import as_pair
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import PyramidClassifier

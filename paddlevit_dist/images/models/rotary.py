@@ -7,7 +7,7 @@ et al., DINOv3, arXiv 2508.10104, section 3.2.
 import numpy as np
 import paddle
 
-from ...runtime.transfers import constant
+from ...core.runtime.transfers import constant
 
 AXIAL, GRID = "axial", "grid"
 KINDS = (AXIAL, GRID)

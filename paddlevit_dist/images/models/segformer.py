@@ -13,8 +13,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime.errors import UserError
-from ...tasks.model import KeyMap, Variants
+from ...core.runtime.errors import UserError
+from ...core.tasks.model import KeyMap, Variants
 from .key_names import BACKBONE, rename_network
 from .layers import MatrixProduct, linear
 from .mit import MixVisionTransformer

@@ -11,9 +11,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime.autocast import as_dtype
-from ...tasks.model import Model, as_model
-from ...tasks.model_factory import create_model, fit_backbone_options, variant_options
+from ...core.runtime.autocast import as_dtype
+from ...core.tasks.model import Model, as_model
+from ...core.tasks.model_factory import create_model, fit_backbone_options, variant_options
 from ..image_size import as_pair
 from .key_names import BACKBONE
 from .layers import Conv2D

@@ -8,7 +8,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from .layers import Conv2D, Conv2DTranspose, LayerNorm
 
 _EPSILON = 1e-6

@@ -13,7 +13,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...tasks.model import KeyMap, Variants
+from ...core.tasks.model import KeyMap, Variants
 from .attention import MultiHeadAttention, attend, head_dim
 from .classifier import USUAL_EPSILONS, PyramidClassifier
 from .key_names import join_projections, rename, without

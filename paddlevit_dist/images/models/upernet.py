@@ -15,9 +15,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime.autocast import as_dtype
-from ...runtime.errors import UserError
-from ...tasks.model import KeyMap, Variants
+from ...core.runtime.autocast import as_dtype
+from ...core.runtime.errors import UserError
+from ...core.tasks.model import KeyMap, Variants
 from . import foundation_variants as foundation
 from .convnext import ConvNeXt
 from .foundation_names import MM_VIT

@@ -14,10 +14,10 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime import autocast, operations
-from ...runtime.errors import UserError
-from ...runtime.transfers import constant
-from ...tasks.model import KeyMap, Variants
+from ...core.runtime import autocast, operations
+from ...core.runtime.errors import UserError
+from ...core.runtime.transfers import constant
+from ...core.tasks.model import KeyMap, Variants
 from . import foundation_variants as foundation
 from .attention import MultiHeadAttention, attend
 from .classifier import USUAL_EPSILONS, Classifier

@@ -12,8 +12,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...runtime import autocast
-from ...runtime.errors import UserError
+from ...core.runtime import autocast
+from ...core.runtime.errors import UserError
 from . import rotary
 from .attention import MultiHeadAttention, attend
 from .layers import DropPath, LayerNorm, Mlp, TruncatedNormal, linear

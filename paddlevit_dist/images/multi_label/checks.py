@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.protocols import Checkable
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.protocols import Checkable
 from .task import MultiLabel
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...intervals import quotient
-from ...runtime.compiled import compiled
+from ...core.intervals import quotient
+from ...core.runtime.compiled import compiled
 
 # Marks of a place in the order of scores.
 _POSITIVE, _CHOSEN = 1, 2  # the image has the label; the label is chosen for it

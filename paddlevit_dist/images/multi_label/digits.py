@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...tasks.dataset import require_split
+from ...core.tasks.dataset import require_split
 from ..data.image_dataset import ImageDataset
 from ..data.reading import SPLITS
 from ..data.small_sets import Digits

@@ -1,6 +1,6 @@
 """What an exported network of several labels needs without this package, in addition to what a classifier needs."""
 
-from ...tasks.step_types import ExportParts
+from ...core.tasks.step_types import ExportParts
 from ..classification.export import ImageClassExport
 from .task import MultiLabel
 from .thresholds import list_conditions

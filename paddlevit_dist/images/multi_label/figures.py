@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...intervals import quotient
-from ...metrics.tables import percent
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery
-from ...tasks.protocols import Reportable
+from ...core.intervals import quotient
+from ...core.metrics.tables import percent
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery
+from ...core.tasks.protocols import Reportable
 from ..classification.figures import LabeledImageDrawing
 from ..classification.samples import evaluation_transform
 from .curves import sigmoid, sort_labels, transpose_weights

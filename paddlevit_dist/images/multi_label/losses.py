@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime.transfers import constant
+from ...core.runtime.transfers import constant
 
 _SMALLEST = 1e-8  # lower bound of probabilities before the logarithm, the authors'
 

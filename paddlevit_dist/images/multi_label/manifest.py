@@ -1,6 +1,6 @@
 """What images with several labels bring: a task, its scores, and images of digits."""
 
-from ...registry.manifest import TAG_LABELS, Manifest
+from ...core.registry.manifest import TAG_LABELS, Manifest
 
 MANIFEST = Manifest(
     __package__,

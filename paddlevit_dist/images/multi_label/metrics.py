@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import paddle
 
-from ...runtime.transfers import read_later
-from ...tasks.metrics import TableMetrics
-from ...tasks.task import Records
+from ...core.runtime.transfers import read_later
+from ...core.tasks.metrics import TableMetrics
+from ...core.tasks.task import Records
 from .curves import GOALS, sigmoid
 from .scores import KIND
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ...tasks.protocols import EnsembleMember
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ...core.tasks.protocols import EnsembleMember
+from ...core.tasks.sample_checks import BadSample
 from ..classification.prediction import ImageClassPrediction, draw_classes
 from ..data.inputs import IMAGES, AnnotatedImages
 from .curves import sigmoid

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import ScoreRange, find_share_range, means, nanmean, quotient
-from ...intervals.resampling import Recompute
-from ...runtime.json_format import format_json
-from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arrays
+from ...core.intervals import ScoreRange, find_share_range, means, nanmean, quotient
+from ...core.intervals.resampling import Recompute
+from ...core.runtime.json_format import format_json
+from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arrays
 from .curves import GOALS, sigmoid, sort_labels, transpose_weights
 
 KIND = "labels"

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_ABOVE_0, PathText, Range, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...core.runtime.errors import UserError
+from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_ABOVE_0, PathText, Range, Section, key, rows
+from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from ..classification.settings import ClassificationSettings
 
 _SHARE_BELOW_1 = Range(low=0, high=1, high_open=True)

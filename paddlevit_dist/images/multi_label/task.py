@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...metrics.classification import require_num_classes
-from ...runtime import autocast
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
-from ...runtime.transfers import constant
-from ...tasks.dataset import is_training_split
-from ...tasks.prediction import CheckpointMeta
-from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.step_types import LossTerm, StepPosition
-from ...tasks.task import Records
+from ...core.metrics.classification import require_num_classes
+from ...core.runtime import autocast
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
+from ...core.runtime.transfers import constant
+from ...core.tasks.dataset import is_training_split
+from ...core.tasks.prediction import CheckpointMeta
+from ...core.tasks.sample_checks import BadSample, require_finite
+from ...core.tasks.step_types import LossTerm, StepPosition
+from ...core.tasks.task import Records
 from ..classification.distillation import split_heads
 from ..classification.task import Classification
 from ..data.image_dataset import ImageDataset

@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...checkpoint.content import ABOUT, read_about_file, read_evaluated_values, read_samples, read_weights_info
-from ...checkpoint.published import is_fetched
-from ...checkpoint.weights import find_weights_file
-from ...metrics.classification import require_num_classes
-from ...runtime.errors import UserError
-from ...runtime.text_files import read_json_facts
-from ...tasks.dataset import name_outputs
+from ...core.checkpoint.content import ABOUT, read_about_file, read_evaluated_values, read_samples, read_weights_info
+from ...core.checkpoint.published import is_fetched
+from ...core.checkpoint.weights import find_weights_file
+from ...core.metrics.classification import require_num_classes
+from ...core.runtime.errors import UserError
+from ...core.runtime.text_files import read_json_facts
+from ...core.tasks.dataset import name_outputs
 from .curves import GOALS
 from .samples import MultiLabelSamples
 from .scores import THRESHOLD

@@ -6,15 +6,15 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from ...commands.parser import CommandParser, at_least, path
-from ...runtime import signals
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
+from ...core.commands.parser import CommandParser, at_least, path
+from ...core.runtime import signals
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
 
 
 def run_images(words: list[str]) -> None:
     """Run ``prepare images IN [OUT]``; exit with code 1 if a check finds unreadable images, with 130 on Ctrl-C."""
-    from ...launch.stale_resources import working_folder
+    from ...core.launch.stale_resources import working_folder
     from .source import open_input
 
     options = _image_options(words)

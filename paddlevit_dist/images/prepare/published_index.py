@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, os_errors_as_user_errors
-from ...runtime.json_format import format_json
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, os_errors_as_user_errors
+from ...core.runtime.json_format import format_json
 from ..data.formats import SPLIT_WORDS
 from ..data.remote_tars import INDEX_FILE, PublishedIndex, SplitFiles
 from ..data.tar import TarImages

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 from PIL import Image
 
-from ...data.prepare_workers import check_stop, spans, work
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, is_temporary
-from ...runtime.json_format import format_json
+from ...core.data.prepare_workers import check_stop, spans, work
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, is_temporary
+from ...core.runtime.json_format import format_json
 from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation

@@ -4,9 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ...data.prepare_workers import check_stop, spans, work
-from ...registry.lookup import resolve
-from ...runtime.errors import UserError
+from ...core.data.prepare_workers import check_stop, spans, work
+from ...core.registry.lookup import resolve
+from ...core.runtime.errors import UserError
 from ..data.class_folders import ClassFolders, find_split_folders
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import FIRST_OF_KIT, LISTS

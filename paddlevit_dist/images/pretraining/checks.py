@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
-from ...tasks.protocols import Checkable, Drawable, LogContributor, Reportable, count_samples
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Figure
+from ...core.tasks.protocols import Checkable, Drawable, LogContributor, Reportable, count_samples
 from ..data.quarantine import merge_quarantine
 from .samples import PretrainingSamples
 from .task import PretrainingTask

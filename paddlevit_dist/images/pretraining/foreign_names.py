@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from .masked_autoencoder.masks import sine_cosine_table
 
 _DECODER, _HEADS = "pretraining_decoder.", ("head.", "pretraining_head.")

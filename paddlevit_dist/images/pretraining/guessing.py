@@ -2,10 +2,10 @@
 
 import os
 
-from ...registry.lookup import annotation_types
-from ...registry.manifest import NO_LABELS
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
+from ...core.registry.lookup import annotation_types
+from ...core.registry.manifest import NO_LABELS
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
 from ..data.box_layouts import DatasetGuess
 from ..data.guessing import guess
 

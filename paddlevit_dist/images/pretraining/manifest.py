@@ -1,6 +1,6 @@
 """What learning from images without labels brings: a dataset of any images, and its tasks."""
 
-from ...registry.manifest import NO_LABELS, Manifest
+from ...core.registry.manifest import NO_LABELS, Manifest
 from ..classification.manifest import MANIFEST as CLASSIFICATION
 
 _TABLES = ("..settings:IMAGES", "..classification.settings:TABLE", ".settings:TABLE")

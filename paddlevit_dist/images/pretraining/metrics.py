@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...tasks.metrics import TableMetrics, gather_columns
+from ...core.tasks.metrics import TableMetrics, gather_columns
 from .neighbors import predict_by_others
 from .scores import KIND
 

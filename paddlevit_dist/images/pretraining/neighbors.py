@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime.transfers import to_device
+from ...core.runtime.transfers import to_device
 from ..classification.probes import find_nearest, weigh_votes
 
 _BATCH = 256

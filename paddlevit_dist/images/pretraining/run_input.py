@@ -2,8 +2,8 @@
 
 import os
 
-from ...registry.lookup import list_names
-from ...registry.manifest import NO_LABELS
+from ...core.registry.lookup import list_names
+from ...core.registry.manifest import NO_LABELS
 from ..models.pretrained_input import IMAGENET_MEAN, ExpectedInput
 
 _READ = {"IMAGE_CHANNELS", "IMAGENET_MEAN", "IMAGENET_STD", "CROP_PCT", "INTERPOLATION", "IMAGE_SIZE", "CROP_MODE"}
@@ -16,7 +16,7 @@ def find_run_input(source: object) -> ExpectedInput | None:
     """
     if not isinstance(source, str) or not os.path.exists(os.path.expanduser(source)):
         return None
-    from ...checkpoint.content import read_stored_settings  # it needs NumPy
+    from ...core.checkpoint.content import read_stored_settings  # it needs NumPy
 
     stored = read_stored_settings(source)
     if stored is None or stored.get("TASK") not in list_names("task", NO_LABELS):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import means
-from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind
+from ...core.intervals import means
+from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
 KIND = "pretraining"
 TOP1 = "top-1"

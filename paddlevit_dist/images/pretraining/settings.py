@@ -5,9 +5,9 @@ from typing import Any
 
 from yacs.config import CfgNode
 
-from ...runtime.errors import UserError
-from ...settings.key import AT_LEAST_1, PathText, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ...core.runtime.errors import UserError
+from ...core.settings.key import AT_LEAST_1, PathText, Section, key, rows
+from ...core.settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..classification.settings import ClassificationSettings
 
 _OF_LABELS = (

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...runtime.errors import UserError
-from ...runtime.files import is_address
-from ...runtime.printing import one_line
-from ...tasks.dataset import is_training_split
-from ...tasks.sample_checks import require_finite
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_address
+from ...core.runtime.printing import one_line
+from ...core.tasks.dataset import is_training_split
+from ...core.tasks.sample_checks import require_finite
 from ..classification.opening import open_images
 from ..classification.samples import evaluation_transform
 from ..classification.task import LabeledImageTask

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...data.checked_files import write_array
-from ...data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
-from ...runtime.errors import UserError
-from ...runtime.files import is_address
-from ...runtime.tables import open_table
+from ...core.data.checked_files import write_array
+from ...core.data.path_index import PathBatch, PathIndex, ensure_path_index, make_batch
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_address
+from ...core.runtime.tables import open_table
 from ..data.class_folders import IndexedClassImages, find_split_folders
 from ..data.formats import (
     SkippedFiles,

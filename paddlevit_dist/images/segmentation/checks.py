@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.protocols import Checkable
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.protocols import Checkable
 from .data.segmentation_dataset import IGNORED
 from .samples import SegmentationSample
 from .task import ImageSegmentation

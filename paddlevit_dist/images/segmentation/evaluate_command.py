@@ -2,9 +2,9 @@
 
 import argparse
 
-from ...commands.parser import CommandParser, path
-from ...commands.scored import add_options, print_scores
-from ...tasks.sample_groups import FOLDER
+from ...core.commands.parser import CommandParser, path
+from ...core.commands.scored import add_options, print_scores
+from ...core.tasks.sample_groups import FOLDER
 
 
 def run(words: list[str]) -> None:

@@ -2,10 +2,10 @@
 
 import paddle
 
-from ...runtime.errors import UserError
-from ...tasks.aspects import TaskAspect
-from ...tasks.protocols import Exportable
-from ...tasks.step_types import ExportParts
+from ...core.runtime.errors import UserError
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.protocols import Exportable
+from ...core.tasks.step_types import ExportParts
 from ..transforms.described import describe_input, draw_image, normalize
 from .protocols import describe_protocol, read_crop, read_protocol
 from .task import ImageSegmentation

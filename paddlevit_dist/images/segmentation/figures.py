@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...metrics.counts import Packed, reduce_confusions, unpack_counts
-from ...metrics.tables import class_tables, sample_table, score_samples
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Color, Figure
-from ...tasks.protocols import CaptionedImage, Drawable, Reportable, predict_again
+from ...core.metrics.counts import Packed, reduce_confusions, unpack_counts
+from ...core.metrics.tables import class_tables, sample_table, score_samples
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Color, Figure
+from ...core.tasks.protocols import CaptionedImage, Drawable, Reportable, predict_again
 from ..drawing import build_gallery, build_legend, fit_in_cell, get_palette, overlay_labels
 from .data.segmentation_dataset import IGNORED
 from .samples import SegmentationSamples

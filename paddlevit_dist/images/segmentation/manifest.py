@@ -1,6 +1,6 @@
 """What segmentation of images brings: segmenters, and datasets of images with label maps."""
 
-from ...registry.manifest import MASK_LABELS, Manifest
+from ...core.registry.manifest import MASK_LABELS, Manifest
 
 # Layouts of images with label maps, all read by one class.
 _LABEL_MAPS = (

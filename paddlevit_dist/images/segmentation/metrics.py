@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ...metrics.confusion import ConfusionMetrics
-from ...metrics.counts import boundary_statistics, count_confusion, reduce_confusions
-from ...runtime.errors import UserError
+from ...core.metrics.confusion import ConfusionMetrics
+from ...core.metrics.counts import boundary_statistics, count_confusion, reduce_confusions
+from ...core.runtime.errors import UserError
 from .data.segmentation_dataset import IGNORED
 
 

@@ -8,10 +8,10 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...runtime.files import atomic_file
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.files import atomic_file
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ...core.tasks.sample_checks import BadSample
 from ..backbone_prediction import BackbonePrediction
 from ..data.inputs import IMAGES, AnnotatedImages
 from ..drawing import add_legend, get_palette, overlay_labels

@@ -16,7 +16,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime.transfers import to_device
+from ...core.runtime.transfers import to_device
 from ..models.segmenter import resize_maps
 from .data.segmentation_dataset import IGNORED
 from .settings import SegmentationSettings

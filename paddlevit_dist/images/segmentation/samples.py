@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...tasks.sample_checks import BadSample
+from ...core.tasks.sample_checks import BadSample
 from ..data.held_out import DatasetPart, make_row_method
 from ..data.image_samples import ImageSamples
 from ..transforms.albumentations_file import AlbumentationsFile

@@ -6,10 +6,22 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
-from ...registry.lookup import TABLES
-from ...runtime.errors import UserError
-from ...settings.key import AT_LEAST_0, AT_LEAST_1, SHARE_ABOVE_0, SIZE, Flag, Pair, PathText, Range, Section, key, rows
-from ...settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ...core.registry.lookup import TABLES
+from ...core.runtime.errors import UserError
+from ...core.settings.key import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SHARE_ABOVE_0,
+    SIZE,
+    Flag,
+    Pair,
+    PathText,
+    Range,
+    Section,
+    key,
+    rows,
+)
+from ...core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..settings import SIDE_PX, ObjectData, ObjectSettings
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from msgspec import Meta
 
-from ...losses import (
+from ...core.losses import (
     cross_entropies,
     dice_losses,
     look_up_weights,
@@ -18,21 +18,21 @@ from ...losses import (
     resized_cross_entropy,
     row_lovasz_softmax,
 )
-from ...metrics.counts import pack_counts
-from ...registry.lookup import annotation_type
-from ...registry.manifest import MASK_LABELS
-from ...runtime import autocast
-from ...runtime.environment import program
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
-from ...runtime.transfers import read_later
-from ...tasks.dataset import TransformedDataset, is_training_split
-from ...tasks.metrics import Metrics
-from ...tasks.network_checks import check_network, require_output
-from ...tasks.prediction import CheckpointMeta
-from ...tasks.sample_checks import require_labels
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ...tasks.task import Records
+from ...core.metrics.counts import pack_counts
+from ...core.registry.lookup import annotation_type
+from ...core.registry.manifest import MASK_LABELS
+from ...core.runtime import autocast
+from ...core.runtime.environment import program
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
+from ...core.runtime.transfers import read_later
+from ...core.tasks.dataset import TransformedDataset, is_training_split
+from ...core.tasks.metrics import Metrics
+from ...core.tasks.network_checks import check_network, require_output
+from ...core.tasks.prediction import CheckpointMeta
+from ...core.tasks.sample_checks import require_labels
+from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...core.tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
-from ...registry.lookup import resolve
-from ...tasks.sample_checks import BadSample
+from ...core.registry.lookup import resolve
+from ...core.tasks.sample_checks import BadSample
 from ..transforms.resizing import PILLOW, Size, find_nearest_pixels, fitted_scale, resize_image, scaled_size
 from .data.segmentation_dataset import IGNORED
 from .settings import SegmentationDataSection

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
-from ...runtime.text_files import read_yaml
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
+from ...core.runtime.text_files import read_yaml
+from ...core.tasks.sample_checks import BadSample
 from .described import draw_image
 from .visible_objects import count_least_pixels, find_visible_box
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from ..data.parts import ImagePage
 from ..data.reading import decode_image, open_image, orientation
 from ..image_size import ImageSize, as_pair

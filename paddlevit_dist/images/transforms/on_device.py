@@ -14,9 +14,9 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...losses import log_softmax
-from ...runtime import autocast
-from ...runtime.transfers import constant, to_device
+from ...core.losses import log_softmax
+from ...core.runtime import autocast
+from ...core.runtime.transfers import constant, to_device
 
 
 class PixelNormalizer:

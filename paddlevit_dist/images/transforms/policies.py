@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from .operations import FULL_MAGNITUDE, OPERATIONS, AnyImage, Fill, change
 from .policy_tables import AUTO_AUGMENT, RAND_AUGMENT, RAND_AUGMENT_INCREASING, RAND_AUGMENT_SETS, Policy
 

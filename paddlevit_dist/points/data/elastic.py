@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...runtime.compiled import compiled
+from ...core.runtime.compiled import compiled
 
 _Draw = Callable[[int, int], np.ndarray]
 _MIN_PLANES, _SLAB_NODES = 8, 1 << 19  # of a part of the grid that is in memory at a time

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from .scene import Scene, channel_width, find_floor
 
 COLORS, HEIGHT = "rgb", "height"

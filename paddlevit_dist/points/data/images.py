@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ...runtime.files import atomic_file
-from ...runtime.text_rendering import LINE_PX, legend, render_text
-from ...tasks.figures import Color, class_colors
+from ...core.runtime.files import atomic_file
+from ...core.runtime.text_rendering import LINE_PX, legend, render_text
+from ...core.tasks.figures import Color, class_colors
 from .scannet_classes import CLASS_NAMES, COLORS
 
 UNLABELED_PIXELS = (205, 205, 205)  # color of points without a class or instance

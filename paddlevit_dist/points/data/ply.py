@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, read_content
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, read_content
 
 _TYPES = dict(zip("char uchar short ushort int uint float double".split(), "i1 u1 i2 u2 i4 u4 f4 f8".split()))
 _TYPES |= {name: np.dtype(name).str[1:] for name in "int8 uint8 int16 uint16 int32 uint32 int64 uint64".split()}

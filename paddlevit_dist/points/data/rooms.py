@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import require_split
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import require_split
 from ..settings import PointSettings
 from .scannet_classes import CLASS_NAMES
 from .scene import IGNORED, Scene

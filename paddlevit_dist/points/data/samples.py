@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...tasks.dataset import TransformedDataset
-from ...tasks.sample_checks import BadSample, require_finite
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.sample_checks import BadSample, require_finite
 from .augment import Step, apply
 from .elastic import elastic_distortion
 from .features import build_channels, require_channels

@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, open_regular, read_regular, readable
-from ...runtime.text_files import read_json, refuse_null_bytes, to_utf8
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, open_regular, read_regular, readable
+from ...core.runtime.text_files import read_json, refuse_null_bytes, to_utf8
 from .scene import IGNORED, Scene, channel_width
 
 MAGIC = b"pdscene\0"

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ...data.path_index import PathIndex, ensure_path_index, make_batch
-from ...runtime.environment import program
-from ...runtime.errors import UserError
-from ...tasks.dataset import Dataset, require_folder
+from ...core.data.path_index import PathIndex, ensure_path_index, make_batch
+from ...core.runtime.environment import program
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import Dataset, require_folder
 from .scannet_classes import CLASS_NAMES
 from .scene import AS_GIVEN, CENTERED, Scene
 from .scene_store import (

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...runtime.compiled import compiled
-from ...runtime.errors import UserError
+from ...core.runtime.compiled import compiled
+from ...core.runtime.errors import UserError
 from .scene import IGNORED
 
 if TYPE_CHECKING:

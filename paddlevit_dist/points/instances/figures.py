@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Figure
 from ..data.images import CELL_PX, draw_classes, fit_in_cell
 from ..data.scene import Scene
 from ..scene_figures import Layers, SceneDrawing, SceneFigures, semantic_layers

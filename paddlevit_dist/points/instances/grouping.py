@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.compiled import compiled
-from ...runtime.errors import UserError
+from ...core.runtime.compiled import compiled
+from ...core.runtime.errors import UserError
 
 REACH = 2  # cells that the radius can span along one axis
 _MAX_KEY = 1 << 62  # of cell numbers, int64

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.compiled import compiled
+from ...core.runtime.compiled import compiled
 from ..data.augment import (
     AffineMap,
     ColorNoise,

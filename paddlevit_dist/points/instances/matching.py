@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...tasks.score_kind import Arrays
+from ...core.tasks.score_kind import Arrays
 
 IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
 MIN_INSTANCE_POINTS = 100  # smaller predictions are dropped, smaller true instances are not counted

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...library.checks import check_label_pair, host, require, require_classes, require_parts
-from ...library.meters import NO_CLASS, Meter, to_host_tensors
-from ...tasks.metrics import PerSampleMetrics
+from ...core.library.checks import check_label_pair, host, require, require_classes, require_parts
+from ...core.library.meters import NO_CLASS, Meter, to_host_tensors
+from ...core.tasks.metrics import PerSampleMetrics
 
 
 class ScanNetAP(Meter):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...tasks.score_kind import Arrays
+from ...core.tasks.score_kind import Arrays
 from ..segmentation.metrics import SemanticMetrics
 from .matching import InstanceMatchTable, InstancePrediction, flatten_tables, map_instance_classes, match_scene
 from .panoptic import combine_segments, count_segments

@@ -13,9 +13,9 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.autograd import PyLayerContext
 
-from ...checkpoint.weights import from_torch_names
-from ...distributed import build_zero
-from ...runtime.transfers import read, to_device
+from ...core.checkpoint.weights import from_torch_names
+from ...core.distributed import build_zero
+from ...core.runtime.transfers import read, to_device
 from ..sparse.coordinate_plan import PAIRS, build_plan
 from ..sparse.device_plan import Plan
 from ..sparse.layers import (

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import Row
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import Row
 from ..scene_prediction import ScenePrediction
 from ..scene_task import get_slices
 from .matching import InstancePrediction

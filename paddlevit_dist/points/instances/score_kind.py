@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import nanmean, panoptic_scores, weighted_sums
-from ...metrics.confusion import ConfusionScores
-from ...runtime.compiled import compiled
-from ...tasks.score_kind import Arrays, FormatInterval, are_below
+from ...core.intervals import nanmean, panoptic_scores, weighted_sums
+from ...core.metrics.confusion import ConfusionScores
+from ...core.runtime.compiled import compiled
+from ...core.tasks.score_kind import Arrays, FormatInterval, are_below
 from .matching import DECISIONS, IOU_THRESHOLDS
 
 _AT_50, _AT_25 = (int(np.argmin(np.abs(IOU_THRESHOLDS - iou))) for iou in (0.5, 0.25))

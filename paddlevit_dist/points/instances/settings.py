@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from ...settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...core.settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Section, key, rows
+from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
 from ..data.scannet_classes import STUFF_CLASSES
 from ..prepare import nuscenes, semantic_kitti
 

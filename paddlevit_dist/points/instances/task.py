@@ -9,15 +9,15 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...distributed import rank
-from ...losses import cross_entropies
-from ...metrics.counts import count_confusion
-from ...runtime.errors import UserError
-from ...runtime.transfers import read_later, to_device
-from ...tasks.dataset import TransformedDataset
-from ...tasks.model_factory import create_configured
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ...tasks.task import Records
+from ...core.distributed import rank
+from ...core.losses import cross_entropies
+from ...core.metrics.counts import count_confusion
+from ...core.runtime.errors import UserError
+from ...core.runtime.transfers import read_later, to_device
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.model_factory import create_configured
+from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...core.tasks.task import Records
 from ..data.features import feature_channels
 from ..data.samples import compile_loops
 from ..data.scene import IGNORED

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...metrics.tables import percent
-from ...runtime.files import atomic_file
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import FigureTable
+from ...core.metrics.tables import percent
+from ...core.runtime.files import atomic_file
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import FigureTable
 from ..data.images import UNLABELED_PIXELS, WIDTH_PX, Color, class_colors, color, draw, sheet, write_png
 from ..data.scene import IGNORED, Scene
 from ..outputs import SceneWriter

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from ..data.features import BUILTIN_FEATURES
 from ..data.scene import NORMAL
 

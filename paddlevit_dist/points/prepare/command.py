@@ -6,10 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...commands.parser import CommandParser, at_least, path
-from ...runtime import signals
-from ...runtime.errors import UserError
-from ...runtime.printing import one_line
+from ...core.commands.parser import CommandParser, at_least, path
+from ...core.runtime import signals
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import one_line
 
 if TYPE_CHECKING:
     from .store import StoreSummary
@@ -172,7 +172,7 @@ def _folder(options: Namespace) -> str:
 
 def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
     """Prepare the scenes with these ``SceneChoices``; exit with code 130 on Ctrl-C."""
-    from ...launch.stale_resources import working_folder
+    from ...core.launch.stale_resources import working_folder
     from ..data.scannet_classes import CLASS_NAMES
     from ..data.scene_store import SPLITS
     from .formats import get_reader

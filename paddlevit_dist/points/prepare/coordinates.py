@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from ..data.scene_store import SceneHeader
 
 _FAR_M, _FAR_MM = 8192.0, 8192e3  # from this distance on, float32 steps are about 1 mm

@@ -3,10 +3,10 @@
 import functools
 import os
 
-from ...registry import plugins
-from ...registry.lookup import KINDS, find_name, find_package, require_derived, resolve
-from ...registry.manifest import Target
-from ...runtime.errors import UserError
+from ...core.registry import plugins
+from ...core.registry.lookup import KINDS, find_name, find_package, require_derived, resolve
+from ...core.registry.manifest import Target
+from ...core.runtime.errors import UserError
 from .listing import SceneChoices, SceneReader
 from .nuscenes import NuScenesReader, is_nuscenes
 from .tables import TableReader, TextReader

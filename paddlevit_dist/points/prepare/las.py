@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, require_regular
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, require_regular
 
 _CHUNK_POINTS = 1_000_000
 _MIN_HEADER_BYTES = 227

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import count_by_suffix
-from ...tasks.sample_groups import find_groups
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import count_by_suffix
+from ...core.tasks.sample_groups import find_groups
 from ..data.scene import CENTERED, IGNORED, Scene
 from ..data.scene_store import SPLITS, read_lines
 from ..data.scenes import GROUPS_BY

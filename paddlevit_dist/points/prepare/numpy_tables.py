@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import read_content
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import read_content
 
 _POINTS = ("xyz", "coord", "coords", "points", "point", "pos", "positions")
 _COLORS = ("rgb", "color", "colors", "colour", "colours")

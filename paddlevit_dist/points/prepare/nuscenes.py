@@ -18,9 +18,9 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import readable
-from ...runtime.text_files import iterate_rows
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable
+from ...core.runtime.text_files import iterate_rows
 from ..data.scene import AS_GIVEN, IGNORED
 from .channels import WITHOUT
 from .listing import SceneChoices, split_scenes

@@ -9,8 +9,8 @@ from codecs import BOM_UTF8
 
 import numpy as np
 
-from ...runtime.compiled import compiled
-from ...runtime.files import read_content
+from ...core.runtime.compiled import compiled
+from ...core.runtime.files import read_content
 from ..data.ply import DamagedPlyError, parse_typed, ply_errors_as_user_errors
 
 _MAX_HEADER_BYTES, _MAX_VALUES = 1 << 16, 1 << 16

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from ..data.scannet_classes import CLASS_NAMES, load_scannet200_classes
 from ..data.scene import IGNORED, Scene
 from . import s3dis

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ...checkpoint.torch_files import open_torch_file
-from ...runtime.errors import UserError
-from ...runtime.files import read_content
+from ...core.checkpoint.torch_files import open_torch_file
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import read_content
 from ..data.scannet_classes import CLASS_NAMES
 from ..data.scene import AS_GIVEN, CENTERED, Scene
 from .coordinates import StoredPoints, as_given

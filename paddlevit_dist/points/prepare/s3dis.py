@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 from ..data.scene import Scene
 from .listing import RawScene, SceneReader, split_scenes
 from .text_tables import read_text

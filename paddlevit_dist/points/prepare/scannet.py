@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.text_files import read_json, read_text
+from ...core.runtime.errors import UserError
+from ...core.runtime.text_files import read_json, read_text
 from ..data.ply import read_vertices
 from ..data.scannet_classes import (
     CLASS_NAMES,

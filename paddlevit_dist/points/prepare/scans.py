@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import read_content
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import read_content
 from ..data.scene import IGNORED, Scene
 from .listing import RawScene, SceneChoices, SceneReader
 

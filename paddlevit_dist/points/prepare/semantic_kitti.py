@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
 from ..data.scene import IGNORED
 from .listing import split_scenes
 from .scans import UNKNOWN, ScanReader, map_classes, read_numbers

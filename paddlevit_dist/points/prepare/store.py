@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...data.prepare_workers import check_stop, work
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file, readable, require_regular
-from ...runtime.json_format import format_json
-from ...runtime.text_files import read_json
+from ...core.data.prepare_workers import check_stop, work
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file, readable, require_regular
+from ...core.runtime.json_format import format_json
+from ...core.runtime.text_files import read_json
 from ..data.scene_store import (
     CLASSES_FILE,
     RECORD_FILE,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import count_by_suffix
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import count_by_suffix
 from ..data.ply import read_vertices
 from ..data.scene import Scene
 from .channels import WITHOUT, normalize_name

@@ -7,10 +7,10 @@ from typing import TextIO
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import read_content
-from ...runtime.tables import is_number
-from ...runtime.text_files import to_utf8
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import read_content
+from ...core.runtime.tables import is_number
+from ...core.runtime.text_files import to_utf8
 
 _COMMENTS = ("#", "//")
 _MAX_LINE_LENGTH = 1 << 16

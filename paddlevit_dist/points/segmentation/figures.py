@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Figure
 from ..data.augment import to_meters
 from ..data.features import feature_channels
 from ..data.images import CELL_PX, draw, draw_classes, fit_in_cell

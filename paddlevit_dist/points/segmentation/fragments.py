@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...launch import status
+from ...core.launch import status
 from ..data.scene import IGNORED
 
 _CHUNK_POINTS = 1 << 20  # points whose scores are in memory at a time

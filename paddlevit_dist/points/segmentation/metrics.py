@@ -2,9 +2,9 @@
 
 import paddle
 
-from ...losses import summed_cross_entropy
-from ...metrics.confusion import ConfusionMetrics
-from ...tasks.step_types import LossTerm
+from ...core.losses import summed_cross_entropy
+from ...core.metrics.confusion import ConfusionMetrics
+from ...core.tasks.step_types import LossTerm
 from ..data.scene import IGNORED
 
 

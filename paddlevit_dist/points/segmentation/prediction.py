@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import paddle
 
-from ...runtime.files import atomic_file
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import Row
+from ...core.runtime.files import atomic_file
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import Row
 from ..data.images import build_legend, color, draw_classes, get_palette, sheet, write_png
 from ..data.scene import IGNORED, Scene
 from ..inputs import count_points

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ...runtime.errors import UserError
-from ...settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...core.runtime.errors import UserError
+from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
+from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 

@@ -9,14 +9,14 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
-from ...metrics.counts import count_confusion
-from ...runtime.errors import UserError
-from ...runtime.transfers import read, to_device
-from ...tasks.dataset import TransformedDataset
-from ...tasks.model_factory import create_configured
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ...tasks.task import Records
+from ...core.losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
+from ...core.metrics.counts import count_confusion
+from ...core.runtime.errors import UserError
+from ...core.runtime.transfers import read, to_device
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.model_factory import create_configured
+from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ...core.tasks.task import Records
 from ..data import augment
 from ..data.augment import RandomApply, RandomRotation, to_meters
 from ..data.features import HEIGHT, feature_channels, point_features

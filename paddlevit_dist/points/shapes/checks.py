@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 
-from ...metrics.classification import require_num_classes
-from ...tasks.aspects import TaskAspect
-from ...tasks.protocols import Checkable
+from ...core.metrics.classification import require_num_classes
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.protocols import Checkable
 from .task import ShapeClassification, ShapeSamples
 
 

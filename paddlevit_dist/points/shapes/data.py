@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import read_content
-from ...runtime.text_files import to_utf8
-from ...tasks.dataset import Dataset, require_folder, require_split
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import read_content
+from ...core.runtime.text_files import to_utf8
+from ...core.tasks.dataset import Dataset, require_folder, require_split
 from ..data.scene_store import read_lines
 from ..prepare.tables import TABLES, read_table
 

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...metrics.classification import join_records, require_num_classes
-from ...metrics.classifier_figures import EvaluatedPredictions, galleries, tables
-from ...runtime.errors import UserError
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure
-from ...tasks.protocols import CaptionedImage, Drawable, Reportable
-from ...tasks.sample_checks import BadSample
+from ...core.metrics.classification import join_records, require_num_classes
+from ...core.metrics.classifier_figures import EvaluatedPredictions, galleries, tables
+from ...core.runtime.errors import UserError
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Figure
+from ...core.tasks.protocols import CaptionedImage, Drawable, Reportable
+from ...core.tasks.sample_checks import BadSample
 from ..data.images import draw
 from .task import ShapeClassification, ShapeSamples
 

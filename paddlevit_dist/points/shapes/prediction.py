@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...metrics.classifier_prediction import ClassifierPrediction
-from ...tasks.prediction import InputSamples, find_inputs
+from ...core.metrics.classifier_prediction import ClassifierPrediction
+from ...core.tasks.prediction import InputSamples, find_inputs
 from .data import SUFFIXES, read_shape
 from .settings import ShapeSection
 from .task import ShapeClassification, ShapeSample, build_sample

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ...settings.every_run import RunSettings
-from ...settings.key import AT_LEAST_1, SHARE_BELOW_1, Range, Section, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...core.settings.every_run import RunSettings
+from ...core.settings.key import AT_LEAST_1, SHARE_BELOW_1, Range, Section, key, rows
+from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 
 
 class SolidSection(Section):

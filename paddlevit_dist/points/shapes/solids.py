@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...tasks.dataset import require_split
+from ...core.tasks.dataset import require_split
 from ..data.augment import rotation
 from .data import SampledShape, ShapeDataset, sample_mesh
 from .settings import ShapeSettings

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...losses import adjusted_losses
-from ...metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
-from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
-from ...tasks.model_factory import create_configured
-from ...tasks.sample_checks import BadSample, require_finite, require_label
-from ...tasks.step_types import LossTerm, StepPosition, TaskTraits
+from ...core.losses import adjusted_losses
+from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
+from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
+from ...core.tasks.model_factory import create_configured
+from ...core.tasks.sample_checks import BadSample, require_finite, require_label
+from ...core.tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
 from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate

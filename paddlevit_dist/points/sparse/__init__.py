@@ -23,6 +23,6 @@ For experiments, ``SparseTensor(features, coordinates)`` builds the plan on dema
 - ``switching``: keyword arguments of other libraries' layers; ``weights``: conversion from spconv and torchsparse
 """
 
-from ...runtime.lazy_names import lazy_names
+from ...core.runtime.lazy_names import lazy_names
 
 __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

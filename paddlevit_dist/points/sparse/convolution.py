@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import paddle
 from paddle.autograd import PyLayerContext
 
-from ...launch import tuning
-from ...runtime import autocast
-from ...runtime.autocast import as_dtype, product_dtype
+from ...core.launch import tuning
+from ...core.runtime import autocast
+from ...core.runtime.autocast import as_dtype, product_dtype
 from .device_plan import KernelDirection, KernelMap, KernelPairs
 
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...runtime.compiled import compiled
-from ...runtime.errors import UserError
+from ...core.runtime.compiled import compiled
+from ...core.runtime.errors import UserError
 
 _MIN_MARGIN = 256
 _MAX_AXES = 4

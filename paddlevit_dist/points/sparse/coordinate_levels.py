@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.compiled import compiled
+from ...core.runtime.compiled import compiled
 from .coordinate_keys import KeySpace, Steps, along_axes, mark_first
 
 

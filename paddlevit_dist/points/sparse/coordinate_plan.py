@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...runtime.compiled import compiled
+from ...core.runtime.compiled import compiled
 from .coordinate_keys import Steps, along_axes, simplify_steps
 from .coordinate_levels import CoordinateLevels, VoxelLevel, is_symmetric
 

@@ -5,8 +5,8 @@ from typing import Any
 import paddle
 from paddle.autograd import PyLayerContext
 
-from ...runtime import autocast
-from ...runtime.autocast import as_dtype
+from ...core.runtime import autocast
+from ...core.runtime.autocast import as_dtype
 from .coordinate_keys import Steps
 from .device_plan import KernelMap
 from .layers import Convolution

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...runtime.transfers import to_device
+from ...core.runtime.transfers import to_device
 from .coordinate_keys import Steps
 from .coordinate_plan import (
     HEADER,

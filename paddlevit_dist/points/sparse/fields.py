@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import paddle
 
-from ...runtime import paddle_versions
-from ...runtime.transfers import to_device
+from ...core.runtime import paddle_versions
+from ...core.runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, unique_voxels
 from .device_plan import Plan
 from .tensor import SparseTensor, empty_rows, gather_rows, parse_steps, require_sparse, scatter_rows

@@ -14,10 +14,10 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ...distributed import DistributedBatchNorm as SynchronizableBatchNorm
-from ...distributed import build_zero
-from ...runtime.autocast import add_bias, as_dtype, product_dtype
-from ...tasks.model import Model
+from ...core.distributed import DistributedBatchNorm as SynchronizableBatchNorm
+from ...core.distributed import build_zero
+from ...core.runtime.autocast import add_bias, as_dtype, product_dtype
+from ...core.tasks.model import Model
 from .convolution import convolve
 from .coordinate_keys import Steps, along_axes, unique_voxels
 from .coordinate_levels import kernel_offsets

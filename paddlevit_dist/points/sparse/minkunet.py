@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import paddle
 from paddle import nn
 
-from ...checkpoint.weights import from_torch_names
-from ...tasks.model import Variants
+from ...core.checkpoint.weights import from_torch_names
+from ...core.tasks.model import Variants
 from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
 from .pooling import GlobalPooling
 from .tensor import SparseTensor, cat

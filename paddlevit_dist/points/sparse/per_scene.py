@@ -5,8 +5,8 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...runtime import autocast
-from ...runtime.autocast import as_dtype
+from ...core.runtime import autocast
+from ...core.runtime.autocast import as_dtype
 from .layers import require
 from .pooling import reduce_by_scene
 from .switching import resolve_arguments

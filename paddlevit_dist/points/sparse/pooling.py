@@ -8,9 +8,9 @@ import paddle
 from paddle import nn
 from paddle.autograd import PyLayerContext
 
-from ...distributed import build_zero
-from ...runtime import autocast
-from ...runtime.autocast import as_dtype, widen_for_sum
+from ...core.distributed import build_zero
+from ...core.runtime import autocast
+from ...core.runtime.autocast import as_dtype, widen_for_sum
 from .coordinate_keys import Steps
 from .coordinate_plan import MapKey, SceneRanges
 from .device_plan import KernelDirection, KernelMap

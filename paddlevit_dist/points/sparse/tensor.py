@@ -7,10 +7,10 @@ import numpy as np
 import paddle
 from paddle.autograd import PyLayerContext
 
-from ...distributed import build_zero
-from ...runtime import paddle_versions
-from ...runtime.autocast import as_dtype, product_dtype
-from ...runtime.transfers import to_device
+from ...core.distributed import build_zero
+from ...core.runtime import paddle_versions
+from ...core.runtime.autocast import as_dtype, product_dtype
+from ...core.runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, simplify_steps, unique_voxels
 from .device_plan import Plan
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...checkpoint.weights import from_torch_names
-from ...runtime.errors import UserError
+from ...core.checkpoint.weights import from_torch_names
+from ...core.runtime.errors import UserError
 
 
 def from_spconv(state: Mapping[str, np.ndarray], dimension: int = 3) -> dict[str, np.ndarray]:

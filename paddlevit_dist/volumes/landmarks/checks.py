@@ -3,9 +3,9 @@
 import shlex
 from typing import Any
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.protocols import CheckpointMatching, LogContributor, count_samples
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.protocols import CheckpointMatching, LogContributor, count_samples
 from ..samples import VolumeSamples
 from .task import LandmarkDetection
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.files import count_by_suffix
-from ...runtime.printing import shorten
-from ...tasks.dataset import require_folder, require_split
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import count_by_suffix
+from ...core.runtime.printing import shorten
+from ...core.tasks.dataset import require_folder, require_split
 from .. import dicom, landmark_files
 from ..dataset import DEFAULT_OPTIONS, VolumeDataset, VolumeOptions
 from ..geometry import convert

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Chart, Figure, FigureTable, Gallery
-from ...tasks.protocols import Drawable, Reportable
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Chart, Figure, FigureTable, Gallery
+from ...core.tasks.protocols import Drawable, Reportable
 from ..geometry import VolumeGeometry, require_spacing
 from ..images import orthogonal_slices
 from ..samples import VolumeSamples

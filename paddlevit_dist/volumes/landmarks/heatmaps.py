@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import paddle
 
-from ...runtime.transfers import constant
+from ...core.runtime.transfers import constant
 
 _SMALLEST = 1e-6  # lower bound of the logarithm's argument
 

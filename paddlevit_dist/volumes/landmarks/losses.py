@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime import autocast
+from ...core.runtime import autocast
 from .heatmaps import HeatmapFactors, is_known
 
 _FOCUS, _NEAR = 2, 4  # CornerNet's alpha and beta

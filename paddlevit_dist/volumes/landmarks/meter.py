@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ...library.checks import host, require
-from ...library.meters import Meter
-from ...tasks.metrics import PerSampleMetrics
+from ...core.library.checks import host, require
+from ...core.library.meters import Meter
+from ...core.tasks.metrics import PerSampleMetrics
 
 
 class RadialError(Meter):

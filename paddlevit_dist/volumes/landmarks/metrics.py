@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ...intervals import ScoreRange, quotient, weighted_sums
-from ...intervals.resampling import ERROR_RANGE
-from ...tasks.metrics import TableMetrics
-from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind
+from ...core.intervals import ScoreRange, quotient, weighted_sums
+from ...core.intervals.resampling import ERROR_RANGE
+from ...core.tasks.metrics import TableMetrics
+from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
 _PLACES = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")

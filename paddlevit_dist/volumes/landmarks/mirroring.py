@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from ...runtime.errors import UserError
+from ...core.runtime.errors import UserError
 
 NO_PAIRS = "none"  # VOLUMES.MIRROR_PAIRS: no landmark has a counterpart
 

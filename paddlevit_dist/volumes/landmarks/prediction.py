@@ -11,12 +11,12 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...runtime.files import atomic_file
-from ...runtime.printing import cell
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ...tasks.protocols import Predictable
+from ...core.runtime.files import atomic_file
+from ...core.runtime.printing import cell
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ...core.tasks.protocols import Predictable
 from ..geometry import convert
 from ..images import orthogonal_slices
 from ..inputs import InputVolumes, VolumeInputs, find_volumes

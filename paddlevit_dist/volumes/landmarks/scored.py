@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.printing import parse_cell, shorten
-from ...runtime.tables import csv_errors_as_user_errors
-from ...tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import parse_cell, shorten
+from ...core.runtime.tables import csv_errors_as_user_errors
+from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .. import landmark_files
 from ..dataset import VolumeDataset
 from ..geometry import convert

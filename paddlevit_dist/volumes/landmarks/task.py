@@ -9,14 +9,14 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import TransformedDataset, dataset_class, is_training_split
-from ...tasks.model_factory import create_configured
-from ...tasks.network_checks import check_network
-from ...tasks.prediction import CheckpointMeta
-from ...tasks.sample_checks import require_finite
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
-from ...tasks.task import Records, Task
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
+from ...core.tasks.model_factory import create_configured
+from ...core.tasks.network_checks import check_network
+from ...core.tasks.prediction import CheckpointMeta
+from ...core.tasks.sample_checks import require_finite
+from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
+from ...core.tasks.task import Records, Task
 from .. import sliding_window
 from ..dataset import VolumeDataset
 from ..geometry import VolumeGeometry, convert, require_same_spacing, require_spacing, round_spacing

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.protocols import Checkable, LogContributor, count_samples
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.protocols import Checkable, LogContributor, count_samples
 from .dataset import IGNORED
 from .task import VolumeSegmentation
 

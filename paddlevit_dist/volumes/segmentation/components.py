@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
 from ..reading import case_name, import_extra, list_volumes
 from ..settings import MAX_VOXELS
 from .dataset import LabelStore

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime.errors import UserError
-from ...tasks.dataset import Dataset
-from ...tasks.sample_groups import SUBJECT
+from ...core.runtime.errors import UserError
+from ...core.tasks.dataset import Dataset
+from ...core.tasks.sample_groups import SUBJECT
 from ..geometry import VolumeGeometry
 from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS

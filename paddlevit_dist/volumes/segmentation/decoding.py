@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime.transfers import to_device
+from ...core.runtime.transfers import to_device
 from ..geometry import interpolation_weights
 from .dataset import IGNORED
 from .regions import LabelRegion

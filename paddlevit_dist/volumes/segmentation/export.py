@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ...tasks.aspects import TaskAspect
-from ...tasks.protocols import Exportable
-from ...tasks.step_types import ExportParts
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.protocols import Exportable
+from ...core.tasks.step_types import ExportParts
 from ..export import NORMALIZATIONS, WEIGHTS, describe_preprocessing, make_example
 from ..intensities import IntensityConfig
 from .regions import describe_regions

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...runtime.text_rendering import legend
-from ...runtime.transfers import to_device
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.figures import Figure, FigureTable, Gallery, class_colors
-from ...tasks.protocols import Drawable, Reportable
+from ...core.runtime.text_rendering import legend
+from ...core.runtime.transfers import to_device
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.figures import Figure, FigureTable, Gallery, class_colors
+from ...core.tasks.protocols import Drawable, Reportable
 from ..geometry import step_lengths
 from ..images import orthogonal_slices
 from .dataset import IGNORED

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
 from ..geometry import step_lengths, turned_spacing
 from ..nonzero import choose_evenly, compute_box, nonzero_mask
 from .dataset import IGNORED, SegmentedVolumes

@@ -7,8 +7,8 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...runtime.autocast import as_dtype, widen_for_sum
-from ...runtime.transfers import constant
+from ...core.runtime.autocast import as_dtype, widen_for_sum
+from ...core.runtime.transfers import constant
 from .dataset import IGNORED
 
 _SMOOTHING = 1e-5  # nnU-Net's

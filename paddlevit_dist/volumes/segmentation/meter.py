@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...library.checks import check_label_pair, require, require_few
-from ...library.meters import Meter
-from ...tasks.metrics import PerSampleMetrics
+from ...core.library.checks import check_label_pair, require, require_few
+from ...core.library.meters import Meter
+from ...core.tasks.metrics import PerSampleMetrics
 
 
 class VolumeDice(Meter):

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...intervals import ScoreRange, nanmean, quotient, weighted_sums
-from ...intervals.resampling import ERROR_RANGE, SHARE_RANGE
-from ...metrics.counts import count_confusion
-from ...runtime.errors import UserError
-from ...tasks.metrics import TableMetrics
-from ...tasks.score_kind import Arrays, FormatInterval, ScoreKind
+from ...core.intervals import ScoreRange, nanmean, quotient, weighted_sums
+from ...core.intervals.resampling import ERROR_RANGE, SHARE_RANGE
+from ...core.metrics.counts import count_confusion
+from ...core.runtime.errors import UserError
+from ...core.tasks.metrics import TableMetrics
+from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..geometry import step_lengths
 from .dataset import IGNORED
 

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ...runtime.errors import UserError
-from ...runtime.files import readable
-from ...runtime.printing import shorten
-from ...runtime.text_files import read_json
-from ...tasks.dataset import peek_files, require_folder, require_split
-from ...tasks.sample_groups import SUBJECT, find_groups
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import readable
+from ...core.runtime.printing import shorten
+from ...core.runtime.text_files import read_json
+from ...core.tasks.dataset import peek_files, require_folder, require_split
+from ...core.tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
 from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_volumes, read_aligned_headers
 from ..store import DecodedStore, DecodedVolume

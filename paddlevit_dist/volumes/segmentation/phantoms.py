@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...tasks.dataset import require_split
+from ...core.tasks.dataset import require_split
 from ..phantoms import ORGANS, SIZES, SPACING_MM, PhantomDataset
 from ..store import DecodedVolume
 from .dataset import DEFAULT_OPTIONS, LabelMap, LabelSource, SegmentationOptions, SegmentedVolumes

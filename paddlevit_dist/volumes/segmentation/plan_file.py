@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import yaml
 
-from ...runtime.errors import UserError
-from ...runtime.files import atomic_file
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
 from ..planning import MAX_WIDTH, WIDTH, NetworkPlan, Size, format_lengths, plan_network
 from .dataset import SegmentationOptions
 from .fingerprint import choose_kind, compute_fingerprint, plan_intensities

@@ -10,12 +10,12 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...runtime.files import atomic_file
-from ...tasks.aspects import TaskAspect
-from ...tasks.dataset import TransformedDataset
-from ...tasks.prediction import PredictionRecord, PredictionWriter, Row
-from ...tasks.protocols import EnsembleMember, Ensembling
-from ...tasks.sample_checks import BadSample
+from ...core.runtime.files import atomic_file
+from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ...core.tasks.protocols import EnsembleMember, Ensembling
+from ...core.tasks.sample_checks import BadSample
 from ..geometry import from_canonical, remove_shear, step_lengths, voxel_ml
 from ..inputs import ReadableVolumes, VolumeInputs, find_volumes, read_at_spacing
 from ..intensities import IntensityConfig

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
-from ...runtime.errors import UserError
-from ...runtime.printing import shorten
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
 
 _LARGEST = (1 << 16) - 1  # label number
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tasks.dataset import TransformedDataset
+from ...core.tasks.dataset import TransformedDataset
 from ..geometry import VolumeGeometry, nearest_axes, turned_spacing
 from ..intensities import IntensityConfig
 from ..samples import (

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal, get_args
 
-from ...settings.key import SHARE, Flag, Range, key, rows
-from ...settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...core.settings.key import SHARE, Flag, Range, key, rows
+from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
 Axis = Literal["depth", "height", "width"]

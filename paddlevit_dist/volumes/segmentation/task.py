@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ...losses import dice_losses, summed_cross_entropy
-from ...runtime import autocast
-from ...runtime.errors import UserError
-from ...runtime.transfers import read_later
-from ...tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
-from ...tasks.metrics import Metrics
-from ...tasks.model_factory import create_configured
-from ...tasks.network_checks import check_network, require_output
-from ...tasks.prediction import CheckpointMeta
-from ...tasks.sample_checks import BadSample, require_finite
-from ...tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
-from ...tasks.task import Records, Task
+from ...core.losses import dice_losses, summed_cross_entropy
+from ...core.runtime import autocast
+from ...core.runtime.errors import UserError
+from ...core.runtime.transfers import read_later
+from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
+from ...core.tasks.metrics import Metrics
+from ...core.tasks.model_factory import create_configured
+from ...core.tasks.network_checks import check_network, require_output
+from ...core.tasks.prediction import CheckpointMeta
+from ...core.tasks.sample_checks import BadSample, require_finite
+from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
+from ...core.tasks.task import Records, Task
 from ..geometry import require_same_spacing, require_spacing, round_spacing, step_lengths
 from ..input_facts import VolumeInputFacts
 from ..intensities import IntensityConfig

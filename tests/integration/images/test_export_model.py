@@ -13,9 +13,9 @@ from support.processes import run_command, run_main
 from support.trainings.runs import DIGITS, well
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.export.command import TrainedModel, export, load_trained_model
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.extensions.export.command import TrainedModel, export, load_trained_model
 
 
 def images(batch, *shape):

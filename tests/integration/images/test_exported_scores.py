@@ -11,12 +11,12 @@ from support.processes import run_command, run_main
 from support.trainings.runs import DIGITS, contents, events, last_line, refusal, well
 
 from paddlevit_dist import UserError
-from paddlevit_dist.commands.run_folder import expand_run
-from paddlevit_dist.export import functions
-from paddlevit_dist.export.command import run as export
-from paddlevit_dist.export.files import find_exported
-from paddlevit_dist.export.scoring import ExportedLayer
-from paddlevit_dist.tasks.step_types import ExportParts
+from paddlevit_dist.core.commands.run_folder import expand_run
+from paddlevit_dist.core.tasks.step_types import ExportParts
+from paddlevit_dist.extensions.export import functions
+from paddlevit_dist.extensions.export.command import run as export
+from paddlevit_dist.extensions.export.files import find_exported
+from paddlevit_dist.extensions.export.scoring import ExportedLayer
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"pip install '.[onnx]': no {', '.join(MISSING)}")

@@ -13,7 +13,7 @@ from support.processes import ROOT, run_command, run_main
 from support.trainings.runs import PLAIN, last_line, well, write_images
 
 from paddlevit_dist import create_model, load_weights
-from paddlevit_dist.checkpoint.array_files import write_safetensors
+from paddlevit_dist.core.checkpoint.array_files import write_safetensors
 
 FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # vit.pth and vit_legacy.pth were written by PyTorch
 SMALL = {"patch_size": 8, "embed_dim": 48, "depth": 1, "num_heads": 4, "mlp_ratio": 1.0}

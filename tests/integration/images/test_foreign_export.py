@@ -8,11 +8,11 @@ import pytest
 import yaml
 from PIL import Image
 
-from paddlevit_dist.export.command import load_trained_model, run
-from paddlevit_dist.export.foreign_weights import make_classifier_parts
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.extensions.export.command import load_trained_model, run
+from paddlevit_dist.extensions.export.foreign_weights import make_classifier_parts
 from paddlevit_dist.images.imagenet_classes import names_by_synset
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
-from paddlevit_dist.tasks.model_factory import create_model
 
 HIGH = {"size": {"height": 32, "width": 32}, "rescale_factor": 1 / 127.5, "image_mean": [1.0] * 3, "resample": 2}
 

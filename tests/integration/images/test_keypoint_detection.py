@@ -11,8 +11,9 @@ from support.processes import ROOT, run_command, run_main
 from support.trainings.killed_runs import kill_in_evaluation
 from support.trainings.runs import events, well
 
-from paddlevit_dist import Trainer, settings
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist import Trainer
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 POSES = [f"-cfg={ROOT / 'configs' / 'detrpose_figures.yaml'}", "DATA.NUM_WORKERS", "0", "REPORT", "False"]
 POSES += ["DATA.SHAPES.TRAIN", "8", "DATA.SHAPES.VAL", "5", "DATA.SHORTEST_SIDES", "[48]", "-batch_size=4"]

@@ -8,8 +8,8 @@ from support.trainings.runs import well
 from support.trainings.small_keypoints import HEATMAPS, build_heatmaps
 from unit.images.keypoints.evaluation.test_result_files import as_file
 
-from paddlevit_dist.compare.pairs import TablePair
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.extensions.compare.pairs import TablePair
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.keypoints import evaluate_command
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN

@@ -5,7 +5,7 @@ import json
 import sys
 
 import pytest
-from integration.distributed.resumed_runs import assert_bit_equal, weights
+from integration.core.distributed.resumed_runs import assert_bit_equal, weights
 from support.processes import run_command, run_main, succeeded
 from support.trainings.runs import IMAGES, events, refused, write_images
 

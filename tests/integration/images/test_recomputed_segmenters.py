@@ -3,10 +3,10 @@
 import numpy as np
 from support.trainings import small_segmenters
 
-from paddlevit_dist import settings
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Recomputable
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Recomputable
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 
 def test_a_recomputed_step_has_the_same_gradients(tmp_path):

@@ -9,7 +9,7 @@ from PIL import Image
 from support.processes import run_main
 from support.trainings.runs import IMAGES, events, refused, well, write_images
 
-from paddlevit_dist.export.command import run as export
+from paddlevit_dist.extensions.export.command import run as export
 
 WORDS = [word for word in IMAGES if not word.startswith("-image_size")]
 MIXED = "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.RANDOM_ERASE_PROB 0.5 TRAIN.RAND_AUGMENT True".split()

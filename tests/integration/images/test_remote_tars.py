@@ -10,7 +10,7 @@ from support.hosts.range_server import RangeServer
 from support.trainings.runs import refused
 
 from paddlevit_dist import UserError
-from paddlevit_dist.data import remote_folder
+from paddlevit_dist.core.data import remote_folder
 from paddlevit_dist.images.data.remote_tars import RemoteTars
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.prepare.published_index import publish_index

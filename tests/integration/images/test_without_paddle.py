@@ -7,7 +7,7 @@ from PIL import Image
 from support.processes import ROOT, Finished, run_command
 from unit.images.classification.test_evaluate_command import LABELS, SCORES, score_rows, table, truth_rows
 
-from paddlevit_dist.registry.lookup import REGISTRATIONS, list_models
+from paddlevit_dist.core.registry.lookup import REGISTRATIONS, list_models
 
 WITHOUT_PADDLE = "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
 
@@ -27,7 +27,7 @@ def test_listing_models_does_not_import_paddle():
 
 def test_the_command_that_lists_models_imports_no_paddle():
     program = (
-        "import sys; from paddlevit_dist.commands import inspect_model as m; m.run(sys.argv[1:]); "
+        "import sys; from paddlevit_dist.core.commands import inspect_model as m; m.run(sys.argv[1:]); "
         "print('paddle' in sys.modules)"
     )
     lines = [line.split() for line in run_program(program, "--list", "pvt", folder=ROOT).out.splitlines()]
@@ -48,8 +48,8 @@ def test_scores_of_a_table_need_neither_paddle_nor_the_wing_of_comparisons(tmp_p
     for name, rows in (("truth", truth_rows(LABELS)), ("scores", score_rows(SCORES))):
         (tmp_path / f"{name}.csv").write_text(table(rows))
     program = (
-        f"{WITHOUT_PADDLE}sys.modules['paddlevit_dist.compare.tables'] = None\n"
-        "from paddlevit_dist.registry import features; del features._FUNCTIONS['write_scored']\n"
+        f"{WITHOUT_PADDLE}sys.modules['paddlevit_dist.extensions.compare.tables'] = None\n"
+        "from paddlevit_dist.core.registry import features; del features._FUNCTIONS['write_scored']\n"
         "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'classes', *sys.argv[1:]]))"
     )
     ended = run_program(program, "truth.csv", "scores.csv", "-output=out", folder=tmp_path)

@@ -5,10 +5,10 @@ import paddle
 import pytest
 from support.networks import golden
 
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.points.instances.pointgroup import PointGroup
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
-from paddlevit_dist.tasks.model_factory import create_model
 
 OURS = {"MinkUNet14A": "minkunet14a", "MinkUNet34C": "minkunet34c", "FourLayers": "minkunet_tutorial"}
 BY_NIGHT = "MinkUNet34C"

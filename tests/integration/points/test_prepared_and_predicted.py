@@ -4,6 +4,8 @@ import numpy as np
 from support.files.raw_scenes import make_points, write_scannet
 from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
 
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Predictable
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scenes import ScanNet
@@ -12,8 +14,6 @@ from paddlevit_dist.points.prepare.scannet import ScanNetReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import PlyReader
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Predictable
 
 
 def test_a_scene_is_the_same_before_and_after_its_preparation(tmp_path):

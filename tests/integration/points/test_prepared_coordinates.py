@@ -7,15 +7,15 @@ import paddle
 import pytest
 from support.files.georeferenced_scenes import UTM, room, write_ply
 
-from paddlevit_dist import settings
-from paddlevit_dist.inference.evaluation import SavedPredictions
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.inference.evaluation import SavedPredictions
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Predictable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import PlyReader
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Predictable
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 WRITING = ("-eval", "-pretrained=x", "SAVE_PREDICTIONS", "true")
 

@@ -9,10 +9,10 @@ from support.files.other_scenes import las, pcd, pointcept, s3dis, semantic_kitt
 from support.files.raw_scenes import write_labeled_ply, write_pointgroup, write_scannet
 from support.samples.small_scenes import tensors
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.points.prepare.command import run_scannet, run_scenes
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 
 def of_splits(write, suffix):

@@ -25,7 +25,7 @@ def test_the_room_imports_without_paddle():
 def test_scores_of_instances_are_computed_without_paddle():
     code = (
         "import sys; sys.modules['paddle'] = None; import numpy as np;"
-        "from paddlevit_dist.tasks.score_kind import find_score_kind;"
+        "from paddlevit_dist.core.tasks.score_kind import find_score_kind;"
         "arrays = {'statistics': np.ones((1, 3, 2)), 'losses': np.ones(1), 'instance_classes': np.array([1])};"
         "arrays |= {'rows': np.array([1]), 'class_numbers': np.zeros(1, int), 'thresholds': np.zeros(1, int)};"
         "arrays |= {'scores': np.ones(1), 'is_right': np.array([True]), 'missed': np.zeros((1, 1, 10), int)};"

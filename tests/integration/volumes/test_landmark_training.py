@@ -15,9 +15,10 @@ from support.processes import ROOT, run_main, run_together, succeeded
 from support.trainings.runs import last_line
 from support.trainings.small_runs import Part
 
-from paddlevit_dist import Trainer, UserError, settings
-from paddlevit_dist.engine.compatibility import CheckpointDiff
-from paddlevit_dist.registry.lookup import resolve
+from paddlevit_dist import Trainer, UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine.compatibility import CheckpointDiff
+from paddlevit_dist.core.registry.lookup import resolve
 
 SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP", "None", "TRAIN.WARMUP_STEPS", "0"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.processes import run_together
 from support.trainings.compiled_models import require_repeatable, require_same
-from unit.engine.test_precision_compiled import COMPILED
+from unit.core.engine.test_precision_compiled import COMPILED
 
 HERE = ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "resnet18"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from integration.distributed.resumed_runs import assert_bit_equal, weights
+from integration.core.distributed.resumed_runs import assert_bit_equal, weights
 from support.files.shard_writer import write_shards
 from support.processes import ROOT, run_command, run_main, start_command, succeeded, wait_until
 from support.trainings.runs import IMAGES

@@ -18,8 +18,8 @@ from integration.images.test_onnx_export import (
 from support.networks.other_names import REDUCED, small
 
 from paddlevit_dist import UserError
-from paddlevit_dist.export.command import export
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.extensions.export.command import export
 
 
 @needs_onnx

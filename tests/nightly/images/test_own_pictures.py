@@ -11,7 +11,7 @@ from support.samples.drawn_images import NEW, OLD, write_drawn
 from support.trainings.runs import last_line, refusal, well
 
 from paddlevit_dist import create_model
-from paddlevit_dist.checkpoint.array_files import write_safetensors
+from paddlevit_dist.core.checkpoint.array_files import write_safetensors
 
 SMALL = {"embed_dim": 48, "depth": 1, "num_heads": 4}
 COMMON = [f"-cfg={ROOT / 'configs' / 'finetune_folder.yaml'}", "-image_size=32", "-ngpus=2", "-num_workers=0"]

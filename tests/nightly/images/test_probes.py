@@ -9,13 +9,13 @@ from support.trainings import small_runs
 from support.trainings.runs import events, last_line, refusal, run_main, well
 
 from paddlevit_dist import create_model, load_weights
-from paddlevit_dist.data.sampler import TrainingSampler
-from paddlevit_dist.debug.selftest import build_silent_trainer
+from paddlevit_dist.core.data.sampler import TrainingSampler
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.step_types import StepPosition
+from paddlevit_dist.extensions.debug.selftest import build_silent_trainer
 from paddlevit_dist.images.classification.probes import LinearProbe
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.transforms.crops import GlyphTransform
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.step_types import StepPosition
 
 MODEL = "MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2".split()
 DATA = "-dataset=digits -image_size=16 -num_workers=0 DATA.IMAGE_CHANNELS 1 DATA.CROP_PCT 1.0 REPORT False".split()

@@ -9,7 +9,7 @@ from integration.images.test_rectangles import train
 from support.processes import run_command
 from support.trainings.runs import well
 
-from paddlevit_dist.export.command import run as export
+from paddlevit_dist.extensions.export.command import run as export
 
 
 def evaluate(folder, name, source, processes=1):

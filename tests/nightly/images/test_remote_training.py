@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from integration.distributed.resumed_runs import assert_bit_equal, weights
+from integration.core.distributed.resumed_runs import assert_bit_equal, weights
 from support.files.shard_writer import write_shards
 from support.hosts.range_server import RangeServer
 from support.processes import run_main, succeeded

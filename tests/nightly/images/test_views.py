@@ -8,7 +8,7 @@ from support.processes import run_command, run_main
 from support.trainings.runs import last_line, well, write_images
 
 from paddlevit_dist import UserError
-from paddlevit_dist.export.command import run as export
+from paddlevit_dist.extensions.export.command import run as export
 
 
 def test_a_training_run_chooses_its_best_checkpoint_by_the_views_and_cannot_be_exported_with_them(tmp_path):

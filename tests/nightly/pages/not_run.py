@@ -9,11 +9,12 @@ from .reading import PAGES
 GPU = "needs GPUs, ImageNet and published weights"
 CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py does the same on a made-up one"
 DOWNLOAD = "needs a download"
-MEMORY = "needs a GPU, whose memory is tried; tests/nightly/engine/test_batch_size.py makes one up"
-HOST = "needs a second host; tests/nightly/launch/test_nodes.py runs it on one"
+MEMORY = "needs a GPU, whose memory is tried; tests/nightly/core/engine/test_batch_size.py makes one up"
+HOST = "needs a second host; tests/nightly/core/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
-SELFTEST = "tests/nightly/distributed/test_selftest.py"
-SEEDS = "tests/nightly/compare/test_groups_of_seeds.py trains smaller groups; unit/compare/test_groups.py compares them"
+SELFTEST = "tests/nightly/core/distributed/test_selftest.py"
+SEEDS = "tests/nightly/extensions/compare/test_groups_of_seeds.py trains smaller groups; test_groups.py compares them"
+SLURM = "needs Slurm; tests/integration/core/distributed/test_stops.py"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/integration/images/test_onnx_export.py does it"
@@ -21,7 +22,7 @@ ONNX_BOXES = "needs the extra onnx; tests/nightly/images/detection/test_exported
 FEW_LABELS = "tests/nightly/images/test_few_labels.py runs it with fewer epochs and seeds"
 OTHER_IMAGES = "tests/integration/images/test_pretraining.py does it with smaller networks and images that it draws"
 RELEASE = "tests/nightly/test_wheel.py builds a release"
-OTHER_FILES = "tests/nightly/commands/test_predict_scenes.py and test_split.py run it on files that they make"
+OTHER_FILES = "tests/nightly/core/commands/test_predict_scenes.py and test_split.py run it on files that they make"
 NUSCENES = "tests/nightly/points/test_nuscenes.py runs it on scans that it draws"
 PAGE_OF_ITS_OWN = "tests/nightly/images/test_documented_session.py runs that page, on the digits"
 SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
@@ -51,7 +52,7 @@ NOT_RUN = {
     "make reference": "writes files; test_reference.py here and in tests/unit/tools say whether it would",
     "python3 -m venv env && . env/bin/activate": INSTALLED,
     "paddlevit-dist inspect recipes": INSTALLED,
-    "python -m paddlevit_dist": "lists the commands; tests/integration/commands/test_environment.py",
+    "python -m paddlevit_dist": "lists the commands; tests/integration/core/commands/test_environment.py",
     "pip install '.[volumes]'": DOWNLOAD,
     "pip install '.[tensorboard]'": DOWNLOAD,
     "pip install '.[fast]'": DOWNLOAD,
@@ -156,12 +157,12 @@ IN_TEXT = {
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=1 -output=one": CARD,
     "python main_multi_gpu.py -cfg=vit_digits -device=npu -ngpus=2 -batch_size=16 -output=two": CARD,
     "paddlevit-dist doctor -cfg=./configs/vit_digits.yaml -ngpus=2 "
-    "-output=./output/four": "tests/nightly/commands/test_doctor.py",
+    "-output=./output/four": "tests/nightly/core/commands/test_doctor.py",
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
-    "-output=./output/logged": "tests/unit/logging/test_event_logs.py",
-    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/logging/test_event_logs.py",
+    "-output=./output/logged": "tests/unit/core/logging/test_event_logs.py",
+    "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/core/logging/test_event_logs.py",
     "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
-    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": "needs Slurm; tests/integration/distributed/test_stops.py",
+    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": SLURM,
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": SELFTEST,
     "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
     "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu26 .": CONTAINER,

@@ -16,9 +16,9 @@ from support.hosts.clones import copy_of_repository
 from support.processes import ROOT, run_command
 from support.trainings.runs import write_images
 
-from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.settings import DEFAULT_RECIPE, load
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.checkpoint.array_files import write_safetensors
+from paddlevit_dist.core.settings import DEFAULT_RECIPE, load
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 from .not_run import EXPLAINING, IN_TEXT, NOT_RUN, NOT_RUN_PAGES
 from .reading import (

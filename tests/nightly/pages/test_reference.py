@@ -9,7 +9,7 @@ import sys
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.commands import COMMANDS
+from paddlevit_dist.core.commands import COMMANDS
 
 REFERENCE = ROOT / "docs" / "reference"
 
@@ -17,7 +17,7 @@ REFERENCE = ROOT / "docs" / "reference"
 # In a process of its own: other tests register tasks and keys in this one.
 PROGRAM = """
 import json, runpy
-from paddlevit_dist.settings.help import help_text
+from paddlevit_dist.core.settings.help import help_text
 pages = runpy.run_path("tools/reference.py")["pages"]()
 print(json.dumps({**pages, "help": help_text(["-h", "all"])}))
 """

@@ -5,7 +5,7 @@ import re
 import numpy as np
 from nightly.pages.volumes_of_the_page import PAGE
 
-from paddlevit_dist.settings.table import keys
+from paddlevit_dist.core.settings.table import keys
 
 
 def test_the_program_runs_and_finds_its_points_again():

@@ -3,7 +3,7 @@
 import numpy as np
 from support.samples.instance_scenes import NAMES, scene
 
-from paddlevit_dist.intervals import bootstrap, nanmean
+from paddlevit_dist.core.intervals import bootstrap, nanmean
 from paddlevit_dist.points.instances.matching import flatten_tables
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.instances.score_kind import class_precisions

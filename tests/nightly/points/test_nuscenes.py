@@ -11,8 +11,8 @@ from support.files.nuscenes import draw_objects, nuscenes
 from support.processes import ROOT, run_command
 from support.trainings.runs import well
 
-from paddlevit_dist.intervals import panoptic_scores
-from paddlevit_dist.metrics.counts import count_confusion
+from paddlevit_dist.core.intervals import panoptic_scores
+from paddlevit_dist.core.metrics.counts import count_confusion
 from paddlevit_dist.points.instances.panoptic import count_segments
 from paddlevit_dist.points.prepare.nuscenes import CLASS_NAMES
 

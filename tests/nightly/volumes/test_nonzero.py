@@ -7,7 +7,7 @@ import yaml
 from support.files.heads_in_zeros import make_dataset
 from support.processes import ROOT, run_command, run_main, succeeded
 
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.volumes.nonzero import read_checkpoint_region
 
 

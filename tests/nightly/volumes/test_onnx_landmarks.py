@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.networks.exported_landmarks import trained
 
-from paddlevit_dist.export.command import export
+from paddlevit_dist.extensions.export.command import export
 from paddlevit_dist.volumes import decode
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]

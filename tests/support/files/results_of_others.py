@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.points.data.scannet_classes import submitted_numbers
-from paddlevit_dist.registry.lookup import resolve
 
 
 def val(dataset: str, recipe: str):

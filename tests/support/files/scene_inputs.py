@@ -1,10 +1,10 @@
 """Files of scenes as a prediction opens them."""
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES
 from paddlevit_dist.points.data.scene import CENTERED
 from paddlevit_dist.points.inputs import InputScenes, find_scenes
-from paddlevit_dist.tasks.prediction import CheckpointMeta
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.4"]
 

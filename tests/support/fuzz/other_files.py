@@ -11,18 +11,18 @@ import numpy as np
 from yacs.config import CfgNode
 
 from paddlevit_dist import UserError
-from paddlevit_dist import settings as config
-from paddlevit_dist.checkpoint import store
-from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.finding import find_run_settings
-from paddlevit_dist.checkpoint.weights import read_weights
-from paddlevit_dist.compare.formatting import add_findings, format_lines
-from paddlevit_dist.compare.pairs import compare_tables
-from paddlevit_dist.compare.tables import read_table as read_samples
-from paddlevit_dist.compare.tables import write_evaluated
+from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.checkpoint import store
+from paddlevit_dist.core.checkpoint.array_files import write_safetensors
+from paddlevit_dist.core.checkpoint.finding import find_run_settings
+from paddlevit_dist.core.checkpoint.weights import read_weights
+from paddlevit_dist.core.logging.record import supersede
+from paddlevit_dist.core.tasks.metrics import SampleTable
+from paddlevit_dist.extensions.compare.formatting import add_findings, format_lines
+from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.tables import read_table as read_samples
+from paddlevit_dist.extensions.compare.tables import write_evaluated
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
-from paddlevit_dist.logging.record import supersede
-from paddlevit_dist.tasks.metrics import SampleTable
 
 _FILES = Path(__file__).resolve().parents[1] / "files" / "weights_of_torch"
 _STATE = {"weight": np.arange(12, dtype=np.float32).reshape(3, 4), "bias": np.ones(3, np.float16)}

@@ -24,9 +24,9 @@ except ImportError:  # Python 3.10
     import sre_parse as parser
 
 import paddlevit_dist
+from paddlevit_dist.core.tasks.sample_groups import FOLDER, SUBJECT
 from paddlevit_dist.images.data import class_lists
 from paddlevit_dist.points.data.scenes import GROUPS_BY
-from paddlevit_dist.tasks.sample_groups import FOLDER, SUBJECT
 
 ROOT = Path(paddlevit_dist.__file__).parent
 _METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
@@ -38,9 +38,9 @@ _MOST_GROWTH, _TOO_LONG = 2.5, 2.0
 
 #: patterns whose texts have a bound that is not theirs
 _BOUNDED = {
-    ("paddlevit_dist.engine.gpu_memory", "_ALLOCATION"): "messages of Paddle",
+    ("paddlevit_dist.core.engine.gpu_memory", "_ALLOCATION"): "messages of Paddle",
     ("paddlevit_dist.images.keypoints.data.point_tables", "_BEHIND"): "headings of at most 200 characters",
-    ("paddlevit_dist.settings.key", "_LIST_ITEM"): "a comma ends each text",
+    ("paddlevit_dist.core.settings.key", "_LIST_ITEM"): "a comma ends each text",
 }
 
 

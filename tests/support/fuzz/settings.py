@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import Configuration, dump_yaml, load, recipe_folder
-from paddlevit_dist.settings.command_line import parse_value
-from paddlevit_dist.settings.key import Key
-from paddlevit_dist.settings.table import COMMAND_LINE, DERIVED, find_tables, get_value, index_keys, leaves
+from paddlevit_dist.core.settings import Configuration, dump_yaml, load, recipe_folder
+from paddlevit_dist.core.settings.command_line import parse_value
+from paddlevit_dist.core.settings.key import Key
+from paddlevit_dist.core.settings.table import COMMAND_LINE, DERIVED, find_tables, get_value, index_keys, leaves
 
 # A recipe of each task, and of each kind of its networks.
 RECIPES = (

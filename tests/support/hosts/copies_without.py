@@ -36,24 +36,24 @@ strange = [name for name, module in own.items() if not module.__spec__.origin.st
 assert len(own) > 100 and strange == [], strange
 """
 UNKNOWN = {
-    "cpu_kernels": {},
-    "gpu_kernels": {"train GPU_KERNELS true": "command line: GPU_KERNELS (True) is not a known key"},
-    "debug": {
+    "extensions/cpu_kernels": {},
+    "extensions/gpu_kernels": {"train GPU_KERNELS true": "command line: GPU_KERNELS (True) is not a known key"},
+    "extensions/debug": {
         "doctor -h": "no command 'doctor'",
         "train -selftest": "-selftest is not a known flag",
         "train PROFILE 3": "command line: PROFILE (3) is not a known key",
     },
-    "report": {
+    "extensions/report": {
         "report run": "no command 'report'",
         "train REPORT false": "command line: REPORT (False) is not a known key",
     },
-    "leakage": {"train -exclude_leaked": "-exclude_leaked is not a known flag"},
-    "compare": {
+    "extensions/leakage": {"train -exclude_leaked": "-exclude_leaked is not a known flag"},
+    "extensions/compare": {
         "compare run run": "no command 'compare'",
         "train -per_sample=a.csv": "-per_sample is not a known flag",
         "train -seeds=2": "-seeds is not a known flag",
     },
-    "export": {
+    "extensions/export": {
         "export -h": "no command 'export'",
         "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
     },
@@ -74,7 +74,7 @@ def in_a_copy_without(gone, tmp_path, planted="", words=None):
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "image.png")
     if planted:
-        with open(package / "engine/evaluation.py", "a", encoding="utf-8") as module:
+        with open(package / "core/engine/evaluation.py", "a", encoding="utf-8") as module:
             module.write(planted)
     # A fresh process, and the repository is in no variable of its environment.
     command = [sys.executable, "-I", "-c", PROGRAM, str(ROOT), *(UNKNOWN[gone] if words is None else words)]

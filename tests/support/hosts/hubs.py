@@ -6,8 +6,8 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 
-from paddlevit_dist.checkpoint.array_files import write_safetensors
-from paddlevit_dist.checkpoint.published import _fetch_once
+from paddlevit_dist.core.checkpoint.array_files import write_safetensors
+from paddlevit_dist.core.checkpoint.published import _fetch_once
 from support.hosts.servers import Server
 
 NAME = "vit_tiny_patch16_224.augreg_in21k_ft_in1k"

@@ -40,7 +40,7 @@ class Stripes(ImageDataset):
 MODEL = """
 import paddle
 from paddlevit_dist import register_model
-from paddlevit_dist.tasks import Model
+from paddlevit_dist.core.tasks import Model
 
 class Small(Model):
     def __init__(self, num_classes=2, image_size=16, in_channels=3):

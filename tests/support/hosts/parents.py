@@ -27,7 +27,7 @@ def work(folder: str) -> None:
 def started(commands: list[list[str]]) -> list[Any]:
     """Worker, processes, GPUs and ``in_child`` of each launch of the commands."""
     from paddlevit_dist.__main__ import main
-    from paddlevit_dist.launch import devices, spawn
+    from paddlevit_dist.core.launch import devices, spawn
 
     calls: list[Any] = []
 
@@ -58,8 +58,8 @@ def run(folder: str) -> None:
     """Print what is found."""
     import paddle
 
-    from paddlevit_dist.launch.devices import ProcessPlan
-    from paddlevit_dist.launch.spawn import launch_workers
+    from paddlevit_dist.core.launch.devices import ProcessPlan
+    from paddlevit_dist.core.launch.spawn import launch_workers
 
     set_devices: list[str] = []
     set_device = paddle.set_device

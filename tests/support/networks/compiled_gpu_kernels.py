@@ -14,7 +14,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from paddlevit_dist.gpu_kernels import launches
+from paddlevit_dist.extensions.gpu_kernels import launches
 
 _TYPES = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16"}
 _PTXAS = max(Path(triton.__file__).parent.glob("backends/nvidia/bin/ptxas*"))  # the newest, with a longer name

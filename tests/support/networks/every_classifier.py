@@ -4,9 +4,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.registry.lookup import MODELS, SPELLINGS, annotation_type
-from paddlevit_dist.registry.manifest import CLASS_LABELS
-from paddlevit_dist.tasks.model_factory import create_model, variant_options
+from paddlevit_dist.core.registry.lookup import MODELS, SPELLINGS, annotation_type
+from paddlevit_dist.core.registry.manifest import CLASS_LABELS
+from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.foundation_parameters import PUBLISHED as OF_FOUNDATIONS
 

@@ -6,8 +6,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.export.command import export, load_trained_model, run
-from paddlevit_dist.export.pixels import convert_to_pixel_input
+from paddlevit_dist.extensions.export.command import export, load_trained_model, run
+from paddlevit_dist.extensions.export.pixels import convert_to_pixel_input
 from paddlevit_dist.images.detection.export import compare_detections
 from support.networks.rtdetr_networks import CLASSES, SIZE, make_network
 

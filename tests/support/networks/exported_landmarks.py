@@ -2,12 +2,12 @@
 
 import paddle
 
-from paddlevit_dist import settings
-from paddlevit_dist.export.command import TrainedModel
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Exportable
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Exportable
+from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.extensions.export.command import TrainedModel
 
 SIZE = (12, 10, 14)  # no multiple of what the network halves
 NAMES = ("nose", "chin")

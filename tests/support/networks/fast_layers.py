@@ -3,8 +3,8 @@
 import numpy as np
 import paddle
 
-from paddlevit_dist.cpu_kernels.accelerate import accelerate
-from paddlevit_dist.distributed.batch_norm import unbias_running_variance
+from paddlevit_dist.core.distributed.batch_norm import unbias_running_variance
+from paddlevit_dist.extensions.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.images.detection.rtdetr.encoder import PositionAttention
 from paddlevit_dist.images.keypoints.heatmaps.network import ClassicDecoder
 from paddlevit_dist.images.models import layers

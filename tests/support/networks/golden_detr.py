@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import paddle
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.detr.transformer import sine_embedding

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.engine import compute_loss
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.keypoints.detrpose.criterion import PoseCriterion, PoseTargets
 from paddlevit_dist.images.keypoints.detrpose.network import DetrPose
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
-from paddlevit_dist.tasks.model_factory import create_model
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import arrays, description, recipe
 

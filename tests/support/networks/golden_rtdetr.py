@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.rtdetr.decoder import LocalizationQualityHead
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
-from paddlevit_dist.tasks.model_factory import create_model
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import arrays, description, noisy_image, recipe
 

@@ -7,7 +7,7 @@ from unittest import mock
 import numpy as np
 import paddle
 
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr import fine_criterion

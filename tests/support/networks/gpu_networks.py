@@ -62,8 +62,8 @@ def names_of_family(name: str, families: Sequence[str]) -> list[str]:
     alone, the smallest."""
     if name.startswith("timm:"):
         return [name]
+    from paddlevit_dist.core.registry.lookup import SPELLINGS, list_models
     from paddlevit_dist.images.models.foundation_variants import FOUNDATION
-    from paddlevit_dist.registry.lookup import SPELLINGS, list_models
 
     sizes = ("embed_dim", "depth", "num_heads", "mlp_ratio", "mlp_multiple", "image_size", "patch_size")
     smallest: dict[str, str] = {}
@@ -119,10 +119,11 @@ def train_network(
         was skipped.
     """
 
-    from paddlevit_dist import Trainer, settings
-    from paddlevit_dist.logging.record import make_folder
-    from paddlevit_dist.tasks.step_types import StepPosition
-    from paddlevit_dist.tasks.task_factory import make_task
+    from paddlevit_dist import Trainer
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.logging.record import make_folder
+    from paddlevit_dist.core.tasks.step_types import StepPosition
+    from paddlevit_dist.core.tasks.task_factory import make_task
     from support.samples import host_draws
 
     half = ["-amp", "AMP_LEVEL", "O1", "AMP_DTYPE", dtype] if dtype != "float32" else []

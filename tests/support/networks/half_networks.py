@@ -9,7 +9,7 @@ import paddle
 from paddle.nn import functional as F
 
 from paddlevit_dist import create_model
-from paddlevit_dist.distributed.batch_norm import convert_batch_norm
+from paddlevit_dist.core.distributed.batch_norm import convert_batch_norm
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.models.attention import attention
 from paddlevit_dist.images.transforms.on_device import PixelNormalizer

@@ -145,7 +145,7 @@ def observe(networks: dict[str, Callable[[Callable], Any]], levels: Sequence[str
     import paddle
     from paddle.amp.auto_cast import _update_list
 
-    from paddlevit_dist.runtime import autocast
+    from paddlevit_dist.core.runtime import autocast
 
     dispatcher, tracer = _Dispatcher(getattr(paddle, dtype)), paddle.base.framework._dygraph_tracer()
     dispatcher.install()

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.points.sparse.minkunet import MinkClassifier, MinkUNet
-from paddlevit_dist.registry.register import register_model
 
 WIDTHS = (8, 12, 16, 24, 20, 16, 12, 10)
 

@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 from yacs.config import CfgNode
 
-from paddlevit_dist.engine.optimizer import build_optimizer
-from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.core.engine.optimizer import build_optimizer
+from paddlevit_dist.core.tasks.model import Model
 from support.trainings.updates import update_one_by_one
 
 RATE, DECAY, EPSILON, BETAS, MOMENTUM = 0.1, 0.5, 1e-8, (0.9, 0.99), 0.8

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import paddle
 
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 REDUCED = {
     "vit": {"depth": 2, "embed_dim": 48, "num_heads": 4, "patch_size": 8, "image_size": 32},

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from unittest import mock
 
-from paddlevit_dist.cpu_kernels import accelerate
+from paddlevit_dist.extensions.cpu_kernels import accelerate
 
 
 def plain_layers() -> AbstractContextManager:

@@ -3,9 +3,9 @@
 import numpy as np
 import paddle
 
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise, DenoisingQueries
 from paddlevit_dist.images.detection.detector import DetectionTargets
-from paddlevit_dist.tasks.model_factory import create_model
 from support.networks.small_detr import default_dtype, make_objects
 
 SMALL = ["rtdetr_small", "dfine_small"]

@@ -4,8 +4,8 @@ round than our maps, and moved by loops where a layout differs."""
 import numpy as np
 import paddle
 
-from paddlevit_dist.export.command import TrainedModel, export
-from paddlevit_dist.tasks.model_factory import create_model, variant_options
+from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
+from paddlevit_dist.extensions.export.command import TrainedModel, export
 from support.networks.other_names import arrays, in_torch_layout, replaced
 
 ONE_OF_EACH = [

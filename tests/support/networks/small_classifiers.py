@@ -3,7 +3,7 @@
 import numpy as np
 import paddle
 
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 FAMILIES = {
     "vit_tiny_patch16_224": {"depth": 2, "embed_dim": 24, "dropout": 0.3, "attention_dropout": 0.3},

@@ -5,8 +5,8 @@ import contextlib
 import numpy as np
 import paddle
 
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.detector import DetectionTargets
-from paddlevit_dist.tasks.model_factory import create_model
 
 CLASSES, QUERIES = 4, 5
 OPTIONS = {

@@ -6,8 +6,8 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.checkpoint.weights import from_torch_names, to_torch_names
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.checkpoint.weights import from_torch_names, to_torch_names
+from paddlevit_dist.core.tasks.model_factory import create_model
 from support.networks import golden
 
 TIMES = 20  # of PyTorch's own float32 error, as the golden file allows

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist.registry.lookup import MODELS, resolve
-from paddlevit_dist.tasks.model import Model
+from paddlevit_dist.core.registry.lookup import MODELS, resolve
+from paddlevit_dist.core.tasks.model import Model
 
 FILE = Path(__file__).with_suffix(".json")
 PARTS = ("models", "detection", "keypoints")  # of the images' folder

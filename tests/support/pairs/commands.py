@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paddlevit_dist.checkpoint.unpickling import restricted_load
+from paddlevit_dist.core.checkpoint.unpickling import restricted_load
 from support.processes import Finished, run_command
 
 LIMIT_SECONDS = 400.0

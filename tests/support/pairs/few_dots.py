@@ -9,7 +9,7 @@ from paired import PairedCounting
 from several_labels import Labeling
 
 from paddlevit_dist import register_dataset, register_task
-from paddlevit_dist.tasks import Exportable, ExportParts, TaskAspect
+from paddlevit_dist.core.tasks import Exportable, ExportParts, TaskAspect
 
 _SIZES = {"train": 40, "val": 13}
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paddlevit_dist.checkpoint.low_rank import list_layers
+from paddlevit_dist.core.checkpoint.low_rank import list_layers
 
 from .averages import check_averages
 from .command_checks import check_command, check_export

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from paddlevit_dist import settings
-from paddlevit_dist.data.loader import DeviceLoader
-from paddlevit_dist.data.sampler import TrainingSampler
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.data.loader import DeviceLoader
+from paddlevit_dist.core.data.sampler import TrainingSampler
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 TASKS = {
     "digits": ["-cfg=vit_digits", "DATA.IMAGE_SIZE", "16"],

@@ -3,9 +3,9 @@
 import numpy as np
 from PIL import Image
 
-from paddlevit_dist import settings
-from paddlevit_dist.data.loader import DeviceLoader
-from paddlevit_dist.data.sampler import TrainingSampler, sample_generator
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.data.loader import DeviceLoader
+from paddlevit_dist.core.data.sampler import TrainingSampler, sample_generator
 from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.classification.task import Classification, ClassificationSamples
 from paddlevit_dist.images.transforms.crops import TrainingTransform

@@ -4,18 +4,18 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.data.sampler import EvaluationSampler
-from paddlevit_dist.distributed import broadcast_object, is_main, rank, reduce_dict, world_size
-from paddlevit_dist.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
+from paddlevit_dist.core.data.sampler import EvaluationSampler
+from paddlevit_dist.core.distributed import broadcast_object, is_main, rank, reduce_dict, world_size
+from paddlevit_dist.core.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
+from paddlevit_dist.core.metrics.classification import ClassificationMetrics
+from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.multi_label.metrics import LabelMetrics
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
-from paddlevit_dist.metrics.classification import ClassificationMetrics
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
 from support.samples.instance_scenes import NAMES, scene

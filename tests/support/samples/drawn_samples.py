@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paddlevit_dist.intervals import (
+from paddlevit_dist.core.intervals import (
     ClassificationCounts,
     ProportionRecompute,
     bootstrap,

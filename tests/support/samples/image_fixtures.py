@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 from paddle.nn.initializer import Constant, Normal, TruncatedNormal
 
-from paddlevit_dist.commands import convert
+from paddlevit_dist.core.commands import convert
 
 
 @pytest.fixture

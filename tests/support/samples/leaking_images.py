@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance
 
+from paddlevit_dist.extensions.leakage.search import find_copies
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.leakage.search import find_copies
 
 
 def scene(generator: np.random.Generator, size: tuple[int, int] = (200, 150)) -> Image.Image:

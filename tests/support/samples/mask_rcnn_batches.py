@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import paddle
 
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
-from paddlevit_dist.tasks.model_factory import create_model
 
 NAME, CLASSES = "mask_rcnn_small", 3
 EVERY_SAMPLE = {"anchor_samples": 10**6, "region_samples": 10**6}  # then nothing is drawn at random

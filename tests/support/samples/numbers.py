@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from paddlevit_dist.data.loader import DeviceLoader
-from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.core.data.loader import DeviceLoader
+from paddlevit_dist.core.data.sampler import TrainingSampler
 
 
 class Numbers:

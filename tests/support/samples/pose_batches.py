@@ -3,10 +3,10 @@
 import numpy as np
 import paddle
 
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.denoising import PREFIX
 from paddlevit_dist.images.keypoints.detrpose.criterion import PoseTargets
 from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise, PoseQueries
-from paddlevit_dist.tasks.model_factory import create_model
 from support.networks.small_detr import default_dtype
 
 SIGMAS = ((0.05, 0.1, 0.02, 0.08), (0.03, 0.03, 0.2, 0.1))

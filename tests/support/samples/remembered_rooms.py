@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from paddlevit_dist.core.registry.register import register_dataset
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.registry.register import register_dataset
 
 
 @functools.cache

@@ -5,8 +5,8 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from paddlevit_dist import create_model, register_dataset, register_model, register_score_kind, register_task
-from paddlevit_dist.intervals import means
-from paddlevit_dist.tasks import (
+from paddlevit_dist.core.intervals import means
+from paddlevit_dist.core.tasks import (
     Dataset,
     LossTerm,
     Model,

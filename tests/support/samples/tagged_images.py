@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from paddlevit_dist import UserError, register_dataset, settings
+from paddlevit_dist import UserError, register_dataset
+from paddlevit_dist.core import settings
 from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.multi_label.task import MultiLabel
 from support.registrations import forgotten

@@ -8,11 +8,11 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.cpu_kernels.accelerate import accelerate
-from paddlevit_dist.engine import precision
-from paddlevit_dist.engine.precision import compile_passes
+from paddlevit_dist.core.engine import precision
+from paddlevit_dist.core.engine.precision import compile_passes
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.extensions.cpu_kernels.accelerate import accelerate
 from paddlevit_dist.images.classification.figures import attention_rollout
-from paddlevit_dist.tasks.model_factory import create_model
 from support.networks import small_classifiers
 from support.networks.plain_layers import plain_layers
 from support.networks.small_classifiers import IMAGES, SIZE, gradients

@@ -6,12 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 
-from paddlevit_dist import settings
-from paddlevit_dist.data.sampler import SampleKey, sample_generator
-from paddlevit_dist.debug.first_layer import FirstLayerFinder
-from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.engine import COUNTS
-from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.data.sampler import SampleKey, sample_generator
+from paddlevit_dist.core.distributed import rank, world_size
+from paddlevit_dist.core.engine import COUNTS
+from paddlevit_dist.core.engine.precision import TrainingPrecision
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.step_types import StepPosition, TaskTraits
+from paddlevit_dist.core.tasks.task import Task
+from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.extensions.debug.first_layer import FirstLayerFinder
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.detector import DetectionTargets
@@ -20,10 +24,6 @@ from paddlevit_dist.images.detection.mask_rcnn.network import MaskRCNN
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
-from paddlevit_dist.tasks.model_factory import create_model
-from paddlevit_dist.tasks.step_types import StepPosition, TaskTraits
-from paddlevit_dist.tasks.task import Task
-from paddlevit_dist.tasks.task_factory import make_task
 from support.samples import mask_rcnn_batches
 from support.samples import rtdetr_batches as batches
 from support.trainings import small_detections

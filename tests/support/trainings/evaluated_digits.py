@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from paddlevit_dist import settings
-from paddlevit_dist.compare import tables
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.settings import dump_yaml
-from paddlevit_dist.tasks.metrics import SampleTable
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.settings import dump_yaml
+from paddlevit_dist.core.tasks.metrics import SampleTable
+from paddlevit_dist.extensions.compare import tables
 
 SAMPLES = 40
 NAMES = [str(digit) for digit in range(10)]

@@ -9,7 +9,7 @@ import pytest
 
 os.environ["TRITON_INTERPRET"] = "1"  # read where Triton's and our kernels are defined
 
-from paddlevit_dist.gpu_kernels import device_check, hook, layers  # noqa: E402
+from paddlevit_dist.extensions.gpu_kernels import device_check, hook, layers  # noqa: E402
 from support.trainings import small_runs  # noqa: E402
 
 

@@ -4,8 +4,8 @@ LARGEST_BATCH_OF_THE_LAST on the last rank. A module that ``-import`` names."""
 import os
 from typing import Any
 
-from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.engine import batch_size, step
+from paddlevit_dist.core.distributed import rank, world_size
+from paddlevit_dist.core.engine import batch_size, step
 from support.trainings.full_gpus import no_memory
 
 batch_size.has_own_memory = lambda device: True

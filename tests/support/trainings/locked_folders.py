@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paddlevit_dist.launch.lock import lock_output_dir
+from paddlevit_dist.core.launch.lock import lock_output_dir
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import numpy as np
 import paddle
 
 from paddlevit_dist import UserError, rank
-from paddlevit_dist.checkpoint import store as checkpoint_store
-from paddlevit_dist.registry.lookup import resolve
+from paddlevit_dist.core.checkpoint import store as checkpoint_store
+from paddlevit_dist.core.registry.lookup import resolve
 from support.trainings import small_runs
 
 RUN = "-batch_size=16 -epochs=1 TRAIN.WARMUP_STEPS 2 TRAIN.BATCH_NORM sync REPORT_FREQ 20".split()

@@ -15,9 +15,9 @@ from support.trainings.runs import well
 NAMES = ['a, "b"', "bee", "čmelák", "x\ty", "e", "f"]
 KILLED = """
 import os, signal, sys
-from paddlevit_dist.inference import predictor
-from paddlevit_dist.commands.predict import run
-from paddlevit_dist.runtime.errors import run_and_report
+from paddlevit_dist.core.inference import predictor
+from paddlevit_dist.core.commands.predict import run
+from paddlevit_dist.core.runtime.errors import run_and_report
 
 after, signal_name, *words = sys.argv[1:]  # also in the processes that are started by this one
 compute, batches = predictor.predict_batch, []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
 from support.files import label_map_layouts
 from support.files.nnunet_folders import raw_data
 from support.processes import ROOT, run_command, run_main

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist import Trainer, settings
-from paddlevit_dist.distributed import rank, world_size
-from paddlevit_dist.registry.lookup import SPELLINGS, resolve
-from paddlevit_dist.tasks.model_factory import create_model, variant_options
+from paddlevit_dist import Trainer
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.distributed import rank, world_size
+from paddlevit_dist.core.registry.lookup import SPELLINGS, resolve
+from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 from support.processes import ROOT
 from support.trainings.runs import write_images
 

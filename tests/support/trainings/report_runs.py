@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist.report import store
-from paddlevit_dist.tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery, PointSet
+from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery, PointSet
+from paddlevit_dist.extensions.report import store
 
 HOSTILE = "<script>alert('x')</script>\n\"quoted\" \udce9 \u202e </style>&amp; {{ 7 * 7 }}"
 _VOID = {"meta", "link", "img", "br", "input", "hr"}

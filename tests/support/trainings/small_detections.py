@@ -9,12 +9,13 @@ import numpy as np
 import paddle
 import yaml
 
-from paddlevit_dist import Trainer, settings
-from paddlevit_dist.engine.compatibility import to_plain_settings
+from paddlevit_dist import Trainer
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine.compatibility import to_plain_settings
+from paddlevit_dist.core.inference.evaluation import evaluate_only
+from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
-from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.registry.register import register_model
 from support.processes import ROOT
 from support.trainings.small_runs import make_weights
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist import Trainer, settings
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist import Trainer
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.task_factory import make_task
 from support.processes import ROOT
 
 HEATMAPS = [f"-cfg={ROOT / 'configs' / 'heatmap_figures.yaml'}", "DATA.NUM_WORKERS", "0", "REPORT", "False"]

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist import Trainer, settings
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.dataset import TransformedDataset
+from paddlevit_dist import Trainer
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.dataset import TransformedDataset
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
 DIGITS = [

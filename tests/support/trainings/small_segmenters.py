@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist import Trainer, settings
+from paddlevit_dist import Trainer
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.inference.evaluation import evaluate_only
+from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.images.models.segformer import SegFormer
 from paddlevit_dist.images.models.upernet import UPerNet
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
-from paddlevit_dist.inference.evaluation import evaluate_only
-from paddlevit_dist.registry.register import register_model
 from support.processes import ROOT
 from support.trainings.small_runs import make_weights
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from paddlevit_dist.launch import ProcessPlan, spawn
+from paddlevit_dist.core.launch import ProcessPlan, spawn
 
 
 class StartedWorkers(NamedTuple):

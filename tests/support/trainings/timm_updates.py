@@ -3,9 +3,9 @@
 import paddle
 import paddle.nn.functional as F
 
-from paddlevit_dist.distributed import all_gather, rank, world_size
-from paddlevit_dist.distributed.wrapping import data_parallel
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.distributed import all_gather, rank, world_size
+from paddlevit_dist.core.distributed.wrapping import data_parallel
+from paddlevit_dist.core.tasks.model_factory import create_model
 from support.networks import golden, timm_zoo
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import paddle
 import yaml
 
-from paddlevit_dist import settings
-from paddlevit_dist.engine.compatibility import to_plain_settings
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine.compatibility import to_plain_settings
+from paddlevit_dist.core.tasks.model_factory import create_model
 from support.trainings.runs import PLAIN
 
 SIZES = {"patch_size": 8, "embed_dim": 16, "depth": 1, "num_heads": 2}

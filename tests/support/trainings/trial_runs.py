@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paddlevit_dist.compare import tables
+from paddlevit_dist.extensions.compare import tables
 
 
 def write_samples(folder: Path, of: str, wrong: int, names: list[str], protocol: dict[str, object]) -> None:

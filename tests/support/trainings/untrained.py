@@ -6,9 +6,9 @@ from pathlib import Path
 
 import paddle
 
-from paddlevit_dist import settings
-from paddlevit_dist.engine.compatibility import describe
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine.compatibility import describe
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 
 def write_untrained_run(folder: Path, words: Sequence[str]) -> Path:

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import paddle
 
-from paddlevit_dist.distributed import data_parallel
-from paddlevit_dist.engine import COUNTS, TrainStep
-from paddlevit_dist.engine.fused_optimizers import PerParameterStep
-from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.tasks.step_types import StepPosition
-from paddlevit_dist.tasks.task import Task
+from paddlevit_dist.core.distributed import data_parallel
+from paddlevit_dist.core.engine import COUNTS, TrainStep
+from paddlevit_dist.core.engine.fused_optimizers import PerParameterStep
+from paddlevit_dist.core.engine.precision import TrainingPrecision
+from paddlevit_dist.core.tasks.step_types import StepPosition
+from paddlevit_dist.core.tasks.task import Task
 from support.waits import Waits, counted_waits
 
 

@@ -11,13 +11,13 @@ from support.files.label_map_layouts import yolo_outlines
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.model import Model
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import ModelChecking, ParameterGrouping, Recomputable
 from paddlevit_dist.images.detection.task import Detection
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.model import Model
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import ModelChecking, ParameterGrouping, Recomputable
 
 WORDS = ["TASK", "segmentation", "MODEL.NAME", "upernet_swin_tiny", "-dataset=label_maps", "-data_path=x"]
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks import Task
 from paddlevit_dist.images.configured_options import configured_options
-from paddlevit_dist.tasks import Task
 
 # What PaddleViT's files say for these models.
 PUBLISHED = {

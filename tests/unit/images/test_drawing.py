@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.figures import class_colors
 from paddlevit_dist.images import drawing
-from paddlevit_dist.tasks.figures import class_colors
 
 
 @pytest.mark.parametrize("size, expected", [((80, 40), (320, 160)), ((3, 640), (2, 320)), ((1, 900), (1, 320))])

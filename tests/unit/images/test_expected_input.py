@@ -8,14 +8,14 @@ import pytest
 import yaml
 from PIL import Image
 
+from paddlevit_dist.core.registry.model_names import read_model_names
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.settings.table import leaves
 from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.expected_input import format_stronger_pretrained_hint
 from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
-from paddlevit_dist.registry.model_names import read_model_names
-from paddlevit_dist.settings import load
-from paddlevit_dist.settings.table import leaves
 
 HALF, IMAGENET = ([0.5] * 3, [0.5] * 3), ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 # ``pretrained_cfg`` of timm 1.0.28 for the default weights of each name: mean and deviation, crop_pct; all are bicubic,

@@ -11,10 +11,10 @@ import yaml
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.classification.samples import evaluation_transform
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.on_device import PixelNormalizer
-from paddlevit_dist.settings import load
 
 NAMES = ("IMAGE_SIZE", "CROP_PCT", "CROP_MODE", "INTERPOLATION")
 

@@ -6,7 +6,7 @@ import pytest
 from support.key_pages import check_effects, check_rows
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 
 def test_keys_are_on_the_page_with_values_default_meaning_and_flag():

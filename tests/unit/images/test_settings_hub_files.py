@@ -5,7 +5,7 @@ import json
 import pytest
 from support.hosts.hubs import hub, weights  # noqa: F401
 
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 COLORS = {"IMAGENET_MEAN": [0.1, 0.2, 0.3], "IMAGENET_STD": [0.4, 0.5, 0.6]}
 SIZES = {"IMAGE_SIZE": 48, "CROP_PCT": 0.5, "INTERPOLATION": "bilinear", "CROP_MODE": "center"}

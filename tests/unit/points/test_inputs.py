@@ -9,7 +9,11 @@ from support.files.scene_inputs import SEMANTIC, make_inputs, recalled
 from support.networks.varied import vary
 from support.samples.small_scenes import make_scene, tensors
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta, output_names
+from paddlevit_dist.core.tasks.protocols import Predictable
 from paddlevit_dist.points import inputs
 from paddlevit_dist.points.data.ply import read_vertices, write_points
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -19,9 +23,6 @@ from paddlevit_dist.points.instances.matching import InstancePrediction
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta, output_names
-from paddlevit_dist.tasks.protocols import Predictable
 
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
 INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.4"]

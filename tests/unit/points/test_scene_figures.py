@@ -6,14 +6,14 @@ import pytest
 from support.networks.varied import vary
 from support.samples.small_scenes import scene, tensors
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.figures import ConfusionMatrix, FigureTable, PointSet
+from paddlevit_dist.core.tasks.protocols import Reportable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.scene_figures import build_point_set, select_scenes
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.figures import ConfusionMatrix, FigureTable, PointSet
-from paddlevit_dist.tasks.protocols import Reportable
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.VAL", "3", "POINTS.ROOMS.SPACING_M", "0.12"]
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.2", *ROOMS]

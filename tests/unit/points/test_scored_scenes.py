@@ -10,9 +10,11 @@ import pytest
 from support.files.raw_scenes import write_scannet
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.compare.pairs import compare_tables
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.points import evaluate_command as evaluate_scenes
 from paddlevit_dist.points.data.scannet_classes import (
     CLASS_NAMES,
@@ -26,7 +28,6 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.scored_scenes import SceneGroundTruth, _read_masks, score
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 from paddlevit_dist.points.submission import INSTANCES, SEMANTIC, SubmissionFiles, find_kind
-from paddlevit_dist.registry.lookup import resolve
 
 NUMBER = 5
 

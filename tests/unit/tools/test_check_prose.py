@@ -16,6 +16,34 @@ find_in_page, find_in_program, find_in_text = (
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from paddlevit_dist import train\nfrom paddlevit_dist.core.tasks import Task\n", []),
+        ("x\nfrom paddlevit_dist.core.engine import step\n", [(2, "from paddlevit_dist.core.engine")]),
+        ("import paddlevit_dist.points.sparse as sparse", []),
+        ("    import paddlevit_dist.extensions.compare", [(1, "import paddlevit_dist.extensions.compare")]),
+        ('"from paddlevit_dist.core import tasks\\n"', [(1, "from paddlevit_dist.core")]),
+        ("::: paddlevit_dist.core.tasks.Task", []),
+        ("::: paddlevit_dist.core.launch.spawn", [(1, "::: paddlevit_dist.core.launch.spawn")]),
+    ],
+)
+def test_pages_and_examples_import_from_packages_that_export_public_names(text, found):
+    assert [(line, words) for line, words, _ in check_prose.find_imports(text)] == found
+
+
+def test_imports_are_checked_in_chinese_pages_and_notebooks_too(tmp_path):
+    (tmp_path / "examples").mkdir()
+    for name in ("README_cn.md", "examples/x.ipynb", "examples/x.py"):
+        (tmp_path / name).write_text("from paddlevit_dist.core.data import loader  # whoever\n")
+        assert len(list(check_prose.find_in_file(tmp_path / name))) == 1
+    assert check_prose.PUBLIC <= {"paddlevit_dist", *map(".".join, list_packages())}
+
+
+def list_packages():
+    return [path.parent.relative_to(ROOT).parts for path in (ROOT / "paddlevit_dist").rglob("__init__.pyi")]
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("A voxel is no millimeter.", "is no millimeter"),

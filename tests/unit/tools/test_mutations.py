@@ -129,27 +129,30 @@ def test_a_seed_draws_the_same_mutants_of_different_lines(tmp_path):
         assert [n for n in range(40) if changed[n] != lines[n]] == [mutant.line - 1]
 
 
-STEP = mutations.Mutant("paddlevit_dist/engine/step.py", 12, "", "", "", "")
-FIRST, OTHER = "tests/unit/engine/test_step.py::d", "tests/unit/x/test_b.py::test_c"
+STEP = mutations.Mutant("paddlevit_dist/core/engine/step.py", 12, "", "", "", "")
+FIRST, OTHER = "tests/unit/core/engine/test_step.py::d", "tests/unit/x/test_b.py::test_c"
 
 
 def test_the_tests_of_a_line_come_first_and_those_of_its_package_last():
-    tests = {("paddlevit_dist/engine/step.py", 10): {OTHER, FIRST}, ("paddlevit_dist/engine/step.py", 13): {"later"}}
+    tests = {
+        ("paddlevit_dist/core/engine/step.py", 10): {OTHER, FIRST},
+        ("paddlevit_dist/core/engine/step.py", 13): {"later"},
+    }
     first, near, *whole = mutants.list_stages(STEP, {"unit": tests})
     assert first == [FIRST, OTHER]
-    assert near[0].startswith("tests/unit/engine/test_step") and all(Path(ROOT, name).exists() for name in near)
-    assert whole == [["tests/integration/test_promises.py"], ["tests/integration/engine"]]
+    assert near[0].startswith("tests/unit/core/engine/test_step") and all(Path(ROOT, name).exists() for name in near)
+    assert whole == [["tests/integration/test_promises.py"], ["tests/integration/core/engine"]]
 
 
 def test_integration_tests_of_several_files_follow_by_twelves_where_they_are_measured():
-    near = [f"tests/integration/engine/test_z.py::test_{letter}" for letter in "abc"]
+    near = [f"tests/integration/core/engine/test_z.py::test_{letter}" for letter in "abc"]
     far = [f"tests/integration/images/test_{letter}.py::test_{number}" for letter in "abcde" for number in (1, 2, 3)]
-    tests = {("paddlevit_dist/engine/step.py", 12): {*far, *near, "tests/integration/engine/test_z.py"}}
+    tests = {("paddlevit_dist/core/engine/step.py", 12): {*far, *near, "tests/integration/core/engine/test_z.py"}}
     _, first, second = mutants.list_stages(STEP, {"unit": {}, "integration": tests})
     assert first == [*near[:2], *(test for test in far if test[-1] != "3")]
-    whole_file = "tests/integration/engine/test_z.py"
+    whole_file = "tests/integration/core/engine/test_z.py"
     assert second == [f"{whole_file}::test_c", whole_file, *(test for test in far if test[-1] == "3")]
-    many = {(STEP.file, 12): {f"tests/unit/engine/test_step.py::test_{number}" for number in range(70)}}
+    many = {(STEP.file, 12): {f"tests/unit/core/engine/test_step.py::test_{number}" for number in range(70)}}
     stages = mutants.list_stages(STEP, {"unit": many, "integration": tests})
     assert [len(stage) for stage in stages if stage[0] in many[STEP.file, 12]] == [60, 10]
     assert [FIRST] == mutants.list_stages(STEP, {"unit": {(STEP.file, 12): {FIRST}}, "integration": {}})[0]
@@ -160,16 +163,16 @@ def test_a_compiled_functions_tests_are_those_of_the_plain_functions_that_call_i
     files = {"kernels": loop, "others": f"{loop}from .kernels import other\n"}
     files["layers"] = "from . import kernels\n\n\ndef call():\n    return kernels.add(1, 2)\n"
     for name, text in files.items():
-        file = tmp_path / "paddlevit_dist" / "engine" / f"{name}.py"
+        file = tmp_path / "paddlevit_dist" / "core" / "engine" / f"{name}.py"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     monkeypatch.setattr(mutants, "ROOT", tmp_path)
-    changed = STEP._replace(file="paddlevit_dist/engine/kernels.py", line=3, source=loop)
-    tests = {("paddlevit_dist/engine/layers.py", 5): {FIRST}, ("paddlevit_dist/engine/layers.py", 1): {OTHER}}
+    changed = STEP._replace(file="paddlevit_dist/core/engine/kernels.py", line=3, source=loop)
+    tests = {("paddlevit_dist/core/engine/layers.py", 5): {FIRST}, ("paddlevit_dist/core/engine/layers.py", 1): {OTHER}}
     assert mutants.list_stages(changed, {"unit": tests}) == [[FIRST]]
-    written = write_coverage(tmp_path / "1", [(FIRST, "/a/paddlevit_dist/engine/layers.py", [1, 5])])
+    written = write_coverage(tmp_path / "1", [(FIRST, "/a/paddlevit_dist/core/engine/layers.py", [1, 5])])
     mutants.merge_files([written], tmp_path / "merged")
-    assert mutants.read_tests(tmp_path / "merged", [changed]) == {("paddlevit_dist/engine/layers.py", 5): {FIRST}}
+    assert mutants.read_tests(tmp_path / "merged", [changed]) == {("paddlevit_dist/core/engine/layers.py", 5): {FIRST}}
 
 
 def write_coverage(path: Path, rows: list[tuple[str, str, list[int]]]) -> Path:
@@ -183,7 +186,7 @@ def write_coverage(path: Path, rows: list[tuple[str, str, list[int]]]) -> Path:
 
 
 def test_processes_are_merged_by_test_and_lines_and_a_torn_file_is_left_out(tmp_path):
-    step, loop = "/a/paddlevit_dist/engine/step.py", "/b/paddlevit_dist/engine/loop.py"
+    step, loop = "/a/paddlevit_dist/core/engine/step.py", "/b/paddlevit_dist/core/engine/loop.py"
     files = [
         write_coverage(tmp_path / "1", [(FIRST, step, [7, 12]), ("", step, [1]), (OTHER, loop, [12])]),
         write_coverage(tmp_path / "2", [(f"start|{FIRST}", step, [8, 30]), (OTHER, step, [12])]),

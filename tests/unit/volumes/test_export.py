@@ -6,14 +6,14 @@ import pytest
 import yaml
 from support.networks.exported_landmarks import NAMES, RECIPE, SIZE, trained
 
-from paddlevit_dist import settings
-from paddlevit_dist.export.command import export
-from paddlevit_dist.export.scoring import load_exported_layer
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Exportable
-from paddlevit_dist.tasks.step_types import ExportParts
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Exportable
+from paddlevit_dist.core.tasks.step_types import ExportParts
+from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.extensions.export.command import export
+from paddlevit_dist.extensions.export.scoring import load_exported_layer
 from paddlevit_dist.volumes.export import NORMALIZATIONS, WEIGHTS, make_example
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation

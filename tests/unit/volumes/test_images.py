@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from paddlevit_dist.runtime.text_rendering import LINE_PX, legend, render_text
+from paddlevit_dist.core.runtime.text_rendering import LINE_PX, legend, render_text
 from paddlevit_dist.volumes import images
 
 RED, GREEN, GRAY, NAN = (255, 70, 70), (80, 230, 80), (130, 130, 130), (np.nan,) * 3

@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 from support.files.volume_files import AFFINE, voxels, write_series, write_volume
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Predictable
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Predictable
 from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 

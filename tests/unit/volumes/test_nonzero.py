@@ -8,10 +8,10 @@ from support.files.heads_in_zeros import AFFINE, SHAPE, head, make_dataset
 from support.files.volume_files import world, write_landmarks, write_volume
 from support.processes import ROOT
 
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Exportable, Predictable
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Exportable, Predictable
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.nonzero import BOX, MASK, choose_region, compute_box, compute_box_share, nonzero_mask
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation

@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import map_coordinates
 from scipy.spatial.transform import Rotation
 
-from paddlevit_dist.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.samples import (

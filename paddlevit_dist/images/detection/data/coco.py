@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ....runtime.errors import UserError
-from ....runtime.files import open_regular, readable
-from ....runtime.spelling import compose, find_spelling
-from ....tasks.dataset import require_split
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import open_regular, readable
+from ....core.runtime.spelling import compose, find_spelling
+from ....core.tasks.dataset import require_split
 from ...data.annotated_files import list_image_names
 from ...data.box_layouts import is_coco, list_json_files, names_split
 from ...data.formats import SPLIT_WORDS, list_folders

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....runtime.errors import UserError
+from ....core.runtime.errors import UserError
 from ...transforms.albumentations_file import AlbumentationsFile
 from ...transforms.visible_objects import box_of_mask
 from ..settings import DetectionDataSection

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....data.checked_files import DamagedCacheError, checked_file, map_verified, read_checked, write_array
-from ....data.path_index import PathIndex, ensure_path_index, make_batch
-from ....runtime.errors import UserError
-from ....runtime.files import map_array
-from ....runtime.json_format import format_json
-from ....runtime.spelling import compose, find_spelling
+from ....core.data.checked_files import DamagedCacheError, checked_file, map_verified, read_checked, write_array
+from ....core.data.path_index import PathIndex, ensure_path_index, make_batch
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import map_array
+from ....core.runtime.json_format import format_json
+from ....core.runtime.spelling import compose, find_spelling
 from ...data.data_warnings import DataWarnings
 from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file

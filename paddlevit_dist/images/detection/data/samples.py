@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....runtime.errors import UserError
-from ....runtime.printing import one_line
-from ....tasks.dataset import format_place
-from ....tasks.sample_checks import BadSample
+from ....core.runtime.errors import UserError
+from ....core.runtime.printing import one_line
+from ....core.tasks.dataset import format_place
+from ....core.tasks.sample_checks import BadSample
 from ...data.data_warnings import count
 from ...data.held_out import DatasetPart, make_row_method, write_rows
 from ...data.image_samples import ImageSamples, open_dataset

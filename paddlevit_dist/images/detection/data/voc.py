@@ -10,11 +10,11 @@ from xml.etree.ElementTree import Element
 import numpy as np
 from tqdm import tqdm
 
-from ....runtime.errors import UserError
-from ....runtime.files import readable
-from ....runtime.spelling import compose
-from ....runtime.text_files import read_bytes, read_text
-from ....tasks.dataset import refuse_split
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import readable
+from ....core.runtime.spelling import compose
+from ....core.runtime.text_files import read_bytes, read_text
+from ....core.tasks.dataset import refuse_split
 from ...data.annotated_files import list_image_names, map_images_by_stem, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
 from ...data.data_warnings import DataWarnings, count

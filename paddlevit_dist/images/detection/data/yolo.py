@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ....runtime.errors import UserError
-from ....runtime.files import readable
-from ....runtime.text_files import read_bytes, to_utf8
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import readable
+from ....core.runtime.text_files import read_bytes, to_utf8
 from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings, count
 from ...data.formats import stems

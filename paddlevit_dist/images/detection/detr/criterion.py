@@ -12,10 +12,10 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....runtime import autocast
-from ....runtime.errors import UserError
-from ....runtime.transfers import read, to_device_together
-from ....tasks.step_types import LossTerm, StepPosition
+from ....core.runtime import autocast
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import read, to_device_together
+from ....core.tasks.step_types import LossTerm, StepPosition
 from ..boxes import center_to_corners, generalized_paired_iou, to_relative
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
 

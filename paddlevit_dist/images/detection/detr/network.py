@@ -11,9 +11,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.errors import UserError
-from ....tasks.model import ClassLayout, Variants
-from ....tasks.model_factory import model_options
+from ....core.runtime.errors import UserError
+from ....core.tasks.model import ClassLayout, Variants
+from ....core.tasks.model_factory import model_options
 from ...models.layers import Conv2D
 from ...models.resnet import RESNET_FACTS
 from .. import key_names

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....runtime.compiled import compiled
+from ....core.runtime.compiled import compiled
 from .match_tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 RECALLS = np.linspace(0.0, 1.0, 101)

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....runtime.errors import UserError
-from ....tasks.score_kind import Arrays
+from ....core.runtime.errors import UserError
+from ....core.tasks.score_kind import Arrays
 from ..detections import LARGEST_AREA
 
 IOU_THRESHOLDS = np.linspace(0.5, 0.95, 10)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....runtime.compiled import compiled
-from ....runtime.errors import UserError
+from ....core.runtime.compiled import compiled
+from ....core.runtime.errors import UserError
 from ...run_lengths import ManyRuns
 from ..coco_files import Id
 from ..detections import DetectedObjects, corners_to_boxes

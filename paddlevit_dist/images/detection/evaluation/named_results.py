@@ -5,8 +5,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from ....runtime.errors import UserError
-from ....runtime.printing import shorten
+from ....core.runtime.errors import UserError
+from ....core.runtime.printing import shorten
 from ...data.data_warnings import count
 from ..coco_files import Id, as_id, elements
 from ..matched_ids import match_categories, match_files, require_categories, require_images

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....intervals.resampling import SHARE_RANGE, Recompute, ScoreRange
-from ....runtime.errors import UserError
-from ....tasks.score_kind import Arrays, ScoreKind, are_below
+from ....core.intervals.resampling import SHARE_RANGE, Recompute, ScoreRange
+from ....core.runtime.errors import UserError
+from ....core.tasks.score_kind import Arrays, ScoreKind, are_below
 from .curves import DetectionCurves, stat_names
 from .images import build_image_columns
 from .match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ....runtime.errors import UserError
-from ....runtime.files import open_regular
-from ....runtime.printing import shorten
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import open_regular
+from ....core.runtime.printing import shorten
 from ...data.data_warnings import count
 from ...run_lengths import compress_runs, compute_area, outline, parse_segmentation
 from ..coco_files import (

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ....runtime.errors import UserError
-from ....runtime.files import readable
-from ....runtime.printing import shorten
-from ....runtime.spelling import compose
-from ....runtime.text_files import read_bytes, to_utf8
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import readable
+from ....core.runtime.printing import shorten
+from ....core.runtime.spelling import compose
+from ....core.runtime.text_files import read_bytes, to_utf8
 from ...data.data_warnings import count
 from ...data.formats import list_names, stems
 from ...run_lengths import compress_runs, outline

@@ -7,8 +7,8 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....runtime.transfers import read, to_device_together
-from ....tasks.step_types import LossTerm
+from ....core.runtime.transfers import read, to_device_together
+from ....core.tasks.step_types import LossTerm
 from ..boxes import box_iou, encode_boxes
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
 from .region_heads import RegionBatch, assign_levels, build_placeholder_region, roi_align

@@ -13,11 +13,11 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.autocast import as_dtype
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant, read, to_device
-from ....tasks.model import ClassLayout, Model, Variants
-from ....tasks.model_factory import create_model, fit_backbone_options
+from ....core.runtime.autocast import as_dtype
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant, read, to_device
+from ....core.tasks.model import ClassLayout, Model, Variants
+from ....core.tasks.model_factory import create_model, fit_backbone_options
 from ...models.layers import Conv2D, LayerNorm
 from ...run_lengths import encode
 from .. import key_names

@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.transfers import constant, read, to_device, to_device_together
+from ....core.runtime.transfers import constant, read, to_device, to_device_together
 from ...models.layers import Conv2D, Conv2DTranspose
 from ..boxes import box_areas
 from ..detector import dense, normal, single_or_double, zeros

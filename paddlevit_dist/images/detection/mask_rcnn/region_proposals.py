@@ -12,7 +12,7 @@ from paddle import nn
 from paddle.nn import functional as F
 from paddle.vision.ops import nms
 
-from ....runtime.transfers import constant, read
+from ....core.runtime.transfers import constant, read
 from ...models.layers import Conv2D
 from ..boxes import box_iou, clip_boxes, decode_boxes, encode_boxes
 from ..detector import DetectionTargets, normal, single_or_double, zeros

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ....checkpoint.weights import from_torch_names
-from ....tasks.model import KeyMap
+from ....core.checkpoint.weights import from_torch_names
+from ....core.tasks.model import KeyMap
 from ...models.foundation_names import FOUNDATION, OF_HUGGING_FACE
 from ...models.key_names import rename, split_projections
 

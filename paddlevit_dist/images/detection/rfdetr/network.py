@@ -12,9 +12,9 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant
-from ....tasks.model import group_by_layers
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
+from ....core.tasks.model import group_by_layers
 from ...models.layers import LayerNorm
 from ..detector import (
     COCO_CATEGORIES,

@@ -12,8 +12,8 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....runtime.transfers import to_device
-from ....tasks.step_types import LossTerm
+from ....core.runtime.transfers import to_device
+from ....core.tasks.step_types import LossTerm
 from ..boxes import center_to_corners, generalized_paired_iou, paired_iou, to_relative
 from ..denoising import PREFIX, ContrastiveNoise
 from ..detector import Outputs, single_or_double

@@ -17,7 +17,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.transfers import constant
+from ....core.runtime.transfers import constant
 from ...models.attention import head_dim
 from ...models.layers import LayerNorm, Linear
 from ..detector import Outputs, single_or_double, without_gradient, zeros

@@ -11,8 +11,8 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....losses import log_softmax
-from ....runtime.transfers import constant
+from ....core.losses import log_softmax
+from ....core.runtime.transfers import constant
 from ..boxes import center_to_corners
 
 _TEMPERATURE = 5.0

@@ -13,8 +13,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
 from ...models.attention import MultiHeadAttention, attend, head_dim
 from ...models.layers import Conv2D, LayerNorm
 from ..detector import dense

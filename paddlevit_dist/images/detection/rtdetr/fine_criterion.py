@@ -9,9 +9,9 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....distributed import all_reduce_sum, host_barrier, world_size
-from ....runtime.transfers import is_on_gpu, to_device_together
-from ....tasks.step_types import LossTerm
+from ....core.distributed import all_reduce_sum, host_barrier, world_size
+from ....core.runtime.transfers import is_on_gpu, to_device_together
+from ....core.tasks.step_types import LossTerm
 from ..denoising import PREFIX
 from ..detector import Outputs, single_or_double
 from ..detr.criterion import QueryMatches

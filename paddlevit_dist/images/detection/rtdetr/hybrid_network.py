@@ -10,8 +10,8 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
 from ...models.layers import Conv2D
 from ..detector import Outputs, QueryDetector, build_backbone, single_or_double
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ....checkpoint.weights import from_torch_names
-from ....tasks.model import KeyMap
+from ....core.checkpoint.weights import from_torch_names
+from ....core.tasks.model import KeyMap
 from ...models.key_names import rename, split_projections
 from ..detector import COCO_CATEGORIES
 from ..key_names import select_category_rows

@@ -12,9 +12,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant
-from ....tasks.model import ClassLayout
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
+from ....core.tasks.model import ClassLayout
 from ...models.layers import LayerNorm
 from ...models.resnet import RESNET_FACTS
 from ..denoising import PREFIX, ContrastiveNoise

@@ -1,6 +1,6 @@
 """Variants of RT-DETR, D-FINE and DEIM."""
 
-from ....tasks.model import Variants
+from ....core.tasks.model import Variants
 
 # Zhao et al., DETRs Beat YOLOs on Real-time Object Detection, CVPR 2024, table A, and github.com/lyuwenyu/RT-DETR,
 # rtdetr_pytorch/configs: the smaller models have narrower paths, fewer decoder layers, and a convolution as the first

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.errors import UserError
-from ....runtime.spelling import compose
+from ....core.runtime.errors import UserError
+from ....core.runtime.spelling import compose
 from ...detection.coco_files import CocoAnnotation, CocoCategory, CocoFile, JsonElement, short
 from ..described_points import DescribedPoints, pair_up
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.errors import UserError
-from ....runtime.printing import shorten
-from ....tasks.dataset import require_split
+from ....core.runtime.errors import UserError
+from ....core.runtime.printing import shorten
+from ....core.tasks.dataset import require_split
 from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings, count, first_names
 from ...data.formats import stems

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....runtime.errors import UserError
-from ....runtime.files import readable
-from ....runtime.printing import shorten
-from ....runtime.text_files import read_yaml
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import readable
+from ....core.runtime.printing import shorten
+from ....core.runtime.text_files import read_yaml
 from ...data.data_warnings import count, first_names
 from ...data.yolo_files import YoloDescription, find_label_file, read_description
 from ...detection.data.indexed_images import AnnotationSource

@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ....runtime.transfers import constant
+from ....core.runtime.transfers import constant
 from ...detection.detector import Outputs
 from ...detection.rtdetr.criterion import MatchedTargets, Sums, stack_heads
 from ...detection.rtdetr.distributions import DistanceBins

@@ -18,7 +18,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.transfers import constant
+from ....core.runtime.transfers import constant
 from ...detection.detector import Outputs, single_or_double, without_gradient
 from ...detection.detr.transformer import HeadMlp
 from ...detection.rtdetr.decoder import DeformableAttention, FusionGate, SamplingPoints, build_classifier

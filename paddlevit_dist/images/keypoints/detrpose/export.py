@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import paddle
 
-from ....tasks.step_types import ExportParts
+from ....core.tasks.step_types import ExportParts
 from ...detection.detector import Detector
 from ...detection.export import BoxExport, EvaluatedFunction, compare_detections, require_one_size
 from .network import TopPoses

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ....checkpoint.weights import from_torch_names
-from ....tasks.model import KeyMap
+from ....core.checkpoint.weights import from_torch_names
+from ....core.tasks.model import KeyMap
 from ...detection.rtdetr.key_names import RTDETR
 from ...models.key_names import rename, split_projections
 

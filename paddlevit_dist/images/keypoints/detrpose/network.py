@@ -12,9 +12,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant
-from ....tasks.model import ClassLayout
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
+from ....core.tasks.model import ClassLayout
 from ...detection.denoising import PREFIX
 from ...detection.detector import Outputs, rank_queries, single_or_double, without_gradient
 from ...detection.detr.criterion import load_solver

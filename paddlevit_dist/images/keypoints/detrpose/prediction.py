@@ -6,7 +6,7 @@ from typing import Any
 
 import paddle
 
-from ....tasks.prediction import InputSamples
+from ....core.tasks.prediction import InputSamples
 from ...detection.data.transforms import build_evaluation_transform
 from ...detection.prediction import DetectionInput
 from ..detected_keypoints import DetectedKeypoints

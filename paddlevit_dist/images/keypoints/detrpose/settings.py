@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ....settings.key import AT_LEAST_0, Section, key, rows
-from ....settings.table import ConfigView, IgnoredKeys, KeyTable
+from ....core.settings.key import AT_LEAST_0, Section, key, rows
+from ....core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from ..settings import KeypointSettings
 
 VFL, MAL = "vfl", "mal"

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ....registry.lookup import resolve
-from ....runtime.errors import UserError
-from ....tasks.dataset import TransformedDataset
-from ....tasks.metrics import Metrics
-from ....tasks.model_factory import model_options
-from ....tasks.prediction import CheckpointMeta
+from ....core.registry.lookup import resolve
+from ....core.runtime.errors import UserError
+from ....core.tasks.dataset import TransformedDataset
+from ....core.tasks.metrics import Metrics
+from ....core.tasks.model_factory import model_options
+from ....core.tasks.prediction import CheckpointMeta
 from ...detection.data.detection_dataset import DetectionDataset
 from ...detection.data.samples import DetectionSamples
 from ...detection.task import Detection

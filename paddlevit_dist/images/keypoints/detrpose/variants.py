@@ -1,6 +1,6 @@
 """Variants of DETRPose."""
 
-from ....tasks.model import Variants
+from ....core.tasks.model import Variants
 
 # github.com/SebastianJanampa/DETRPose, configs/detrpose/detrpose_hgnetv2_*.py and include/detrpose_hgnetv2.py
 # (a6ca202). All fix the statistics of the backbone's batch norms.

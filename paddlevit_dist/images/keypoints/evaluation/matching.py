@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ....runtime.compiled import compiled
+from ....core.runtime.compiled import compiled
 from ...detection.evaluation.match_tables import AREA_RANGES, IOU_THRESHOLDS, MatchTable
 from ...detection.evaluation.matching import decide_matches
 from ..detected_keypoints import DetectedKeypoints

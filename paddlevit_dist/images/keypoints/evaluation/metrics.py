@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ....tasks.metrics import TableMetrics
+from ....core.tasks.metrics import TableMetrics
 from ...detection.metrics import MatchMetrics
 from ..detected_keypoints import DetectedKeypoints
 from ..keypoint_set import KeypointSet

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....intervals import ScoreRange, quotient, weighted_sums
-from ....intervals.resampling import ERROR_RANGE
-from ....tasks.score_kind import Arrays, FormatInterval, ScoreKind
+from ....core.intervals import ScoreRange, quotient, weighted_sums
+from ....core.intervals.resampling import ERROR_RANGE
+from ....core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..detected_keypoints import DetectedKeypoints
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ....runtime.errors import UserError
-from ....tasks.score_kind import Arrays
+from ....core.runtime.errors import UserError
+from ....core.tasks.score_kind import Arrays
 from ...data.data_warnings import first_names
 from ...detection.evaluation.matching import AnnotationFile
 from ...detection.evaluation.named_results import NamedResult

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ....intervals import nanmean, quotient, weighted_sums
-from ....intervals.resampling import Recompute
-from ....runtime.json_format import format_json
-from ....runtime.text_files import parse_json
-from ....tasks.score_kind import Arrays, FormatInterval, are_below
+from ....core.intervals import nanmean, quotient, weighted_sums
+from ....core.intervals.resampling import Recompute
+from ....core.runtime.json_format import format_json
+from ....core.runtime.text_files import parse_json
+from ....core.tasks.score_kind import Arrays, FormatInterval, are_below
 from ...detection.evaluation.curves import DetectionCurves
 from ...detection.evaluation.images import build_image_columns
 from ...detection.evaluation.match_tables import MatchTable

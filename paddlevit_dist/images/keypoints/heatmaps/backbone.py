@@ -9,9 +9,9 @@ from typing import Any
 
 from paddle.nn import functional as F
 
-from ....registry.lookup import resolve
-from ....tasks.model import Model
-from ....tasks.model_factory import create_model, model_options, prepare
+from ....core.registry.lookup import resolve
+from ....core.tasks.model import Model
+from ....core.tasks.model_factory import create_model, model_options, prepare
 from ...models.segmenter import drop_layers
 from ...models.vit import VisionTransformer
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ....inference.predictor import prepare_task
-from ....inference.trained import TrainedWeights, build_trained, open_source
-from ....runtime.errors import UserError
-from ....runtime.files import atomic_file, map_array
-from ....runtime.printing import shorten
+from ....core.inference.predictor import prepare_task
+from ....core.inference.trained import TrainedWeights, build_trained, open_source
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import atomic_file, map_array
+from ....core.runtime.printing import shorten
 from ...data.data_warnings import count
 from ...detection.data.detection_dataset import ImageAnnotations
 from ...detection.detections import DetectedObjects

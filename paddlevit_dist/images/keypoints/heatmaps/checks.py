@@ -1,8 +1,8 @@
 """What a log says of images whose objects are cropped, and how weights fit other settings."""
 
-from ....runtime.printing import one_line
-from ....tasks.dataset import TransformedDataset
-from ....tasks.protocols import SAME_SETTINGS, CheckpointMatching
+from ....core.runtime.printing import one_line
+from ....core.tasks.dataset import TransformedDataset
+from ....core.tasks.protocols import SAME_SETTINGS, CheckpointMatching
 from ...backbone_aspects import BackboneLog
 from .samples import ObjectCrops, ObjectsOfImages
 from .task import KeypointHeatmaps

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from ....runtime.compiled import compiled
+from ....core.runtime.compiled import compiled
 
 BOX_SCALE = 1.25  # a region is this much larger than its box, as of all published networks
 

@@ -7,7 +7,7 @@ the smoothed map.
 
 import numpy as np
 
-from ....runtime.compiled import compiled
+from ....core.runtime.compiled import compiled
 
 KERNEL = 11  # cells of the smoothing, for targets with a deviation of 2
 _DEVIATION = 0.8  # of the smoothing, in cells

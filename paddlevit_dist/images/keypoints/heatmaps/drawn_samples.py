@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ....tasks.dataset import TransformedDataset
-from ....tasks.protocols import CaptionedImage
+from ....core.tasks.dataset import TransformedDataset
+from ....core.tasks.protocols import CaptionedImage
 from ...data.data_warnings import count
 from ..drawn_samples import KeypointDrawing, draw_crop
 from ..keypoint_set import KeypointSet

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ....tasks.aspects import TaskAspect
-from ....tasks.protocols import Exportable
-from ....tasks.step_types import ExportParts
+from ....core.tasks.aspects import TaskAspect
+from ....core.tasks.protocols import Exportable
+from ....core.tasks.step_types import ExportParts
 from ...transforms.described import describe_input, draw_image, normalize
 from .crops import build_matrix, crop_image, fit_regions
 from .decoding import DECODING

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ....runtime.transfers import read_later, to_device
-from ....tasks.network_checks import check_network
+from ....core.runtime.transfers import read_later, to_device
+from ....core.tasks.network_checks import check_network
 from ..detected_keypoints import DetectedKeypoints
 from ..keypoint_set import KeypointSet
 from .boxes import BoxDetector, ObjectBoxes

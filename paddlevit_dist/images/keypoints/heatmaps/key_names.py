@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ....checkpoint.weights import from_torch_names
-from ....tasks.model import KeyMap
+from ....core.checkpoint.weights import from_torch_names
+from ....core.tasks.model import KeyMap
 from ...models.foundation_names import MM_VIT
 from ...models.key_names import BACKBONE, join_projections, rename, rename_network
 

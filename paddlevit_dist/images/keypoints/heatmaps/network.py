@@ -12,12 +12,12 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....runtime import autocast
-from ....runtime.autocast import like_products
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant
-from ....tasks.model import Model, Variants
-from ....tasks.model_factory import fit_backbone_options
+from ....core.runtime import autocast
+from ....core.runtime.autocast import like_products
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
+from ....core.tasks.model import Model, Variants
+from ....core.tasks.model_factory import fit_backbone_options
 from ...image_size import as_pair
 from ...models.key_names import BACKBONE
 from ...models.layers import Conv2D, Conv2DTranspose

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ....tasks.prediction import InputSamples
+from ....core.tasks.prediction import InputSamples
 from ..detected_keypoints import DetectedKeypoints
 from ..prediction import KeypointPrediction
 from .samples import ImageInput

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from ....runtime.files import map_array
+from ....core.runtime.files import map_array
 from ...data.held_out import write_rows
 from ...data.image_samples import ImageSamples
 from ...detection.data.detection_dataset import ImageAnnotations

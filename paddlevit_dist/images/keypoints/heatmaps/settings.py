@@ -3,9 +3,21 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ....runtime.errors import UserError
-from ....settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Flag, Pair, PathText, Range, Section, key, rows
-from ....settings.table import ConfigView, IgnoredKeys, KeyTable
+from ....core.runtime.errors import UserError
+from ....core.settings.key import (
+    ABOVE_0,
+    AT_LEAST_0,
+    AT_LEAST_1,
+    SHARE,
+    Flag,
+    Pair,
+    PathText,
+    Range,
+    Section,
+    key,
+    rows,
+)
+from ....core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from ...settings import SIDE_PX
 from ..settings import KeypointSettings
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import paddle
 
-from ....registry.features import find_function
-from ....runtime.transfers import constant
+from ....core.registry.features import find_function
+from ....core.runtime.transfers import constant
 
 _CUT = 3.0  # deviations from the map beyond which a point does not count
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import paddle
 
-from ....registry.lookup import resolve
-from ....runtime import autocast
-from ....runtime.errors import UserError
-from ....tasks.dataset import TransformedDataset, is_training_split, name_outputs, resolve_class_names
-from ....tasks.metrics import Metrics
-from ....tasks.model_factory import build_network
-from ....tasks.network_checks import check_network
-from ....tasks.prediction import CheckpointMeta
-from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ....tasks.task import Records
+from ....core.registry.lookup import resolve
+from ....core.runtime import autocast
+from ....core.runtime.errors import UserError
+from ....core.tasks.dataset import TransformedDataset, is_training_split, name_outputs, resolve_class_names
+from ....core.tasks.metrics import Metrics
+from ....core.tasks.model_factory import build_network
+from ....core.tasks.network_checks import check_network
+from ....core.tasks.prediction import CheckpointMeta
+from ....core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ....core.tasks.task import Records
 from ...backbone_task import TURNED, BackboneTask, is_turned
 from ...data.data_warnings import count
 from ...data.image_samples import ImageSamples, open_dataset

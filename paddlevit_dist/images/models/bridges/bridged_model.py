@@ -7,8 +7,8 @@ from typing import Any
 from paddle import nn
 from paddle.nn.initializer.lazy_init import lazy_init_helper
 
-from ....runtime.errors import UserError
-from ....tasks.model import Model
+from ....core.runtime.errors import UserError
+from ....core.tasks.model import Model
 from ...imagenet_classes import list_synsets, to_synset
 
 

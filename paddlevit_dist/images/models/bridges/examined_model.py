@@ -8,8 +8,8 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ....runtime.errors import UserError
-from ....tasks.model_factory import build_outline
+from ....core.runtime.errors import UserError
+from ....core.tasks.model_factory import build_outline
 from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
 _NOT_DECAYED = re.compile(  # parameters, or parts of a list of them as CrossViT has

@@ -1,6 +1,6 @@
 """What the bridges bring: models of other packages, ``SOURCE:NAME``, and of clones of PaddleViT."""
 
-from ....registry.manifest import CLASS_LABELS, Manifest
+from ....core.registry.manifest import CLASS_LABELS, Manifest
 
 MANIFEST = Manifest(
     __package__,

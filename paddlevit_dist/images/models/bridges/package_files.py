@@ -12,8 +12,8 @@ import os
 import re
 from typing import Any
 
-from ....runtime.errors import UserError
-from ....runtime.text_files import read_yaml
+from ....core.runtime.errors import UserError
+from ....core.runtime.text_files import read_yaml
 
 VARIABLE = "PADDLECLAS"  # names a clone
 _ADDRESSES = ("MODEL_URLS", "model_urls")  # tables of the modules

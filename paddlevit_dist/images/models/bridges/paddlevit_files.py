@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....registry.lookup import MODELS, find_name, find_package
-from ....runtime.errors import UserError
+from ....core.registry.lookup import MODELS, find_name, find_package
+from ....core.runtime.errors import UserError
 
 PREFIX = "paddlevit:"
 VARIABLE = "PADDLEVIT"  # names a clone whose code may be run for weights that name it

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from paddle import nn
 
-from ....runtime.errors import UserError
+from ....core.runtime.errors import UserError
 from .examined_model import ExaminedModel, one_line_for
 from .paddlevit_files import ClonedFamily, choose_build, locate, require_family
 

@@ -16,11 +16,11 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ....checkpoint.weights import from_torch_names, statistics_in, to_torch_names
-from ....distributed import has_batch_norm
-from ....registry.lookup import MODELS
-from ....runtime.errors import UserError
-from ....tasks.model import ClassLayout
+from ....core.checkpoint.weights import from_torch_names, statistics_in, to_torch_names
+from ....core.distributed import has_batch_norm
+from ....core.registry.lookup import MODELS
+from ....core.runtime.errors import UserError
+from ....core.tasks.model import ClassLayout
 from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
 REQUIREMENT = "timm>=1.0.31,<1.1"

@@ -14,7 +14,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import Tensor, nn
 
-from ....runtime.autocast import as_dtype, widen_for_sum
+from ....core.runtime.autocast import as_dtype, widen_for_sum
 from ..resampling import bicubic_matrix, bilinear_matrix
 
 Axes = int | Sequence[int] | None

@@ -13,8 +13,8 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ....distributed.batch_norm import DistributedBatchNorm
-from ....runtime.autocast import add_bias, like_products
+from ....core.distributed.batch_norm import DistributedBatchNorm
+from ....core.runtime.autocast import add_bias, like_products
 
 Sizes = int | Sequence[int]
 

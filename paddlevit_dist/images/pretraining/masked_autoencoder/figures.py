@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ....runtime.errors import UserError
-from ....tasks.aspects import TaskAspect
-from ....tasks.dataset import TransformedDataset
-from ....tasks.figures import Figure, Gallery
-from ....tasks.model import as_model
-from ....tasks.protocols import Recomputable, Reportable
+from ....core.runtime.errors import UserError
+from ....core.tasks.aspects import TaskAspect
+from ....core.tasks.dataset import TransformedDataset
+from ....core.tasks.figures import Figure, Gallery
+from ....core.tasks.model import as_model
+from ....core.tasks.protocols import Recomputable, Reportable
 from ...drawing import join_cells
 from ..checks import PretrainingDrawing
 from . import masks

@@ -14,10 +14,10 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ....runtime import autocast
-from ....runtime.errors import UserError
-from ....runtime.transfers import constant
-from ....tasks.model import KeyMap, Model
+from ....core.runtime import autocast
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
+from ....core.tasks.model import KeyMap, Model
 from ...models.attention import head_dim
 from ...models.key_names import rename
 from ...models.layers import LayerNorm, Linear, TruncatedNormal, linear

@@ -1,7 +1,7 @@
 """Keys of masked autoencoders: what is masked and predicted, and the size of the decoder."""
 
-from ....settings.key import AT_LEAST_1, Range, Section, key, rows
-from ....settings.table import KeyTable
+from ....core.settings.key import AT_LEAST_1, Range, Section, key, rows
+from ....core.settings.table import KeyTable
 from ..settings import PretrainingSettings
 
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)

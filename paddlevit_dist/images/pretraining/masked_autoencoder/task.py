@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ....runtime import autocast
-from ....runtime.transfers import read_later
-from ....tasks.model_factory import build_outline
-from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ....tasks.task import Records
+from ....core.runtime import autocast
+from ....core.runtime.transfers import read_later
+from ....core.tasks.model_factory import build_outline
+from ....core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ....core.tasks.task import Records
 from ...data.image_dataset import ImageDataset
 from ...image_size import ImageSize, as_pair
 from ..samples import PretrainingSamples

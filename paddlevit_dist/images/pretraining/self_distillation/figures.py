@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ....tasks.aspects import TaskAspect, get_aspect
-from ....tasks.model import as_model
-from ....tasks.protocols import Recomputable, StateKeeping
+from ....core.tasks.aspects import TaskAspect, get_aspect
+from ....core.tasks.model import as_model
+from ....core.tasks.protocols import Recomputable, StateKeeping
 from ...drawing import join_cells
 from ..checks import PretrainingDrawing, PretrainingLog
 from .losses import LARGE_VIEWS

@@ -9,7 +9,7 @@ import math
 import paddle
 from paddle.nn import functional as F
 
-from ....losses import log_softmax
+from ....core.losses import log_softmax
 
 LARGE_VIEWS = 2  # the teacher sees these alone
 STUDENT_TEMPERATURE = 0.1

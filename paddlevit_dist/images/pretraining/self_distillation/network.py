@@ -16,8 +16,8 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....registry.features import find_function
-from ....tasks.model import Model
+from ....core.registry.features import find_function
+from ....core.tasks.model import Model
 from ...models.layers import linear
 
 HEAD = "pretraining_head"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ....runtime.errors import UserError
-from ....settings.key import (
+from ....core.runtime.errors import UserError
+from ....core.settings.key import (
     ABOVE_0,
     AT_LEAST_0,
     AT_LEAST_1,
@@ -16,7 +16,7 @@ from ....settings.key import (
     key,
     rows,
 )
-from ....settings.table import ConfigView, IgnoredKeys, KeyTable
+from ....core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from ..settings import PretrainingSettings
 
 _OF_OTHER_CROPS = (

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ....distributed import set_batch_norm_momentum
-from ....losses import log_softmax
-from ....runtime import autocast
-from ....runtime.errors import UserError
-from ....runtime.transfers import read_later
-from ....tasks.aspects import get_aspect
-from ....tasks.model_factory import accelerate, model_options
-from ....tasks.protocols import StateKeeping
-from ....tasks.step_types import EvaluationStep, LossTerm, StepPosition
-from ....tasks.task import Records
+from ....core.distributed import set_batch_norm_momentum
+from ....core.losses import log_softmax
+from ....core.runtime import autocast
+from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import read_later
+from ....core.tasks.aspects import get_aspect
+from ....core.tasks.model_factory import accelerate, model_options
+from ....core.tasks.protocols import StateKeeping
+from ....core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
+from ....core.tasks.task import Records
 from ...data.image_dataset import ImageDataset
 from ...image_size import as_pair
 from ...models.resampling import OFFSET

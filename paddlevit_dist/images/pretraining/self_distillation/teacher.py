@@ -10,12 +10,12 @@ from collections.abc import Callable
 import numpy as np
 import paddle
 
-from ....distributed import all_reduce_sum, host_barrier, world_size
-from ....registry.features import find_function
-from ....tasks.aspects import TaskAspect
-from ....tasks.protocols import StateKeeping
-from ....tasks.step_types import StepPosition
-from ....tasks.task_state import TaskState, WeightAverage, require_same_shapes
+from ....core.distributed import all_reduce_sum, host_barrier, world_size
+from ....core.registry.features import find_function
+from ....core.tasks.aspects import TaskAspect
+from ....core.tasks.protocols import StateKeeping
+from ....core.tasks.step_types import StepPosition
+from ....core.tasks.task_state import TaskState, WeightAverage, require_same_shapes
 from .losses import deviation, entropies, teacher_momentum
 from .network import HEAD, DistillationNetwork
 from .settings import SelfDistillationKeys

@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 from PIL import Image
 
-from ....data.path_index import ensure_path_index, make_batch
-from ....runtime.errors import UserError
-from ....runtime.files import read_regular, readable
-from ....runtime.printing import shorten
-from ....runtime.text_files import to_utf8
-from ....tasks.dataset import peek_files
+from ....core.data.path_index import ensure_path_index, make_batch
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import read_regular, readable
+from ....core.runtime.printing import shorten
+from ....core.runtime.text_files import to_utf8
+from ....core.tasks.dataset import peek_files
 from ...data.annotated_files import stamp
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from ....runtime.printing import shorten
-from ....tasks.sample_groups import FOLDER, SUBJECT
+from ....core.runtime.printing import shorten
+from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...data.image_dataset import ImageDataset
 from ...data.inspection import run_in_threads

@@ -12,7 +12,7 @@ from support.processes import ROOT, run_command, run_main
 from support.trainings.runs import last_line, well
 
 from paddlevit_dist import create_model
-from paddlevit_dist.checkpoint.array_files import write_safetensors
+from paddlevit_dist.core.checkpoint.array_files import write_safetensors
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 
 TUNED = f"-cfg={ROOT / 'configs' / 'finetune_detector.yaml'}"

@@ -5,8 +5,8 @@ import paddle
 import pytest
 from support.networks.golden import FOLDER, description, recipe
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.tasks.model_factory import create_model, variant_options
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 
 GOLDEN = description("pyramid_features")
 TOLERANCE = 1e-4  # torch's own float32 run is off by up to 1e-5

@@ -5,11 +5,11 @@ import pytest
 from support.networks.every_classifier import PUBLISHED
 from support.trainings.recipe_steps import make_recipes
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.model_cost import count_parameters
 from paddlevit_dist.images.models.deit import DistilledDeiT
 from paddlevit_dist.images.models.vit import VisionTransformer
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.model_cost import count_parameters
 
 CONFIGS, LABELING = make_recipes("classification"), make_recipes("image_segmentation")
 # Millions of parameters with 150 classes: arXiv 2105.15203, table 1a, and the READMEs of the

@@ -8,12 +8,13 @@ import pytest
 from support.samples.augmented_samples import Images, make_task
 from support.trainings.small_runs import DIGITS
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Checkable, ModelChecking, Recomputable, describe_samples
 from paddlevit_dist.images.classification.samples import ClassificationSamples
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Checkable, ModelChecking, Recomputable, describe_samples
 
 
 def make_samples(labels, classes, names=None) -> ClassificationSamples:

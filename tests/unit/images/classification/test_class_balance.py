@@ -5,14 +5,14 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.core.data.sampler import TrainingSampler
+from paddlevit_dist.core.tasks.dataset import TransformedDataset
 from paddlevit_dist.images.classification.class_balance import (
     compute_class_weights,
     draw_balanced_order,
     format_imbalance,
     weighted_cross_entropy,
 )
-from paddlevit_dist.tasks.dataset import TransformedDataset
 
 LABELS = np.random.default_rng(0).permutation(np.repeat([0, 1, 4], [700, 290, 10]))
 

@@ -7,15 +7,16 @@ import paddle
 import pytest
 from support.trainings.small_runs import DIGITS
 
-from paddlevit_dist import UserError, create_model, settings
+from paddlevit_dist import UserError, create_model
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.register import register_model
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import ModelChecking
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.images.classification.distillation import TeacherModel, distillation_loss, split_heads
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.classification.teacher_input import TeacherInput
 from paddlevit_dist.images.models.vit import VisionTransformer
-from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import ModelChecking
-from paddlevit_dist.tasks.step_types import StepPosition
 
 SMALL = ["MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "8"]
 

@@ -7,13 +7,14 @@ import yaml
 from support.registrations import forgotten
 from support.trainings.small_runs import DIGITS
 
-from paddlevit_dist import UserError, create_model, settings
+from paddlevit_dist import UserError, create_model
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.images.classification.distillation import TeacherModel
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.models.classifier import Classifier
 from paddlevit_dist.images.multi_label.task import MultiLabel
 from paddlevit_dist.images.transforms.on_device import PixelNormalizer
-from paddlevit_dist.registry.register import register_model
 
 SMALL = "MODEL.NAME vit MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 MODEL.PATCH_SIZE 8".split()
 MEANS, DEVIATIONS = [0.1, 0.9, 0.5], [0.1, 0.2, 0.3]  # the teacher's

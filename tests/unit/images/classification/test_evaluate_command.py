@@ -12,13 +12,13 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.compare.pairs import compare_tables
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.core.metrics.classification import ClassificationMetrics
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.score_report import ResultSource
+from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.classification import evaluate_command as evaluate_classes
 from paddlevit_dist.images.classification import opening, result_scores
-from paddlevit_dist.metrics.classification import ClassificationMetrics
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.score_report import ResultSource
 
 CLASSES = ["cat", "dog", "hen", "owl", "pig", "rat", "yak"]
 NUMBER = 40

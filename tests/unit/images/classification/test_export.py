@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist import settings as config
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Exportable
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Exportable
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 CENTERED = {"center_crop": [48, 48], "crop_starts_at": "round((side - crop) / 2), halves to the even number"}
 WIDE = {**CENTERED, "center_crop": [48, 96]}

@@ -8,7 +8,13 @@ import pytest
 from support.filled_cells import to_dense
 from support.trainings.small_runs import DIGITS, build
 
-from paddlevit_dist import create_model, settings
+from paddlevit_dist import create_model
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.metrics.classification import RECORD, join_records, record_later
+from paddlevit_dist.core.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable, Predictable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.images.classification.figures import (
     attention_rollout,
     format_labels,
@@ -17,11 +23,6 @@ from paddlevit_dist.images.classification.figures import (
 )
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.models.attention import attention
-from paddlevit_dist.metrics.classification import RECORD, join_records, record_later
-from paddlevit_dist.metrics.classifier_figures import EvaluatedPredictions, calibration, tables
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Predictable
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 
 class Images:

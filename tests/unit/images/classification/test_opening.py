@@ -7,12 +7,12 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError, register_dataset
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.classification.opening import choose_num_classes, open_images
 from paddlevit_dist.images.data import image_samples
 from paddlevit_dist.images.data.held_out import DatasetPart
 from paddlevit_dist.images.data.reading import ReadConfig
-from paddlevit_dist.settings import load
 
 
 class Part(SimpleNamespace):

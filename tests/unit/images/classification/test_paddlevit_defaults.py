@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.settings import files, load
+from paddlevit_dist.core.settings import files, load
 
 SWIN = """
 DATA: {{IMAGE_SIZE: 224, CROP_PCT: 0.9{}}}

@@ -6,15 +6,15 @@ import pytest
 from paddle import nn
 from support.trainings.trained import write_weights
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.export.descriptions import require_exportable
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.metrics.classification import ClassificationMetrics
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks import Model
+from paddlevit_dist.core.tasks.aspects import get_aspect, has_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable, Ensembling, Exportable, Predictable, Recomputable
+from paddlevit_dist.extensions.export.descriptions import require_exportable
 from paddlevit_dist.images.classification import probes
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics, ProbeModel
-from paddlevit_dist.metrics.classification import ClassificationMetrics
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks import Model
-from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Ensembling, Exportable, Predictable, Recomputable
 
 WORDS = ["-dataset=digits", "DATA.IMAGE_SIZE", "28", "DATA.IMAGE_CHANNELS", "1", "-pretrained=weights.npz"]
 

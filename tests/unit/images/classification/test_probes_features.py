@@ -9,16 +9,16 @@ from paddle import nn
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.metrics.classification import RECORD, record_later
+from paddlevit_dist.core.registry.register import register_dataset
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.figures import Gallery
+from paddlevit_dist.core.tasks.model import Model
+from paddlevit_dist.core.tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping, Reportable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics, ProbeModel
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.metrics.classification import RECORD, record_later
-from paddlevit_dist.registry.register import register_dataset
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.figures import Gallery
-from paddlevit_dist.tasks.model import Model
-from paddlevit_dist.tasks.protocols import CheckpointMatching, FeatureCaching, ParameterGrouping, Reportable
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 WORDS = ["-dataset=digits", "DATA.IMAGE_SIZE", "28", "DATA.IMAGE_CHANNELS", "1"]
 MODEL = "MODEL.NAME vit MODEL.PATCH_SIZE 14 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2".split()

@@ -8,11 +8,11 @@ import pytest
 from support.samples.augmented_samples import EVERYTHING, Images, drawn, make_samples, make_task
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.classification.task import ClassificationSamples
 from paddlevit_dist.images.transforms.crops import GlyphTransform, TrainingTransform
 from paddlevit_dist.images.transforms.on_device import BOXES, COLORS, ROWS, RandomErasing
-from paddlevit_dist.tasks.step_types import StepPosition
 
 
 @pytest.fixture(scope="module")

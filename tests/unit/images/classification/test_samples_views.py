@@ -6,11 +6,12 @@ import pytest
 from PIL import Image
 from support.trainings.runs import IMAGES
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.images.classification.export import ImageClassExport
 from paddlevit_dist.images.classification.samples import ClassificationInput, build_view_transform
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.tasks.sample_checks import BadSample
 
 WORDS = [*IMAGES, "-data_path=."]
 VIEWS = ["DATA.TEST_VIEWS", "mirrored", "DATA.TEST_SCALES", "[1.0,1.5]"]

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 SCALES = (
     "expected at least one number, each at least DATA.CROP_PCT 0.875, as a crop cannot exceed its image (with "

@@ -7,12 +7,13 @@ import paddle
 import pytest
 from paddle import nn
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.registry.lookup import MODELS
-from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.settings.files import recipe_names
-from paddlevit_dist.tasks.model import Model
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.register import register_model
+from paddlevit_dist.core.settings.files import recipe_names
+from paddlevit_dist.core.tasks.model import Model
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 WORDS = ["MODEL.NAME", "of_a_user", "MODEL.PRETRAINED_REQUIRED", "False"]
 

@@ -7,9 +7,9 @@ import paddle
 import pytest
 from support.trainings.small_runs import DIGITS
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.tasks.step_types import StepPosition
 
 LABELS = [3, 9, 0, 3, 5]
 WEIGHTS = np.linspace(0.5, 3.2, 10).astype(np.float32)

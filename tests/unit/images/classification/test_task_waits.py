@@ -7,9 +7,9 @@ from support.trainings.recipe_steps import reduced
 from support.trainings.updates import waits_of_an_update
 from support.waits import counted_waits
 
-from paddlevit_dist import settings
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.step_types import EvaluationStep
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 
 _CLASSES, _BATCH = 10, 6
 _MIXED = "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0 TRAIN.MIXUP_PROB 1.0".split()

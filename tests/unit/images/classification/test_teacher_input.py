@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
-from paddlevit_dist import settings as config
+from paddlevit_dist.core import settings as config
 from paddlevit_dist.images.classification.teacher_input import TeacherInput, find_exported_input, find_weights_input
 
 WHOLE = {

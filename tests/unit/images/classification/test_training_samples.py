@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from support.trainings.runs import IMAGES, write_single_folder
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
 from paddlevit_dist.images.classification.augmentation import build_augmentation, build_mixing
 from paddlevit_dist.images.classification.samples import ClassificationSamples, evaluation_transform
 from paddlevit_dist.images.classification.training_samples import build_training_samples, build_training_transform

@@ -6,6 +6,7 @@ import unicodedata
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.runtime.files import readable
 from paddlevit_dist.images.data.annotated_files import (
     list_image_names,
     list_images_below,
@@ -13,7 +14,6 @@ from paddlevit_dist.images.data.annotated_files import (
     stamp,
 )
 from paddlevit_dist.images.data.data_warnings import DataWarnings, count
-from paddlevit_dist.runtime.files import readable
 
 
 def write(folder, *names):

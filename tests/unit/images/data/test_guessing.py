@@ -12,9 +12,9 @@ from PIL import Image
 from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.lookup import DATASETS, resolve
 from paddlevit_dist.images.data import box_layouts, formats
 from paddlevit_dist.images.data.guessing import guess
-from paddlevit_dist.registry.lookup import DATASETS, resolve
 
 KIT = "val/ILSVRC2012_val_00000001.JPEG"
 PUBLISHED = {"mnist": [5, 0, 4, 1, 9, 2, 1, 3, 1, 4, 3], "fashion_mnist": [9, 0, 0, 3, 0, 2, 7, 2, 5, 5, 0]}

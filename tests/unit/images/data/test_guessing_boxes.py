@@ -9,15 +9,15 @@ from support.files.yolo_writer import write_darknet, write_yolo
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.manifest import BOX_LABELS, MASK_LABELS
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.dataset import dataset_class
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
-from paddlevit_dist.registry.manifest import BOX_LABELS, MASK_LABELS
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.dataset import dataset_class
 
 
 def coco(root):

@@ -8,6 +8,8 @@ import pytest
 from support.trainings.runs import write_single_folder
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.logging.record import cache_folder
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.classification.opening import open_images
 from paddlevit_dist.images.classification.samples import ClassificationSamples
 from paddlevit_dist.images.data.class_folders import ClassFolders
@@ -16,8 +18,6 @@ from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.images.data.image_samples import open_dataset
 from paddlevit_dist.images.data.imagenet import ImageNet2012
 from paddlevit_dist.images.data.small_sets import Digits
-from paddlevit_dist.logging.record import cache_folder
-from paddlevit_dist.settings import load
 
 
 def test_images_at_an_address_are_fetched_by_their_places_in_the_whole(tmp_path):

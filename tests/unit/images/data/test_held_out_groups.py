@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.tasks.sample_groups import FOLDER, SUBJECT
 from paddlevit_dist.images.data.held_out import choose_held_out_groups, hold_out
 from paddlevit_dist.images.data.image_dataset import ImageDataset
-from paddlevit_dist.tasks.sample_groups import FOLDER, SUBJECT
 
 
 class NamedImages(ImageDataset):

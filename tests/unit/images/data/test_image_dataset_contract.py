@@ -10,9 +10,9 @@ from PIL import Image
 from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.lookup import DATASETS, resolve
+from paddlevit_dist.core.tasks import BadSample
 from paddlevit_dist.images import ImageDataset, SegmentationDataset
-from paddlevit_dist.registry.lookup import DATASETS, resolve
-from paddlevit_dist.tasks import BadSample
 
 NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar", "table")
 

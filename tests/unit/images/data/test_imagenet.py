@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.classification.opening import open_images
 from paddlevit_dist.images.data.imagenet import ImageNet2012
-from paddlevit_dist.settings import load
 
 
 @pytest.fixture

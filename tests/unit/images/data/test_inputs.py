@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Predictable
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.data.inputs import AnnotatedImages, open_image_inputs
 from paddlevit_dist.images.data.reading import ReadConfig, UnreadableImage
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Predictable
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.task_factory import make_task
 
 TASKS = {
     "classification": ("vit_tiny_patch16_224", "TASK", "classification"),

@@ -14,6 +14,8 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data import inspection as opening
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.held_out import hold_out
@@ -23,8 +25,6 @@ from paddlevit_dist.images.data.inspection import SplitInspection, find_empty_cl
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.data.tar import TarImages
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.settings import load
 
 
 def save(path, number, orientation=None):

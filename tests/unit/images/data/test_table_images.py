@@ -7,13 +7,13 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.data.held_out import hold_out
 from paddlevit_dist.images.data.label_layouts import TableChoices
 from paddlevit_dist.images.data.label_tables import TableOptions
 from paddlevit_dist.images.data.table_images import MultiLabelTable, TableImages
-from paddlevit_dist.settings import load
 
 ROWS = [("a", "rot;blau"), ("b", "gelb"), ("c", "rot"), ("d", "gelb|rot"), ("e", ""), ("f", "blau"), ("g", "rot")]
 

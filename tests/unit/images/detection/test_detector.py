@@ -8,6 +8,7 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.small_detr import small_detr
 
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection import detector
 from paddlevit_dist.images.detection.detr.transformer import GridPointInitializer, HeadMlp, grid_points, xavier
 from paddlevit_dist.images.detection.mask_rcnn import network as mask_rcnn
@@ -22,7 +23,6 @@ from paddlevit_dist.images.detection.rtdetr.decoder import (
     inverse_sigmoid,
 )
 from paddlevit_dist.images.detection.rtdetr.encoder import ConvNormSiLU
-from paddlevit_dist.tasks.model_factory import create_model
 
 
 def is_uniform(parameter, bound):

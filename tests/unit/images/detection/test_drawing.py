@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.core.tasks.figures import class_colors
 from paddlevit_dist.images.detection import drawing
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
-from paddlevit_dist.tasks.figures import class_colors
 
 RED, BLUE, GREEN = map(tuple, class_colors(3).tolist())
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)

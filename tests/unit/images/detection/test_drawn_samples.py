@@ -7,13 +7,13 @@ import pytest
 from PIL import Image
 from support.trainings import small_detections
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.drawing import CROWD, draw_annotations, draw_batch, get_label_colors
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable
-from paddlevit_dist.tasks.task_factory import make_task
 
 NAMES = ["cup", "ant", "bee"]
 

@@ -10,13 +10,13 @@ from support.networks import coco_peer
 from support.samples.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist import UserError
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.core.tasks.prediction import InputSamples, PredictionRecord
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.prediction import DetectionWriter
 from paddlevit_dist.images.run_lengths import encode, outline, parse_segmentation
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
-from paddlevit_dist.tasks.prediction import InputSamples, PredictionRecord
 
 ANNOTATIONS = {
     "images": [{"id": 7, "width": 100, "height": 80}, {"id": 3, "width": 60, "height": 90}],

@@ -9,14 +9,15 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 from support.trainings.small_detections import SHAPES
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.export.command import run
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.protocols import Exportable
+from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.extensions.export.command import run
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.export import EvaluatedFunction, compare_detections
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.model_factory import create_model
-from paddlevit_dist.tasks.protocols import Exportable
-from paddlevit_dist.tasks.task_factory import make_task
 
 
 def test_a_difference_is_of_objects_whatever_their_order():

@@ -5,11 +5,11 @@ import paddle
 import pytest
 from support.trainings.small_detections import SHAPES
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.samples import DetectionSample, collate
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.inference import detect_objects
 from paddlevit_dist.images.detection.windows import ImagePart, merge_images
-from paddlevit_dist.settings import load
 
 SIZES = [(4, 6), (8, 5), (4, 6), (4, 6), (3, 7)]  # height, width
 

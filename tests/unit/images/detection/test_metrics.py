@@ -9,12 +9,12 @@ from support.networks.coco_peer import evaluated
 from support.samples.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.inference.evaluation import SavedPredictions
+from paddlevit_dist.core.tasks.prediction import InputSamples
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
-from paddlevit_dist.inference.evaluation import SavedPredictions
-from paddlevit_dist.tasks.prediction import InputSamples
 
 IMAGES = 60
 TWELVE = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()

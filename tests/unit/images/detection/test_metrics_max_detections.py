@@ -10,8 +10,13 @@ from support.networks import coco_peer
 from support.trainings import small_detections
 
 from paddlevit_dist import UserError
-from paddlevit_dist import settings as config
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable, Predictable
+from paddlevit_dist.core.tasks.score_kind import find_score_kind
+from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
@@ -19,11 +24,6 @@ from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Predictable
-from paddlevit_dist.tasks.score_kind import find_score_kind
-from paddlevit_dist.tasks.task_factory import make_task
 
 MANY = 300
 NAMES = ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", "AR_1", "AR_10", "AR_300"]

@@ -10,17 +10,17 @@ from PIL import Image
 from support.trainings import small_detections
 
 from paddlevit_dist import UserError
-from paddlevit_dist import settings as config
+from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.tasks.aspects import get_aspect, has_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.core.tasks.protocols import DatasetSaving, Predictable
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection import evaluate_command
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.run_lengths import decode, encode
-from paddlevit_dist.tasks.aspects import get_aspect, has_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.tasks.protocols import DatasetSaving, Predictable
-from paddlevit_dist.tasks.task_factory import make_task
 
 READERS = {"coco": Coco, "yolo": Yolo, "voc": Voc}
 NAMES = ("zebra & co", "dog", "owl")

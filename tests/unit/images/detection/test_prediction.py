@@ -8,13 +8,13 @@ from PIL import Image
 from support.trainings import small_detections
 
 from paddlevit_dist import UserError
-from paddlevit_dist import settings as config
+from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.core.tasks.protocols import AnnotationMatching, Predictable
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.tasks.protocols import AnnotationMatching, Predictable
-from paddlevit_dist.tasks.task_factory import make_task
 
 NAMES = ("cat", "dog", "owl")
 FOUND = DetectedObjects(

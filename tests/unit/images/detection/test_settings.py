@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.model_options import list_fixed_sizes, require_evaluated_sizes
 from paddlevit_dist.images.detection.settings import _find_ignored
-from paddlevit_dist.settings import load
 
 COCO = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "-dataset=coco", "-data_path=x"]
 

@@ -12,8 +12,26 @@ from support.samples.drawn_detections import CATEGORY_IDS, NAMES, drawn
 from support.trainings import small_detections
 
 from paddlevit_dist import UserError
-from paddlevit_dist import settings as config
-from paddlevit_dist.engine.optimizer import OptimizerState, build_optimizer
+from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.engine.optimizer import OptimizerState, build_optimizer
+from paddlevit_dist.core.runtime import paddle_versions
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.dataset import TransformedDataset
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.core.tasks.protocols import (
+    Checkable,
+    CheckpointMatching,
+    Exportable,
+    LogContributor,
+    ParameterGrouping,
+    Predictable,
+    Reportable,
+    describe_samples,
+    predict_again,
+)
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.data.formats import stems
 from paddlevit_dist.images.detection.data.indexed_images import number_images
 from paddlevit_dist.images.detection.data.samples import DetectionSample, host_facts, largest_side, passes
@@ -28,24 +46,6 @@ from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionInput, DetectionWriter, build_rows
 from paddlevit_dist.images.detection.records import DetectionRecord
 from paddlevit_dist.images.detection.windows import ImagePart, merge_parts
-from paddlevit_dist.runtime import paddle_versions
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.dataset import TransformedDataset
-from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.tasks.protocols import (
-    Checkable,
-    CheckpointMatching,
-    Exportable,
-    LogContributor,
-    ParameterGrouping,
-    Predictable,
-    Reportable,
-    describe_samples,
-    predict_again,
-)
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
-from paddlevit_dist.tasks.task_factory import make_task
 
 
 @pytest.fixture(scope="module")

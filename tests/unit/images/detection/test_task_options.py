@@ -5,11 +5,11 @@ import pytest
 from support.samples.drawn_detections import NOTHING_FOUND
 from support.trainings.small_detections import SHAPES
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Reportable
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection.records import DetectionRecord
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Reportable
-from paddlevit_dist.tasks.task_factory import make_task
 
 DETR = ["MODEL.NAME", "detr_of_tests"]
 RTDETR = ["MODEL.NAME", "rtdetr_small", "MODEL.MASK_PADDING", "False"]

@@ -6,9 +6,9 @@ from support.trainings import small_detections
 from support.trainings.updates import waits_of_an_update
 from support.waits import Waits
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection.data.samples import DetectionSample
-from paddlevit_dist.tasks.task_factory import make_task
 
 _SIDES = [(64, 96), (96, 64), (64, 64), (80, 64)]
 

@@ -9,8 +9,8 @@ from PIL import Image
 from support.networks import keypoint_peer
 
 from paddlevit_dist import UserError
-from paddlevit_dist.compare.pairs import TablePair
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.extensions.compare.pairs import TablePair
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.keypoints import evaluate_command
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
 

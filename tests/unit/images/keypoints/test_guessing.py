@@ -9,7 +9,7 @@ from support.files.keypoint_writer import posed, write_keypoints
 from support.files.yolo_writer import write_yolo
 
 from paddlevit_dist import UserError
-from paddlevit_dist.registry.lookup import find_layouts, guess_dataset
+from paddlevit_dist.core.registry.lookup import find_layouts, guess_dataset
 
 POSE = "names: [bug]\nkpt_shape: [3, 3]\n"
 

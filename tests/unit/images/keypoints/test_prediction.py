@@ -9,6 +9,8 @@ from PIL import Image
 from support.networks import keypoint_peer
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.prediction import PredictionRecord
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.images.data.inputs import open_image_inputs
 from paddlevit_dist.images.data.reading import ReadConfig
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
@@ -16,8 +18,6 @@ from paddlevit_dist.images.keypoints.data.yolo_pose import YoloPose
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.images.keypoints.prediction import KeypointPrediction, build_rows
-from paddlevit_dist.tasks.prediction import PredictionRecord
-from paddlevit_dist.tasks.sample_checks import BadSample
 
 HAND = KeypointSet(("wrist", "thumb", "index"), ((1, 2),), (0.1, 0.2, 0.3), ((0, 1), (0, 2)))
 FISH = KeypointSet(("nose", "tail"), ((0, 0),), (0.05, 0.05), ((0, 1),))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 TASK = ["TASK", "keypoint_heatmaps"]
 VALUES = {

@@ -23,10 +23,10 @@ from support.networks.every_classifier import (
 )
 
 from paddlevit_dist import UserError
-from paddlevit_dist.registry.lookup import SPELLINGS, annotation_type, list_models
-from paddlevit_dist.registry.manifest import CLASS_LABELS
-from paddlevit_dist.registry.model_names import read_model_names
-from paddlevit_dist.tasks.model_factory import create_model, variant_options
+from paddlevit_dist.core.registry.lookup import SPELLINGS, annotation_type, list_models
+from paddlevit_dist.core.registry.manifest import CLASS_LABELS
+from paddlevit_dist.core.registry.model_names import read_model_names
+from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 
 
 def test_every_name_is_listed_and_every_spelling_means_a_name():

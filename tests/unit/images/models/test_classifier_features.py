@@ -6,7 +6,7 @@ import pytest
 from support.networks.other_names import REDUCED, small
 
 from paddlevit_dist import UserError
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 
 def test_a_distilled_models_maps_are_its_patches_without_both_tokens():

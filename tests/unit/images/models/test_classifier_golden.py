@@ -5,8 +5,8 @@ import paddle
 import pytest
 from support.networks import golden
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 TOLERANCE = 5e-5  # reached: 4e-6 on each of them
 FIXTURES = ("classifiers", "paddlevit_classifiers", "huggingface_classifiers")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.images.models.foundation_names import FOUNDATION
 from paddlevit_dist.images.models.vit import VisionTransformer
 

@@ -5,8 +5,8 @@ import paddle
 import pytest
 from support.networks.cheap_weights import weights_of_zero
 
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.models.layers import DropPath, LayerNorm, Linear, drop
-from paddlevit_dist.tasks.model_factory import create_model
 
 
 @pytest.mark.parametrize("frozen", [(), ("weight",), ("weight", "bias"), ("bias",)])

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 
 def of_linear_layers(name, shape):

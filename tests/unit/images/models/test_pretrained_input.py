@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from paddlevit_dist.checkpoint.published import PUBLISHED
+from paddlevit_dist.core.checkpoint.published import PUBLISHED
+from paddlevit_dist.core.registry.model_names import read_model_names
 from paddlevit_dist.images.models.mit import MixVisionTransformer
 from paddlevit_dist.images.models.pretrained_input import ExpectedInput, find_variant_input
 from paddlevit_dist.images.models.pvt_v2 import PyramidVisionTransformer
-from paddlevit_dist.registry.model_names import read_model_names
 
 # Facts of timm without its weights: ``default_cfgs`` of its models, for each name here that it has.
 FACTS = json.loads(Path(__file__).with_name("timm_inputs.json").read_text(encoding="utf-8"))

@@ -5,7 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 SMALL = {"depths": (1, 2, 1, 2), "dims": (4, 6, 8, 10)}
 NAMES = ("resnet18", "resnet50")  # two convolutions in a block, and three

@@ -7,8 +7,8 @@ import paddle
 import pytest
 from support.networks import golden
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 GOLDEN = golden.description("resnet")
 EXACT = 1e-10  # in float64

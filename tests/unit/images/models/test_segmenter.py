@@ -9,11 +9,11 @@ import pytest
 from paddle import nn
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.model import Model
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.models import segmenter, upernet
 from paddlevit_dist.images.models.segformer import MmsegmentationsHead, SegFormer
 from paddlevit_dist.images.models.segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
-from paddlevit_dist.tasks.model import Model
-from paddlevit_dist.tasks.model_factory import create_model
 
 
 class Backbone(Model):

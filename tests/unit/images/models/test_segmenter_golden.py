@@ -7,10 +7,10 @@ import pytest
 from support.networks.cheap_weights import learn_only
 from support.networks.golden import arrays, description, recipe, weights
 
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.models.segformer import SegFormer
 from paddlevit_dist.images.models.upernet import UPerNet
-from paddlevit_dist.tasks.model_factory import create_model
 
 GOLDEN, ARRAYS = description("segmentation"), arrays("segmentation")
 SIZES = [(name, size) for name, about in GOLDEN["models"].items() for size in about["sizes"]]

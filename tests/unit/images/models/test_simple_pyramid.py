@@ -8,8 +8,8 @@ import pytest
 from support.networks.rtdetr_networks import CLASSES, make_images, make_targets
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.models.simple_pyramid import SimplePyramid
-from paddlevit_dist.tasks.model_factory import create_model
 
 NARROW = {"depth": 2, "embed_dim": 32, "num_heads": 2, "pyramid": 8}
 BACKBONES = ["vit_small_patch16_dinov3", "vit_base_patch16_siglip_256", "eva02_base_patch16_clip_224"]
@@ -50,7 +50,7 @@ def test_a_patch_that_has_no_quarter_is_refused():
 
 
 def test_every_parameter_of_a_detector_on_it_learns():
-    from paddlevit_dist.engine import compute_loss
+    from paddlevit_dist.core.engine import compute_loss
     from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 
     paddle.seed(0)

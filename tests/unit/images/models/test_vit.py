@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 from paddlevit_dist.images.models.layers import DropPath
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.vit import VisionTransformer
-from paddlevit_dist.tasks.model_factory import create_model, variant_options
 
 SMALL = {"image_size": 32, "patch_size": 8, "embed_dim": 48, "depth": 3, "num_heads": 4}
 

@@ -10,9 +10,9 @@ import pytest
 from support.networks import golden
 from support.networks.cheap_weights import weights_of_zero
 
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.models import rotary
-from paddlevit_dist.tasks.model_factory import create_model
 
 NAME = "foundation"
 GOLDEN, ARRAYS = golden.description(NAME), golden.arrays(NAME)

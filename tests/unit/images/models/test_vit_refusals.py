@@ -5,7 +5,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 VIT = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2}
 HGNET = {"depths": (1, 1), "dims": (8, 16), "middle_dims": (4, 8), "kernel_sizes": (3, 5), "light": (False, True)}

@@ -7,10 +7,10 @@ import paddle
 import pytest
 from support.samples.tagged_images import NAMES, make_task
 
+from paddlevit_dist.core.tasks import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable, Reportable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.images.multi_label.figures import EvaluatedLabels
-from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Reportable
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 
 @pytest.fixture

@@ -9,17 +9,17 @@ from PIL import Image
 from support.samples.tagged_images import NAMES, make_task
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, Ensembling, Exportable, Predictable, Reportable
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.images.classification.prediction import draw_classes
 from paddlevit_dist.images.multi_label.curves import sigmoid
 from paddlevit_dist.images.multi_label.figures import EvaluatedLabels, format_shares
 from paddlevit_dist.images.multi_label.metrics import read_records, record_later
 from paddlevit_dist.images.multi_label.thresholds import LabelThresholds
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Checkable, Drawable, Ensembling, Exportable, Predictable, Reportable
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 LEVELS = {"wing": 0.9, "hull": 0.2}
 

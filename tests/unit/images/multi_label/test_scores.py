@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn import metrics as peer
 
+from paddlevit_dist.core.tasks.score_kind import require_score_kind
 from paddlevit_dist.images.multi_label.curves import GOALS, sigmoid, sort_labels, transpose_weights
 from paddlevit_dist.images.multi_label.scores import LabelScores, join_names, sum_losses
-from paddlevit_dist.tasks.score_kind import require_score_kind
 
 
 def draw(seed):

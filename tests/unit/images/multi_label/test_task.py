@@ -9,15 +9,15 @@ from support.trainings.updates import waits_of_an_update
 from support.waits import counted_waits
 
 from paddlevit_dist import UserError, register_dataset
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.dataset import reading_generator
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import make_task as make_any_task
 from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.multi_label.mixing import BOXES, KNOWN, TARGETS, WEIGHTS, apply_mix, mix_labels
 from paddlevit_dist.images.multi_label.samples import find_missing_labels
 from paddlevit_dist.images.transforms.on_device import BatchMixing
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.dataset import reading_generator
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
-from paddlevit_dist.tasks.task_factory import make_task as make_any_task
 
 MIXED = "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0".split()
 STEP = StepPosition(1, 0, 1)

@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 from support.samples.tagged_images import make_task
 
-from paddlevit_dist.tasks.dataset import reading_generator
+from paddlevit_dist.core.tasks.dataset import reading_generator
 
 VIEWS = ["DATA.TEST_VIEWS", "[mirrored,five_crops]", "DATA.IMAGE_SIZE", "[16,24]", "DATA.CROP_PCT", "0.8"]
 

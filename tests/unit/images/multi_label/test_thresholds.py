@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint import store as checkpoint_store
+from paddlevit_dist.core.checkpoint import store as checkpoint_store
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.multi_label.metrics import LabelMetrics
 from paddlevit_dist.images.multi_label.thresholds import LabelOutputs, LabelThresholds, find_thresholds
-from paddlevit_dist.settings import load
 
 BEST = {"name": "mAP", "value": 0.5, "epoch": 1, "line": "mAP 0.5"}
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist import settings
-from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import Checkable, LogContributor, Reportable
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks import get_aspect
+from paddlevit_dist.core.tasks.protocols import Checkable, LogContributor, Reportable
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 WORDS = "MODEL.NAME vit MODEL.PATCH_SIZE 4 MODEL.EMBED_DIM 8 MODEL.DEPTH 1 MODEL.NUM_HEADS 2 -dataset=unlabeled"
 

@@ -5,10 +5,10 @@ import pytest
 from support.networks import golden
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.pretraining.foreign_names import name_like_transformers
 from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
-from paddlevit_dist.tasks.model_factory import create_model
 
 SIZES = {"image_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 3, "num_heads": 2}
 

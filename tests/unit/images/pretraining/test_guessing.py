@@ -7,7 +7,7 @@ from PIL import Image
 from support.files.cifar_writer import write_cifar10
 
 from paddlevit_dist import UserError
-from paddlevit_dist.registry.lookup import guess_dataset
+from paddlevit_dist.core.registry.lookup import guess_dataset
 
 
 def write(folder, names):

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from paddlevit_dist.checkpoint.content import ABOUT, STATE
+from paddlevit_dist.core.checkpoint.content import ABOUT, STATE
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.pretraining.run_input import find_run_input
-from paddlevit_dist.settings import load
 
 
 @pytest.mark.parametrize("channels, crop_pct", [(3, 0.75), (1, 0.9)])

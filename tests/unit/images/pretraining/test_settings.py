@@ -3,7 +3,7 @@
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 COMMON = ["MODEL.NAME", "vit", "-data_path=any"]
 

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
-from paddlevit_dist.compare.pairs import compare_tables
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 

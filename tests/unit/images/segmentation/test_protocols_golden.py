@@ -6,6 +6,8 @@ import paddle.nn.functional as F
 import pytest
 from support.networks.golden import arrays, description, recipe, weights
 
+from paddlevit_dist.core.metrics.counts import reduce_confusions
+from paddlevit_dist.core.metrics.tables import class_tables
 from paddlevit_dist.images.segmentation.metrics import SegmentationMetrics
 from paddlevit_dist.images.segmentation.protocols import (
     EvaluationProtocol,
@@ -14,8 +16,6 @@ from paddlevit_dist.images.segmentation.protocols import (
     slide_windows,
     starts,
 )
-from paddlevit_dist.metrics.counts import reduce_confusions
-from paddlevit_dist.metrics.tables import class_tables
 
 ABOUT = description("segmentation_metrics")
 NAMES = [f"class {number}" for number in range(ABOUT["num_classes"])]

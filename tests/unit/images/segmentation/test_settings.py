@@ -3,7 +3,7 @@
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 LIMIT = (
     "(word): it limits DATA.{0}_SHORTEST_SIDE, which is not set; set DATA.{0}_SHORTEST_SIDE or remove "

@@ -12,7 +12,14 @@ from support.registrations import forgotten
 from support.trainings import small_segmenters
 from support.trainings.updates import waits_of_an_update
 
-from paddlevit_dist import UserError, register_dataset, settings
+from paddlevit_dist import UserError, register_dataset
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.losses import dice_losses, row_lovasz_softmax
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, ParameterGrouping
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.step_types import StepPosition
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.drawing import fit_in_cell, get_palette, overlay_labels
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import (
     IGNORED,
@@ -20,12 +27,6 @@ from paddlevit_dist.images.segmentation.data.segmentation_dataset import (
     summarize_labels,
 )
 from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, split_batch
-from paddlevit_dist.losses import dice_losses, row_lovasz_softmax
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Checkable, Drawable, ParameterGrouping
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.step_types import StepPosition
-from paddlevit_dist.tasks.task_factory import make_task
 
 UPERNET = ["MODEL.NAME", "upernet_of_tests"]
 

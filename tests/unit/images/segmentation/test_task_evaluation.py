@@ -8,19 +8,20 @@ import pytest
 from PIL import Image
 from support.waits import counted_waits
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.inference.evaluation import SavedPredictions
+from paddlevit_dist.core.inference.trained import open_source
+from paddlevit_dist.core.metrics.counts import count_confusion, pack_counts, reduce_confusions
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecord
+from paddlevit_dist.core.tasks.protocols import Exportable, Predictable, Reportable
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.images.drawing import fit_in_cell, get_palette, overlay_labels
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
 from paddlevit_dist.images.segmentation.protocols import read_protocol
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
-from paddlevit_dist.inference.evaluation import SavedPredictions
-from paddlevit_dist.inference.trained import open_source
-from paddlevit_dist.metrics.counts import count_confusion, pack_counts, reduce_confusions
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.tasks.protocols import Exportable, Predictable, Reportable
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 SHAPES = ["-cfg=segformer_b0_shapes", "DATA.SHAPES.VAL", "7", "DATA.SHAPES.SIDES", "[40, 90]"]
 SIZED = ["DATA.EVAL_SHORTEST_SIDE", "48", "DATA.EVAL_LONGEST_SIDE", "80", "DATA.EVAL_DIVISOR", "16"]

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from paddlevit_dist.core.registry.lookup import TRANSFORMS
+from paddlevit_dist.core.registry.register import register_transform
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.transforms import (
     SegmentationEvaluationTransform,
@@ -17,10 +21,6 @@ from paddlevit_dist.images.segmentation.transforms import (
     training_transform,
 )
 from paddlevit_dist.images.transforms.resizing import find_nearest_pixels, fitted_scale, resize_image, scaled_size
-from paddlevit_dist.registry.lookup import TRANSFORMS
-from paddlevit_dist.registry.register import register_transform
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.sample_checks import BadSample
 
 PADDING = (1, 2, 3)
 

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.images.transforms.albumentations_file import AlbumentationsFile
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.sample_checks import BadSample
 
 albumentations = pytest.importorskip("albumentations")
 

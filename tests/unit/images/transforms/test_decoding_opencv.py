@@ -159,8 +159,8 @@ def test_too_many_pixels_are_refused_before_decoding(tmp_path):
 
 
 def test_a_data_set_without_image_files_is_refused(tmp_path):
-    from paddlevit_dist import settings
-    from paddlevit_dist.registry.lookup import resolve
+    from paddlevit_dist.core import settings
+    from paddlevit_dist.core.registry.lookup import resolve
 
     values = settings.load(["-image_size=16", "DATA.IMAGE_CHANNELS", "1", "DATA.DECODER", "fast"]).values
     with pytest.raises(UserError, match="fast .*not for digits"):

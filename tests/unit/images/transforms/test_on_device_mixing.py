@@ -8,9 +8,9 @@ import paddle
 import pytest
 from support.networks.timm_peer import kolmogorov_distance, timm_module
 
+from paddlevit_dist.core.settings import default_config
 from paddlevit_dist.images.classification.augmentation import build_mixing
 from paddlevit_dist.images.transforms.on_device import BatchMixing, smooth_targets, soft_cross_entropy
-from paddlevit_dist.settings import default_config
 
 SHAPE = (6, 3, 20, 28)
 MODES = ["batch", "pair", "elem"]

@@ -4,10 +4,10 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.runtime.autocast import product_dtype
 from paddlevit_dist.images.transforms import on_device
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.runtime.autocast import product_dtype
 
 
 @pytest.mark.parametrize(

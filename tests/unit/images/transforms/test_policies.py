@@ -14,6 +14,7 @@ from support.networks.timm_peer import kolmogorov_distance, timm_module
 from yacs.config import CfgNode
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import default_config
 from paddlevit_dist.images.classification.augmentation import build_augmentation
 from paddlevit_dist.images.transforms import policies as augment
 from paddlevit_dist.images.transforms.policies import (
@@ -27,7 +28,6 @@ from paddlevit_dist.images.transforms.policies import (
     parse_rand_augment,
 )
 from paddlevit_dist.images.transforms.policy_tables import AUTO_AUGMENT
-from paddlevit_dist.settings import default_config
 
 TEXTS = [
     "rand-m9-mstd0.5-inc1",

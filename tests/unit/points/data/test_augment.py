@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from support.samples.displaced import displace
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
 from paddlevit_dist.points.data.augment import (
     AffineMap,
     ColorContrast,

@@ -10,17 +10,17 @@ import pytest
 from support.samples.small_scenes import make_samples, scene
 
 from paddlevit_dist import UserError
-from paddlevit_dist import settings as config
-from paddlevit_dist.distributed import DistributedBatchNorm, set_batch_norm_momentum
-from paddlevit_dist.engine.compatibility import CheckpointDiff
+from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.distributed import DistributedBatchNorm, set_batch_norm_momentum
+from paddlevit_dist.core.engine.compatibility import CheckpointDiff
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable
 from paddlevit_dist.points.data.images import draw, draw_classes, fit_in_cell
 from paddlevit_dist.points.data.scannet_classes import COLORS
 from paddlevit_dist.points.data.scene import AS_GIVEN
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable
 
 RANGES = [(-1.0, 1.0), (-0.5, 0.5), (0.0, 1.0), (2.0, 5.0)]
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.VAL", "2", "DATA.VOXEL_SIZE_M", "0.2"]
@@ -127,7 +127,7 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     trained = make()
     trained.build_dataset("val", None)
     seen = trained.signature()
-    monkeypatch.setattr("paddlevit_dist.checkpoint.store.read_about", lambda source: {"input": seen})
+    monkeypatch.setattr("paddlevit_dist.core.checkpoint.store.read_about", lambda source: {"input": seen})
     assert seen["coordinates"] == AS_GIVEN
     changes = {
         "DATA.VOXEL_SIZE_M": ["0.25"],

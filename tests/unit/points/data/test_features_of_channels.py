@@ -7,7 +7,9 @@ import paddle
 import pytest
 from support.samples.small_scenes import make_scene, same, tensors
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.points.data.augment import (
     AffineMap,
     MatrixDistortion,
@@ -21,7 +23,6 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import read_header, read_scene, write_lines, write_scene
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
-from paddlevit_dist.tasks.step_types import StepPosition
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial"]
 INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 from support.samples.small_scenes import scene
 
+from paddlevit_dist.core.runtime.text_rendering import LINE_PX
 from paddlevit_dist.points.data.images import (
     UNLABELED_PIXELS,
     build_legend,
@@ -17,7 +18,6 @@ from paddlevit_dist.points.data.images import (
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLORS
 from paddlevit_dist.points.segmentation.prediction import SceneClassWriter
-from paddlevit_dist.runtime.text_rendering import LINE_PX
 
 
 def make_colors(image):

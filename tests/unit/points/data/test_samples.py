@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.points.data.augment import PointDropout
 from paddlevit_dist.points.data.samples import PointSample, SceneSamples, SceneView, collate_samples
 from paddlevit_dist.points.data.scene import Scene
-from paddlevit_dist.tasks.sample_checks import BadSample
 
 
 @pytest.mark.parametrize("labeled", [True, False])

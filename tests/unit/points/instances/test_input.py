@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.samples.displaced import displace
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
 from paddlevit_dist.points.data.elastic import grid_shape
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import collate_samples

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from support.networks.golden import arrays, description
 
-from paddlevit_dist.intervals import nanmean
+from paddlevit_dist.core.intervals import nanmean
 from paddlevit_dist.points.instances.matching import IOU_THRESHOLDS, InstancePrediction, flatten_tables, match_scene
 from paddlevit_dist.points.instances.score_kind import average_precisions, class_precisions
 

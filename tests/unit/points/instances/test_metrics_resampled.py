@@ -5,9 +5,9 @@ import paddle
 import pytest
 from support.samples.instance_scenes import NAMES, scene
 
+from paddlevit_dist.core.tasks.score_kind import require_score_kind
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
-from paddlevit_dist.tasks.score_kind import require_score_kind
 
 
 def scored(numbers) -> InstanceMetrics:

@@ -8,11 +8,11 @@ from support.samples.instance_scenes import NAMES as SCENE_NAMES
 from support.samples.instance_scenes import scene
 from support.samples.panoptic_scenes import NAMES, THINGS, draw_scene
 
-from paddlevit_dist.intervals import panoptic_scores
+from paddlevit_dist.core.intervals import panoptic_scores
+from paddlevit_dist.core.tasks.score_kind import find_score_kind
 from paddlevit_dist.points.instances.matching import InstancePrediction
 from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.instances.panoptic import combine_segments, count_segments
-from paddlevit_dist.tasks.score_kind import find_score_kind
 
 CASES = description("panoptic_quality")["cases"]
 IS_THING = np.isin(np.arange(len(NAMES)), THINGS)

@@ -8,10 +8,14 @@ from support.networks.varied import vary
 from support.samples.remembered_rooms import read_room, remembered_rooms  # noqa: F401
 from support.samples.small_scenes import tensors
 
-from paddlevit_dist import UserError, create_model, settings
-from paddlevit_dist.engine.optimizer import freeze
-from paddlevit_dist.inference.evaluation import SavedPredictions
-from paddlevit_dist.intervals import nanmean
+from paddlevit_dist import UserError, create_model
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine.optimizer import freeze
+from paddlevit_dist.core.inference.evaluation import SavedPredictions
+from paddlevit_dist.core.intervals import nanmean
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable, Predictable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.points.data.images import draw_classes, fit_in_cell
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.rooms import SyntheticRooms
@@ -30,9 +34,6 @@ from paddlevit_dist.points.instances.writer import draw_instances
 from paddlevit_dist.points.prepare import nuscenes, semantic_kitti
 from paddlevit_dist.points.scene_task import SceneTask
 from paddlevit_dist.points.sparse import Plan, PlanSpec, SparseTensor
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Predictable
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=remembered_rooms", "DATA.VOXEL_SIZE_M", "0.15"]
 SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.12"]

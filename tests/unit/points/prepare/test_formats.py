@@ -11,6 +11,7 @@ from support.files.raw_scenes import write_labeled_ply
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.register import register_scene_format
 from paddlevit_dist.points.inputs import find_scenes
 from paddlevit_dist.points.prepare import semantic_kitti as kitti_reader
 from paddlevit_dist.points.prepare.formats import detect_format, get_format, get_reader, identify_file, list_readers
@@ -19,7 +20,6 @@ from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, SceneR
 from paddlevit_dist.points.prepare.pointcept import PointceptReader
 from paddlevit_dist.points.prepare.s3dis import S3disReader, split_by_area
 from paddlevit_dist.points.prepare.tables import TableReader, read_table
-from paddlevit_dist.registry.register import register_scene_format
 
 
 def test_predictions_for_semantic_kitti_have_its_own_numbers(tmp_path):

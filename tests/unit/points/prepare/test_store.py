@@ -9,7 +9,9 @@ import pytest
 from support.files.georeferenced_scenes import UTM, room, stray, write_ply
 from support.files.raw_scenes import zipped
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED, IGNORED, Scene
 from paddlevit_dist.points.data.scene_store import VERSION, read_scene
@@ -18,7 +20,6 @@ from paddlevit_dist.points.prepare.listing import RawScene, SceneChoices, SceneR
 from paddlevit_dist.points.prepare.pointgroup import PthReader
 from paddlevit_dist.points.prepare.store import prepare_store
 from paddlevit_dist.points.prepare.tables import PlyReader
-from paddlevit_dist.registry.lookup import resolve
 
 pytestmark = pytest.mark.usefixtures("pools_in_this_process")
 FAR = (room(50)[0] + np.float32(UTM)).astype(np.float32)  # in steps of 0.5 m, which is told

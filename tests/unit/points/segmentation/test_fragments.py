@@ -7,7 +7,11 @@ from support.networks.varied import vary
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import tensors
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Predictable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.points.data.augment import PointCrop, apply
 from paddlevit_dist.points.data.features import point_features
 from paddlevit_dist.points.data.scene import Scene
@@ -16,9 +20,6 @@ from paddlevit_dist.points.segmentation import fragments
 from paddlevit_dist.points.segmentation.fragments import FloorBlocks
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation, training_steps
 from paddlevit_dist.points.sparse import PlanSpec
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Predictable
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 SMALL = "TASK semantic_segmentation -dataset=remembered_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.2"
 ROOMS = "POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15"

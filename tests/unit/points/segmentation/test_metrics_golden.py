@@ -5,7 +5,7 @@ import paddle
 import pytest
 from support.networks.golden import arrays, description
 
-from paddlevit_dist.metrics.counts import reduce_confusions
+from paddlevit_dist.core.metrics.counts import reduce_confusions
 from paddlevit_dist.points.segmentation.metrics import SemanticMetrics
 
 ABOUT = description("semantic_miou")

@@ -7,19 +7,20 @@ from support.networks.varied import vary
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import make_samples, scene, tensors
 
-from paddlevit_dist import UserError, register_dataset, settings
-from paddlevit_dist.inference.evaluation import SavedPredictions
+from paddlevit_dist import UserError, register_dataset
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.inference.evaluation import SavedPredictions
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Checkable, Predictable, describe_samples
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.scene_task import compute_outputs
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation, loss_terms
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Checkable, Predictable, describe_samples
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=remembered_rooms", "MODEL.NAME", "minkunet_tutorial"]
 ROOMS = "POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()

@@ -11,7 +11,13 @@ from support.filled_cells import to_dense
 from support.networks.narrow_minkunets import WIDTHS, narrow_networks  # noqa: F401
 from support.networks.varied import vary
 
-from paddlevit_dist import UserError, create_model, settings
+from paddlevit_dist import UserError, create_model
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, Predictable, Reportable
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.points.data.images import draw
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
@@ -19,11 +25,6 @@ from paddlevit_dist.points.shapes.figures import draw_shape
 from paddlevit_dist.points.shapes.solids import SOLIDS, SyntheticSolids, revolve_profile
 from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample
 from paddlevit_dist.points.sparse import SparseTensor
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Checkable, Drawable, Predictable, Reportable
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 SMALL = "TASK shape_classification -dataset=synthetic_solids MODEL.NAME narrow_classifier SHAPES.VOXEL_SIZE 0.2"
 

@@ -9,13 +9,13 @@ from support.networks.narrow_minkunets import narrow_networks  # noqa: F401
 from support.trainings.updates import PlainAdamW
 from support.waits import Waits, counted_waits
 
-from paddlevit_dist import settings
-from paddlevit_dist.engine import CountingCollate, TrainStep
-from paddlevit_dist.engine.precision import TrainingPrecision
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine import CountingCollate, TrainStep
+from paddlevit_dist.core.engine.precision import TrainingPrecision
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse.device_plan import batch_products
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.step_types import StepPosition
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
 MINKUNET = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "narrow_unet", "DATA.VOXEL_SIZE_M", "0.5"]

@@ -11,12 +11,12 @@ from support.networks.narrow_minkunets import WIDTHS
 from support.networks.varied import vary
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.checkpoint.weights import to_torch_names
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.weights import to_torch_names
+from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan
 from paddlevit_dist.points.sparse.minkunet import ResidualBlock
-from paddlevit_dist.registry.lookup import MODELS
-from paddlevit_dist.tasks.model_factory import create_model
 
 # Numbers that are trained with 4 channels and 13 classes: of a normalized convolution K C_in C_out + 2 C_out.
 TRAINED = {

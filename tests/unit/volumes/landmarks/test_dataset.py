@@ -8,8 +8,8 @@ import yaml
 from support.files.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 
 from paddlevit_dist import UserError
-from paddlevit_dist.engine.compatibility import CheckpointDiff
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.engine.compatibility import CheckpointDiff
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions, _find_exchanged
 from paddlevit_dist.volumes.landmarks.mirroring import propose_pairs
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection

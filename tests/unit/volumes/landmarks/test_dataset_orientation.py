@@ -10,12 +10,13 @@ import pytest
 from support.files.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
 from support.processes import ROOT
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.inference.evaluation import SavedPredictions
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Predictable
-from paddlevit_dist.tasks.step_types import EvaluationStep
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.inference.evaluation import SavedPredictions
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Predictable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 

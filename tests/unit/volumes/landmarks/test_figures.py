@@ -6,10 +6,10 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import settings
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Reportable
-from paddlevit_dist.tasks.step_types import EvaluationStep
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable, Reportable
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.images import orthogonal_slices

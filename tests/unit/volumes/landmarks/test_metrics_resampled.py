@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.tasks.prediction import PredictionRecord
+from paddlevit_dist.core.tasks.prediction import PredictionRecord
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.landmarks import prediction
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics, build_rows

@@ -8,8 +8,9 @@ import pytest
 from support.files.volume_files import write_landmarks, write_volume
 from support.processes import ROOT
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.registry.lookup import resolve
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.volumes.landmarks.mirroring import propose_pairs
 
 EYES = {"eye_left": (3.0, 4.0, 5.0), "eye_right": (9.0, 4.0, 5.0), "nose": (6.0, 8.0, 4.0)}

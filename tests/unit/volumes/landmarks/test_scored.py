@@ -6,11 +6,12 @@ import json
 import numpy as np
 import pytest
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.compare.pairs import compare_tables
-from paddlevit_dist.compare.tables import read_table
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.prediction import PredictionRecord
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.prediction import PredictionRecord
+from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.volumes import commands as volume_commands
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.landmarks.prediction import LandmarkWriter

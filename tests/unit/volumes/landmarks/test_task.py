@@ -10,12 +10,13 @@ from support.files.landmark_folders import TINY, small_folder
 from support.files.volume_files import world, write_landmarks
 from support.processes import ROOT
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.model import Model
-from paddlevit_dist.tasks.protocols import CheckpointMatching, Drawable, describe_samples
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.register import register_model
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.model import Model
+from paddlevit_dist.core.tasks.protocols import CheckpointMatching, Drawable, describe_samples
 from paddlevit_dist.volumes import sliding_window
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.landmarks.heatmaps import decode, radius_factors

@@ -5,8 +5,8 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist import settings
-from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 
 SMALL = ["TASK", "landmark_detection", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "4", "VOLUMES.UNET_DEPTH", "1"]

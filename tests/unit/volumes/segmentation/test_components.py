@@ -6,7 +6,7 @@ from support.files.nnunet_folders import REGIONS, SECOND, raw_data
 from support.files.volume_files import write_volume
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.volumes.commands import run_components
 from paddlevit_dist.volumes.segmentation.components import LabelPairs, decide_components, find_labels, keep_largest
 from paddlevit_dist.volumes.segmentation.samples import VolumeRecord

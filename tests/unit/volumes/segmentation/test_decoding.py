@@ -4,9 +4,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import Ensembling
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import Ensembling
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
 from paddlevit_dist.volumes.segmentation.decoding import MeanProbabilities, resample_maps
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion

@@ -6,12 +6,12 @@ import paddle
 import pytest
 from PIL import Image
 
-from paddlevit_dist.runtime.text_rendering import legend
-from paddlevit_dist.runtime.transfers import to_device
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.figures import class_colors
-from paddlevit_dist.tasks.protocols import Drawable, Reportable
+from paddlevit_dist.core.runtime.text_rendering import legend
+from paddlevit_dist.core.runtime.transfers import to_device
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.figures import class_colors
+from paddlevit_dist.core.tasks.protocols import Drawable, Reportable
 from paddlevit_dist.volumes import images
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.images import orthogonal_slices

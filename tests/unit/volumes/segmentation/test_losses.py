@@ -4,8 +4,8 @@ import numpy as np
 import paddle
 from support.waits import counted_waits
 
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.tasks.score_kind import find_score_kind
+from paddlevit_dist.core.tasks.score_kind import find_score_kind
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED
 from paddlevit_dist.volumes.segmentation.metrics import VolumeMetrics
 

@@ -8,8 +8,8 @@ from support.files.nnunet_folders import raw_data
 from support.files.volume_files import write_volume
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.commands import run_plan
 from paddlevit_dist.volumes.planning import plan_network
 from paddlevit_dist.volumes.segmentation.nnunet import NnUNet

@@ -10,11 +10,11 @@ from support.files.nnunet_folders import REGIONS, make_labels, raw_data
 from support.files.volume_files import AFFINE
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Checkable, Exportable
-from paddlevit_dist.tasks.step_types import StepPosition
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Checkable, Exportable
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.volumes.geometry import to_canonical
 from paddlevit_dist.volumes.segmentation.dataset import IGNORED, SegmentationOptions
 from paddlevit_dist.volumes.segmentation.fingerprint import fingerprint

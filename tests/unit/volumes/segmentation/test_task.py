@@ -11,13 +11,13 @@ from support.processes import ROOT
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError, register_dataset
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Checkable, Predictable, Reportable, describe_samples
-from paddlevit_dist.tasks.sample_checks import BadSample
-from paddlevit_dist.tasks.score_kind import find_score_kind
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Checkable, Predictable, Reportable, describe_samples
+from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.core.tasks.score_kind import find_score_kind
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.nonzero import VOLUME
 from paddlevit_dist.volumes.samples import CropMap, cut_labels

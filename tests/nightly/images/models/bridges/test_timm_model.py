@@ -7,15 +7,15 @@ from support.networks import golden, timm_zoo
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.checkpoint.published import is_fetched
-from paddlevit_dist.checkpoint.weights import to_torch_names
-from paddlevit_dist.distributed.batch_norm import DistributedBatchNorm, convert_batch_norm
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.published import is_fetched
+from paddlevit_dist.core.checkpoint.weights import to_torch_names
+from paddlevit_dist.core.distributed.batch_norm import DistributedBatchNorm, convert_batch_norm
+from paddlevit_dist.core.registry.model_sources import find_weights_address
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.model_factory import create_model, model_options
 from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges.timm_model import COMPARED_MODULES, REQUIREMENT, load_timm
-from paddlevit_dist.registry.model_sources import find_weights_address
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.model_factory import create_model, model_options
 
 pytestmark = timm_zoo.needs_compat
 SMALL = ("test_resnet", "test_vit", "test_efficientnet", "test_convnext", "test_nfnet", "test_byobnet", "starnet_s050")

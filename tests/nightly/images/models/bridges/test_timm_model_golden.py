@@ -4,7 +4,7 @@ import paddle
 import pytest
 from support.networks import golden, timm_zoo
 
-from paddlevit_dist.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 FILES = ("timm_zoo", "timm_zoo_more")
 

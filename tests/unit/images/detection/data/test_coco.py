@@ -13,13 +13,13 @@ from pycocotools.coco import COCO
 from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.data.quarantine import ReplacementReader
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, open_samples
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform
 from paddlevit_dist.images.run_lengths import decode
-from paddlevit_dist.settings import load
 
 TRIANGLE = [[2.0, 3.0, 12.0, 3.0, 2.0, 11.0]]
 

@@ -8,6 +8,8 @@ from PIL import Image
 from support.samples.drawn_views import edges
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.dataset import reading_generator
 from paddlevit_dist.images.detection.data import samples as data_samples
 from paddlevit_dist.images.detection.data.composition import (
     ImageComposition,
@@ -19,8 +21,6 @@ from paddlevit_dist.images.detection.data.samples import DetectionSamples, colla
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform
 from paddlevit_dist.images.run_lengths import encode
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.dataset import reading_generator
 
 KEEP = DetectionTrainingTransform(shortest=(64,), longest=64, flip_probability=0, crop_probability=0)
 SHAPES = SyntheticShapes(None, "train", None, num_train=20, sides=(40, 80), per_image=(1, 3))

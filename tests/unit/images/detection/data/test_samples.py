@@ -8,6 +8,9 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.register import register_dataset
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.data.held_out import write_rows
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.composition import ImageComposition
@@ -25,9 +28,6 @@ from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationT
 from paddlevit_dist.images.detection.windows import WindowPlan
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
-from paddlevit_dist.registry.register import register_dataset
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.task_factory import make_task
 
 KEEP = DetectionTrainingTransform(shortest=(64,), flip_probability=0, crop_probability=0)
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist.core.data.sampler import TrainingSampler
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.samples import (
     DetectionSamples,
     draw_grouped_order,
@@ -12,7 +13,6 @@ from paddlevit_dist.images.detection.data.samples import (
 )
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform
-from paddlevit_dist.settings import load
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=103, sides=(32, 96))
 SAMPLES = DetectionSamples(SHAPES, DetectionTrainingTransform(), is_training=True, group=4)

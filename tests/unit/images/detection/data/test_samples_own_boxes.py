@@ -6,9 +6,9 @@ from support.files.voc_writer import an_object, write_voc, write_xml
 from support.files.yolo_writer import write_yolo
 from support.processes import ROOT
 
+from paddlevit_dist.core.registry.lookup import RECIPES
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.samples import open_samples
-from paddlevit_dist.registry.lookup import RECIPES
-from paddlevit_dist.settings import load
 
 BOX = "0 0.5 0.5 0.4 0.6\n"
 TUNED = f"-cfg={ROOT / 'configs' / 'finetune_detector.yaml'}"

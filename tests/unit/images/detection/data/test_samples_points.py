@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from support.files.keypoint_writer import posed, write_keypoints
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate, open_samples
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, crop
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset, KeypointsPart
-from paddlevit_dist.settings import load
 
 
 def test_a_batch_has_the_points_of_each_object():

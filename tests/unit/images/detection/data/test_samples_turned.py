@@ -7,14 +7,14 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
-from paddlevit_dist.engine import compatibility
+from paddlevit_dist.core.engine import compatibility
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import Predictable
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.task import Detection
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import Predictable
 
 ROTATE_90, ROTATE_270 = Image.Transpose.ROTATE_90, Image.Transpose.ROTATE_270
 STORED_BY = {2: Image.Transpose.FLIP_LEFT_RIGHT, 3: Image.Transpose.ROTATE_180, 6: ROTATE_90, 8: ROTATE_270}

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data.drawn_shapes import draw_shapes, render_image
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.run_lengths import decode, find_mask_runs
 from paddlevit_dist.images.settings import CATEGORIES
-from paddlevit_dist.settings import load
 
 
 def shapes(split="train", **options):

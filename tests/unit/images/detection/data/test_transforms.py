@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from support.samples.drawn_views import SHAPES, edges, make_view
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.samples import collate, largest_side
 from paddlevit_dist.images.detection.data.transforms import (
     DetectionEvaluationTransform,
@@ -24,7 +25,6 @@ from paddlevit_dist.images.detection.data.transforms import (
     zoom_out,
 )
 from paddlevit_dist.images.detection.prediction import DetectionInput
-from paddlevit_dist.settings import load
 
 FINE = DetectionTrainingTransform(
     shortest=(40, 64, 96), longest=120, shortest_to_crop=(50, 70), crop_sides=(24, 60), color_jitter=0.3

@@ -7,15 +7,16 @@ from PIL import Image
 from support.samples.drawn_views import edges, make_view
 from support.trainings import small_detections
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.data.loader import DeviceLoader
-from paddlevit_dist.data.sampler import TrainingSampler
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.data.loader import DeviceLoader
+from paddlevit_dist.core.data.sampler import TrainingSampler
+from paddlevit_dist.core.tasks.step_types import StepPosition
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection.data import transforms
 from paddlevit_dist.images.detection.data.samples import DetectionSamples, collate
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, batch_side
-from paddlevit_dist.tasks.step_types import StepPosition
-from paddlevit_dist.tasks.task_factory import make_task
 
 SHAPES = SyntheticShapes(None, "train", None, num_train=40, sides=(40, 80), per_image=(0, 3))
 SIDES = [64, 96, 128]

@@ -9,11 +9,11 @@ import pytest
 from support.files.coco_writer import refused_by, write_image
 from support.files.voc_writer import an_object, write_voc, write_xml
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data import voc
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
-from paddlevit_dist.settings import load
 
 refused = functools.partial(refused_by, Voc)
 

@@ -18,12 +18,12 @@ from support.networks.small_detr import (
 )
 
 from paddlevit_dist import UserError
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.engine import compute_loss
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.images.detection.boxes import center_to_corners, generalized_paired_iou, to_relative
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.criterion import SetCriterion
 from paddlevit_dist.images.detection.mask_rcnn.criterion import MaskRcnnCriterion
-from paddlevit_dist.tasks.step_types import StepPosition
 
 SIZES = [(40, 32), (24, 40), (40, 40), (9, 30)]
 

@@ -6,12 +6,12 @@ import pytest
 from support.networks.small_detr import CLASSES, OPTIONS, QUERIES, default_dtype, make_images, small_detr
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import count_classes, load_weights
-from paddlevit_dist.checkpoint.weights import weights_from_mapping
-from paddlevit_dist.distributed import recompute_layers
+from paddlevit_dist.core.checkpoint.load import count_classes, load_weights
+from paddlevit_dist.core.checkpoint.weights import weights_from_mapping
+from paddlevit_dist.core.distributed import recompute_layers
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.detr.transformer import find_valid_cells, grid_points, sine_embedding
-from paddlevit_dist.tasks.model_factory import create_model
 
 SIZES = [(40, 32), (24, 41), (61, 40), (9, 30)]
 

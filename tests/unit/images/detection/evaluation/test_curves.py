@@ -8,6 +8,7 @@ import pytest
 from support.networks import coco_peer
 from support.samples.drawn_detections import NOTHING_FOUND
 
+from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
@@ -17,7 +18,6 @@ from paddlevit_dist.images.detection.evaluation.matching import (
     match,
     match_detections,
 )
-from paddlevit_dist.intervals import bootstrap
 
 CLASSES = 5
 

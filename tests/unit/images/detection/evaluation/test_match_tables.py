@@ -7,10 +7,10 @@ import pytest
 from support.networks import coco_peer
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.packed_columns import pack_columns
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, decide_matches, match
-from paddlevit_dist.tasks.packed_columns import pack_columns
 
 
 def test_tables_of_ranks_join_to_the_same_in_any_order():

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.evaluation.operating_points import (
@@ -13,7 +14,6 @@ from paddlevit_dist.images.detection.evaluation.operating_points import (
     find_thresholds,
 )
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
-from paddlevit_dist.intervals import bootstrap
 
 
 def brute_thresholds(detections, wished, weights):

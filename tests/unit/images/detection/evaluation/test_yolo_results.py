@@ -9,8 +9,8 @@ from PIL import Image
 from support.networks import coco_peer
 
 from paddlevit_dist import UserError
-from paddlevit_dist.compare.pairs import compare_tables
-from paddlevit_dist.compare.tables import read_table
+from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.evaluation.scored_files import MASKS

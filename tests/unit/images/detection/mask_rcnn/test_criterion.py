@@ -8,7 +8,7 @@ import pytest
 from support.networks import mask_rcnn_peers as peers
 from support.samples import mask_rcnn_batches as batches
 
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.mask_rcnn.criterion import (
     MaskRcnnCriterion,
     crop_mask_targets,

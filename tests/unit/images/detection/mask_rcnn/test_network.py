@@ -9,13 +9,13 @@ from support.networks import mask_rcnn_peers as peers
 from support.samples import mask_rcnn_batches as batches
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection import key_names
 from paddlevit_dist.images.detection.detector import COCO_CATEGORIES
 from paddlevit_dist.images.detection.mask_rcnn.network import FasterRCNN, MaskRCNN
 from paddlevit_dist.images.models.resnet import FrozenBatchNorm
 from paddlevit_dist.images.run_lengths import decode
-from paddlevit_dist.tasks.model_factory import create_model
 
 
 @pytest.fixture(scope="module")

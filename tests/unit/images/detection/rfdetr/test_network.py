@@ -9,8 +9,8 @@ from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import arrays, description, recipe
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rfdetr.network import RfDetr, apply_deltas
 

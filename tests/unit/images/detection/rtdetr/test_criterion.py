@@ -18,8 +18,8 @@ from support.samples.rtdetr_batches import (
     make_targets,
 )
 
-from paddlevit_dist.data.sampler import SampleKey, sample_generator
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.data.sampler import SampleKey, sample_generator
+from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.boxes import to_relative
 from paddlevit_dist.images.detection.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion

@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.waits import counted_waits
 
-from paddlevit_dist.cpu_kernels.accelerate import accelerate, is_available
+from paddlevit_dist.extensions.cpu_kernels.accelerate import accelerate, is_available
 from paddlevit_dist.images.detection.rtdetr.deformable import PointSampling
 
 SIZES, NUMBERS = [(5, 7), (3, 2), (1, 1)], (3, 1, 2)

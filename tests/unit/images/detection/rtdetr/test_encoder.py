@@ -5,8 +5,8 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.rtdetr.encoder import Aifi, grid_waves
-from paddlevit_dist.tasks.model_factory import create_model
 
 
 @pytest.mark.parametrize(("name", "width"), [("dfine_n", 21), ("dfine_s", 64), ("dfine_m", 128), ("dfine_x", 192)])

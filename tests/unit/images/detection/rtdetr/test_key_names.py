@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.checkpoint.published import find_published_detectors
-from paddlevit_dist.checkpoint.weights import weights_from_mapping
+from paddlevit_dist.core.checkpoint.published import find_published_detectors
+from paddlevit_dist.core.checkpoint.weights import weights_from_mapping
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.model import ClassLayout
 from paddlevit_dist.images.detection.rtdetr import key_names
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
-from paddlevit_dist.registry.lookup import resolve
-from paddlevit_dist.tasks.model import ClassLayout
 
 AUTHORS = {
     "backbone.conv1.conv1_3.norm.running_var": "backbone.model.embedder.embedder.2.normalization.running_var",

@@ -7,11 +7,11 @@ from support.networks.cheap_weights import weights_of_zero
 from support.networks.rtdetr_networks import CLASSES, SMALL, make_images, make_network, make_targets
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.lookup import list_models
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.rtdetr import network
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
-from paddlevit_dist.registry.lookup import list_models
-from paddlevit_dist.tasks.model_factory import create_model
 
 # Millions, as the authors' tables round them.
 PUBLISHED = {

@@ -8,8 +8,8 @@ import pytest
 from support.networks.cheap_weights import learn_only, weights_of_zero
 from support.networks.golden import arrays, description, recipe
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR

@@ -10,10 +10,10 @@ from pycocotools.coco import COCO
 from support.files.coco_writer import BOX, annotation, refused_by, write_coco
 from support.files.keypoint_writer import BUG, POINTS, posed, write_keypoints
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointsPart, is_posed
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
-from paddlevit_dist.settings import load
 
 refused = functools.partial(refused_by, CocoKeypoints)
 PERSON = {"id": 1, "name": "person", "keypoints": list(COCO_PERSON.names)}

@@ -5,9 +5,9 @@ import hashlib
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures, _fill
 from paddlevit_dist.images.keypoints.data.figures import Line
-from paddlevit_dist.settings import load
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from support.samples.published_keypoints import CEPHALOGRAM, FLIP_IDX, HAND, LAYOUTS, count_labeled
 
+from paddlevit_dist.core.registry.lookup import guess_dataset, resolve
 from paddlevit_dist.images.keypoints.data.indexed_points import find_outside
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import is_posed
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
-from paddlevit_dist.registry.lookup import guess_dataset, resolve
 
 DATASETS = {"cvat": "coco_keypoints", "roboflow": "coco_keypoints", "long table": "keypoint_table"}
 SIZES = {  # training and validation images

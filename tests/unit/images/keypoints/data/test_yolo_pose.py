@@ -8,9 +8,9 @@ import pytest
 from support.files.coco_writer import refused_by
 from support.files.yolo_writer import write_yolo
 
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.keypoints.data.yolo_pose import YoloPose
-from paddlevit_dist.settings import load
 
 refused = functools.partial(refused_by, YoloPose)
 YAML = "names: [bug, fly]\nkpt_shape: [3, 3]\nflip_idx: [0, 2, 1]\n"

@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.samples.pose_batches import CLASSES, NOISE, POINTS, SIGMAS, SIZE, make_images, make_network, make_targets
 
-from paddlevit_dist.engine import compute_loss
+from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.keypoints.detrpose.criterion import PoseCriterion, PoseHeadOutputs
 

@@ -8,9 +8,9 @@ import pytest
 from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_images, make_network, make_targets
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.model import ClassLayout
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.rtdetr.hybrid_network import flatten_maps
-from paddlevit_dist.tasks.model import ClassLayout
-from paddlevit_dist.tasks.model_factory import create_model
 
 # Millions, from the authors' README (SebastianJanampa/DETRPose).
 PUBLISHED = {"n": 4.1, "s": 11.5, "m": 20.8, "l": 32.8, "x": 73.3}

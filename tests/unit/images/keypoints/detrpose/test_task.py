@@ -9,7 +9,13 @@ from PIL import Image
 from support.files.keypoint_writer import BUG, posed, write_keypoints
 from support.trainings.updates import waits_of_an_update
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.registry.register import register_model
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import AnnotationMatching, Exportable, Predictable
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection.data.samples import HOST
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.keypoints.described_points import SIGMA
@@ -18,11 +24,6 @@ from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise
 from paddlevit_dist.images.keypoints.detrpose.export import EvaluatedPoses, ExportedPoseDetector, PoseExport
 from paddlevit_dist.images.keypoints.detrpose.network import DetrPose, TopPoses
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
-from paddlevit_dist.registry.register import register_model
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import AnnotationMatching, Exportable, Predictable
-from paddlevit_dist.tasks.task_factory import make_task
 
 RECIPE = "-cfg=detrpose_figures"
 SETS = (KeypointSet(("a", "b", "c"), (), (0.1, 0.2, 0.3), ()), KeypointSet(("d",), (), (0.4,), ()))

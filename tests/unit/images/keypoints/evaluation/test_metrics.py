@@ -6,6 +6,8 @@ from support.networks import keypoint_peer
 from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist import UserError, all_gather
+from paddlevit_dist.core.intervals import bootstrap
+from paddlevit_dist.core.tasks.score_kind import require_score_kind
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics
@@ -13,8 +15,6 @@ from paddlevit_dist.images.keypoints.evaluation.point_scores import find_side, m
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
 from paddlevit_dist.images.keypoints.records import KeypointRecord
-from paddlevit_dist.intervals import bootstrap
-from paddlevit_dist.tasks.score_kind import require_score_kind
 
 HAND = KeypointSet(("wrist", "thumb", "index"), (), (0.1,) * 3, ())
 

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import paddle
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.heatmaps.boxes import ObjectBoxes
 from paddlevit_dist.images.keypoints.heatmaps.channels import PointChannels

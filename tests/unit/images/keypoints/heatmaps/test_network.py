@@ -9,13 +9,13 @@ from support.networks import golden
 from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.distributed import recompute_layers
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.distributed import recompute_layers
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.keypoints.heatmaps.backbone import PoseTransformer
 from paddlevit_dist.images.keypoints.heatmaps.network import HeatmapNetwork, SimpleDecoder
 from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
-from paddlevit_dist.tasks.model_factory import create_model
 
 TINY = {"patch_size": 16, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE = (64, 48)

@@ -11,7 +11,7 @@ import paddle
 import pytest
 from support.networks import golden
 
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.images.keypoints.heatmaps.crops import (
     build_matrix,
     crop_image,

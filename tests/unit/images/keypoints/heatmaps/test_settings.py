@@ -4,7 +4,7 @@ import pytest
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
-from paddlevit_dist.settings import load
+from paddlevit_dist.core.settings import load
 
 
 def test_keys_of_boxes_are_ignored_where_others_find_them():

@@ -14,17 +14,13 @@ from support.processes import ROOT
 from support.trainings import small_detections
 from support.trainings.updates import changes_of_an_update, waits_of_an_update
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
-from paddlevit_dist.images.keypoints.described_points import SIGMA
-from paddlevit_dist.images.keypoints.heatmaps.samples import HOST, split_detection
-from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
-from paddlevit_dist.images.keypoints.records import KeypointRecord
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.dataset import TransformedDataset
-from paddlevit_dist.tasks.prediction import CheckpointMeta
-from paddlevit_dist.tasks.protocols import (
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.dataset import TransformedDataset
+from paddlevit_dist.core.tasks.prediction import CheckpointMeta
+from paddlevit_dist.core.tasks.protocols import (
     CheckpointMatching,
     Exportable,
     LogContributor,
@@ -32,8 +28,13 @@ from paddlevit_dist.tasks.protocols import (
     Reportable,
     count_samples,
 )
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
-from paddlevit_dist.tasks.task_factory import make_task
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
+from paddlevit_dist.images.keypoints.described_points import SIGMA
+from paddlevit_dist.images.keypoints.heatmaps.samples import HOST, split_detection
+from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSet
+from paddlevit_dist.images.keypoints.records import KeypointRecord
 
 FIGURES = [f"-cfg={ROOT / 'configs' / 'heatmap_figures.yaml'}", "DATA.SHAPES.TRAIN", "6", "DATA.SHAPES.VAL", "4"]
 FIGURES += ["HEATMAPS.CROP_SIZE", "[32, 32]", "MODEL.DIMS", "[8, 8, 8]"]

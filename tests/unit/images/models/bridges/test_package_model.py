@@ -7,14 +7,14 @@ import paddle
 import pytest
 from support.hosts.paddleclas_clone import write_clone
 
-from paddlevit_dist.checkpoint.load import load_weights
-from paddlevit_dist.commands.inspect_model import listing
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.commands.inspect_model import listing
+from paddlevit_dist.core.library.models import create_model as create_pretrained
+from paddlevit_dist.core.registry.lookup import list_models
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.models.bridges import package_files
 from paddlevit_dist.images.models.pretrained_input import find_variant_input
-from paddlevit_dist.library.models import create_model as create_pretrained
-from paddlevit_dist.registry.lookup import list_models
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks.model_factory import create_model
 
 IMAGES = paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3, 64, 64)).astype("float32"))
 

@@ -9,11 +9,11 @@ import pytest
 from support.hosts.paddlevit_clone import PASSED, write_family
 
 from paddlevit_dist import UserError
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks import Task
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.configured_options import configured_options
-from paddlevit_dist.settings import load
-from paddlevit_dist.tasks import Task
-from paddlevit_dist.tasks.model_factory import create_model
 
 OUTSIDE = "image_size=config.DATA.IMAGE_SIZE, dim=config.MODEL.EMBED_DIM"
 # As VOLO: a second classifier of all tokens, whose output is part of the evaluated one and apart in training.

@@ -11,11 +11,11 @@ from paddle import nn
 from support.networks.timm_zoo import needs_compat
 
 from paddlevit_dist import UserError
-from paddlevit_dist.engine.optimizer import block_matrices, decay_groups, layer_decay_groups
+from paddlevit_dist.core.engine.optimizer import block_matrices, decay_groups, layer_decay_groups
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.expected_input import find_expected_input
 from paddlevit_dist.images.models.bridges import timm_model
 from paddlevit_dist.images.models.bridges.timm_model import TimmModel, _create, _pyramid
-from paddlevit_dist.settings import load
 
 PYTHON = "RefusingNetwork.__init__() got an unexpected keyword argument '{}'"
 PYTHON_NEAR = PYTHON + ". Did you mean 'size'?"

@@ -4,11 +4,12 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks import get_aspect
+from paddlevit_dist.core.tasks.protocols import Drawable, Recomputable, Reportable
 from paddlevit_dist.images.pretraining.masked_autoencoder.figures import MaskedImageDrawing
 from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
-from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import Drawable, Recomputable, Reportable
 
 WORDS = "TASK masked_autoencoder -image_size=[8,16] MODEL.NAME vit MODEL.PATCH_SIZE 4 MODEL.EMBED_DIM 16 MODEL.DEPTH 3"
 WORDS += " MODEL.NUM_HEADS 2 MASKED_AUTOENCODER.DECODER_WIDTH 8 MASKED_AUTOENCODER.DECODER_DEPTH 1"

@@ -4,13 +4,14 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.pretraining.masked_autoencoder import masks
 from paddlevit_dist.images.pretraining.masked_autoencoder.losses import reconstruction_losses
 from paddlevit_dist.images.pretraining.masked_autoencoder.network import MaskedAutoencoder
-from paddlevit_dist.tasks.model_factory import create_model
-from paddlevit_dist.tasks.task_factory import make_task
 
 SIZES = {"image_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
 NETWORKS = {

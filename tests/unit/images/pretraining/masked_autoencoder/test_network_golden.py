@@ -9,7 +9,7 @@ import paddle.nn.functional as F
 import pytest
 from support.networks import golden
 
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.images.classification.probes import find_nearest, weigh_votes
 from paddlevit_dist.images.models.vit import VisionTransformer
 from paddlevit_dist.images.pretraining.masked_autoencoder import masks

@@ -7,10 +7,11 @@ import paddle
 import pytest
 from PIL import Image
 
-from paddlevit_dist import UserError, settings
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
 from paddlevit_dist.images.pretraining.task import open_labeled
-from paddlevit_dist.tasks.step_types import StepPosition
 
 SIZES = {"patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
 

@@ -6,10 +6,10 @@ import pytest
 from support.trainings.updates import waits_of_an_update
 from support.waits import counted_waits
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.images.pretraining.masked_autoencoder import masks
 from paddlevit_dist.images.pretraining.masked_autoencoder.task import MaskedAutoencoding
-from paddlevit_dist.tasks.step_types import EvaluationStep
 
 SIZES = "-image_size=16 MODEL.NAME vit MODEL.PATCH_SIZE 4 MODEL.EMBED_DIM 16 MODEL.DEPTH 1 MODEL.NUM_HEADS 2"
 DECODER = "MASKED_AUTOENCODER.DECODER_WIDTH 8 MASKED_AUTOENCODER.DECODER_DEPTH 1 MASKED_AUTOENCODER.DECODER_HEADS 2"

@@ -8,7 +8,10 @@ import paddle
 import pytest
 from support.thread_ranks import acting_as
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks import get_aspect
+from paddlevit_dist.core.tasks.protocols import StateKeeping
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.images.pretraining.self_distillation.losses import (
     deviation,
     distillation_losses,
@@ -19,9 +22,6 @@ from paddlevit_dist.images.pretraining.self_distillation.losses import (
 )
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState
-from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import StateKeeping
-from paddlevit_dist.tasks.step_types import StepPosition
 
 WORDS = "TASK self_distillation -image_size=16 MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 8 MODEL.DEPTH 1"
 WORDS += " MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 6 SELF_DISTILLATION.HEAD_WIDTH 4 SELF_DISTILLATION.BOTTLENECK 4"

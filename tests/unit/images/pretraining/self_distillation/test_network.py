@@ -6,11 +6,12 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist import UserError, settings
-from paddlevit_dist.checkpoint.load import load_weights
+from paddlevit_dist import UserError
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.protocols import StateKeeping
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
-from paddlevit_dist.tasks.aspects import get_aspect
-from paddlevit_dist.tasks.protocols import StateKeeping
 
 SWIN = "swin_tiny_patch4_window7_224"
 HEAD = "SELF_DISTILLATION.OUTPUTS 8 SELF_DISTILLATION.HEAD_WIDTH 8 SELF_DISTILLATION.BOTTLENECK 4".split()

@@ -14,11 +14,15 @@ import pytest
 from paddle import nn
 from support.networks import golden
 
-from paddlevit_dist import create_model, settings
-from paddlevit_dist.engine import TrainStep
-from paddlevit_dist.engine.optimizer import build_optimizer
-from paddlevit_dist.engine.precision import TrainingPrecision
-from paddlevit_dist.engine.schedule import RateSchedule, ScaledRates
+from paddlevit_dist import create_model
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.engine import TrainStep
+from paddlevit_dist.core.engine.optimizer import build_optimizer
+from paddlevit_dist.core.engine.precision import TrainingPrecision
+from paddlevit_dist.core.engine.schedule import RateSchedule, ScaledRates
+from paddlevit_dist.core.tasks import get_aspect
+from paddlevit_dist.core.tasks.protocols import StateKeeping
+from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.images.pretraining.self_distillation.losses import (
     distillation_losses,
     sharpen,
@@ -27,9 +31,6 @@ from paddlevit_dist.images.pretraining.self_distillation.losses import (
 from paddlevit_dist.images.pretraining.self_distillation.network import HEAD, DistillationNetwork, ProjectionHead
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState, TeacherKeeping
-from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import StateKeeping
-from paddlevit_dist.tasks.step_types import StepPosition
 
 STORED, ARRAYS = golden.description("dino"), golden.arrays("dino")
 SEED, LOSS, UPDATES = STORED["seed"], STORED["loss"], STORED["training"]

@@ -4,12 +4,12 @@ import numpy as np
 import paddle
 from support.waits import counted_waits
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks import get_aspect
+from paddlevit_dist.core.tasks.protocols import StateKeeping
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.images.pretraining.self_distillation.teacher import TeacherKeeping
-from paddlevit_dist.tasks import get_aspect
-from paddlevit_dist.tasks.protocols import StateKeeping
-from paddlevit_dist.tasks.step_types import EvaluationStep, StepPosition
 
 WORDS = "TASK self_distillation -image_size=16 MODEL.NAME vit MODEL.PATCH_SIZE 4 MODEL.EMBED_DIM 16 MODEL.DEPTH 1"
 WORDS += " MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 8 SELF_DISTILLATION.HEAD_WIDTH 8 SELF_DISTILLATION.BOTTLENECK 4"

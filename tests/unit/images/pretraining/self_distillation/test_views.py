@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
-from paddlevit_dist import settings
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.dataset import reading_generator
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 from paddlevit_dist.images.pretraining.self_distillation.views import (
     GlyphAugmentation,
@@ -16,7 +17,6 @@ from paddlevit_dist.images.pretraining.self_distillation.views import (
     jitter,
 )
 from paddlevit_dist.images.transforms.crops import GlyphTransform
-from paddlevit_dist.tasks.dataset import reading_generator
 
 WORDS = "TASK self_distillation -dataset=digits -image_size=16 DATA.IMAGE_CHANNELS 1 SELF_DISTILLATION.SMALL_VIEWS 3"
 WORDS += " SELF_DISTILLATION.SMALL_SIZE 8 MODEL.NAME vit MODEL.PATCH_SIZE 4"

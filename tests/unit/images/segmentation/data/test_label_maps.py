@@ -6,13 +6,13 @@ from PIL import Image
 from support.files.label_map_layouts import SIZE, labelme, photo, save
 
 from paddlevit_dist import UserError
-from paddlevit_dist.data.path_index import PathIndex
+from paddlevit_dist.core.data.path_index import PathIndex
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data.label_pixels import LabelPixels
 from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps, LabelTable, _channels
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import summarize_labels
 from paddlevit_dist.images.segmentation.samples import LabelMapsPart
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
-from paddlevit_dist.settings import load
 
 
 @pytest.fixture

@@ -20,9 +20,9 @@ from support.files.label_map_layouts import (
 )
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.lookup import guess_dataset
+from paddlevit_dist.core.registry.manifest import MASK_LABELS
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices, LabelMaps
-from paddlevit_dist.registry.lookup import guess_dataset
-from paddlevit_dist.registry.manifest import MASK_LABELS
 
 
 @pytest.fixture

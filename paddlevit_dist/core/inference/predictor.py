@@ -1,0 +1,347 @@
+"""Prediction of inputs without labels, in one process or on several ranks."""
+
+import os
+import signal
+import struct
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ..checkpoint.download import silent
+from ..data.loader import DeviceLoader, build_loader
+from ..data.sampler import EvaluationSampler
+from ..distributed import StopRequested, is_main, rank, world_size
+from ..engine.precision import EvaluationPrecision
+from ..launch import gpu
+from ..launch.devices import cpu_cores, default_workers
+from ..logging.progress import Heartbeat, ProgressBar, write_line
+from ..runtime import signals
+from ..runtime.errors import UserError
+from ..runtime.printing import one_line
+from ..settings.command_line import format_words
+from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
+from ..tasks.dataset import TransformedDataset
+from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
+from ..tasks.protocols import EnsembleMember, Predictable, get_sample_check, load_meta
+from ..tasks.sample_checks import BadSample
+from ..tasks.task import Task
+from ..tasks.task_factory import make_task
+from .ensemble import ModelEnsemble
+from .rows import PredictionCounts, finish, open_rank_writer, read_entries, write_tables
+from .trained import TrainedWeights, build_trained, open_source
+
+_INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch in addition to the task's
+_INPUT_ERRORS = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, struct.error)
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class PredictionDataset(TransformedDataset):
+    """Dataset of the ``remaining`` inputs, int64, ascending; an unreadable one gives the reason instead of an error."""
+
+    def __init__(self, task: Task, samples: InputSamples, remaining: np.ndarray) -> None:
+        self.task, self.samples, self.remaining = task, samples, remaining
+        self._check = get_sample_check(task)
+
+    def __len__(self) -> int:
+        return len(self.remaining)
+
+    def sample(self, index: int, generator: np.random.Generator) -> tuple[int, Any, str | None]:
+        """Return index of the input, its sample or None, and the reason why it is unreadable or None."""
+        number = int(self.remaining[index])
+        try:
+            sample = self.samples.sample(number, generator)
+            self._check(sample)
+        except UserError as error:
+            return number, None, format_reason(error).removeprefix(f"{self.describe(index)}: ")
+        except _INPUT_ERRORS as error:  # libraries raise them for damaged files
+            return number, None, f"{type(error).__name__}: {format_reason(error)}"
+        return number, sample, None
+
+    def describe(self, index: int) -> str:
+        """Return the source of an input, for messages."""
+        return self.samples.describe(int(self.remaining[index]))
+
+    def collate(self, attempts: Sequence[tuple[int, Any, str | None]]) -> dict[str, Any]:
+        """Collate the readable samples with their indices, and list the unreadable inputs."""
+        read = [(index, sample) for index, sample, reason in attempts if reason is None]
+        batch = self.task.collate([sample for _, sample in read]) if read else {_NOTHING: np.zeros(1, np.int8)}
+        batch[_INDICES] = [index for index, _ in read]
+        batch[_UNREAD] = [(index, reason) for index, _, reason in attempts if reason is not None]
+        return batch
+
+
+def format_reason(error: Exception) -> str:
+    """Return why an input cannot be read, without its name if the error stores the reason separately."""
+    return one_line(getattr(error, "reason", None) or error)
+
+
+def build_prediction_loader(
+    dataset: PredictionDataset, config: RunSettings, batch_size: int, num_workers: int
+) -> DeviceLoader:
+    """Build a loader of this rank's inputs, on its device."""
+    sampler = EvaluationSampler(dataset, batch_size, rank=rank(), world_size=world_size())
+    return build_loader(config, dataset, sampler, dataset.collate, num_workers=num_workers)
+
+
+@paddle.no_grad()
+def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
+    """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order.
+
+    ``aspect`` is Predictable, or Ensembling with a ``ModelEnsemble``; ``batch`` has collated inputs.
+    """
+    indices = batch.pop(_INDICES)
+    entries = [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)]
+    predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
+    for index, prediction in zip(indices, predict(model, batch) if indices else ()):
+        try:
+            rows = aspect.prediction_rows(prediction)
+        except BadSample as error:
+            entries.append(PredictionRecord(index, None, format_reason(error)))
+            continue
+        more = writer.write(index, prediction)
+        entries.append(
+            PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))
+        )
+    return sorted(entries)
+
+
+def predict_share(
+    task: Task,
+    sources: Sequence[TrainedWeights],
+    samples: InputSamples,
+    remaining: np.ndarray,
+    folder: Path,
+    *,
+    batch_size: int | None = None,
+    num_workers: int | None = None,
+) -> None:
+    """Predict this rank's share of the inputs ``remaining``, and save its rows. Every rank must call this.
+
+    Args:
+        task: the task of the first weights.
+        sources: the weights; several predict together.
+        remaining: indices of the inputs that all ranks together predict, ascending.
+        folder: output folder, prepared by ``begin``.
+        batch_size: inputs per step; None: the run's evaluation batch size.
+        num_workers: loader processes; None: from the number of cores and batches.
+    """
+    if not len(remaining):
+        return
+    source = sources[0]
+    batch_size = batch_size or default_batch_size(source.config)
+    if num_workers is None:
+        num_workers = choose_workers(len(remaining), batch_size)
+    settings = source.config
+    gpu.prepare(settings.TRAIN.TF32, settings.DETERMINISTIC, task.traits.fixed_shapes, settings.EVAL_AMP)
+    num_notices = len(task.notices)
+    with Heartbeat(write_line, shown=is_main()).at("building the model"):
+        model = build_models(task, sources)
+    precision = EvaluationPrecision(source.config)
+    if is_main():
+        for line in filter(None, [precision.notice, *task.notices[num_notices:]]):
+            write_line(line)
+    aspect, dataset = require_predictable(task), PredictionDataset(task, samples, remaining)
+    writer = aspect.prediction_writer(folder, samples)
+    loader = build_prediction_loader(dataset, source.config, batch_size, num_workers)
+    out = open_rank_writer(folder, rank())
+    is_ensemble = isinstance(model, ModelEnsemble)
+    patched = model.patch_forward(precision) if is_ensemble else precision.patch_forward(model)
+    try:
+        with SharedProgress(len(remaining)) as progress, patched:
+            for batch in loader:
+                entries = predict_batch(aspect, model, batch, writer)
+                out.add(entries)
+                progress.count(len(entries))
+                signals.check()
+        out.close()
+    except StopRequested as error:
+        raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
+
+
+def choose_workers(num_inputs: int, batch_size: int) -> int:
+    """Choose the loader processes of this rank from its batches of the inputs, which ranks share, and its cores."""
+    batches = -(-num_inputs // (batch_size * world_size()))
+    return 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
+
+
+def build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
+    """Build the model of the weights, or an ensemble of several."""
+
+    def build() -> Iterator[EnsembleMember]:
+        for source in sources:
+            own_task = task if source is sources[0] else prepare_task(source)
+            model, report = build_trained(own_task, source)
+            if is_main():
+                write_line(f"weights {source.weights}: {report.summary()}")
+            yield EnsembleMember(own_task, model)
+
+    return next(build()).model if len(sources) == 1 else ModelEnsemble(build())
+
+
+def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
+    """Write the tables and the task's files in the main process, after all ranks; return counts and log lines."""
+    counts = write_tables(folder, samples)
+    if sum(counts) < len(samples):
+        raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
+    writer = require_predictable(task).prediction_writer(folder, samples)
+    lines = writer.finish(read_entries(folder)) if counts.predicted else []  # else no file was written
+    finish(folder, counts)
+    return counts, lines
+
+
+class SharedProgress:
+    """Progress of all ranks, estimated from this one: a ``bar`` on a terminal, else a line every 10 seconds."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._num_done, self._logged_at = total, 0, time.monotonic()
+        self._began = self._logged_at
+        self.bar = ProgressBar(total, "predicting", is_main())
+        self._heartbeat = Heartbeat(write_line, shown=is_main()).at("predicting")
+
+    def __enter__(self) -> "SharedProgress":
+        self._heartbeat.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._heartbeat.__exit__(*error)
+        self.bar.close()
+
+    def count(self, inputs: int) -> None:
+        """Count inputs that are predicted."""
+        before = self._done()
+        self._num_done += inputs
+        self.bar.step(self._done() - before)
+        now = time.monotonic()
+        self._heartbeat.at(f"predicting, {self._done():,} of {self._total:,} done")
+        if is_main() and not self.bar.is_shown and now - self._logged_at >= _SECONDS_BETWEEN_LINES:
+            self._logged_at = now
+            rate = self._done() / (now - self._began)
+            seconds_left = (self._total - self._done()) / rate
+            write_line(
+                f"predicted {self._done():,} of {self._total:,}, {rate:,.1f} a second, {seconds_left:,.0f} s left"
+            )
+
+    def _done(self) -> int:
+        return min(self._total, self._num_done * world_size())
+
+
+class Predictor:
+    """Prediction with trained weights in this process: ``rows = Predictor("output")(["cat.jpg"])``.
+
+    On a GPU, this sets the process to the run's TRAIN.TF32 and DETERMINISTIC.
+
+    Args:
+        source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; or weights with an
+            ``about.yaml`` or the ``config.yaml`` of a run in their folder.
+        recipe: YAML file, for weights without stored training settings.
+        class_names: replace the class names of the weights.
+        batch_size: inputs per step; None: the run's evaluation batch size.
+        num_workers: processes that read inputs; 0: a thread of this process reads them.
+        least_score: detection: lowest score of a returned box; None: the run's.
+        max_detections: detection: boxes kept for each image and category, best first; None: the run's.
+        window: segmentation, detection: size of the windows, pixels or (height, width); None: the run's.
+        **keys: other flags and keys that the command predict takes: ``**{"DETECTION.FLIP": True}``.
+
+    Attributes:
+        unreadable: (path, reason) of each unreadable input of the last call.
+        class_names: name of each class or landmark; None: unknown.
+        model: the model in evaluation mode, on the current device.
+    """
+
+    def __init__(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        recipe: str | None = None,
+        class_names: Sequence[str] | None = None,
+        batch_size: int | None = None,
+        num_workers: int = 0,
+        least_score: float | None = None,
+        max_detections: int | None = None,
+        window: int | Sequence[int] | None = None,
+        **keys: Any,
+    ) -> None:
+        if wrong := {"cfg", "h", "show_config", "version"} & set(keys):
+            raise UserError(f"Predictor: {wrong.pop()}: only the command has this flag: remove it from the call")
+        flags = {"least_score": least_score, "max_detections": max_detections, "window": window}
+        self._source = open_source(
+            os.fspath(source),
+            "predict",
+            recipe=recipe,
+            class_names=class_names,
+            words=format_words({**flags, **keys}),
+            log=write_line if keys else silent,
+        )
+        self._task = prepare_task(self._source)
+        self._aspect = require_predictable(self._task)
+        self._batch_size = batch_size or default_batch_size(self._source.config)
+        self._num_workers = num_workers
+        config = self._source.config
+        gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, self._task.traits.fixed_shapes, config.EVAL_AMP)
+        self.model, self.load_report = build_trained(self._task, self._source)
+        self._precision = EvaluationPrecision(self._source.config)
+        self.class_names = self._source.learned.class_names
+        self.unreadable: list[tuple[str, str]] = []
+        self._told: set[str] = set()  # lines about inputs
+
+    def __call__(self, inputs: Any) -> list[Row]:
+        """Predict inputs and return the rows of ``predictions.jsonl``, in the order of the inputs.
+
+        Args:
+            inputs: one or several paths; for tasks of images also PIL images or uint8 arrays (height, width[, 3]).
+        """
+        is_single = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence)
+        with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+            listed = [inputs] if is_single else inputs
+            paths = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
+            samples = self._aspect.open_inputs(paths, Path(folder))
+            self.unreadable = list(samples.unreadable)
+            for line in sorted(set(samples.notices) - self._told):
+                write_line(line)
+            self._told.update(samples.notices)
+            rows: list[Row] = []
+            for entry in self._entries(samples):
+                name = samples.names[entry.index]
+                if entry.rows is None:
+                    self.unreadable.append((name, entry.reason))
+                rows += [{"input": name, **row} for row in entry.rows or ()]
+        return rows
+
+    def _entries(self, samples: InputSamples) -> Iterator[PredictionRecord]:
+        if not len(samples):
+            return
+        dataset = PredictionDataset(self._task, samples, np.arange(len(samples)))
+        for batch in build_prediction_loader(dataset, self._source.config, self._batch_size, self._num_workers):
+            with self._precision.patch_forward(self.model):
+                entries = predict_batch(self._aspect, self.model, batch, PredictionWriter())
+            yield from entries
+
+
+def prepare_task(source: TrainedWeights) -> Task:
+    """Make the task of the weights, with the metadata of their data. Raises UserError if it cannot predict."""
+    task = make_task(source.config)
+    require_predictable(task)
+    load_meta(task, source.learned)
+    return task
+
+
+def require_predictable(task: Task) -> Predictable:
+    """Return the aspect of a task that predicts. Raises UserError if the task cannot predict."""
+    aspect = get_aspect(task, Predictable)
+    if aspect is None:
+        raise UserError(
+            f"predict: task {task.config.TASK} cannot predict new inputs: its class is not Predictable "
+            "(paddlevit_dist.core.tasks); use evaluate"
+        )
+    return aspect
+
+
+def default_batch_size(config: RunSettings) -> int:
+    """Return the evaluation batch size of a device."""
+    return int(config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE)

@@ -1,0 +1,298 @@
+"""YAML files: find the file that ``-cfg`` means, and read it with its BASE files into settings with line numbers.
+
+The recipes that come with the package are in ``configs/`` of the repository, in ``recipes/`` when installed.
+"""
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from ..registry import plugins
+from ..registry.lookup import RECIPE_FOLDERS, known_tables
+from ..runtime.environment import PACKAGE, program
+from ..runtime.errors import UserError
+from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
+from .every_run import DEFAULT_TASK
+from .key import show
+from .table import KeySetting, KeyTable, is_section, keys
+from .values import NONE_WORDS
+
+_ENDINGS = (".yaml", ".yml")
+
+Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
+
+
+class YamlFile(NamedTuple):
+    """A parsed file."""
+
+    label: str  # its path, for messages
+    content: dict[Any, Any]  # its mapping, without BASE
+    lines: Lines  # line of each key
+    is_base: bool  # another file names it in BASE
+
+
+class StoredSettings(NamedTuple):
+    """Settings that a checkpoint stores, in place of a file."""
+
+    content: Mapping[str, Any]  # nested plain values
+    label: str  # where they are, for messages
+    is_checked: bool = True  # False: values that another version accepted, to compare with, may not fit together
+
+
+def read(path: str, task: str | None = None) -> list[KeySetting]:
+    """Return every setting of the file, or recipe, and of its BASE files, in order; later ones win.
+
+    ``task`` is the task of the run; None: the one that the files name. Raises UserError: a file is missing, unreadable,
+    not YAML, not a mapping, has a duplicate key, or BASE is circular.
+    """
+    return _list_files(_read(find_file(path), ()), task)
+
+
+def read_stored(stored: StoredSettings, task: str | None = None) -> list[KeySetting]:
+    """Return every setting that is stored with weights, and of its BASE files, in order; later ones win.
+
+    Raises:
+        UserError: a section is not one, or a BASE file is wrong.
+    """
+    return _list_files(_read_content(dict(stored.content), {}, stored.label, stored.label, ()), task)
+
+
+def _list_files(files: Sequence[YamlFile], task: str | None) -> list[KeySetting]:
+    named = [file.content["TASK"] for file in files if isinstance(file.content.get("TASK"), str)]
+    task = task or (named[-1] if named else DEFAULT_TASK)
+    tables = tuple(known_tables(task))
+    settings: list[KeySetting] = []
+    for file in files:
+        origins: dict[str, str] = {}
+        for setting in _flatten(file.content, (), file, tables):
+            if setting.name in origins:
+                first = origins[setting.name]
+                raise UserError(f"{setting.origin}: {setting.name} is already set at {first}: keep one")
+            origins[setting.name] = setting.origin
+            settings.append(setting)
+    return settings
+
+
+def _read(path: str, above: tuple[str, ...]) -> list[YamlFile]:
+    """Parse the file and, before it, its BASE files."""
+    label = os.path.normpath(path)
+    return _read_content(*_parse(path, label), path, label, above)
+
+
+def _read_content(
+    content: dict[Any, Any], lines: Lines, path: str, label: str, above: tuple[str, ...]
+) -> list[YamlFile]:
+    files: list[YamlFile] = []
+    if "BASE" in content:
+        base = KeySetting("BASE", content.pop("BASE"), label, _format_origin(("BASE",), lines, label))
+        for name in _base_names(base):
+            files += _read_base(name, path, base.origin, (*above, os.path.realpath(path)))
+    return [*files, YamlFile(label, content, lines, is_base=bool(above))]
+
+
+def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> list[YamlFile]:
+    base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
+    if not os.path.isfile(base):
+        recipe = _find_builtin_base(name)
+        if recipe is None:
+            raise UserError(f"{origin}: BASE names {show(name)}: {explain_missing_file(base)}")
+        base = recipe
+    if os.path.realpath(base) in above:
+        chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
+        raise UserError(f"{origin}: BASE is circular: {' -> '.join(chain)}")
+    return _read(base, above)
+
+
+def _base_names(base: KeySetting) -> list[str]:
+    names = base.value if isinstance(base.value, list) else [base.value]
+    if not all(name is None or isinstance(name, str) for name in names):
+        raise UserError(
+            f"{base.origin}: BASE is {show(base.value)}: expected the name of a YAML file or a list of names"
+        )
+    return [name for name in names if name is not None and name.strip().lower() not in NONE_WORDS]
+
+
+def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
+    """Return the content of one file and the line of each of its keys."""
+    lines: Lines = {}
+    try:
+        loader = YamlLoader(read_bytes(path, LARGEST_YAML_BYTES))
+        root = loader.get_single_node()
+        if root is not None:
+            _walk(root, (), lines, set(), label)
+        content = None if root is None else loader.construct_document(root)
+    except OSError as error:
+        raise UserError(f"{label} cannot be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise UserError(f"{label}{line}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise UserError(f"{label}: not valid YAML: {reason}") from None
+    if not isinstance(content, dict):
+        problem = "is empty" if content is None else f"contains {show(content)}"
+        raise UserError(f"{label} {problem}: expected a mapping such as 'TRAIN:' with keys below it")
+    return content, lines
+
+
+def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, visited: set[int], label: str) -> None:
+    """Record the line of each key; reject a key that appears twice in one mapping, where YAML would keep the last."""
+    if id(node) in visited or not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)):
+        return
+    visited.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _walk(item, path, lines, visited, label)
+        return
+    first: dict[tuple[str, str], int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode):
+            if (key.tag, key.value) in first:
+                name = ".".join((*path, key.value))
+                raise UserError(f"{label}:{line}: {name} is already set at line {first[key.tag, key.value]}: keep one")
+            first[key.tag, key.value] = line
+            lines.setdefault((*path, key.value), line)
+            _walk(value, (*path, key.value), lines, visited, label)
+
+
+def _flatten(
+    content: dict[Any, Any], path: tuple[str, ...], file: YamlFile, tables: tuple[KeyTable, ...]
+) -> Iterator[KeySetting]:
+    for key, value in content.items():
+        here = (*path, str(key))
+        name = ".".join(here)
+        origin = _format_origin(here, file.lines, file.label)
+        if not is_section(name, tables):
+            yield KeySetting(name, value, file.label, origin, file.is_base)
+        elif isinstance(value, dict):
+            yield from _flatten(value, here, file, tables)
+        elif value is not None:
+            example = next(key for key in keys() if key.startswith(f"{name}."))
+            raise UserError(f"{origin}: {name} is {show(value)}: expected keys below it, such as {example}")
+
+
+def _format_origin(path: tuple[str, ...], lines: Lines, label: str) -> str:
+    line: int | None = lines.get(path)
+    return label if line is None else f"{label}:{line}"
+
+
+class RecipeMissing(UserError):
+    """Data were named, but no recipe.
+
+    Args:
+        recipe: name of the recipe that the message suggests.
+        reason: what was found at the data's path; empty if nothing was recognized.
+    """
+
+    def __init__(self, message: str, recipe: str, reason: str) -> None:
+        super().__init__(message)
+        self.recipe = recipe
+        self.reason = reason
+
+
+def recipe_folder() -> Path:
+    """Return the folder of the recipes. ``setup.py`` copies them into the built package."""
+    installed = PACKAGE / "recipes"
+    return installed if installed.is_dir() else PACKAGE.parent / "configs"
+
+
+DEFAULT_RECIPE = str(recipe_folder() / "vit_digits.yaml")
+
+
+def is_recipe_file(path: str) -> bool:
+    """Return whether a file is one of the package's recipes or BASE files."""
+    return Path(path).resolve().is_relative_to(recipe_folder().resolve())
+
+
+def recipe_files() -> dict[str, Path]:
+    """Return name -> file of the recipes, without the files for BASE; other packages have none by a name of ours."""
+    folders = [*map(Path, reversed(RECIPE_FOLDERS)), recipe_folder()]
+    return {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
+
+
+def recipe_names() -> list[str]:
+    """Return the names of all recipes in alphabetical order."""
+    return sorted(recipe_files())
+
+
+def names_recipe(word: str) -> bool:
+    """Return whether a word without a flag is the name of a recipe or of a YAML file."""
+    return word in recipe_names() or word.endswith((".yaml", ".yml"))
+
+
+def recipe_title(name: str) -> str:
+    """Return the first line of a recipe, its description."""
+    with open(recipe_files()[name], encoding="utf-8") as lines:
+        return lines.readline().lstrip("# ").rstrip(".\n")
+
+
+def is_known(name: str) -> bool:
+    """Return whether a value of -cfg is a file, or the name of a recipe of this package or of one that was imported."""
+    return os.path.isfile(os.path.expanduser(name)) or name.removesuffix(".yaml") in recipe_files()
+
+
+def find_file(name: str) -> str:
+    """Return the file that ``-cfg=name`` means: an existing file, else the recipe of that name.
+
+    Raises:
+        UserError: there is neither; the message names the closest match.
+    """
+    path = os.path.expanduser(name)
+    if os.path.isfile(path):
+        return path
+    stem = name[: -len(Path(name).suffix)] if name.endswith(_ENDINGS) else name
+    if os.sep not in name and stem in recipe_files():
+        return str(recipe_files()[stem])
+    if plugins.load_installed():  # they may have recipes
+        return find_file(name)
+    raise UserError(f"-cfg: {_explain_missing_recipe(path, stem)}")
+
+
+def find_ambiguity(name: str) -> str | None:
+    """Return a notice if ``-cfg=name`` means a recipe, but the current folder has a file of that name, too."""
+    local = next((f"{name}{ending}" for ending in _ENDINGS if os.path.isfile(f"{name}{ending}")), None)
+    if local is None or os.sep in name or os.path.isfile(name) or name not in recipe_names():
+        return None
+    return f"-cfg={name} is the recipe of the package; use -cfg=./{local} for the file in this folder"
+
+
+def _find_builtin_base(name: str) -> str | None:
+    """Return the package's file for ``BASE: name`` that the user's folder lacks: a recipe's name or relative path."""
+    for file in (recipe_folder() / name, recipe_folder() / f"{name}.yaml"):
+        if not os.path.isabs(name) and ".." not in Path(name).parts and file.is_file():
+            return str(file)
+    return str(recipe_files()[name]) if name in recipe_files() else None
+
+
+def explain_missing_file(path: str) -> str:
+    """Format the error for a missing YAML file, with the closest name in its folder."""
+    if os.path.isdir(path):
+        return f"{os.path.normpath(path)} is a folder: expected a YAML file"
+    if os.path.lexists(path):
+        return f"{os.path.normpath(path)} is a pipe, a device or a link to no file: expected a YAML file"
+    parent, file = os.path.split(path)
+    present = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
+    near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], cutoff=0.5)
+    hint = f": did you mean '{os.path.normpath(os.path.join(parent, near[0]))}'?" if near else ""
+    return f"there is no file {os.path.normpath(path)}{hint}"
+
+
+def _explain_missing_recipe(path: str, stem: str) -> str:
+    same = os.path.basename(stem)
+    if os.sep in stem and same in recipe_names() and not os.path.isdir(path):
+        return f"there is no file {os.path.normpath(path)}; use -cfg={same} for the recipe of that name"
+    message = explain_missing_file(path)
+    near = difflib.get_close_matches(stem, recipe_names(), cutoff=0.5)
+    if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in message or not near)):
+        return message
+    hint = f"did you mean -cfg={near[0]}?" if near else ""
+    if path != stem:
+        return f"{message}: {hint}"
+    listed = f"'{program('inspect recipes')}' lists all"
+    return f"there is neither a file nor a recipe {path}: {f'{hint} ' if hint else ''}{listed}"

@@ -1,0 +1,151 @@
+"""Format comparisons as lines for a terminal and as rows for a page."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...core.runtime.printing import one_line, shorten
+from .significance import holm_correction
+from .tables import RESULTS, EvaluationTable
+
+_MOST_CLASSES, _MOST_SAMPLES = 10, 5
+_ALPHA = 0.05  # significance level
+_LONGEST_NAME = 60
+CHANGES = ("fixed", "broken", "better", "worse")  # kinds of changed samples; a comparison has some of them
+TOO_FEW = "too few seeds"  # p cannot be below ``_ALPHA`` for any scores
+RIGHT = {"fixed": "wrong before, right now", "broken": "right before, wrong now"}
+
+
+def add_findings(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the comparisons with "p_holm", their p-value corrected for several tests, and the "finding"."""
+    ps = holm_correction([comparison["p"] for comparison in comparisons])
+    return [{**row, "p_holm": p, "finding": _format_finding(row, p, len(ps))} for row, p in zip(comparisons, ps)]
+
+
+def _format_finding(comparison: dict[str, Any], p: float, comparisons: int) -> str:
+    if not comparison["difference"]["value"]:
+        return "no difference"
+    if p >= _ALPHA:
+        return TOO_FEW if comparisons * comparison.get("smallest_p", 0.0) >= _ALPHA else "may be chance"
+    return "better" if (comparison["difference"]["value"] > 0) == comparison["more_is_better"] else "worse"
+
+
+def format_evaluation(table: EvaluationTable) -> str:
+    """Format a table's run, split and weights."""
+    of, split = table.about["of"], table.about["split"]
+    source = of if of.startswith(("epoch ", RESULTS)) else f"weights {of}"
+    return one_line(f"{table.run}: {f'{split}, ' if split else ''}{source}")
+
+
+def count_decimals(values: Sequence[float]) -> int:
+    """Return the number of decimals for scores: two for percent and millimeters, four for shares."""
+    return 2 if any(abs(value) >= 2 for value in values) else 4
+
+
+def format_number(value: float, decimals: int, signed: bool = False) -> str:
+    """Format a number with fixed decimals, optionally with its sign."""
+    return f"{value:{'+' if signed else ''}.{decimals}f}"
+
+
+def format_interval(row: dict[str, float], decimals: int, signed: bool = False) -> str:
+    """Format "value", "low" and "high" as "88.06 [84.4, 91.1]", or without the interval if there is none."""
+    value, *ends = (format_number(row[name], decimals, signed) for name in ("value", "low", "high") if name in row)
+    return f"{value} [{', '.join(ends)}]" if ends else value
+
+
+def format_p_value(p: float) -> str:
+    """Format a p-value with two significant digits."""
+    return "< 0.0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def build_rows(comparisons: Sequence[dict[str, Any]], decimals: int) -> list[list[str]]:
+    """Build a table of all runs: a heading, the first run, and the comparison of each other run with it."""
+    several, first = len(comparisons) > 1, comparisons[0]
+    heading = ["run", first["score"], "difference", "p", *(["p (Holm)"] if several else []), ""]
+    value = format_interval(first["of_first"], decimals)
+    rows = [heading, [first["first"], value, "", "", *([""] if several else []), ""]]
+    for other in comparisons:
+        ps = [format_p_value(other["p"]), *([format_p_value(other["p_holm"])] if several else [])]
+        difference = format_interval(other["difference"], decimals, signed=True)
+        rows.append([other["second"], format_interval(other["of_second"], decimals), difference, *ps, other["finding"]])
+    return [[one_line(cell) for cell in row] for row in rows]
+
+
+def format_method(comparisons: Sequence[dict[str, Any]]) -> str:
+    """Format the methods for intervals and p-values, and the number of samples."""
+    first, tests = comparisons[0], ", ".join(dict.fromkeys(other["test"] for other in comparisons))
+    groups = [other["groups"] for other in comparisons if "groups" in other]
+    units = "".join(dict.fromkeys(f", by {each['number']:,} groups ({each['by']})" for each in groups))
+    return one_line(f"{first['percent']} % intervals and p ({tests}) of the same {first['samples']:,} samples{units}")
+
+
+def format_settings(comparison: dict[str, Any]) -> list[str]:
+    """Format the settings that differ as a line; return no line if none differ."""
+    values = comparison["settings"].items()
+    changes = ", ".join(f"{name} {shorten(a, 40)} -> {shorten(b, 40)}" for name, (a, b) in values)
+    return [one_line(f"settings that differ: {changes}")] if changes else []
+
+
+def build_class_rows(comparison: dict[str, Any], decimals: int) -> list[list[str]]:
+    """Build a heading and a row for each class with scores in both tables, the largest difference first."""
+    rows = [["class", "first", "second", "difference"]]
+    for row in comparison["classes"]:
+        values = [format_number(row[which]["value"], decimals) for which in ("of_first", "of_second")]
+        difference = format_interval(row["difference"], decimals, signed=True)
+        rows.append([shorten(row["class"], _LONGEST_NAME), *values, difference])
+    return rows
+
+
+def format_lines(tables: Sequence[EvaluationTable], comparisons: Sequence[dict[str, Any]], decimals: int) -> list[str]:
+    """Format the lines for the terminal."""
+    summary = align_columns(build_rows(comparisons, decimals))
+    lines = [*map(format_evaluation, tables), "", *summary, format_method(comparisons)]
+    for other in comparisons:
+        heading = [""] if len(comparisons) == 1 else ["", one_line(f"{other['second']} against {other['first']}")]
+        details = [*format_settings(other), *_format_classes(other, decimals), *_format_samples(other)]
+        lines += [*heading, *(f"note: {one_line(note)}" for note in other["notes"]), *details]
+        lines += [f"warning: {one_line(warning)}" for warning in other["warnings"]]
+    return lines
+
+
+def _format_classes(comparison: dict[str, Any], decimals: int) -> list[str]:
+    rows, total = build_class_rows(comparison, decimals), len(comparison["classes"])
+    if not total:
+        return []
+    which = "" if total <= _MOST_CLASSES else f", the {_MOST_CLASSES} of {total} that differ most"
+    first = comparison["classes"][0]
+    score = first["score"].removesuffix(f" {first['class']}").removeprefix(f"{first['class']} ")
+    return [f"{score} of each class{which}:", *(f"  {line}" for line in align_columns(rows[: _MOST_CLASSES + 1]))]
+
+
+def _format_samples(comparison: dict[str, Any]) -> list[str]:
+    lines = []
+    for kind in CHANGES:
+        samples = comparison.get(kind)
+        if samples is not None:
+            shown = ", ".join(format_sample(row) for row in samples[:_MOST_SAMPLES])
+            more = f" and {len(samples) - _MOST_SAMPLES:,} more" if len(samples) > _MOST_SAMPLES else ""
+            meaning = f" ({RIGHT[kind]})" if kind in RIGHT else ""
+            lines.append(f"{kind} {len(samples):,}{meaning}{': ' if samples else ''}{shown}{more}")
+    return lines
+
+
+def format_sample(row: dict[str, Any]) -> str:
+    """Format a changed sample with its class or its two scores, if it has them."""
+    name, detail = shorten(row["sample"], _LONGEST_NAME), row.get("class", "")
+    if "of_first" in row:
+        detail = f"{row['of_first']:.4g} to {row['of_second']:.4g}"
+    return f"{name} ({shorten(detail, 40)})" if detail else name
+
+
+def format_caption(row: dict[str, Any], kind: str) -> str:
+    """Format the caption of a sample's image, with the class that the wrong model predicts."""
+    if not row.keys() >= {"class", "taken_for"}:
+        return format_sample(row)
+    name, true, other = (shorten(row[what], _LONGEST_NAME) for what in ("sample", "class", "taken_for"))
+    return f"{name}: {true}, predicted {other} {'before' if kind == 'fixed' else 'now'}"
+
+
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Format the rows of a table as lines with aligned columns."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

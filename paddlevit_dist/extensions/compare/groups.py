@@ -1,0 +1,194 @@
+"""Groups of training runs that differ only by their seed: their file ``seeds.json``, and statistics of their scores."""
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.checkpoint.content import find_best_epoch
+from ...core.intervals.quantiles import student_quantile
+from ...core.logging.record import SEEDS
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
+from ...core.runtime.json_format import format_json
+from ...core.runtime.metrics_file import find_best_evaluation, get_interval, is_number, recorded_events
+from ...core.runtime.text_files import read_json
+
+FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
+PERCENT = 95
+_UPPER = 0.5 + PERCENT / 200
+_FORMAT = 1
+MOST_PARTITIONS = 200_000  # of seeds into two groups; 10 and 10 have 184,756
+_SEED = 0  # constant, so that p-values are reproducible
+_ROUNDING = 1e-9  # relative; smaller differences count as zero
+
+
+class SeedGroup(NamedTuple):
+    """Contents of ``seeds.json``."""
+
+    run: str  # the folder, as the user named it
+    about: dict[str, Any]  # "task", "dataset", "score", "more_is_better", and "settings" (the configuration, nested)
+    #: for each seed "seed", "folder" (relative to the group's) and "state"; "value" and "epoch" of its best evaluation,
+    #: if any; and "low" and "high", the ends of the interval, if any
+    seeds: list[dict[str, Any]]
+
+    @property
+    def scores(self) -> list[float]:
+        """Scores of the finished seeds."""
+        return [row["value"] for row in self.seeds if row["state"] == FINISHED and "value" in row]
+
+    def write(self) -> None:
+        """Write the file atomically; raises a UserError if it cannot be written."""
+        summary = summarize(self.scores) if self.scores else {}
+        content = {"format": _FORMAT, **self.about, "seeds": self.seeds, **summary}
+        with atomic_file(Path(self.run, SEEDS)) as file:
+            file.write((format_json(content, indent=1) + "\n").encode())
+
+
+def is_group(folder: str) -> bool:
+    """Return whether a folder contains training runs of ``-seeds``."""
+    return Path(folder, SEEDS).is_file()
+
+
+def read_group(folder: str) -> SeedGroup:
+    """Read the ``seeds.json`` of a folder; raises a UserError if it is damaged or cannot be read."""
+    file = Path(folder, SEEDS)
+    try:
+        about = read_json(file)
+        seeds = about.pop("seeds")
+        is_valid = about.pop("format") == _FORMAT and isinstance(about["settings"], dict)
+        is_valid = is_valid and all(isinstance(about[name], str) for name in ("task", "dataset", "score"))
+        about["more_is_better"] = bool(about["more_is_better"])
+        rows = [{**row, "seed": int(row["seed"]), "folder": str(row["folder"])} for row in seeds]
+        if not is_valid or not all(
+            math.isfinite(row.get("value", 0.0)) and isinstance(row["state"], str) for row in rows
+        ):
+            raise ValueError
+    except (AttributeError, LookupError, TypeError, ValueError):
+        raise UserError(
+            f"{file} is damaged or from another version: remove it, and repeat the -seeds command to write it again"
+        ) from None
+    except OSError as error:
+        raise UserError(f"{file} cannot be read: {error.strerror}") from error
+    return SeedGroup(folder, about, rows)
+
+
+def find_best(folder: Path, score: str) -> dict[str, Any]:
+    """Return "value", "epoch" and the interval's ends of a training run's best evaluation; empty if it has none.
+
+    Raises:
+        UserError: if the record cannot be read.
+    """
+    linked = find_best_epoch(folder)
+    try:
+        best = find_best_evaluation((row for row in recorded_events(folder) if row.get("best") == score), linked)
+    except OSError as error:
+        raise UserError(f"{folder}: its record cannot be read: {error.strerror}") from error
+    if best is None:
+        return {}
+    ends = get_interval(best, score).get("interval", ())
+    return {"value": best[score], "epoch": best["epoch"], **dict(zip(("low", "high"), ends))}
+
+
+def read_curve(folder: Path, score: str, first: float, sign: int) -> dict[int, float]:
+    """Read the score of each evaluated epoch of a training run from ``first`` on, times ``sign``."""
+    rows = (row for row in recorded_events(folder) if row["kind"] == "evaluation" and not row.get("superseded"))
+    known = (row for row in rows if is_number(row.get("epoch")) and is_number(row.get(score)))
+    return {row["epoch"]: sign * row[score] for row in known if row["epoch"] >= first}
+
+
+def summarize(scores: Sequence[float]) -> dict[str, float | None]:
+    """Compute mean, standard deviation (None for one seed), minimum and maximum."""
+    spread = statistics.stdev(scores) if len(scores) > 1 else None
+    return {
+        "mean": statistics.fmean(scores),
+        "standard_deviation": spread,
+        "minimum": min(scores),
+        "maximum": max(scores),
+    }
+
+
+def format_summary(scores: Sequence[float], decimals: int) -> str:
+    """Format the summary as "mean 94.2, standard deviation 0.3" and so on."""
+    values = {name.replace("_", " "): value for name, value in summarize(scores).items() if value is not None}
+    return ", ".join(f"{name} {value:.{decimals}f}" for name, value in values.items())
+
+
+def compute_interval(scores: Sequence[float], share_of_variance: float) -> tuple[float, float]:
+    """Compute the ends of the ``PERCENT`` interval around the mean of two or more scores.
+
+    ``share_of_variance``: 1/n for a confidence interval of the mean, 1 + 1/n for a prediction interval of one score.
+    """
+    mean = statistics.fmean(scores)
+    reach = student_quantile(_UPPER, len(scores) - 1) * statistics.stdev(scores) * math.sqrt(share_of_variance)
+    return mean - reach, mean + reach
+
+
+def clip_to_range(score: str, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
+    """Clip an interval to the possible values of a score, or of the difference of two, if its name is known."""
+    most = math.inf
+    if score in ("top-1", "balanced accuracy"):
+        most = 100.0
+    elif score.startswith(("mIoU", "AP", "mask AP", "mean Dice", "Dice")):
+        most = 1.0
+    elif not score.endswith("mm"):
+        return low, high
+    return max(low, -most if is_difference else 0.0), min(high, most)
+
+
+def compute_noise(scores: Sequence[float]) -> float:
+    """Compute the largest difference by chance between the means of two such groups, in ``PERCENT`` of all pairs.
+
+    The deviation is that of one group, so there are n - 1 degrees of freedom, although two groups are compared.
+    """
+    number = len(scores)
+    return student_quantile(_UPPER, number - 1) * statistics.stdev(scores) * math.sqrt(2 / number)
+
+
+def compute_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """Compute the mean of the second group minus the mean of the first, and the ends of its interval.
+
+    Each has two scores or more; their variances may differ. Source: B. L. Welch, "The generalization of 'Student's'
+    problem when several different population variances are involved", Biometrika 34, 1947.
+    """
+    value = statistics.fmean(second) - statistics.fmean(first)
+    parts = [statistics.variance(scores) / len(scores) for scores in (first, second)]
+    if not sum(parts):
+        return value, value, value
+    squares = (part**2 / (len(scores) - 1) for part, scores in zip(parts, (first, second)))
+    reach = student_quantile(_UPPER, sum(parts) ** 2 / sum(squares)) * math.sqrt(sum(parts))
+    return value, value - reach, value + reach
+
+
+def compute_smallest_p(first: int, second: int) -> float:
+    """Compute the smallest p-value that ``permutation_test`` can return for groups of these sizes."""
+    return (2 if first == second else 1) / math.comb(first + second, first)
+
+
+def permutation_test(
+    first: Sequence[float], second: Sequence[float], most_partitions: int = MOST_PARTITIONS
+) -> tuple[float, str]:
+    """Compute the p-value of a permutation test, and return it with the name of the test.
+
+    If the groups are equally good, each partition of all scores into two groups is equally likely. p is the share of
+    partitions whose means differ at least as much as observed. Up to ``most_partitions`` are enumerated; otherwise this
+    number is drawn at random, and the observed one is added to them. Source: R. A. Fisher, "The Design of
+    Experiments", 1935; B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical Applications
+    in Genetics and Molecular Biology 9, 2010.
+    """
+    scores = np.array([*first, *second], np.float64) - statistics.fmean([*first, *second])
+    number, ways = len(first), math.comb(len(scores), len(first))
+    # Since all scores sum to 0, the difference of the means is proportional to the sum of one group.
+    threshold = abs(scores[:number].sum()) - _ROUNDING * np.abs(scores).max()
+    if ways <= most_partitions:
+        groups = np.array(list(itertools.combinations(range(len(scores)), number)))
+        p = float((np.abs(scores[groups].sum(axis=1)) >= threshold).mean())
+        return p, f"exact permutation test, {ways:,} ways"
+    generator = np.random.Generator(np.random.PCG64(_SEED))
+    drawn = np.argsort(generator.random((most_partitions, len(scores))), axis=1)[:, :number]
+    larger = int((np.abs(scores[drawn].sum(axis=1)) >= threshold).sum())
+    return (1 + larger) / (1 + most_partitions), f"permutation test, {most_partitions:,} ways drawn"

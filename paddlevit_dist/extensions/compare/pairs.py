@@ -1,0 +1,387 @@
+"""Compare two tables of samples: the difference of their scores, of their classes, and the samples that changed."""
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ...core.intervals import (
+    ConfidenceInterval,
+    ProportionRecompute,
+    ScoreRange,
+    bootstrap,
+    number_groups,
+    paired_difference,
+    small_sample_warning,
+)
+from ...core.intervals.resampling import PERCENT_RANGE, UNBOUNDED
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
+from ...core.tasks.sample_groups import SampleGroups
+from ...core.tasks.score_kind import ScoreKind
+from .significance import SwapDifference, mcnemar_test, permutation_test, subtract_swapped
+from .tables import RESULTS, EvaluationTable, TableArrays, find_differing_settings, load_settings
+
+PERCENT = 95
+_FIRST, _SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
+_MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
+_UNKNOWN = object()
+Found = TypeVar("Found")
+
+
+class TablePair(NamedTuple):
+    """Two tables of the same samples."""
+
+    first: EvaluationTable
+    second: EvaluationTable
+    kind: ScoreKind  # computes their scores
+    order: np.ndarray  # int (samples,), the row in ``second`` of each sample of ``first``
+    classes: list[str]
+    groups: SampleGroups | None = None  # of the samples of ``first``, from either table; None for single samples
+
+    @classmethod
+    def match(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
+        """Match the samples of two tables; raises a UserError if the tables cannot be compared."""
+        about, other_about = first.about, second.about
+        are_alike = {about["task"], other_about["task"]} <= {*first.kind.tasks}
+        for what in ("kind", "score") if are_alike else ("task", "kind", "score"):
+            if about[what] != other_about[what]:
+                raise UserError(_format_refusal(first, second, f"{what} {other_about[what]} instead of {about[what]}"))
+        if len(about["classes"]) != len(other_about["classes"]):
+            reason = f"{len(other_about['classes'])} classes instead of {len(about['classes'])}"
+            raise UserError(_format_refusal(first, second, reason))
+        common = set(about["classes"]) & set(other_about["classes"])
+        moved = [
+            pair for pair in zip(about["classes"], other_about["classes"]) if len(set(pair)) == 2 and set(pair) & common
+        ]
+        if moved:
+            reason = f"classes in another order ({moved[0][1]} instead of {moved[0][0]}); evaluate both on equal lists"
+            raise UserError(_format_refusal(first, second, reason))
+        order = match_names(first, second)
+        differs = _find_other_labels(first, second, order)
+        if differs.any():
+            name = first.names[int(np.argmax(differs))]
+            reason = f"{int(differs.sum()):,} of {len(order):,} samples have different labels, such as {name}"
+            raise UserError(_format_refusal(first, second, reason))
+        others = None if second.groups is None else second.groups.select(order)
+        return cls(first, second, first.kind, order, about["classes"], first.groups or others)
+
+    def build_recompute(self) -> ProportionRecompute:
+        """Return a function from weights (draws, samples) to the values of both tables and their differences."""
+        first, second = (self.kind.recompute([table.arrays], self.classes) for table in (self.first, self.second))
+
+        def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
+            values, others = first(weights), second(self._reorder(weights))
+            names = [name for name in values if name in others]
+            return {
+                **{f"{_FIRST}{name}": values[name] for name in names},
+                **{f"{_SECOND}{name}": others[name] for name in names},
+                **{f"{DIFFERENCE}{name}": others[name] - values[name] for name in names},
+            }
+
+        def find_range(name: str) -> ScoreRange | None:
+            which = next(prefix for prefix in (_FIRST, _SECOND, DIFFERENCE) if name.startswith(prefix))
+            bounds = self.kind.find_range(name.removeprefix(which))
+            return UNBOUNDED if bounds is not None and which == DIFFERENCE else bounds
+
+        own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
+        rates = {f"{which}{name}": number for which in (_FIRST, _SECOND) for name, number in own.rates.items()}
+        means = {f"{which}{name}": f"{which}{of}" for which in (_FIRST, _SECOND) for name, of in own.rate_means.items()}
+
+        def count_units(numbers: np.ndarray | None) -> dict[str, int]:
+            both = (_FIRST, _SECOND, DIFFERENCE)
+            return {f"{which}{name}": number for name, number in own.count_units(numbers).items() for which in both}
+
+        pooled = [f"{which}{name}" for which in (_FIRST, _SECOND) for name in own.pooled]
+        return ProportionRecompute(recompute, rates, means, find_range, pooled, count_units)
+
+    @property
+    def group_names(self) -> np.ndarray | None:
+        """Name of the group of each sample of ``order``; None without groups."""
+        return None if self.groups is None else self.groups.names
+
+    def compute_intervals(self) -> dict[str, ConfidenceInterval]:
+        """Compute intervals of the values of both tables and their differences.
+
+        The difference of a rate has Newcombe's interval. If samples or groups have several dependent decisions, it has
+        the wider ends of Newcombe's and of the interval from half samples.
+        """
+        declared = self.build_recompute()
+        intervals = bootstrap(declared, len(self.order), PERCENT, groups=self.group_names)
+        for name in [name for name in intervals if name.startswith(DIFFERENCE)]:
+            of_first = f"{_FIRST}{name.removeprefix(DIFFERENCE)}"
+            low, high = PERCENT_RANGE if of_first in declared.rates else declared.find_range(of_first) or UNBOUNDED
+            interval, most = intervals[name], high - low  # ends that are possible
+            intervals[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
+        depends = number_groups(self.group_names) is not None
+        hits, second_hits = self.find_hits()
+        for name, others in second_hits.items():
+            bootstrapped = intervals.get(f"{DIFFERENCE}{name}")
+            if bootstrapped is not None:
+                both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
+                exact = paired_difference(hits[name], others, PERCENT, both)
+                if depends or name in self.kind.pooled_rates or len(others) > len(self.order):
+                    low, high = min(exact.low, bootstrapped.low), max(exact.high, bootstrapped.high)
+                    exact = exact._replace(low=low, high=high)
+                intervals[f"{DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
+        return intervals
+
+    def get_difference(self, found: Mapping[str, Found]) -> Found:
+        """Return what was found of the score's difference, such as its interval; UserError if it is not defined."""
+        name = f"{DIFFERENCE}{self.first.about['score']}"
+        if name not in found:
+            raise UserError(_format_refusal(self.first, self.second, explain_undefined(self.first)))
+        return found[name]
+
+    def find_hits(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
+        """Return the decisions of both tables by the name of their rate, in the order of ``first``."""
+        return self.kind.hits(self.first.arrays, self.classes), self.kind.hits(self._order_second(), self.classes)
+
+    def _order_second(self) -> TableArrays:
+        """Return the arrays of the second table in the order of ``first``."""
+        second = self.second.arrays
+        rows = {name: values for name, values in second.items() if name not in self.kind.settings}
+        ordered = {name: values[self.order] for name, values in rows.items() if len(values) == len(self.order)}
+        return TableArrays({**second, **ordered}, self.second.file, self.second.about["kind"])
+
+    def _reorder(self, weights: np.ndarray) -> np.ndarray:
+        """Reorder weights for the rows of the second table."""
+        reordered = np.empty_like(weights)
+        reordered[:, self.order] = weights
+        return reordered
+
+    def build_swap_difference(self) -> SwapDifference:
+        """Return a function from swaps, bool (k, samples), to the difference of the score after these swaps.
+
+        Scores that rank outputs are not computed from outputs of both models, whose scales may differ: see
+        ``subtract_swapped``.
+        """
+        score = self.first.about["score"]
+        if self.kind.is_ranking:
+            recompute = self.build_recompute()
+            return lambda swaps: subtract_swapped(lambda weights: recompute(weights)[f"{DIFFERENCE}{score}"], swaps)
+        joined = self.kind.recompute([self.first.arrays, self.second.arrays], self.classes)
+
+        def compute_score(weights: np.ndarray) -> np.ndarray:
+            """Score predictions of the first table where a weight is 1, and of the second where it is 0."""
+            return joined(np.concatenate([weights, self._reorder(1 - weights)], axis=1))[score]
+
+        return lambda swaps: compute_score(swaps.astype(np.float64)) - compute_score(1.0 - swaps)
+
+    def find_correct(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for which samples the answer of each table is right, bool (samples,); see ``ScoreKind.right_rate``.
+
+        Raises:
+            UserError: the kind of scores has no decision for each sample.
+        """
+        tables = self.first.arrays, self._order_second()
+        first, second = (self.kind.find_correct(arrays, self.classes) for arrays in tables)
+        number = len(self.order)
+        if first is None or second is None or first.shape != (number,) or second.shape != (number,):
+            raise UserError(
+                f"{type(self.kind).__name__}.hits has no decisions {self.kind.right_rate!r} of {number:,} samples: its "
+                "right_rate names them"
+            )
+        return first, second
+
+    def describe_answer(self, row: int, is_second: bool) -> dict[str, str]:
+        """Return the true class of a sample of ``first``, and the one that a table predicts, if they are known."""
+        table, place = (self.second, int(self.order[row])) if is_second else (self.first, row)
+        true = self.kind.truth(table.arrays) if self.kind.class_score else None
+        columns = {"class": true, "taken_for": self.kind.predictions(table.arrays)}
+        labels = {
+            name: int(column[place]) for name, column in columns.items() if column is not None and column.ndim == 1
+        }
+        return {name: self.classes[label] for name, label in labels.items() if 0 <= label < len(self.classes)}
+
+
+def _find_other_labels(first: EvaluationTable, second: EvaluationTable, order: np.ndarray) -> np.ndarray:
+    """Return which samples of the first table have another ground truth in the second, bool (samples,)."""
+    true, other = (table.kind.truth(table.arrays) for table in (first, second))
+    if true is None or other is None:
+        return np.zeros(len(order), bool)
+    if len(true) != len(order) or true.shape != other.shape:
+        reason = f"labels of the shape {other.shape} instead of {true.shape}"
+        raise UserError(_format_refusal(first, second, reason))
+    ordered = other[order]
+    differs = (true != ordered) & ~((true != true) & (ordered != ordered))  # NaN is equal to NaN here
+    return differs.reshape(len(order), -1).any(axis=1)
+
+
+def explain_undefined(table: EvaluationTable) -> str:
+    """Explain that the score of a table has no value."""
+    score, classes = table.about["score"], table.about["classes"]
+    if score in table.kind.recompute([table.arrays], classes)(np.ones((1, len(table.names)))):
+        return f"{score} is not defined for these samples"
+    return (
+        f"{score} is not a score of the kind {table.about['kind']}: let the metrics return a SampleTable of a kind of "
+        "your own (docs/guides/extending.md)"
+    )
+
+
+def _format_refusal(first: EvaluationTable, second: EvaluationTable, reason: str) -> str:
+    return f"compare: {second.run} cannot be compared with {first.run}: {shorten(reason)}"
+
+
+def match_names(first: EvaluationTable, second: EvaluationTable) -> np.ndarray:
+    """Return the row in the second table of each sample of the first."""
+    first_names, second_names = first.names, second.names
+    if first.about["digest"] == second.about["digest"] and first_names == second_names:
+        return np.arange(len(first_names))
+    if any(table.about["of"].startswith(RESULTS) for table in (first, second)):
+        first_names, second_names = simplify_names(first_names, second_names)
+    missing, new = Counter(first_names) - Counter(second_names), Counter(second_names) - Counter(first_names)
+    if missing or new:
+        reason = f"different samples: {missing.total():,} of {len(first_names):,} are only in the first"
+        raise UserError(
+            _format_refusal(first, second, reason)
+            + f", {new.total():,} of {len(second_names):,} only in the second (such as "
+            f"{shorten(next(iter(new or missing)), 60)}); evaluate both on the same data and split"
+        )
+    order = np.empty(len(first_names), np.int64)
+    order[sorted(range(len(first_names)), key=first_names.__getitem__)] = sorted(
+        range(len(second_names)), key=second_names.__getitem__
+    )
+    return order
+
+
+def simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list[str]]:
+    """Remove folders, then suffixes, if names are equal without them: a file of labels may name samples so."""
+    for simplify in (str, os.path.basename, lambda name: os.path.splitext(os.path.basename(name))[0]):
+        first_names, second_names = list(map(simplify, first)), list(map(simplify, second))
+        if len(set(first_names)) == len(first_names) and sorted(first_names) == sorted(second_names):
+            return first_names, second_names
+    return first, second
+
+
+def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
+    """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError."""
+    pair = TablePair.match(first, second)
+    intervals, score = pair.compute_intervals(), first.about["score"]
+    differences = [name for name in intervals if name.startswith(DIFFERENCE)]
+    rows = {name.removeprefix(DIFFERENCE): _build_row(intervals, name) for name in differences}
+    pair.get_difference(intervals)
+    p, test = _test_significance(pair)
+    class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
+    classes = [
+        {"class": class_scores[name], "score": name, **row} for name, row in rows.items() if name in class_scores
+    ]
+    classes.sort(key=lambda row: -abs(row["difference"]["value"]))
+    return {
+        "first": first.run,
+        "second": second.run,
+        "score": score,
+        "more_is_better": first.about["more_is_better"],
+        "samples": len(pair.order),
+        "percent": PERCENT,
+        **rows[score],
+        "p": float(f"{p:.6g}"),
+        "test": test,
+        **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
+        "settings": find_differing_settings(load_settings(first), load_settings(second), ignored=("score",)),
+        "warnings": [*find_warnings(first, second), *_compare_groups(pair)],
+        "notes": _find_notes(pair, intervals),
+        "values": {name: row for name, row in rows.items() if name not in class_scores},
+        "classes": classes,
+        **_find_changes(pair),
+    }
+
+
+def _compare_groups(pair: TablePair) -> list[str]:
+    """Return a warning if the second table has different groups."""
+    groups, others = pair.groups, pair.second.groups
+    if groups is None or others is None:
+        return []
+    both = set(zip(groups.names.tolist(), others.select(pair.order).names.tolist()))
+    if len(both) == groups.number() == others.number():
+        return []
+    return [f"groups: {pair.second.run} has different ones, {others}; used are the groups of {pair.first.run}"]
+
+
+def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> list[str]:
+    """Return notes if an interval is rough, or p never small; errors are counted in the table with fewer of them."""
+    score = pair.first.about["score"]
+    which = max((_FIRST, _SECOND), key=lambda which: intervals[f"{which}{score}"].value)
+    rates, shown = pair.build_recompute().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
+    rate = {name: number for name, number in rates.items() if name.startswith(which)}
+    units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
+    note = small_sample_warning(*units, intervals, rate, shown, pair.kind.few)
+    notes, smallest = [note] if note else [], 2.0 ** (1 - units[0])  # none and all swapped are as large as observed
+    is_swapped = score != pair.kind.right_rate or number_groups(pair.group_names) is not None
+    if is_swapped and smallest >= 1 - PERCENT / 100:
+        notes.append(f"the smallest possible p of {units[0]} {units[1]}{'s' * (units[0] > 1)} is {smallest:g}")
+    return notes
+
+
+def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:
+    score = name.removeprefix(DIFFERENCE)
+    names = {"of_first": f"{_FIRST}{score}", "of_second": f"{_SECOND}{score}", "difference": name}
+    return {what: intervals[value].plain() for what, value in names.items() if value in intervals}
+
+
+def _test_significance(pair: TablePair) -> tuple[float, str]:
+    """Return the p-value and the name of the test."""
+    numbers = number_groups(pair.group_names)
+    if pair.first.about["score"] != pair.kind.right_rate:
+        p, swaps = permutation_test(pair.build_swap_difference(), len(pair.order), pair.kind.swaps, numbers)
+        return p, f"permutation test, {swaps:,} swaps"
+    before, after = pair.find_correct()
+    if numbers is None:
+        return mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's mid-p test"
+    gains = np.bincount(numbers, after.astype(np.float64) - before)  # of each group
+    p, swaps = permutation_test(lambda swapped: (1.0 - 2.0 * swapped) @ gains, len(gains), pair.kind.swaps)
+    return p, f"permutation test, {swaps:,} swaps of groups"
+
+
+def _find_changes(pair: TablePair) -> dict[str, Any]:
+    """List the samples that became right ("fixed") or wrong ("broken"), or else better or worse, most changed first.
+
+    Empty for a score that one sample alone does not have, such as a correlation.
+    """
+    names = pair.first.names
+    if pair.kind.right_rate and any(pair.find_hits()):  # without classes, images have only numbers
+        before, after = pair.find_correct()
+        fixed, broken = np.flatnonzero(after & ~before).tolist(), np.flatnonzero(before & ~after).tolist()
+        return {
+            "fixed": [{"sample": names[row], **pair.describe_answer(row, False)} for row in fixed],
+            "broken": [{"sample": names[row], **pair.describe_answer(row, True)} for row in broken],
+        }
+    if len(names) > _MAX_SINGLE_SCORES:
+        return {}
+    single_scores, score = pair.build_recompute()(np.eye(len(names))), pair.first.about["score"]
+    better = single_scores[f"{DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
+    if np.isnan(better).all():
+        return {}
+    by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()
+    ends = single_scores[f"{_FIRST}{score}"], single_scores[f"{_SECOND}{score}"]
+    rows = [(row, {"sample": names[row], "of_first": ends[0][row], "of_second": ends[1][row]}) for row in by_change]
+    return {
+        "better": [_round(row) for number, row in rows if better[number] > 0],
+        "worse": [_round(row) for number, row in rows if better[number] < 0],
+    }
+
+
+def _round(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value if isinstance(value, str) else float(f"{value:.6g}") for name, value in row.items()}
+
+
+def find_warnings(first: EvaluationTable, second: EvaluationTable) -> list[str]:
+    """List other differences of two evaluations that affect scores, one line each."""
+    first_about, second_about, lines = first.about, second.about, []
+    for what in ("split", "dataset", "classes"):
+        value, other = first_about[what], second_about[what]
+        if value != other and value and other:  # empty if unknown for results of other programs
+            lines.append(f"{what}: {shorten(value, 60)} in {first.run}, {shorten(other, 60)} in {second.run}")
+    for table in (first, second):
+        if table.about["of"].startswith(RESULTS):
+            lines.append(f"protocol, input: unknown for {table.run}, the results of another program")
+            return lines
+    for what in ("protocol", "input"):
+        for name in dict.fromkeys((*first_about[what], *second_about[what])):
+            values = [about[what].get(name, _UNKNOWN) for about in (first_about, second_about)]
+            if values[0] != values[1]:
+                texts = ["not set" if item is _UNKNOWN else shorten(item, 60) for item in values]
+                lines.append(f"{what}: {name} is {texts[0]} in {first.run}, {texts[1]} in {second.run}")
+    return lines

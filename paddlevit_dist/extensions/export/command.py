@@ -1,0 +1,443 @@
+"""``python -m paddlevit_dist export WEIGHTS OUT``: export a trained model to Paddle Inference, PaddleX or ONNX."""
+
+import contextlib
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...core.checkpoint.download import silent
+from ...core.commands.parser import CommandParser, at_least, choice, image_size
+from ...core.launch.tuning import import_paddle
+from ...core.runtime import signals
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import explain_write_error
+from ...core.runtime.printing import one_line
+from ...core.settings import load
+from ...core.settings.key import OPTIONS
+from .descriptions import build_paddlex_description, describe_model, require_exportable, to_yaml
+from .differences import LARGEST, OutputDifference, compare, require_small
+from .files import ONNX, PARAMETERS
+from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, require_replaceable, write_together
+
+if TYPE_CHECKING:
+    from paddle import nn
+
+    from ...core.tasks.step_types import ExportParts
+    from .foreign_weights import Size
+
+FORMATS = ("paddle", "onnx", "onnxruntime")
+_KINDS_BY_SUFFIX = {ONNX: FORMATS[1:], PARAMETERS: FORMATS[:1], ".pdmodel": FORMATS[:1], ".json": FORMATS[:1]}
+_OUTPUTS = ("logits", "probabilities")
+_INPUTS = ("float", "uint8")
+
+
+class TrainedModel(NamedTuple):
+    """Model with its weights, and the information needed to use it."""
+
+    model: "nn.Layer"  # in evaluation mode
+    about: dict[str, Any]  # content of ``OUT.about.yaml``; "input_shape" is (None, channels, ...), for float inputs
+    parts: "ExportParts | None" = None  # of its task; None: no run of this package trained the weights
+
+
+def run(words: list[str]) -> None:
+    """Run the command."""
+    options = _parse(words)
+    options.output, options.format = choose_format(options.output, options.format)
+    if options.format != "paddle":
+        from .onnx_files import require_packages
+
+        require_packages()
+    elif options.precision != "float32":
+        raise UserError(
+            "export: -precision=float16 is for -format=onnx and onnxruntime. Paddle Inference can convert the float32 "
+            "files at loading: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
+        )
+    path = check_output(options.output)
+    if not options.replace:
+        require_replaceable(path, options.format)
+    import_paddle()
+    trained = load_trained_model(
+        options.weights,
+        options.model,
+        options.image_size,
+        options.in_channels,
+        options.part,
+        words=options.settings,
+        log=lambda line: print(one_line(line)),
+    )
+    if options.input == "uint8":
+        from .pixels import convert_to_pixel_input
+
+        trained = convert_to_pixel_input(trained)
+    difference = export(trained, options.output, options.format, options.precision, options.outputs)
+    for line in describe_export(trained.about, difference, options.output, options.precision):
+        print(one_line(line))
+
+
+def describe_export(about: dict[str, Any], difference: OutputDifference, output: str, precision: str) -> list[str]:
+    """Format what was exported to ``output``, of a model with these facts, and by how much its outputs differ."""
+    outputs = next((name for name in ("landmarks", "points") if name in about), "classes")
+    number = f"{about['num_classes']} {outputs} from " if about["num_classes"] > 1 else ""  # a regression has none
+    lines = [f"{about['model']} with {number}{about['weights']}: {about['report']}"]
+    kind = f"{about['input_type']}, computed in {precision}" if "input_type" in about else precision
+    lines.append(f"{output}: input {about['input_shape']} {kind}; {difference}")
+    if "note" in about:
+        lines.append(f"note: {about['note']}")
+    if not difference.is_rounding(precision):
+        lines.append(
+            "note: rounding does not explain this difference. A network that has hardly learned selects objects by "
+            f"rounding alone; for any other, run evaluate {output} to get its score"
+        )
+    return lines
+
+
+def _parse(words: list[str]) -> Any:
+    parser = CommandParser(
+        "export",
+        "Export a trained model for use without this package, and compare the outputs of both. OUT.about.yaml "
+        "describes the preprocessing of its input, OUT.example.npz contains an input and its outputs.",
+        ("output/vit_digits exported/digits", "output/vit_digits exported/digits -format=onnx -precision=float16"),
+        imports=True,
+        keys=(),
+    )
+    parser.add_argument("weights", metavar="WEIGHTS", help="a run's -output folder, a checkpoint in it, or any weights")
+    parser.add_argument(
+        "output", metavar="OUT", help="path of the exported files, without extension or with a format's"
+    )
+    parser.option(
+        "format",
+        None,
+        "paddle: for paddle.jit.load, Paddle Inference and PaddleX; onnx: standard operators for any ONNX runtime; "
+        "onnxruntime: fused operators for onnxruntime alone, faster on GPUs (default: by OUT's suffix, else paddle)",
+        choice(*FORMATS),
+    )
+    parser.option(
+        "precision", "float32", "precision of weights, input and computation; float16 for ONNX only", choice(*LARGEST)
+    )
+    parser.option(
+        "input",
+        "float",
+        "float: normalized images; uint8: pixels (batch, height, width, channels), which the exported model normalizes",
+        choice(*_INPUTS),
+    )
+    parser.option(
+        "outputs", "logits", "logits, or probabilities for PaddleX, which shows outputs unchanged", choice(*_OUTPUTS)
+    )
+    parser.option(
+        "model", None, "registered name of the model; needed if the weights' folder has no config.yaml of a run"
+    )
+    pixels = "pixels: one number or HEIGHTxWIDTH (default: the run's or the variant's)"
+    parser.option("image_size", None, pixels, image_size)
+    parser.option("in_channels", None, "channels of the images (default: the run's or 3)", at_least(1))
+    parser.option("part", None, "entry to export if the file has several, such as model_ema")
+    meaning = "delete the files OUT.* even if they are not an earlier export in this format"
+    parser.add_argument("--replace", "-replace", action="store_true", help=meaning)
+    return parser.parse_args(words)
+
+
+def choose_format(output: str, kind: str | None) -> tuple[str, str]:
+    """Return OUT without the suffix of a format's files, and the format: ``kind`` if it is given, else the suffix's.
+
+    Raises UserError if the suffix is another format's.
+    """
+    path = check_output(output)
+    kinds = _KINDS_BY_SUFFIX.get(path.suffix.lower())
+    if kinds is None:
+        return output, kind or FORMATS[0]
+    if kind is not None and kind not in kinds:
+        raise UserError(f"export: {output} ends with {path.suffix}, but -format={kind} writes other files: remove one")
+    return output[: -len(path.suffix)], kind or kinds[0]
+
+
+def load_trained_model(
+    source: str,
+    name: str | None = None,
+    image_size: "Size" = None,
+    in_channels: int | None = None,
+    part: str | None = None,
+    words: Sequence[str] = (),
+    log: Callable[[str], None] = silent,
+) -> TrainedModel:
+    """Build the model for the weights in ``source``, in evaluation mode.
+
+    Args:
+        source: a run's output folder, whose best checkpoint is used, or a checkpoint, or any weights. Averaged weights
+            of a checkpoint are preferred, as in an evaluation.
+        name: name of the model; None uses the run's configuration.
+        image_size: pixels, or (height, width); None uses the run's, or the variant's.
+        in_channels: channels of the images; None uses the run's, or the variant's.
+        part: entry of the file; None uses the run's.
+        words: flags and keys of a command line, which override the run's.
+        log: called with a line for each of the words that has no effect.
+
+    Raises:
+        UserError: weights are missing, damaged or from another architecture, or the model is unknown.
+    """
+    others = [word for word in words if not word.startswith(OPTIONS)]
+    if name is not None and others:
+        raise UserError(f"export: {others[0]}: -model={name} builds a network without a run's keys; remove one of both")
+    if name is not None:
+        given = load(words).values.MODEL.OPTIONS or {}
+        return _load_foreign_weights(source, name, image_size, in_channels, part, given)
+    from ...core.inference.trained import build_trained, open_source
+    from ...core.tasks.dataset import name_outputs
+    from ...core.tasks.model import as_model
+    from ...core.tasks.protocols import load_meta
+    from ...core.tasks.task_factory import make_task
+
+    options = {"DATA.IMAGE_CHANNELS": in_channels} if in_channels else {}
+    advice = "name the model with -model=NAME"
+    opened = open_source(source, "export", words=words, options=options, advice=advice, log=log)
+    _require_tensors(opened.config.MODEL.NAME)
+    task = make_task(opened.config)
+    if image_size:
+        size_key = require_exportable(task).image_size_key
+        options[size_key] = parse_size(size_key, image_size)
+        opened = open_source(source, "export", words=words, options=options, advice=advice)
+        task = make_task(opened.config)
+    exportable = require_exportable(task)
+    exportable.check_export()
+    load_meta(task, opened.learned)
+    parts = exportable.export_parts()
+    model, report = build_trained(task, opened, part)
+    about = {
+        "task": opened.config.TASK,
+        **describe_model(opened.config.MODEL.NAME, opened.weights, model, parts),
+        **parts.about,
+        "report": report.summary(),
+    }
+    note = as_model(model).merge_branches()
+    about.update({"note": note} if note else {})
+    names = opened.learned.class_names
+    if names is not None and len(names) <= about["num_classes"] and "landmarks" not in about:
+        about["classes"] = name_outputs(names, about["num_classes"])
+    exported = exportable.exported_model(model)
+    exported.eval()
+    return TrainedModel(exported, about, parts)
+
+
+def parse_size(key: str, size: "Size") -> Any:
+    """Return the value of the key that sets the input's size; UserError for (height, width) of cubes."""
+    from ...core.settings.table import keys
+
+    if keys()[key].many or keys()[key].or_many:
+        return list(size) if isinstance(size, tuple) else [size, size]
+    if isinstance(size, tuple):
+        raise UserError(f"export: {key} is one number: give -image_size as one number")
+    return size
+
+
+def _load_foreign_weights(
+    source: str,
+    name: str,
+    image_size: "Size",
+    in_channels: int | None,
+    part: str | None,
+    given: Mapping[str, Any],
+) -> TrainedModel:
+    """Load weights of another program into a registered model, with the preprocessing that they expect, if known."""
+    from ...core.checkpoint.load import count_classes, load_weights
+    from ...core.checkpoint.weights import evaluated_weights, read_weights
+    from ...core.registry.lookup import SPELLINGS, annotation_type, find_name
+    from ...core.registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
+    from ...core.tasks.model_factory import build_outline, create_model, explain_options
+    from .foreign_weights import find_class_names, find_detection, make_classifier_parts, make_detector_parts
+
+    name = find_name("model", name)
+    name = SPELLINGS.get(name, name)
+    _require_tensors(name)
+    parts, kind = None, annotation_type("model", name)
+    if kind == CLASS_LABELS or ":" in name:
+        parts, image_size = make_classifier_parts(source, name, image_size, in_channels)
+    detection = find_detection(name)
+    if detection is not None:
+        parts, image_size = make_detector_parts(source, name, image_size, *detection), None  # it takes any size
+    path = evaluated_weights(source)
+    weights = read_weights(path, part)
+    options = {**given, "image_size": image_size, **({} if in_channels is None else {"in_channels": in_channels})}
+    with explain_options(name, given):
+        outline, wider = (
+            build_outline(functools.partial(create_model, name, num_classes=number, **options)) for number in (1, 2)
+        )
+    num_classes = count_classes(outline, weights, wider)
+    if num_classes is None:
+        raise UserError(f"export: {path} has no classifier for {name}: is it a checkpoint of another network?")
+    model = create_model(name, num_classes=num_classes, **options)
+    if parts is None and model.image_size is None:
+        raise UserError(
+            f"export: {name} takes inputs of any size, and weights alone store none: export the run's folder"
+        )
+    is_named = kind == CLASS_LABELS or detection is not None or ":" in name
+    classes = find_class_names(path, num_classes) if is_named else {}
+    report = load_weights(model, weights, strict=True)
+    facts = {**describe_model(name, str(weights.name), model, parts and parts[1]), "report": report.summary()}
+    facts.update(classes)
+    if kind == KEYPOINT_LABELS and detection is None:
+        facts["points"] = None  # whose heatmaps they are
+    if parts is not None:
+        exportable, detector_parts = parts
+        model, facts = exportable.exported_model(model), {**facts, **detector_parts.about}
+    model.eval()
+    return TrainedModel(model, facts, parts and parts[1])
+
+
+def _require_tensors(name: str) -> None:
+    """Check that all inputs of a model are tensors; raises a UserError for a sparse network."""
+    from ...core.registry.lookup import MODELS
+
+    if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
+        raise UserError(
+            f"export: {name} is a sparse network, which needs a table of neighboring voxels for every scene; Paddle's "
+            "inference models take tensors only: use the command predict instead"
+        )
+
+
+def export(
+    trained: TrainedModel, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
+) -> OutputDifference:
+    """Write the files ``output.*`` instead of an earlier export's, and compare outputs of both models on three inputs.
+
+    Args:
+        trained: the model to export.
+        output: common path of the files, without extension.
+        kind: one of ``FORMATS``.
+        precision: "float32", or "float16" for ONNX.
+        outputs: "logits" or "probabilities", for classifiers.
+
+    Raises:
+        UserError: the files cannot be written, or the model cannot be converted.
+        RuntimeError: the outputs differ by more than rounding; nothing was written.
+    """
+    import numpy as np
+
+    from ...core.tasks.step_types import ExportParts
+
+    path, shape = check_output(output), trained.about["input_shape"]
+    parts = trained.parts or ExportParts(shape[1], {})
+    model, about = trained.model, {**trained.about, "format": kind, "precision": precision, "outputs": outputs}
+    names = parts.output_names or (outputs,)
+    about["input_name"], about["outputs"] = parts.input_name, names[0] if len(names) == 1 else list(names)
+    example, inputs = {**parts.example}, _inputs(3, about, parts)
+    first = {parts.input_name: example.setdefault("input", inputs[parts.input_name][:1])}
+    if parts.sizes_name is not None:
+        example[parts.sizes_name] = first[parts.sizes_name] = inputs[parts.sizes_name][:1]
+    if outputs == "probabilities":
+        is_classifier = parts.input_name == "images" and not parts.output_names and parts.is_exclusive
+        if not is_classifier or _outputs(model, first)[0].ndim != 2:
+            raise UserError("export: -outputs=probabilities is for classifiers of one class: remove it")
+        model, about["output"] = _with_softmax(model), "probabilities of the classes"
+    # Paddle 2.6 cannot compute with a model once it is traced.
+    example_outputs, expected = _outputs(model, first), _outputs(model, inputs)
+    example.update(zip(names if len(names) > 1 else ["output"], example_outputs))
+    try:
+        with write_together(path) as folder:
+            with _explain_truncated_files(folder):
+                compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
+            difference = compare(expected, compute(inputs), parts.difference)
+            require_small(difference, precision, output)
+            np.savez_compressed(folder / f"{path.name}{EXAMPLE}", **example)
+            about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
+            # not JSON: Paddle reads every .json in the folder as a program
+            _write_yaml(folder / f"{path.name}{DESCRIPTION}", about)
+            if parts.paddlex is not None and kind == "paddle":
+                content = build_paddlex_description(
+                    parts.paddlex, about["model"], about["num_classes"], about.get("classes")
+                )
+                comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* of a folder\n"
+                _write_yaml(folder / f"{path.name}{PADDLEX}", content, comment)
+    except OSError as error:
+        raise UserError(
+            f"export: {error.filename2 or output} cannot be written: {explain_write_error(error)}"
+        ) from error
+    return difference
+
+
+def _inputs(batch: int, about: dict[str, Any], parts: "ExportParts") -> dict[str, Any]:
+    """Make random inputs of an exported model, by name."""
+    import numpy as np
+
+    random, shape = np.random.default_rng(0), (batch, *about["input_shape"][1:])
+    if about.get("input_type") == "uint8":
+        inputs = {parts.input_name: random.integers(0, 256, shape).astype("uint8")}
+    else:
+        inputs = {parts.input_name: random.standard_normal(shape).astype("float32")}
+    if parts.sizes_name is not None:
+        inputs[parts.sizes_name] = random.integers(100, 1000, (batch, 2))
+    return inputs
+
+
+def _write_model(
+    model: "nn.Layer",
+    path: Path,
+    kind: str,
+    precision: str,
+    parts: "ExportParts",
+    names: Sequence[str],
+    about: dict[str, Any],
+) -> Callable[[dict[str, Any]], list[Any]]:
+    """Write the model's files; return a function that computes outputs with them."""
+    import paddle
+
+    specification = [
+        paddle.static.InputSpec([None, *array.shape[1:]], str(array.dtype), name)
+        for name, array in _inputs(1, about, parts).items()
+    ]
+    trace = signals.held()(paddle.jit.save)  # Paddle crashes if one arrives while it asks for an operation's stack
+    if kind == "paddle":
+        trace(model, str(path), input_spec=specification)
+        loaded = paddle.jit.load(str(path))
+        return lambda inputs: _outputs(loaded, inputs)
+    from . import onnx_files
+
+    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
+        traced = Path(folder, "traced")
+        trace(model, str(traced), input_spec=specification)
+        graph = onnx_files.to_onnx(
+            traced,
+            lambda batch: _inputs(batch, about, parts),
+            is_fused=kind == "onnxruntime",
+            is_half=precision == "float16",
+            names=names,
+        )
+    onnx_files.describe(graph, about)
+    onnx_files.write(graph, path.with_name(f"{path.name}{ONNX}"))
+    return lambda inputs: list(onnx_files.run(graph, inputs).values())
+
+
+@contextlib.contextmanager
+def _explain_truncated_files(folder: Path) -> Iterator[None]:
+    """Replace Paddle's late errors on truncated files, which it writes unchecked, by an OSError if the disk is full."""
+    try:
+        yield
+    except Exception:
+        largest = max((file.stat().st_size for file in folder.iterdir()), default=0)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(largest + 65_536))
+            os.fsync(probe.fileno())
+        raise
+
+
+def _outputs(model: "nn.Layer", inputs: dict[str, Any]) -> list[Any]:
+    import paddle
+
+    with paddle.no_grad():
+        result = model(*(paddle.to_tensor(array) for array in inputs.values()))
+    parts = result if isinstance(result, (list, tuple)) else [result]
+    if not all(isinstance(part, paddle.Tensor) for part in parts):
+        raise UserError(f"export: the network returns {type(result).__name__}: expected a tensor, or a list of tensors")
+    return [part.numpy() for part in parts]
+
+
+def _with_softmax(model: "nn.Layer") -> Any:
+    from paddle import nn
+
+    classifier = nn.Sequential(model, nn.Softmax())
+    classifier.eval()
+    return classifier
+
+
+def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
+    file.write_text(comment + to_yaml(content), encoding="utf-8", errors="surrogateescape")

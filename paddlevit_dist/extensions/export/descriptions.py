@@ -1,0 +1,99 @@
+"""Description files of an exported model: YAML for users and programs, and the content of PaddleX's ``inference.yml``.
+
+``inference.yml`` selects a predictor of PaddleX and its pre- and postprocessing. Source:
+``paddlex/inference/models/image_classification/predictor.py`` of PaddleX 3, which reads Global, PreProcess and
+PostProcess, and selects its predictor by the model's name alone, from a list of names.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from ...core.runtime.errors import UserError
+
+if TYPE_CHECKING:
+    from paddle import nn
+
+    from ...core.tasks.protocols import Exportable
+    from ...core.tasks.step_types import ExportParts
+    from ...core.tasks.task import Task
+
+# PaddleX's names of the networks it lists; all have the same predictor.
+_NAMES = {
+    "swin_tiny_patch4_window7_224": "SwinTransformer_tiny_patch4_window7_224",
+    "swin_small_patch4_window7_224": "SwinTransformer_small_patch4_window7_224",
+    "swin_base_patch4_window7_224": "SwinTransformer_base_patch4_window7_224",
+    "swin_base_patch4_window12_384": "SwinTransformer_base_patch4_window12_384",
+    "convnext_tiny": "ConvNeXt_tiny",
+    "convnext_small": "ConvNeXt_small",
+    "convnext_base": "ConvNeXt_base_224",
+    "convnext_large": "ConvNeXt_large_224",
+    "resnet18": "ResNet18",
+    "resnet34": "ResNet34",
+    "resnet50": "ResNet50",
+    "resnet101": "ResNet101",
+}
+_DEFAULT_NAME = "CLIP_vit_base_patch16_224"
+
+
+def build_paddlex_description(
+    processing: dict[str, Any], model: str, num_classes: int, class_names: list[str] | None
+) -> dict[str, Any]:
+    """Build the content of ``inference.yml``.
+
+    Args:
+        processing: "PreProcess" and "PostProcess" of the task.
+        model: registered name; names that PaddleX does not list are replaced by a listed one, with the same predictor.
+        num_classes: number of outputs.
+        class_names: in the order of the outputs; None: classes are named by number.
+    """
+    names = list(class_names) if class_names else [str(number) for number in range(num_classes)]
+    requested = dict(processing["PostProcess"]["Topk"])
+    top = {"topk": min(int(requested["topk"]), num_classes), "label_list": names}
+    return {
+        "Global": {"model_name": _NAMES.get(model, _DEFAULT_NAME)},
+        "PreProcess": processing["PreProcess"],
+        "PostProcess": {"Topk": {**requested, **top}},
+    }
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """YAML writer without aliases for repeated lists, and with lists of numbers on one line."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write a list that occurs twice twice."""
+        return True
+
+
+def _numbers_on_one_line(dumper: yaml.SafeDumper, values: Any) -> yaml.Node:
+    is_short = all(value is None or isinstance(value, (int, float)) for value in values)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", values, flow_style=is_short)
+
+
+_PlainDumper.add_representer(list, _numbers_on_one_line)
+
+
+def to_yaml(content: object) -> str:
+    """Format plain values as YAML, in their order."""
+    return yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def require_exportable(task: "Task") -> "Exportable":
+    """Return the aspect of a task that exports its models; raises a UserError if it cannot."""
+    from ...core.tasks.aspects import get_aspect
+    from ...core.tasks.protocols import Exportable
+
+    aspect = get_aspect(task, Exportable)
+    if aspect is None:
+        raise UserError(f"export: task {task.config.TASK} does not support it: its class is not Exportable")
+    return aspect
+
+
+def describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportParts | None") -> dict[str, Any]:
+    """Return the facts of a network that its exported description has."""
+    from ...core.tasks.model import input_size
+
+    size = input_size(model) if parts is None or parts.size is None else parts.size
+    shape = [None, parts.channels if parts else model.in_channels, *size]
+    num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none
+    return {"model": name, "weights": weights, "num_classes": num_classes, "input_shape": shape}

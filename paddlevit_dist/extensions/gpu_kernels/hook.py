@@ -1,0 +1,119 @@
+"""The hook of GPU_KERNELS: before the first update, it replaces layers where the GPU agrees with Paddle."""
+
+import math
+from typing import Any
+
+import paddle
+
+from ...core.distributed import all_gather
+from ...core.engine.hooks import Hook
+from ...core.engine.precision import TrainingPrecision
+from ...core.engine.trainer import Trainer
+from ...core.runtime import autocast, device_kinds
+
+_Case = tuple[str, int, str]  # kernel, width and dtype
+
+# The largest difference, as a share of the largest value: sums of float32 in another order, or four roundings.
+BOUNDS = {"float32": 2.0**-15, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+_NOT_USED = "fused kernels are not used (GPU_KERNELS)"
+
+
+class FusedKernelsHook(Hook):
+    """Train by fused kernels. Evaluations, exports and the names of weights do not change."""
+
+    def __init__(self, run: Trainer) -> None:
+        for line in use_fused_kernels(run.model, run.precision):
+            run.run_log.log_and_print(line)
+
+
+def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> list[str]:
+    """Replace the layers of a model that this device computes by fused kernels as Paddle's operations do.
+
+    Args:
+        model: changed in place.
+        precision: of the training passes.
+
+    Returns:
+        Log lines: what is used, and why something is not.
+    """
+    reason = _start_triton()
+    differences: dict[_Case, float] = {}
+    if not reason:
+        try:
+            differences = _ask_device(model, precision)
+        except Exception as error:  # Triton and Paddle raise many types for what an installation or a device lacks
+            reason = _one_line(error)
+    of_ranks = all_gather((reason, differences))
+    reason = next((one for one, _ in of_ranks if one), "")
+    if reason:
+        return [f"{_NOT_USED}: {reason}"]
+    # A case of one rank alone, as in another precision, is not right on all of them.
+    cases = {case: None for _, of_rank in of_ranks for case in of_rank}
+    differences = {case: max(of_rank.get(case, math.inf) for _, of_rank in of_ranks) for case in cases}
+    if not differences:
+        return [f"{_NOT_USED}: this network has none of the layers that they compute"]
+    import triton
+
+    from .layers import fuse
+
+    wrong: dict[Any, str] = {}
+    for (kernel, width, dtype), difference in differences.items():
+        if not difference <= BOUNDS[dtype]:
+            wrong[kernel, width] = (
+                f"{_NOT_USED} for the {kernel} of width {width}: in {dtype} this device differs from Paddle's "
+                f"operations by {difference:.1e} of the largest value"
+            )
+    numbers = fuse(model, {(kernel, width) for kernel, width, _ in differences} - set(wrong))
+    if not numbers:
+        return list(wrong.values())
+    layers = ", ".join(f"{number} {name}" for name, number in numbers.items())
+    return [f"fused kernels (GPU_KERNELS): {layers}, by Triton {triton.__version__}", *wrong.values()]
+
+
+def _ask_device(model: paddle.nn.Layer, precision: TrainingPrecision) -> dict[_Case, float]:
+    """Measure the difference from Paddle's operations of each kernel for the model, in each dtype of its passes."""
+    from .device_check import MEASURES
+    from .layers import list_kernels
+
+    differences: dict[_Case, float] = {}
+    for kernel, width in list_kernels(model):
+        with autocast.off():
+            differences[kernel, width, "float32"] = MEASURES[kernel](width, "float32")
+        if precision.enabled:
+            dtype = precision.options["dtype"]
+            with precision.autocast():
+                differences[kernel, width, dtype] = MEASURES[kernel](width, dtype)
+    return differences
+
+
+def _start_triton() -> str:
+    """Make Triton launch by Paddle's streams; return why it cannot, or an empty text."""
+    if device_kinds.current().name != device_kinds.GPU or not device_kinds.is_built_for_cuda():
+        return "they need a CUDA GPU"
+    try:
+        from .driver import DeviceAnswers, use
+
+        index = int(paddle.get_device().partition(":")[2])
+        use(
+            DeviceAnswers(
+                current_device=lambda: index,  # a process has one device
+                current_stream=_find_stream,
+                capability=paddle.device.cuda.get_device_capability,
+                set_device=lambda device: paddle.device.set_device(f"gpu:{device}"),
+            )
+        )
+    except Exception as error:  # no compiler for its launcher, no driver, a version of Triton with another interface
+        return _one_line(error)
+    return ""
+
+
+def _find_stream(device: int) -> int:
+    """Return the address of the stream in which Paddle queues a device's operations."""
+    stream = paddle.device.cuda.current_stream(device)
+    return getattr(stream, "stream_base", stream).cuda_stream  # Paddle's class for all devices holds CUDA's
+
+
+def _one_line(error: Exception) -> str:
+    """Return what an error says, without the frames that Paddle draws around errors of a backward pass."""
+    said = [line for line in str(error).splitlines() if line.strip() and "====" not in line]
+    return f"{type(error).__name__}: {' '.join(' '.join(said).split())[:300]}"

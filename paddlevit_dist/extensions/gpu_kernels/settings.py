@@ -1,0 +1,32 @@
+"""Configuration key of fused kernels."""
+
+import importlib.util
+
+from ...core.runtime.errors import UserError
+from ...core.settings.every_run import RunSettings
+from ...core.settings.key import key, rows
+from ...core.settings.table import ConfigView, KeyTable
+
+
+class GpuKernelSettings(RunSettings):
+    """Key of fused kernels."""
+
+    GPU_KERNELS: bool = key(
+        False,
+        "train by fused Triton kernels (residual + layer norm + cast, bias + GELU) on a CUDA GPU that computes with "
+        "them what Paddle's operations compute; needs the extra triton",
+        training_only=True,
+        effect="machine",
+    )
+
+
+def _check(config: ConfigView[GpuKernelSettings]) -> list[str]:
+    if config.values.GPU_KERNELS and importlib.util.find_spec("triton") is None:
+        raise UserError(
+            f"{config['GPU_KERNELS']} needs the package triton, which is not installed: "
+            "pip install '.[triton]' in a clone, or set GPU_KERNELS False"
+        )
+    return []
+
+
+TABLE = KeyTable(rows(GpuKernelSettings), check=_check, is_optional=True)

@@ -1,5 +1,0 @@
-"""What fused kernels for GPUs bring: one key, and a hook that replaces layers where the GPU computes the same."""
-
-from ..registry.manifest import Manifest
-
-MANIFEST = Manifest(__package__, key_tables=(".settings:TABLE",), hooks={"GPU_KERNELS": ".hook:FusedKernelsHook"})

@@ -1,3 +1,0 @@
-"""Ranks that are started separately."""
-
-from integration.launch.separate_ranks import ranks  # noqa: F401

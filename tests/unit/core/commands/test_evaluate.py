@@ -1,0 +1,109 @@
+"""Words of ``evaluate`` that name a run or an exported model, and of ``train`` that resume a run."""
+
+import shutil
+
+import pytest
+
+from paddlevit_dist.core.commands.run_folder import expand_run
+from paddlevit_dist.core.runtime.errors import UserError
+from paddlevit_dist.core.settings import load
+
+
+def expand_evaluated(words):
+    expanded, lines = expand_run(["-eval", *words])
+    return expanded[1:], lines
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Make a current folder with the settings of a run and an empty checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out/mine/checkpoints/epoch_0001").mkdir(parents=True)
+    (tmp_path / "out/mine/config.yaml").write_text("SAVE: out/mine\nMODEL: {NAME: vit, DEPTH: 3}\n")
+    (tmp_path / "out/mine/model.onnx").touch()
+    return tmp_path
+
+
+def test_a_word_alone_is_an_exported_model_and_values_of_flags_and_keys_are_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "5.onnx").touch()
+    for model in ("5.onnx", "folder/model", "5"):
+        words = ["-batch_size", "5", model, "-amp", "DATA.DATA_PATH", "a/b", "-output=c/d", "SEED=5"]
+        expanded, lines = expand_evaluated(words)
+        assert expanded == [*words[:2], f"EXPORTED={model}", *words[3:]]
+        assert lines == [f"evaluating the exported model {model}"]
+    assert expand_evaluated(["KEY", "5.onnx", "none"]) == (["KEY", "5.onnx", "none"], [])
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_runs_folder_stands_for_its_settings_weights_and_output(folder, place):
+    words = ["-split=test", "SEED=5"]
+    expanded, lines = expand_evaluated([*words[:place], "out/mine", *words[place:]])
+    values = load(["-eval", *expanded], "vit_digits").values
+    assert (values.MODEL.DEPTH, values.MODEL.PRETRAINED, values.SAVE) == (3, "out/mine", "out/mine")
+    assert (values.DATA.SPLIT, values.SEED) == ("test", 5)
+    assert lines == ["evaluating the run out/mine: settings of out/mine/config.yaml, its best weights"]
+
+
+def test_a_checkpoint_has_the_settings_of_its_run_and_an_export_inside_it_is_one(folder):
+    expanded, lines = expand_evaluated(["out/mine/checkpoints/epoch_0001", "-output=there"])
+    values = load(["-eval", *expanded], "vit_digits").values
+    assert (values.MODEL.DEPTH, values.SAVE) == (3, "there")
+    assert values.MODEL.PRETRAINED == "out/mine/checkpoints/epoch_0001" and lines[0].endswith("/epoch_0001")
+    assert expand_evaluated(["out/mine/model.onnx"])[0] == ["EXPORTED=out/mine/model.onnx"]
+
+
+def test_a_run_that_is_missing_is_told_with_those_of_a_like_name(folder):
+    shutil.copytree("out/mine", "top_one")
+    (folder / "top_on2").mkdir()  # no run
+    with pytest.raises(UserError, match=r"^top_on is not a run's folder; did you mean top_one\?$"):
+        expand_evaluated(["top_on", "-split=test", "SEED", "5"])
+    assert expand_evaluated(["nothing"]) == (["nothing"], [])
+
+
+def test_a_missing_checkpoint_of_a_run_is_left_to_the_search_for_weights(folder):
+    expanded, lines = expand_evaluated(["out/mine/checkpoints/bst"])
+    assert "-pretrained=out/mine/checkpoints/bst" in expanded and lines[0].endswith("weights out/mine/checkpoints/bst")
+
+
+def test_a_moved_run_writes_to_its_new_folder_alone(folder):
+    shutil.move("out/mine", "moved")
+    values = load(["-eval", *expand_evaluated(["moved"])[0]], "vit_digits").values
+    assert (values.SAVE, values.DATA.CACHE_FOLDER) == ("moved", None)
+
+
+def test_a_run_beside_other_settings_or_weights_and_a_folder_of_seeds_are_refused(folder):
+    for word in ("-cfg=vit_digits", "-pretrained=x.pdparams"):
+        with pytest.raises(UserError, match=rf"out/mine is a run, .*: remove {word}, or"):
+            expand_evaluated(["out/mine", word])
+    (folder / "out/seeds.json").touch()
+    for expand in (lambda: expand_evaluated(["out"]), lambda: expand_run(["-resume=out"])):
+        with pytest.raises(UserError, match="^out holds the runs of several seeds: name one of them: out/mine$"):
+            expand()
+
+
+def test_resuming_a_run_takes_its_settings_unless_a_file_of_settings_is_named(folder):
+    values = load(expand_run(["-epochs=7", "--resume", "out/mine"])[0], "vit_digits").values
+    assert (values.MODEL.DEPTH, values.MODEL.RESUME, values.SAVE, values.TRAIN.NUM_EPOCHS) == (
+        3, "out/mine", "out/mine", 7,
+    )  # fmt: skip
+    for words in (["-resume=out/mine", "-cfg=vit_digits"], ["-resume=auto"], ["-resume=x.pdparams"], ["-h", "resume"]):
+        assert expand_run(words) == (words, [])
+
+
+def test_what_ended_or_allowed_a_run_does_not_hold_for_the_next_command(folder):
+    stopped = "STOP_AFTER_SECONDS: 9\nALLOW_CHANGES: true\nTRAIN: {STOP_AFTER_EPOCH: 2, NUM_EPOCHS: 4}\n"
+    with (folder / "out/mine/config.yaml").open("a") as file:
+        file.write(stopped)
+    values = load(expand_run(["-resume=out/mine", "-stop_after_epoch=3"])[0], "vit_digits").values
+    assert (values.TRAIN.STOP_AFTER_EPOCH, values.STOP_AFTER_SECONDS, values.ALLOW_CHANGES) == (3, None, False)
+    assert load(expand_run(["-resume=out/mine"])[0], "vit_digits").values.TRAIN.STOP_AFTER_EPOCH is None
+
+
+@pytest.mark.parametrize("words", [["out/mine"], ["-resume=out/mine"]])
+def test_a_run_that_started_from_weights_and_was_resumed_is_evaluated_by_its_own(folder, words):
+    started = "SAVE: out/mine\nMODEL: {NAME: vit, RESUME: out/mine/checkpoints/epoch_0001, PRETRAINED: base.pdparams}\n"
+    (folder / "out/mine/config.yaml").write_text(started)
+    values = load(expand_run(["-eval", *words])[0], "vit_digits").values
+    assert [values.MODEL.PRETRAINED, values.MODEL.RESUME].count(None) == 1
+    assert "out/mine" in (values.MODEL.PRETRAINED, values.MODEL.RESUME)

@@ -1,0 +1,163 @@
+"""The rows of manifests exist, and a folder whose module is missing brings nothing."""
+
+import inspect
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import paddlevit_dist
+from paddlevit_dist.core.commands import COMMANDS, import_command, list_commands
+from paddlevit_dist.core.engine.evaluation import EvaluationObserver
+from paddlevit_dist.core.engine.hooks import Hook
+from paddlevit_dist.core.registry import features, lookup
+from paddlevit_dist.core.registry.features import HOOKS, JOBS, OBSERVERS, locate, locate_all
+from paddlevit_dist.core.registry.manifest import Manifest
+from paddlevit_dist.core.runtime.lazy_names import import_object
+
+
+def locations(manifest: Manifest) -> list[str]:
+    """All locations of a manifest."""
+    kinds = [getattr(manifest, f"{kind}s") for kind in lookup.KINDS]
+    tables = (*kinds, manifest.bridges, manifest.jobs, manifest.hooks, manifest.observers, manifest.functions)
+    rows = [target for table in tables for target in table.values()]
+    rows += [target for target, _ in (*manifest.commands.values(), *manifest.namings.values())]
+    rows += [table for tables in manifest.task_tables.values() for table in tables]
+    return [locate(manifest, target) for target in (*rows, *manifest.families, *manifest.key_tables)]
+
+
+@pytest.mark.parametrize("manifest", features.MANIFESTS, ids=lambda manifest: manifest.package)
+def test_every_location_can_be_imported(manifest):
+    assert locations(manifest)
+    for location in locations(manifest):
+        assert import_object(location) is not None
+
+
+def test_every_manifest_of_the_package_is_listed():
+    package = Path(paddlevit_dist.__file__).parent
+    folders = {".".join(path.relative_to(package).parent.parts) for path in package.rglob("manifest.py")}
+    assert folders - {"core.registry"} == set(features.FEATURES)  # there, the class is defined
+
+
+@pytest.mark.parametrize("folder", ["core.no_such_folder", "core.runtime", "images.data"])
+def test_a_feature_without_a_manifest_is_an_error_unless_its_folder_was_deleted(folder):
+    with pytest.raises(ModuleNotFoundError, match=rf"lists {folder}, but there is no paddlevit_dist.{folder}.manifest"):
+        features.find_manifest(folder)
+
+
+def test_caches_of_a_deleted_folder_do_not_count(tmp_path, monkeypatch):
+    (tmp_path / "extensions" / "old" / "__pycache__").mkdir(parents=True)
+    monkeypatch.setattr(paddlevit_dist, "__path__", [str(tmp_path)])
+    assert features.find_manifest("extensions.old") is None
+    (tmp_path / "extensions" / "old" / "__init__.py").touch()
+    with pytest.raises(ModuleNotFoundError, match="lists extensions.old"):
+        features.find_manifest("extensions.old")
+
+
+def test_every_feature_is_there():
+    assert [manifest.package for manifest in features.MANIFESTS] == [
+        f"paddlevit_dist.{folder}" for folder in features.FEATURES
+    ]
+
+
+@pytest.mark.parametrize("target", HOOKS.values(), ids=[*HOOKS])
+def test_a_hook_is_made_of_the_trainer(target):
+    assert issubclass(import_object(target), Hook)
+    assert list(inspect.signature(import_object(target)).parameters) == ["run"]
+
+
+@pytest.mark.parametrize("target", OBSERVERS.values(), ids=[*OBSERVERS])
+def test_an_observer_is_made_of_the_trainer(target):
+    assert issubclass(import_object(target), EvaluationObserver)
+    assert list(inspect.signature(import_object(target)).parameters) == ["run"]
+
+
+def test_jobs_commands_and_namings_are_functions_of_one_argument():
+    functions = [*map(import_object, JOBS.values()), *map(import_command, COMMANDS)]
+    functions += [import_object(target) for target, _ in features.NAMINGS.values()]
+    for function in functions:
+        assert len(inspect.signature(function).parameters) == 1, function
+
+
+# How the core calls the functions of manifests.
+CALLED_WITH = {
+    "CompiledTrainingTransform": ["size", "scale", "ratio", "flip", "channels", "augment"],
+    "FirstLayerFinder": ["run"],
+    "accelerate": ["model"],
+    "find_in_training": ["config", "datasets", "folder"],
+    "load_comparison_weights": ["run", "model"],
+    "load_exported_layer": ["config", "task"],
+    "parse_evaluated_argument": ["word"],
+    "resized_cross_entropy": ["logits", "labels", "ignored", "weights"],
+    "show_leaks": ["config", "task", "train", "folder"],
+    "write_evaluated": ["intervals", "evaluation", "facts"],
+    "write_evaluation_report": ["run", "recorder", "facts"],
+    "write_last_page": ["folder", "stamp"],
+    "write_scored": ["file", "scored", "results", "groups"],
+    "guess_dataset": ["path", "contents"],
+    "guess images without labels": ["path"],
+    "find_run_input": ["source"],
+    "find images with boxes": ["root", "shown"],
+    "guess images with keypoints": ["path"],
+    "find images with keypoints": ["root", "shown"],
+    "metrics of pixels": ["names"],
+    "gaussian_losses": ["maps", "cells", "weights", "deviation"],
+    "move_toward": ["tensors", "goals", "share"],
+    "normalized_linear": ["x", "weight", "norms"],
+    "metrics of points": ["names"],
+    "explain_unsupported": ["name"],
+    "explain_other_task": ["file"],
+    "adapt_clone": ["settings", "known"],
+    "refuse_clone_model": ["name", "origin"],
+}
+
+
+@pytest.mark.parametrize("name", features._FUNCTIONS)
+def test_a_function_takes_what_the_core_calls_it_with(name):
+    inspect.signature(features.find_function(name)).bind(*CALLED_WITH[name])
+
+
+def test_commands_are_listed_by_their_first_word():
+    names = list_commands()
+    assert sorted(names) == sorted(COMMANDS)
+    assert names.index("evaluate") + 1 == names.index("evaluate classes") and names.index(
+        "inspect leaks"
+    ) < names.index("doctor")
+
+
+def test_keys_of_rows_are_those_of_the_features():
+    keys = {key.name for table in lookup.common_tables()[1:] for key in table.keys}
+    assert {*HOOKS, *OBSERVERS, *JOBS} <= keys
+    assert all(
+        table.is_optional or not table.check.__module__.endswith("settings") for table in lookup.common_tables()[1:]
+    )
+
+
+def test_a_row_is_built_only_if_its_key_is_set():
+    run = SimpleNamespace(config=dict.fromkeys([*HOOKS, *OBSERVERS], False))
+    assert features.build_set(HOOKS, run) == features.build_set(OBSERVERS, run) == []
+    assert features.find_job({"SELFTEST": False, "SEEDS": 3}) == "SEEDS"
+    assert features.find_job({"SELFTEST": False, "SEEDS": None}) is None
+
+
+def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
+    from paddlevit_dist.extensions.cpu_kernels import manifest
+
+    assert features.find_manifest("extensions.cpu_kernels") is manifest.MANIFEST
+    for missing in ("a_module_that_nobody_has", "a_package_that_nobody_has.module"):
+        monkeypatch.setattr(manifest, "MANIFEST", manifest.MANIFEST._replace(requires=("json", missing)))
+        assert features.find_manifest("extensions.cpu_kernels") is None
+    assert features.find_manifest("a_folder_that_was_deleted") is None
+    assert features.find_manifest("a_room.a_folder_that_was_deleted") is None
+    assert features.find_function("a_function_of_it") is None
+    assert [features.has_function(name) for name in ("a_function_of_it", "accelerate")] == [False, True]
+
+
+def test_locations_of_a_manifest_are_relative_to_its_package():
+    manifest = Manifest("paddlevit_dist.images.detection", models={"a": ".task:A", "b": "..data:B", "c": "mine:C"})
+    assert locate_all(manifest, manifest.models) == {
+        "a": "paddlevit_dist.images.detection.task:A",
+        "b": "paddlevit_dist.images.data:B",
+        "c": "mine:C",
+    }
+    assert locate(manifest, len) is len

@@ -1,0 +1,74 @@
+"""Features that users register: what they bring, and names that are in use."""
+
+import pytest
+from support.registrations import forgotten
+
+from paddlevit_dist import Key, Manifest, UserError, register_feature
+from paddlevit_dist.core.registry import features, lookup
+from paddlevit_dist.core.settings.table import keys
+
+NOTE = Key("ACME_NOTE", None, "text", "file of notes", optional=True)
+IMAGES, POINTS = "paddlevit_dist.images.settings:IMAGES", "paddlevit_dist.points.settings:TABLE"
+FEATURE = Manifest(
+    "acme",
+    models={"acme_net": ".networks:Net"},
+    aliases={"acme_network": "acme_net"},
+    tasks={"acme_task": ".tasks:Task", "acme_other": ".tasks:Other"},
+    task_tables={"acme_task": (IMAGES, POINTS), "acme_other": (POINTS,)},
+    recipes={"acme": "vit_digits"},
+    spellings={"model": {"acme": "acme_net"}},
+    commands={"acme": (".work:hello", "greet")},
+    namings={"acme_program": (".names:rename", "its names")},
+    key_tables=([NOTE],),
+    hooks={"ACME_NOTE": ".work:NoteHook"},
+    functions={"acme_function": len},
+)
+
+
+@pytest.fixture(autouse=True)
+def own_names():
+    with forgotten():
+        yield
+
+
+def test_a_feature_brings_its_names_keys_and_hooks_once():
+    register_feature(FEATURE)
+    register_feature(FEATURE)
+    assert lookup.MODELS["acme_net"] == lookup.MODELS["acme_network"] == "acme.networks:Net"
+    assert lookup.find_name("model", "ACME") == "acme_net" and lookup.SPELLINGS["acme_network"] == "acme_net"
+    assert lookup.TASKS["acme_task"] == "acme.tasks:Task" and lookup.RECIPES["acme"] == "vit_digits"
+    assert (lookup.TABLES["acme_task"], lookup.TABLES["acme_other"]) == ([IMAGES, POINTS], [POINTS])
+    assert features.COMMANDS["acme"] == ("acme.work:hello", "greet")
+    assert features.NAMINGS["acme_program"] == ("acme.names:rename", "its names")
+    assert features.HOOKS["ACME_NOTE"] == "acme.work:NoteHook"
+    assert features.find_function("acme_function") is len
+    assert keys("detection")["ACME_NOTE"] == keys("classification")["ACME_NOTE"] == NOTE
+    assert features.MANIFESTS.count(FEATURE) == 1
+
+
+@pytest.mark.parametrize(
+    "feature, said",
+    [
+        (Manifest("b", models={"net_of_b": "b:Net", "resnet50": "b:Net"}), "model 'resnet50' is registered twice"),
+        (Manifest("b", score_kinds={"boxes": "b:Kind"}), "score kind 'boxes' is registered twice"),
+        (Manifest("b", commands={"train": ("b:run", "train otherwise")}), "command 'train' is registered twice"),
+        (Manifest("b", namings={"transformers": ("b:rename", "mine")}), "naming 'transformers' is registered twice"),
+        (Manifest("b", hooks={"REPORT": "b:Hook"}), "hook 'REPORT' is registered twice"),
+        (Manifest("b", key_tables=([Key("SEED", 3, "int", "another seed")],)), "b: key SEED exists already"),
+        ("b", "register_feature('b'): expected a Manifest"),
+    ],
+)
+def test_a_name_or_key_that_is_in_use_is_refused_with_file_and_line(feature, said):
+    before = [*lookup.MODELS], [*features.COMMANDS], [*features.MANIFESTS]
+    with pytest.raises(UserError, match=r"^test_register_feature\.py:\d+: ") as refused:
+        register_feature(feature)
+    assert said in str(refused.value)
+    assert before == ([*lookup.MODELS], [*features.COMMANDS], [*features.MANIFESTS])
+
+
+def test_a_folder_of_recipes_is_one_with_its_full_path(tmp_path):
+    for folder in ("recipes", str(tmp_path / "absent")):
+        with pytest.raises(UserError, match=f"recipe folder '{folder}' is not the full path of a folder: write str"):
+            register_feature(Manifest(recipe_folders=(folder,)))
+    register_feature(Manifest(recipe_folders=(str(tmp_path),)))
+    assert lookup.RECIPE_FOLDERS == [str(tmp_path)]

@@ -1,0 +1,272 @@
+"""What a dataset says of its samples, and the randomness with which a task reads them."""
+
+import hashlib
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.register import register_dataset, register_task
+from paddlevit_dist.core.tasks import dataset as datasets
+from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset, name_outputs, require_folder
+from paddlevit_dist.core.tasks.task import Task
+
+
+class Files(Dataset):
+    """Samples that are files; three classes, one sample without a label."""
+
+    holds = "images"
+    labels = np.array([2, 0, -1, 1], "int32")
+    groups_by = {"patient": r"^(p\d)_"}
+
+    def __init__(self, paths, root=None):
+        self.paths, self.root = list(paths), root
+
+    def __len__(self):
+        return len(self.paths)
+
+    def read(self, index):
+        return self.paths[index], self.labels[index]
+
+    def describe(self, index):
+        return self.paths[index]
+
+
+class Read(TransformedDataset):
+    """Gives back what it is asked to read."""
+
+    def __init__(self, dataset=None, length=4, **attributes):
+        self._length = length
+        if dataset is not None:
+            self.dataset = dataset
+        vars(self).update(attributes)
+
+    def __len__(self):
+        return self._length
+
+    def sample(self, index, generator):
+        return index, generator.integers(1 << 40)
+
+
+NAMES = ["p1_a.png", "p1_b.png", "p2_a.png", "p3_a.png"]
+
+
+def first_draw(*position, **options):
+    return int(datasets.reading_generator(*position, **options).integers(1 << 40))
+
+
+def test_each_reading_has_its_own_stream_and_the_same_in_every_release():
+    draws = {position: first_draw(*position) for position in itertools.product((0, 1, 3), (0, 1, 2), (0, 1, 5), (0, 1))}
+    assert len(set(draws.values())) == len(draws) == 54
+    assert [first_draw(1, 2, 3, 1), first_draw(7, 1, 70_000, 2), first_draw(0, 0, 0, 0)] == [
+        918065539924,
+        634327179136,
+        12695790600,
+    ]
+
+
+def test_a_stream_knows_the_epochs_after_it():
+    assert datasets.reading_generator(0, 3, 1, 0, epochs=10).epochs_left == 7
+    assert datasets.reading_generator(0, 3, 1, 0).epochs_left is None
+    assert first_draw(0, 3, 1, 0, epochs=10) == first_draw(0, 3, 1, 0)
+
+
+def test_a_sample_is_read_by_its_index_also_from_the_end():
+    samples, stored = Read(seed=5), Files(NAMES)
+    key = type("Key", (int,), {"epoch": 2, "repeat": 1})(3)
+    assert samples[key] == (3, first_draw(5, 2, 3, 1))
+    assert samples[-1] == samples[3] == (3, first_draw(5, 0, 3, 0)) != samples[key]
+    assert Read()[2] == (2, first_draw(0, 0, 2, 0))  # without a seed of its own
+    assert stored[-4] == (NAMES[0], 2) and stored[3] == (NAMES[3], 1) and len(list(stored)) == 4
+    for index in (4, -5):
+        with pytest.raises(IndexError, match=f"^index {index} of 4 samples$"):
+            stored[index]
+        with pytest.raises(IndexError, match=f"^index {index} of 4 samples$"):
+            samples[index]
+
+
+def test_a_samples_identity_does_not_depend_on_the_folder():
+    paths = ["/data/set/a/1.png", "/data/set/b/../a/2.png", "/elsewhere/3.png", "/data/sets/4.png"]
+    expected = ["a/1.png", "a/2.png", "/elsewhere/3.png", "/data/sets/4.png"]
+    for root in ("/data/set", "/data/set/"):
+        assert [Files(paths, root).identity(index) for index in range(4)] == expected
+    assert Files(paths).identity(1) == paths[1]
+
+
+def test_digests_are_those_of_blake2b():
+    def digest(name, salt):
+        return int.from_bytes(hashlib.blake2b(name, digest_size=8, salt=salt).digest(), "little")
+
+    found = datasets.digests(["a/1.png", "\udce9"])
+    assert found.dtype == np.uint64 and found.tolist() == [digest(b"a/1.png", b""), digest(b"\xe9", b"")]
+    assert datasets.digests(["a"], salt=258).tolist() == [digest(b"a", b"\2\1")]
+    assert Files(NAMES).identities().tolist() == datasets.digests(NAMES).tolist()
+
+
+def test_machines_compare_names_without_the_folder_and_labels_of_eight_bytes():
+    listed = {name: b"".join(buffers) for name, buffers in Files(["/data/a.png", "b/c.png"]).listed().items()}
+    assert listed == {"names": b"a.png\0b/c.png\0", "labels": np.array([2, 0, -1, 1], "<i8").tobytes()}
+    unlabeled = Files(["b.png"])
+    unlabeled.labels = None
+    assert list(unlabeled.listed()) == ["names"]
+
+
+def test_buffers_are_compared_by_digest():
+    def digest(content):
+        return hashlib.sha256(content).digest()[:8]
+
+    by_name = Read(Files(NAMES)).listed_digests()
+    names = digest("".join(f"{name}\0" for name in NAMES).encode())
+    assert by_name == {"names": names, "labels": digest(np.array([2, 0, -1, 1], "<i8").tobytes())}
+    assert Read(length=2).listed_digests() == {"names": digest(b"sample 0\0sample 1\0")}
+
+
+@pytest.mark.parametrize(
+    "paths, root, is_random_split, is_known",
+    [
+        (["/here/a.png"], None, False, False),  # the path says where the file is on this machine
+        (["/here/a.png"], None, True, True),
+        (["/here/a.png"], "/here", False, True),
+        (["a.png"], None, False, True),
+        ([], None, False, True),
+    ],
+)
+def test_identities_are_unknown_where_they_are_paths_of_this_machine(paths, root, is_random_split, is_known):
+    found = Read(Files(paths, root), is_random_split=is_random_split).identities()
+    assert (found is not None) == is_known
+    if is_known:
+        names = [path.removeprefix(f"{root}/") for path in paths]
+        assert found.tolist() == datasets.digests(names).tolist()
+
+
+def test_samples_without_a_dataset_have_numbers():
+    samples = Read(length=3)
+    assert samples.identities() is None and samples.name(2) == samples.describe(2) == "sample 2"
+    assert Read(["no", "dataset"]).describe(1) == "sample 1"
+    named = Read(Files(["/set/a.png", "/set/b.png"], "/set"))
+    assert (named.describe(1), named.name(1)) == ("/set/b.png", "b.png")
+    plain = TransformedDataset()
+    plain.dataset = Files(NAMES)
+    assert len(plain) == 4
+
+
+def test_a_dataset_is_opened_with_path_split_and_folder_in_this_order():
+    class Opened(Dataset):
+        def __init__(self, *given):
+            self.given = given
+
+    config = SimpleNamespace(DATA=SimpleNamespace(DATA_PATH="/set"))
+    assert Opened.open(config, "val", "/cache").given == ("/set", "val", "/cache")
+    assert (Dataset.labeled, Dataset.is_remote) == (True, False)
+    samples = TransformedDataset
+    assert (samples.labeled, samples.is_random_split, samples.seed) == (True, False, 0)
+
+
+def test_samples_are_grouped_by_the_patterns_of_their_dataset():
+    groups = Read(Files(NAMES)).groups("patient")
+    assert groups.names.tolist() == ["p1", "p1", "p2", "p3"] and (groups.by, groups.source) == (
+        "patient",
+        "the dataset",
+    )
+    with pytest.raises(UserError, match="patient"):
+        Read(length=4).groups("patient")
+
+
+def test_a_description_that_fails_is_told():
+    assert datasets.describe_sample(Files(NAMES), 2) == "p2_a.png"
+    assert datasets.describe_sample(Files(NAMES), 9) == "no description: list index out of range"
+
+
+def test_a_split_that_is_missing_is_refused():
+    assert datasets.require_split("val", ["train", "val"], "birds") == "val"
+    with pytest.raises(UserError) as refused:
+        datasets.require_split("test", ["train", "val"], "birds in /data", "; see the page")
+    assert str(refused.value) == "dataset birds in /data has no split 'test' (-split): it has train, val; see the page"
+    with pytest.raises(UserError, match="it has none$"):
+        datasets.require_split("test", [], "birds")
+
+
+def test_only_training_augments_the_training_split():
+    def is_training(split, evaluates):
+        return datasets.is_training_split(SimpleNamespace(EVAL=evaluates), split)
+
+    assert [is_training("train", False), is_training("train", True), is_training("val", False)] == [True, False, False]
+
+
+def config_of(classes, task="classification", dataset="birds"):
+    names = SimpleNamespace(DATASET=dataset)
+    return SimpleNamespace(TASK=task, DATA=names, MODEL=SimpleNamespace(NUM_CLASSES=classes))
+
+
+def test_classes_beyond_the_names_are_numbered():
+    names = ["owl", "tit", "wren"]
+    assert datasets.resolve_class_names(config_of(None), names) == names
+    assert datasets.resolve_class_names(config_of(5), names) == [*names, "3", "4"]
+    assert datasets.resolve_class_names(config_of(3), None, number=2) == ["0", "1", "2"]
+    assert datasets.resolve_class_names(config_of(None), None) == []
+    assert datasets.resolve_class_names(config_of(5), ["2", "4", "10"]) == ["2", "4", "10", "3", "output 4"]
+    with pytest.raises(UserError) as refused:
+        datasets.resolve_class_names(config_of(2), names, "landmarks")
+    expected = "dataset birds has 3 landmarks but MODEL.NUM_CLASSES (-num_classes) is 2; set it to 3 or remove it"
+    assert str(refused.value) == expected
+
+
+def test_splits_have_the_same_classes_in_the_same_order():
+    resolve, names = datasets.resolve_class_names, ["owl", "tit", "wren"]
+    before = resolve(config_of(4), names)
+    assert resolve(config_of(4), names, before=before) == before
+    assert resolve(config_of(4), names[:2], before=before) == ["owl", "tit", "2", "3"]
+    assert resolve(config_of(None), None, number=3, before=["0", "1"]) == ["0", "1", "2"]
+    for other in (["tit", "owl", "wren"], ["owl", "wren"], ["owl", "tit", "wren", "kite", "rook"]):
+        with pytest.raises(
+            UserError, match="dataset birds: training and validation data name different classes: owl, "
+        ):
+            resolve(config_of(9), other, before=before)
+
+
+def test_a_dataset_of_other_samples_is_refused_with_those_that_fit():
+    class OwnTask(Task):
+        build_dataset = collate = build_model = train_step = build_metrics = eval_step = None
+
+    class Scenes(Dataset):
+        holds = "scenes"
+        __len__ = read = None
+
+    class Anything(Files):
+        holds = ""
+
+    register_task("own_task", OwnTask)
+    for name, cls in {"own_images": Files, "own_scenes": Scenes, "own_others": Anything}.items():
+        register_dataset(name, cls)
+    for name, cls in {"own_images": Files, "own_others": Anything}.items():
+        assert datasets.dataset_class(config_of(None, "own_task", name), Files) is cls
+    with pytest.raises(UserError) as refused:
+        datasets.dataset_class(config_of(None, "own_task", "own_scenes"), Files)
+    expected = "dataset own_scenes holds scenes, but TASK own_task reads images; set DATA.DATASET to one of "
+    assert str(refused.value) == expected + "own_images, own_others"
+
+
+def test_outputs_beyond_the_names_have_their_number():
+    assert name_outputs(["cat", "dog", "cow"], 2) == ["cat", "dog"]
+    assert name_outputs(["cat", 3, "4"], 6) == ["cat", "3", "4", "output 3", "output 4", "5"]
+    assert name_outputs(None, 2) == ["0", "1"]
+
+
+def test_a_folder_of_data_is_absolute_and_one_that_is_not_there_is_named(tmp_path, monkeypatch):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "file").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for given in ("photos", "~/photos", "photos/../photos", tmp_path / "photos"):
+        assert require_folder(given, "own", "of images") == str(tmp_path / "photos")
+    end = "dataset own expects a folder of images"
+    for given, told in (
+        (None, "dataset own needs -data_path=<folder>, of images"),
+        ("file", f"data path {tmp_path}/file is not a folder; {end}"),
+        ("none", f"data path {tmp_path}/none does not exist; {end}"),
+    ):
+        with pytest.raises(UserError) as caught:
+            require_folder(given, "own", "of images")
+        assert str(caught.value) == told

@@ -1,0 +1,103 @@
+"""Metrics that are a table of samples, from which a kind of scores computes all values."""
+
+import numpy as np
+import paddle
+import pytest
+
+from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.register import register_score_kind
+from paddlevit_dist.core.tasks.metrics import TableMetrics
+from paddlevit_dist.core.tasks.score_kind import ScoreKind
+
+
+class Widths(ScoreKind):
+    """The mean width, a share that no sample defines, and the mean width of each class."""
+
+    class_score, decimals, settings, zeros = "width {}", 2, ("unit",), ("share",)
+
+    def compute(self, arrays, weights):
+        widths, labels = arrays["widths"] * arrays["unit"], arrays["labels"]
+        values = {"share": np.full(len(weights), np.nan), "width": weights @ widths / weights.sum(axis=1)}
+        for label, name in enumerate(self.classes):
+            own = weights * (labels == label)
+            with np.errstate(invalid="ignore"):
+                values[f"width {name}"] = own @ widths / own.sum(axis=1)
+        return values
+
+    def counts(self, arrays):
+        return {"samples": len(arrays["widths"])}
+
+
+@pytest.fixture(autouse=True)
+def kind(monkeypatch):
+    register_score_kind("widths", Widths)
+    monkeypatch.setattr(Widths, "logs_classes", True)
+
+
+def make(*rows) -> TableMetrics:
+    metrics = TableMetrics("widths", ["cow", "ant", "bee"], {"unit": np.array(2.0)})
+    for width, label in rows:
+        metrics.add(widths=width, labels=label)
+    return metrics
+
+
+def test_defined_values_are_those_of_the_kind_and_what_best_needs_is_zero(monkeypatch):
+    metrics = make((1.5, 2), (4.0, 0), (2.5, 2))
+    values = metrics.compute({})
+    assert values == {"share": 0.0, "width": 16 / 3, "width cow": 8.0, "width bee": 4.0, "samples": 3}
+    assert metrics.summary(values) == "share 0.00 width 5.33"
+    monkeypatch.setattr(Widths, "logs_classes", False)
+    assert metrics.compute({}) == {"share": 0.0, "width": 16 / 3, "samples": 3}
+    assert make().compute({}) == {"share": 0.0} and make().per_sample() == []
+
+
+def test_an_infinite_value_is_nan_and_stays_where_an_undefined_one_is_omitted():
+    values = make((np.inf, 2), (4.0, 2)).compute({})
+    assert np.isnan([values["width"], values["width bee"]]).all() and "width ant" not in values
+
+
+def test_tensors_and_arrays_of_a_batch_are_rows_in_their_order():
+    rows = [(1.5, 2), (4.0, 0), (2.5, 2)]
+    batches = make(rows[0])
+    batches.add_batch(widths=np.array([4.0, 2.5]), labels=np.array([0, 2]))
+    tensors = make()
+    tensors.add_batch(widths=paddle.to_tensor([1.5, 4.0]), labels=paddle.to_tensor([2, 0]))
+    tensors.merge(make(rows[2]))
+    assert batches.compute({}) == tensors.compute({}) == make(*rows).compute({})
+    empty = make()
+    empty.merge(make(*rows))
+    assert empty.compute({}) == make(*rows).compute({})
+
+
+def test_a_sample_stays_as_it_was_when_its_array_is_used_again():
+    buffer, metrics = np.zeros(()), make()
+    for width in (1.0, 4.0):
+        buffer[()] = width
+        metrics.add(widths=buffer, labels=0)
+        metrics.add_batch(widths=(tensor := paddle.to_tensor([width + 1])), labels=paddle.to_tensor([0]))
+        tensor.zero_()
+    assert metrics.per_sample()[0].tolist() == [1.0, 2.0, 4.0, 5.0]
+
+
+def test_other_columns_and_unknown_kinds_are_refused():
+    metrics = make((1.5, 2))
+    with pytest.raises(ValueError, match=r"columns \['labels', 'widths'\] after \['widths', 'labels'\]"):
+        metrics.add(labels=2, widths=1.5)
+    with pytest.raises(ValueError, match=r"shapes \{'widths': \(2,\), 'labels': \(1,\)\}: expected \(batch"):
+        metrics.add_batch(widths=np.array([4.0, 2.5]), labels=np.array([0]))
+    with pytest.raises(ValueError, match=r"'labels': \(\)"):
+        metrics.add_batch(widths=paddle.to_tensor(1.5), labels=paddle.to_tensor(2))
+    with pytest.raises(UserError, match="no kind of scores 'lengths' is registered: call register_score_kind"):
+        TableMetrics("lengths")
+    with pytest.raises(TypeError, match=r"Nothing needs the method compute\(self, arrays, weights\)"):
+        type("Nothing", (ScoreKind,), {})
+
+
+@pytest.mark.parametrize(
+    "result, told",
+    [(1.5, r"'width' has shape \(\), expected \(1,\)"), (np.ones(3), r"'width' has shape \(3,\), expected \(1,\)")],
+)
+def test_a_score_without_a_value_for_each_draw_is_refused(monkeypatch, result, told):
+    monkeypatch.setattr(Widths, "compute", lambda self, arrays, weights: {"width": result})
+    with pytest.raises(UserError, match=f"compute of Widths: {told}"):
+        make((1.5, 2)).compute({})

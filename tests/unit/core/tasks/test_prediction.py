@@ -1,0 +1,90 @@
+"""The inputs of a prediction: which are found, what their files are called, and when they have changed."""
+
+import os
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.core.tasks.prediction import InputSamples, PredictionWriter, find_inputs, output_names, stamps
+
+
+@pytest.mark.parametrize(
+    "stems, names",
+    [
+        (["a", "b", "a", "a"], ["a", "b", "a_2", "a_3"]),
+        (["a", "A", "a"], ["a", "A_2", "a_3"]),
+        (["a", "a_2", "a", "A_2"], ["a", "a_2", "a_3", "A_2_2"]),
+        (["a_2", "a", "a", "a"], ["a_2", "a", "a_3", "a_4"]),
+    ],
+)
+def test_each_input_has_a_file_of_its_own(stems, names):
+    assert output_names(stems) == names
+    assert len({name.lower() for name in names}) == len(stems)
+
+
+def test_files_are_stamped_with_size_and_time(tmp_path):
+    file = tmp_path / "a.png"
+    file.write_bytes(b"12345")
+    os.utime(file, ns=(7, 1_600_000_000_000_000_003))
+    found = stamps([str(file), "gone.png", str(file)])
+    assert found == [
+        (str(file), 5, 1_600_000_000_000_000_003),
+        ("gone.png", 0, 0),
+        (str(file), 5, 1_600_000_000_000_000_003),
+    ]
+
+
+def inputs_of(names, unreadable=()):
+    samples = InputSamples()
+    samples.names, samples.unreadable = names, unreadable
+    return samples
+
+
+def test_a_prediction_continues_with_the_same_inputs_only(tmp_path):
+    paths = [str(tmp_path / name) for name in ("a.png", "b.png", "c.png")]
+    for path in paths:
+        with open(path, "wb") as file:
+            file.write(b"1")
+    samples = inputs_of(paths[:2], [(paths[2], "not an image")])
+    before = samples.fingerprint()
+    assert (len(samples), samples.describe(1)) == (2, paths[1]) and samples.content() == stamps(paths[:2])
+    assert inputs_of(paths[:2], [(paths[2], "another reason")]).fingerprint() == before
+    others = [
+        inputs_of(paths[1::-1], samples.unreadable),
+        inputs_of(paths[:2]),
+        inputs_of(paths[:1], samples.unreadable),
+    ]
+    assert before not in [other.fingerprint() for other in others]
+    os.utime(paths[2], ns=(1, 1))
+    assert samples.fingerprint() != before
+    assert len(inputs_of(["\udce9.png"]).fingerprint()) == 64
+
+
+def test_inputs_keep_their_order_and_others_have_a_reason(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("full", "empty"):
+        (tmp_path / name).mkdir()
+    for name in ("full/2.ply", "full/1.ply", "3.ply", "note.txt", "0.ply"):
+        (tmp_path / name).touch()
+
+    def open_file(path):
+        return path if path.endswith(".ply") else None
+
+    def list_folder(folder):
+        return (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
+
+    words = ["3.ply", "full", "note.txt", "empty", "gone.ply", "~/0.ply"]
+    given = [word if word.startswith("~") else str(tmp_path / word) for word in words]
+    found, unreadable = find_inputs(given, list_folder, open_file, what="scene", expected="give PLY files")
+    assert found == [str(tmp_path / name) for name in ("3.ply", "full/1.ply", "full/2.ply", "0.ply")]
+    assert unreadable == [
+        (str(tmp_path / "note.txt"), "not a scene by its name: give PLY files"),
+        (str(tmp_path / "empty"), "the folder contains no scenes: give PLY files"),
+        (str(tmp_path / "gone.ply"), "no such file or folder"),
+    ]
+
+
+def test_a_writer_writes_nothing_by_default():
+    writer = PredictionWriter()
+    assert not writer.writes_evaluations
+    assert (writer.write(0, np.zeros(3)), writer.summarize(0, np.zeros(3)), writer.finish([])) == ({}, None, [])

@@ -1,0 +1,110 @@
+"""What comparisons are told as: findings, rows of tables and lines."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from paddlevit_dist.extensions.compare import formatting
+from paddlevit_dist.extensions.compare.formatting import add_findings, format_lines, format_number
+
+
+def compare(second, value, p, **changes):
+    """A comparison of a run with the first one as ``pairs`` builds it."""
+    return {
+        **{"first": "a", "second": second, "score": "top-1", "more_is_better": True, "percent": 90, "samples": 1234},
+        **{"of_first": {"value": 70.0, "low": 66.5, "high": 73.25}, "of_second": {"value": 70.0 + value}},
+        **{"difference": {"value": value, "low": value - 1.5, "high": value + 2}, "p": p, "test": "exact McNemar test"},
+        **{"settings": {}, "notes": [], "warnings": [], "classes": []},
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("more_is_better", [True, False])
+def test_findings_follow_the_corrected_p_and_the_direction_of_the_score(more_is_better):
+    values = {"up": (2.0, 0.01), "down": (-2.0, 0.012), "chance": (9.0, 0.03), "same": (0.0, 1.0)}
+    rows = add_findings([compare(name, *pair, more_is_better=more_is_better) for name, pair in values.items()])
+    assert [row["p_holm"] for row in rows] == pytest.approx([0.04, 0.04, 0.06, 1.0])  # 4 p, the largest so far, 2 p
+    better, worse = ("better", "worse") if more_is_better else ("worse", "better")
+    assert [row["finding"] for row in rows] == [better, worse, "may be chance", "no difference"]
+    assert add_findings([compare("alone", 9.0, 0.03, more_is_better=more_is_better)])[0]["finding"] == better
+    assert add_findings([compare("border", 9.0, 0.05)])[0]["finding"] == "may be chance"
+    few = [compare(f"{number}", 1.0, 0.1, smallest_p=smallest) for number, smallest in enumerate((0.03, 0.02))]
+    assert [row["finding"] for row in add_findings(few)] == ["too few seeds", "may be chance"]
+
+
+def test_a_table_has_a_row_for_each_run_and_a_corrected_p_if_there_are_several():
+    several = add_findings([compare("b", 2.0, 0.01), compare("c\n", -0.5, 0.00002)])
+    assert formatting.build_rows(several, 2) == [
+        ["run", "top-1", "difference", "p", "p (Holm)", ""],
+        ["a", "70.00 [66.50, 73.25]", "", "", "", ""],
+        ["b", "72.00", "+2.00 [+0.50, +4.00]", "0.01", "0.01", "better"],
+        [r"c\n", "69.50", "-0.50 [-2.00, +1.50]", "< 0.0001", "< 0.0001", "worse"],
+    ]
+    assert formatting.build_rows(add_findings([compare("b", 2.0, 0.0123)]), 1) == [
+        ["run", "top-1", "difference", "p", ""],
+        ["a", "70.0 [66.5, 73.2]", "", "", ""],
+        ["b", "72.0", "+2.0 [+0.5, +4.0]", "0.012", "better"],
+    ]
+    assert formatting.align_columns([["a", "bb", ""], ["cccc", "d", "e"]]) == ["a     bb", "cccc  d   e"]
+
+
+def test_numbers_have_the_decimals_of_their_size():
+    assert [formatting.count_decimals(values) for values in ([0.5, -1.9], [0.5, 2.0], [-3.0], [])] == [4, 2, 2, 4]
+    assert [format_number(1.25, 1), format_number(-1.5, 3, True), format_number(2, 0, True)] == ["1.2", "-1.500", "+2"]
+
+
+def test_methods_name_each_test_and_grouping_once():
+    rows = [compare("b", 1.0, 0.5, groups={"number": 1200, "by": "scene"}), compare("c", 1.0, 0.5, test="sign test")]
+    rows += [compare("d", 1.0, 0.5, groups={"number": 1200, "by": "scene"})]
+    assert formatting.format_method(rows) == (
+        "90 % intervals and p (exact McNemar test, sign test) of the same 1,234 samples, by 1,200 groups (scene)"
+    )
+
+
+def make_classes(number):
+    interval = {"value": 0.25, "low": -0.5, "high": 1.0}
+    sides = {"of_first": {"value": 0.5}, "of_second": {"value": 0.75}, "difference": interval}
+    return [{"class": f"c{place}", "score": f"IoU c{place}", **sides} for place in range(number)]
+
+
+def test_details_of_a_comparison_are_its_settings_classes_and_changed_samples():
+    samples = [{"sample": f"{number}.png", "class": "cat"} for number in range(7)]
+    changed = {"fixed": samples, "broken": samples[:1], "worse": [{"sample": "x", "of_first": 0.12345, "of_second": 9}]}
+    facts = {"settings": {"SEED": ("1", "2"), "AMP": ("a" * 50, "b")}, "notes": ["one\nline"], "warnings": ["odd"]}
+    other = compare("b", 0.25, 0.5, classes=make_classes(12), **facts, **changed)
+    first, second = {"of": "epoch 3", "split": "val"}, {"of": "best.pdparams", "split": ""}
+    tables = [SimpleNamespace(run="a", about=first), SimpleNamespace(run="b", about=second)]
+    lines = format_lines(tables, add_findings([other]), 4)
+    assert lines.pop(7) == ""
+    assert lines[:3] == ["a: val, epoch 3", "b: weights best.pdparams", ""]
+    assert lines[3].split() == ["run", "top-1", "difference", "p"] and lines[6].startswith("90 % intervals")
+    assert lines[7] == r"note: one\nline" and lines[8].startswith("settings that differ: SEED 1 -> 2, AMP aaaa")
+    assert lines[8].endswith("... -> b") and len(lines[8]) < 90
+    assert lines[9] == "IoU of each class, the 10 of 12 that differ most:"
+    assert lines[10].split() == ["class", "first", "second", "difference"]
+    assert [line.split() for line in lines[11:21]] == [
+        [f"c{place}", "0.5000", "0.7500", "+0.2500", "[-0.5000,", "+1.0000]"] for place in range(10)
+    ]
+    shown = ", ".join(f"{number}.png (cat)" for number in range(5))
+    assert lines[21:] == [
+        f"fixed 7 (wrong before, right now): {shown} and 2 more",
+        "broken 1 (right before, wrong now): 0.png (cat)",
+        "worse 1: x (0.1235 to 9)",
+        "warning: odd",
+    ]
+
+
+def test_several_comparisons_have_a_heading_each():
+    rows = add_findings([compare("b", 0.25, 0.5, better=[]), compare("c", 0.0, 1.0, classes=make_classes(1))])
+    lines = format_lines([], rows, 2)
+    at = lines.index("b against a")
+    assert lines[at - 1 : at + 4] == ["", "b against a", "better 0", "", "c against a"]
+    assert lines[at + 4] == "IoU of each class:" and len(lines) == at + 7
+
+
+def test_captions_tell_the_class_that_was_predicted_wrongly():
+    row = {"sample": "a.png", "class": "cat", "taken_for": "dog"}
+    assert formatting.format_caption(row, "fixed") == "a.png: cat, predicted dog before"
+    assert formatting.format_caption(row, "broken") == "a.png: cat, predicted dog now"
+    assert formatting.format_caption({"sample": "b", "class": "cow"}, "fixed") == "b (cow)"
+    assert formatting.format_sample({"sample": "s" * 99, "class": ""}) == formatting.shorten("s" * 99, 60)

@@ -1,0 +1,273 @@
+"""How far groups of seeds differ: their numbers against closed forms and slow loops, and what is said of them."""
+
+import itertools
+import json
+import re
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.processes import ROOT
+
+from paddlevit_dist import UserError
+from paddlevit_dist.extensions.compare import groups
+from paddlevit_dist.extensions.compare.command import run
+from paddlevit_dist.extensions.compare.seeds import format_group
+from paddlevit_dist.extensions.report.runs import read_run
+
+SETTINGS = {"TRAIN": {"BASE_LR": 0.002}, "SAVE": "a", "SEED": 0}
+
+
+def write_group(folder, scores, settings=None, unfinished=(), **about) -> str:
+    folder.mkdir()
+    rows = [
+        {"seed": n, "folder": f"seed_{n}", "state": "finished", "value": s, "epoch": 9} for n, s in enumerate(scores)
+    ]
+    rows += [{"seed": 90 + n, "folder": f"seed_{n}", "state": state} for n, state in enumerate(unfinished)]
+    described = {"task": "classification", "dataset": "digits", "score": "top-1", "more_is_better": True, **about}
+    groups.SeedGroup(str(folder), {**described, "settings": settings or SETTINGS}, rows).write()
+    return str(folder)
+
+
+def write_run(folder, score, **more) -> str:
+    folder.mkdir()
+    events = [{"kind": "evaluation", "epoch": 3, "top-1": score, "best": "top-1", **more}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return str(folder)
+
+
+def test_the_best_evaluation_is_that_of_the_linked_checkpoint(tmp_path):
+    rows = [{"kind": "evaluation", "epoch": e, "top-1": s, "best": "top-1"} for e, s in ((1, 4.0), (2, 5.0), (3, 7.0))]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert groups.find_best(tmp_path, "top-1") == {"value": 7.0, "epoch": 3}
+    (tmp_path / "checkpoints" / "epoch_0002").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "best").symlink_to("epoch_0002")  # the run was killed before it linked epoch 3
+    assert groups.find_best(tmp_path, "top-1") == {"value": 5.0, "epoch": 2}
+    best = read_run(tmp_path, "").metrics.best
+    assert (best["value"], best["epoch"]) == (5.0, 2)
+
+
+def test_two_seeds_vary_and_one_does_not():
+    assert groups.format_summary([1.0, 3.0], 3) == "mean 2.000, standard deviation 1.414, minimum 1.000, maximum 3.000"
+    assert groups.format_summary([1.5], 1) == "mean 1.5, minimum 1.5, maximum 1.5"
+
+
+@pytest.mark.parametrize(
+    ("freedom", "expected"), [(1, 12.7062), (2, 4.30265), (4, 2.77645), (8, 2.30600), (30, 2.04227), (1000, 1.96234)]
+)
+def test_the_quantiles_of_student_are_those_of_the_tables(freedom, expected):
+    assert groups.student_quantile(0.975, freedom) == pytest.approx(expected, rel=1e-5)
+    assert groups.student_quantile(0.5, freedom) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_a_quantile_of_a_fraction_of_a_degree_lies_between_its_neighbors():
+    assert groups.student_quantile(0.975, 3) < groups.student_quantile(0.975, 2.5) < groups.student_quantile(0.975, 2)
+
+
+def test_the_permutation_test_is_the_share_of_ways_that_differ_as_much():
+    generator = np.random.default_rng(0)
+    for sizes in ((2, 3), (4, 4), (5, 3), (1, 6)):
+        scores = generator.integers(0, 20, sum(sizes)) / 4
+        first, second = scores[: sizes[0]].tolist(), scores[sizes[0] :].tolist()
+        found = abs(statistics.fmean(first) - statistics.fmean(second))
+        ways = [
+            abs(statistics.fmean([scores[n] for n in own]) - statistics.fmean([scores[n] for n in others]))
+            for own in itertools.combinations(range(len(scores)), sizes[0])
+            for others in [[n for n in range(len(scores)) if n not in own]]
+        ]
+        expected = sum(way >= found - 1e-9 for way in ways) / len(ways)
+        assert groups.permutation_test(first, second)[0] == pytest.approx(expected)
+
+
+def test_apart_groups_reach_the_smallest_p_and_many_seeds_are_drawn():
+    for sizes in ((3, 3), (4, 4), (3, 5)):
+        low, high = [float(n) for n in range(sizes[0])], [100.0 + n for n in range(sizes[1])]
+        assert groups.permutation_test(low, high)[0] == pytest.approx(groups.compute_smallest_p(*sizes))
+    assert groups.compute_smallest_p(3, 3) == pytest.approx(0.1)
+    generator = np.random.default_rng(1)
+    first, second = generator.normal(0, 1, 15).tolist(), generator.normal(0.8, 1, 15).tolist()
+    p, test = groups.permutation_test(first, second)
+    drawn = generator.permuted(np.tile([*first, *second], (20_000, 1)), axis=1)
+    found = abs(np.mean(first) - np.mean(second))
+    share = np.mean(abs(drawn[:, :15].mean(axis=1) - drawn[:, 15:].mean(axis=1)) >= found)
+    assert "drawn" in test and p == pytest.approx(share, abs=0.01)
+
+
+def test_as_many_ways_as_are_enumerated_at_most_are_not_drawn():
+    for most, test in ((10, "exact permutation test, 10 ways"), (9, "permutation test, 9 ways drawn")):
+        assert groups.permutation_test([1.0, 2.0], [3.0, 4.0, 6.0], most)[1] == test
+    scores = np.array([9.0, 2.0, 8.0, 3.0, 1.0, 4.0, 4.5, 7.0, 0.5])
+    larger = 0
+    for order in np.argsort(np.random.default_rng(0).random((50, 9)), axis=1):
+        difference = scores[order[:3]].mean() - scores[order[3:]].mean()
+        larger += abs(difference) >= scores[:3].mean() - scores[3:].mean() - 1e-9
+    assert 3 < larger < 25 and groups.permutation_test(scores[:3], scores[3:], 50)[0] == (1 + larger) / 51
+
+
+def test_the_interval_covers_the_true_difference_and_noise_what_equal_groups_do():
+    generator = np.random.default_rng(2)
+    covered, within = 0, 0
+    for _ in range(400):
+        first, second = generator.normal(90, 0.5, 5).tolist(), generator.normal(91, 1.5, 4).tolist()
+        _, low, high = groups.compute_difference(first, second)
+        covered += low <= 1.0 <= high
+        same = generator.normal(90, 0.5, 3)
+        within += abs(statistics.fmean(first[:3]) - same.mean()) <= groups.compute_noise(first[:3])
+    assert 0.92 <= covered / 400 <= 0.985  # 0.95, within three deviations
+    assert 0.92 <= within / 400 <= 0.985  # it was 0.89 for groups of three with the degrees of freedom of two groups
+
+
+def test_welch_of_groups_that_do_not_vary_is_a_point():
+    assert groups.compute_difference([1.0, 1.0], [2.0, 2.0]) == (1.0, 1.0, 1.0)
+
+
+def test_two_groups_in_the_terminal_and_as_json(tmp_path, capsys):
+    first = write_group(tmp_path / "a", [90.0, 90.4, 90.2, 90.6, 90.8])
+    other = {"TRAIN": {"BASE_LR": 0.001}, "SAVE": "b", "SEED": 0}
+    second = write_group(tmp_path / "b", [91.0, 91.4, 91.2, 91.6, 91.8], other, unfinished=["failed"])
+    run([first, second, "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["difference"]["value"] == pytest.approx(1.0) and found["p"] == pytest.approx(2 / 252, rel=1e-4)
+    assert found["finding"] == "better" and found["settings"] == {"TRAIN.BASE_LR": [0.002, 0.001]}
+    run([first, second])
+    said = capsys.readouterr().out
+    assert f"{second}: 5 seeds (1 unfinished), mean 91.40, standard deviation 0.32, minimum 91.00" in said
+    assert (
+        "settings that differ: TRAIN.BASE_LR 0.002 -> 0.001" in said and "+1.00 [+0.54, +1.46]  0.0079  better" in said
+    )
+    assert "a difference of up to 0.46 is noise" in said
+
+
+def test_ends_are_not_what_a_score_cannot_be(tmp_path, capsys):
+    """Two seeds each: Student's quantile of one degree, 12.7, times a deviation of some percent."""
+    near, far = write_group(tmp_path / "near", [99.0, 97.0]), write_group(tmp_path / "far", [3.0, 1.0])
+    run([far, near, "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["of_first"] == {"value": 2.0, "low": 0.0, "high": pytest.approx(2 + 12.7062)}
+    assert found["of_second"] == {"value": 98.0, "low": pytest.approx(98 - 12.7062), "high": 100.0}
+    assert found["difference"] == {"value": 96.0, "low": pytest.approx(96 - 4.30265 * 2**0.5), "high": 100.0}
+    assert found["noise"] == pytest.approx(4.30265 * 2**0.5)  # before the cut
+    run([far, near])
+    assert "a difference of up to 6.08 is noise" in capsys.readouterr().out
+    shares = [write_group(tmp_path / name, ends, score="AP") for name, ends in (("c", [0.1, 0.9]), ("d", [0.2, 0.8]))]
+    run([*shares, "-json"])
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert [found["of_first"][end] for end in ("low", "high")] == [0.0, 1.0]
+    assert [found["difference"][end] for end in ("low", "high")] == [-1.0, 1.0] and found["noise"] == 1.0
+    assert groups.clip_to_range("mre_mm", -3.0, 5.0) == (0.0, 5.0) and groups.clip_to_range(
+        "mre_mm", -3.0, 5.0, True
+    ) == (-3.0, 5.0)
+    assert groups.clip_to_range("own", -3.0, 5.0) == groups.clip_to_range("own", -3.0, 5.0, True) == (-3.0, 5.0)
+    assert "differ by up to 1.0000 (95 %" in "\n".join(format_group(groups.read_group(shares[0])))
+
+
+def test_seeds_that_all_score_the_same_have_no_interval(tmp_path, capsys):
+    first, second = write_group(tmp_path / "a", [100.0] * 3), write_group(tmp_path / "b", [98.0] * 3)
+    run([first, second, write_run(tmp_path / "run", 99.0)])
+    said = capsys.readouterr().out
+    assert "[" not in said and "no interval: all seeds of" in said and "is noise" not in said
+    assert any(line.startswith("all seeds have the same score") for line in format_group(groups.read_group(first)))
+    assert "below 100.00, the score of all seeds of" in said
+
+
+def test_the_page_shows_what_is_said_of_its_own_scores(tmp_path, capsys, monkeypatch):
+    page = (ROOT / "docs" / "explanation" / "scoring_and_confidence_intervals.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "output").mkdir()
+    [table] = re.findall(r"^seed +best top-1 +epoch\n((?:\d .*\n)+)", page, re.MULTILINE)
+    usual = [round(3.6 * float(row.split()[1])) for row in table.splitlines()]  # correct of 360 images
+    for name, correct, rate in (("usual", usual, 0.002), ("faster", [288, 290, 268, 292, 289], 0.003)):
+        write_group(Path("output", name), [100 * count / 360 for count in correct], {"TRAIN": {"BASE_LR": rate}})
+    run(["output/usual", "output/faster"])
+    assert capsys.readouterr().out in page
+    group = format_group(groups.read_group("output/usual"))
+    lines = [line for line in group if "[" not in line and not line[:1].isdigit()]
+    assert len(lines) > 2 and all(line in page for line in lines[2:])
+
+
+def test_three_and_three_seeds_are_too_few_whatever_they_score(tmp_path, capsys):
+    first, second = (
+        write_group(tmp_path / name, [base, base + 0.1, base + 0.2]) for name, base in (("a", 50), ("b", 90))
+    )
+    run([first, second])
+    said = capsys.readouterr().out
+    assert "0.1  too few seeds" in said and "their smallest possible p is 0.1; 4 and 4 can reach 0.029" in said
+
+
+@pytest.mark.parametrize(("score", "where"), [(90.5, "within"), (99.0, "above"), (80.0, "below")])
+def test_one_run_beside_a_group_is_one_line(tmp_path, capsys, score, where):
+    group = write_group(tmp_path / "a", [90.0, 90.4, 90.2, 90.6, 90.8])
+    single = write_run(tmp_path / "run", score)
+    for words in ([group, single], [single, group], [f"{group}/seeds.json", single]):
+        run(words)
+        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(single)]
+        # t of 4 degrees, 2.776, times the deviation 0.3162 times sqrt(1 + 1/5)
+        assert f"best {score:.2f} in epoch 3: {where} [89.44, 91.36], the interval of 95 % of single seeds" in line
+
+
+@pytest.mark.parametrize("interval", [None, [], {"top-1": "x"}, {"top-1": ["a", "b"]}, {"loss": [1, 2]}, "text"])
+def test_a_best_score_is_read_whatever_stands_for_its_interval(tmp_path, interval):
+    folder = write_run(tmp_path / "run", 90.0, interval=interval)
+    assert groups.find_best(Path(folder), "top-1") == {"value": 90.0, "epoch": 3}
+
+
+def test_the_best_score_is_of_the_last_best_evaluation_that_counts(tmp_path):
+    rows = [
+        (1, 80.0, {}),
+        (2, 95.0, {"superseded": True}),
+        (2, 85.0, {"interval": {"percent": 95, "top-1": [83, 87]}}),
+        (3, 70.0, None),
+    ]
+    events = [
+        {"kind": "evaluation", "epoch": n, "top-1": s, **({"best": "top-1", **m} if m is not None else {})}
+        for n, s, m in rows
+    ]
+    lines = [json.dumps(event) for event in [*events, {"kind": "evaluation", "top-1": 99.0, "best": "top-1"}]]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + '\n{"kind": "evalua')
+    assert groups.find_best(tmp_path, "top-1") == {"value": 85.0, "epoch": 2, "low": 83, "high": 87}
+
+
+def test_what_cannot_be_compared_is_one_line(tmp_path):
+    group = write_group(tmp_path / "a", [90.0, 90.4])
+    with pytest.raises(UserError, match="has 1 finished seed.s.: expected two or more"):
+        run([group, write_group(tmp_path / "b", [90.0], unfinished=["unfinished"])])
+    with pytest.raises(UserError, match="score AP instead of top-1"):
+        run([group, write_group(tmp_path / "c", [0.5, 0.6], score="AP")])
+    with pytest.raises(UserError, match="nowhere is not a folder"):
+        run([group, str(tmp_path / "nowhere")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="metrics.jsonl in .* has no best top-1 of a training run"):
+        run([group, str(tmp_path / "empty")])
+    with pytest.raises(UserError, match="-output does not apply to groups of seeds"):
+        run([group, group, "-output=page.html"])
+    (tmp_path / "empty" / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match="empty: its record cannot be read: Is a directory"):
+        run([group, str(tmp_path / "empty")])
+    written = (tmp_path / "a" / "seeds.json").read_bytes()
+    changed = [(b'"value": 90.4', b'"value": NaN'), (b'"finished"', b"1"), (b'"format": 1', b'"format": 2')]
+    changed += [(b'"task": "classification"', b'"task": 3'), (b'"settings": {', b'"settings": 0, "other": {')]
+    changed += [(b'"more_is_better"', b'"less_is_better"')]
+    damaged = [written.replace(*change) for change in changed]
+    assert written not in damaged and written.startswith(b'{\n "format": 1,\n "task": ') and written.endswith(b"}\n")
+    for content in (b"", b"[]", b"{}", b'{"format": 1, "seeds": 3}', "{}".encode("utf-16"), *damaged):
+        (tmp_path / "a" / "seeds.json").write_bytes(content)
+        with pytest.raises(UserError, match="seeds.json is damaged or from another version"):
+            run([group, group])
+    (tmp_path / "a" / "seeds.json").unlink()
+    (tmp_path / "a" / "seeds.json").mkdir()
+    with pytest.raises(UserError, match="seeds.json cannot be read: Is a directory"):
+        groups.read_group(group)
+
+
+def test_a_single_run_s_interval_is_cut_and_settings_that_differ_are_told(tmp_path, capsys):
+    group = write_group(tmp_path / "a", [99.9, 99.2, 99.6])
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    event = {"kind": "evaluation", "best": "top-1", "top-1": 99.7, "epoch": 3}
+    (alone / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    (alone / "config.yaml").write_text("TRAIN: {BASE_LR: 0.004}\nSAVE: alone\nSEED: 0\n")
+    run([group, str(alone)])
+    said = capsys.readouterr().out
+    assert "100.00], the interval of 95 % of single seeds" in said
+    assert "settings that differ: TRAIN.BASE_LR 0.002 -> 0.004" in said

@@ -1,0 +1,302 @@
+"""The sections of a page as plain data: rows, notes and charts, counted."""
+
+import json
+import time
+
+import jinja2
+import numpy as np
+import pytest
+from support.trainings.report_runs import event, training, write_run
+
+from paddlevit_dist.core.tasks.figures import ConfusionMatrix, FigureTable
+from paddlevit_dist.extensions.report import page, store
+from paddlevit_dist.extensions.report.runs import RunMetrics, read_runs
+
+
+def read(*folders):
+    return read_runs(list(folders))
+
+
+def update(folder, name="run.json", **values) -> None:
+    """Add facts to a file of a run."""
+    file = folder / name
+    known = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps({**known, **values}))
+
+
+def test_the_summary_has_a_row_and_the_notices_of_each_run(tmp_path):
+    one = write_run(tmp_path / "one", config="MODEL: {NAME: vit}\nDATA: {DATASET: coco}\nTRAIN: {NUM_EPOCHS: 2}\n")
+    update(one, processes=3, device="gpu", machine={"processor": "odd one"})
+    two = write_run(tmp_path / "two", [], config="SEED: 1\n")
+    (two / "run.json").write_text(json.dumps({"machine": "unknown"}))
+    hint = "this run has no figures of its model's predictions"
+    table, notices = page.make_summary(read(one))
+    assert table["title"] == "Run" and table["note"] == "" and notices["lines"] == [hint]
+    assert table["columns"] == ["score", "state", "time", "model", "data", "device"]
+    row = ["loss 0.75, top-1 80 (the last)", "complete, 2 epochs", "0 min 1 s", "vit", "coco", "3 x gpu, odd one"]
+    assert table["rows"] == [row]
+    table, notices = page.make_summary(read(one, two))
+    assert table["title"] == "Runs" and table["columns"][:2] == ["run", "score"]
+    assert [cells[0] for cells in table["rows"]] == ["one", "two"]
+    assert table["rows"][1] == ["two", None, "nothing recorded yet", None, None, None, "? x ?"]
+    assert notices["lines"] == [f"one: {hint}", f"two: {hint}"]
+
+
+def test_a_run_that_was_evaluated_alone_says_so_with_the_scores_and_their_intervals(tmp_path):
+    scores = {"top-1": 50.125, "top-5": 80.0, "mean error": 1.0, "loss": 0.5, "samples": 64, "top-1 count": 9}
+    interval = {"percent": 90, "top-1": [40.0, 60.004]}
+    done = write_run(tmp_path / "done", [event("evaluation", **scores, interval=interval)], config="")
+    assert page.format_state(*read(done)) == "evaluated"
+    assert page.format_best(*read(done)) == "top-1 50.12 [40, 60] (90 %), top-5 80, mean error 1"
+    assert page.format_best(*read(write_run(tmp_path / "none", []))) is None
+    last = [training(4)[0], event("evaluation", epoch=2, **scores)]
+    assert (
+        page.format_best(*read(write_run(tmp_path / "last", last))) == "top-1 50.12, top-5 80, mean error 1 (the last)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "config", "state"),
+    [
+        (event("interruption", epoch=1, reason="by\nhand"), "", "interrupted after epoch 1 of ?: by"),
+        (event("ended_early", epoch=2), "TRAIN: {NUM_EPOCHS: 9}", "ended early after epoch 2 of 9"),
+        (event("evaluation", epoch=9, x=1.0), "TRAIN: {NUM_EPOCHS: 9}", "complete, 9 epochs"),
+        (
+            event("evaluation", epoch=4, x=1.0),
+            "TRAIN: {NUM_EPOCHS: 9, STOP_AFTER_EPOCH: 4}",
+            "stopped after epoch 4 of 9",
+        ),
+        (event("training", epoch=9, update=9), "TRAIN: {NUM_EPOCHS: 9}", "killed in epoch 9 of 9, without a message"),
+        (event("evaluation", epoch=3, x=1.0), "TRAIN: {NUM_EPOCHS: 9}", "killed in epoch 3 of 9, without a message"),
+    ],
+)
+def test_the_state_is_that_of_the_last_event(tmp_path, last, config, state):
+    (run,) = read(write_run(tmp_path / "run", [*training(4), last], config))
+    assert page.format_state(run._replace(is_running=False)).startswith(state)
+    if "killed" in state:
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1_700_000_000))
+        for unknown in (None, True):
+            shown = f"in epoch {last['epoch']} of 9; last entry {began}"
+            assert page.format_state(run._replace(is_running=unknown)) == shown
+
+
+def test_a_run_that_was_interrupted_before_its_first_update_says_so(tmp_path):
+    events = [event("interruption", epoch=0, reason="no memory")]
+    (run,) = read(write_run(tmp_path / "run", events))
+    assert page.format_state(run) == "interrupted after epoch 0 of 2: no memory"
+
+
+def test_times_facts_and_durations_are_short(tmp_path):
+    assert [page.format_time(value) for value in (0, -1, 1e11, None, "x", True)] == ["?"] * 6
+    assert page.format_time(1).endswith(":01")
+    facts = {"of": "x", "share": 0.123456, "n": 12345678, "none": None, "empty": {}, "list": [], "zero": 0, "name": "a"}
+    assert page.format_facts(facts, ("of",)) == "share 0.1235, n 12345678, zero 0, name a"
+    (run,) = read(write_run(tmp_path / "run"))
+    resumed = RunMetrics()
+    for kind in ("epoch", "resume", "resume"):
+        resumed.add(event(kind, epoch=1, time=5.0))
+    assert page.format_duration(run._replace(seconds=61, metrics=resumed)) == "1 min 1 s in 3 sessions"
+    shown = {None: None, 59.4: "0 min 59 s", 61: "1 min 1 s", 3599.6: "1 h 0 min", 90_061: "25 h 1 min"}
+    assert {value: page.format_duration(run._replace(seconds=value)) for value in shown} == shown
+
+
+def test_groups_count_their_seeds_and_name_those_that_are_not_complete(tmp_path):
+    for seed, (value, ends) in enumerate([(4.0, True), (1.0, True), (2.5, False)]):
+        best = event("evaluation", epoch=2 if ends else 1, best="score", score=value)
+        write_run(tmp_path / "group" / f"seed_{seed}", [*training(4)[:3], best])
+    early = [*training(4), event("evaluation", epoch=1, best="other", other=7.0), event("ended_early", epoch=1)]
+    write_run(tmp_path / "second" / "seed_7", early)
+    runs = [run._replace(is_running=False) for run in read(tmp_path / "group", tmp_path / "second")]
+    alone = write_run(tmp_path / "alone", [*training(4), event("evaluation", epoch=2, best="score", score=99.0)])
+    (table,) = page.make_groups([*runs, *read(alone)])
+    assert table["columns"] == ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
+    assert table["rows"] == [["group", 3, "score", "2.5", "1.5", "1", "4"], ["second", 1, "other", "7", None, "7", "7"]]
+    assert table["note"] == "Not complete, counted with their best score so far: seed_2."
+    assert page.make_groups(read(alone)) == [] and page.make_groups(runs[:2])[0]["note"] == ""
+
+
+def test_the_data_are_told_of_each_split_and_run_with_each_note_once(tmp_path):
+    one, two = (write_run(tmp_path / name) for name in ("one", "two"))
+    splits = {"train": {"holds": "9 images", "notes": ["a", "b"]}, "val": {"holds": "3 images", "notes": ["b"]}}
+    update(one, data=splits)
+    update(two, data={"test": {"holds": "1", "notes": "no list"}})
+    (one / "quarantine.tsv").write_text("path\treason\n" + "".join(f"{n}.png\tcut\n" for n in range(11)))
+    table, notes = page.make_data(read(one))
+    assert table["rows"] == [["train", "9 images"], ["val", "3 images"]] and table["columns"] == ["split", "contents"]
+    bad = "; ".join(f"{n}.png: cut" for n in range(10))
+    assert notes["lines"] == ["a", "b", f"11 unreadable samples were replaced by others: {bad}"]
+    table, notes = page.make_data(read(one, two))
+    assert [row[0] for row in table["rows"]] == ["one: train", "one: val", "two: test"]
+    assert [line[:6] for line in notes["lines"]] == ["one: a", "one: b", "one: 1"]
+    assert page.make_data(read(write_run(tmp_path / "none"))) == []
+
+
+def make_figures(*titles):
+    return [FigureTable(title, ("a",), [(1,)]) for title in titles]
+
+
+def test_figures_of_each_run_are_a_section_and_those_of_later_ones_folded(tmp_path):
+    one, two = (write_run(tmp_path / name, figures=make_figures("t", "u")) for name in ("one", "two"))
+    (only,) = page.make_figures(read(one), lambda part: f"<{part['title']}>")
+    assert only[:2] == ("figures-0-training", "Predictions")
+    note, figures = only[2]
+    assert note == {"kind": "note", "text": "Of the best weights."}
+    assert figures == {"kind": "figures", "groups": [("table", ["<t>", "<u>"])]}
+    store.save(two / store.EVALUATION, make_figures("v"), {"of": "w", "task": "some", "samples": 3, "time": 5.0})
+    sections = page.make_figures(read(one, two), lambda part: f"<{part['title']}>")
+    assert [section[:2] for section in sections] == [
+        ("figures-0-training", "one: predictions"),
+        ("figures-1-training", "two: predictions (training)"),
+        ("figures-1-evaluation", "two: predictions (evaluation)"),
+    ]
+    assert [part["kind"] for part in sections[0][2]] == ["note", "figures"]
+    for (_, _, (folded,)), number in zip(sections[1:], (2, 1)):
+        assert folded["kind"] == "folded" and folded["summary"] == f"{number} figures"
+        assert [part["kind"] for part in folded["parts"]] == ["note", "figures"]
+    assert sections[2][2][0]["parts"][0]["text"] == "Of w (task some, samples 3)."
+
+
+@pytest.mark.parametrize("size", [3, 30])
+def test_a_matrix_of_pairs_says_nothing_of_predictions(tmp_path, size):
+    counts, names = np.full((size, size), 2), [f"c{number}" for number in range(size)]
+    counts[1, 1] = 8
+    for is_confusion in (True, False):
+        figures = [ConfusionMatrix("Together", names, counts, is_confusion=is_confusion)]
+        text = page.render(read(write_run(tmp_path / f"{is_confusion}", figures=figures)))
+        text = text[text.index("Together") : text.index("</figure>", text.index("Together"))]
+        assert ("Rows are true classes, columns are predicted classes" in text) == is_confusion
+        assert ('"is_pairs":true' in text) == (size == 30 and not is_confusion)
+        if size == 3:
+            shares = ("0.333", "0.667") if is_confusion else ("0.250", "1.000")
+            assert all(f"--share:{share}" in text for share in shares)
+            assert ('class="miss' in text) == is_confusion
+
+
+def test_a_small_matrix_has_all_its_counts_and_a_large_one_its_cells_alone():
+    figure = {"names": list("abc"), "cells": [0, 1, 5, 2, 2, 7, 2, 0, 1]}
+    assert page.prepare_matrix(figure)["rows"] == [[0, 5, 0], [0, 0, 0], [1, 0, 7]]
+    for size, has_rows in ((24, True), (25, False)):
+        assert ("rows" in page.prepare_matrix({"names": ["x"] * size, "cells": []})) == has_rows
+
+
+@pytest.mark.parametrize(("shape", "style"), [("bar", "bar"), ("line", "line"), ("odd", "line")])
+def test_a_chart_has_all_its_lines_without_points_that_are_not_finite(shape, style):
+    lines = [{"name": "a", "x": [0, 1, 2], "y": [3, None, 5]}, {"name": "b", "x": [0, None, 2], "y": [1, 2, 4]}]
+    labels = {"title": "t", "x_label": "x", "y_label": "y", "note": "n"}
+    chart = page.prepare_chart({"lines": lines, "shape": shape, **labels})
+    assert {name: chart[name] for name in labels} == labels
+    assert chart["data"]["lines"] == [
+        {"name": "a", "color": 0, "style": style, "x": [0, 2], "y": [3, 5]},
+        {"name": "b", "color": 1, "style": style, "x": [0, 2], "y": [1, 4]},
+    ]
+
+
+def test_curves_of_single_classes_follow_the_others(tmp_path):
+    names = ["threshold a", "AP b", "mAP", "learning_rate"]
+    events = [event("evaluation", epoch=n, **dict.fromkeys(names, float(n))) for n in (1, 2)]
+    charts, *_ = page.make_curves(read(write_run(tmp_path / "run", events)))
+    assert [chart["title"] for chart in charts["charts"]] == ["mAP", "Learning rate", "threshold a", "AP b"]
+
+
+def test_curves_beyond_the_first_are_folded_and_constants_told(tmp_path):
+    names = [f"q{number:02d}" for number in range(16)]
+    events = [
+        event("training", epoch=1, update=n, rate=0.5, zero=0.0, **dict.fromkeys(names, float(n))) for n in (1, 2, 3)
+    ]
+    events += [event("evaluation", epoch=n, **{"a count": n, "points": n, "once": 7.0}) for n in (1, 2)]
+    charts, constant, folded = page.make_curves(read(write_run(tmp_path / "run", events)))
+    assert [chart["title"] for chart in charts["charts"]] == names[:14] and charts["kind"] == "charts"
+    assert constant["text"] == "Constant: once 7, rate 0.5."
+    assert folded["summary"] == "2 more curves"
+    assert [chart["title"] for chart in folded["parts"][0]["charts"]] == names[14:]
+    assert charts["charts"][0]["x_label"] == "update" and charts["charts"][0]["data"]["lines"][0]["name"] == "training"
+    assert page.make_curves(read(write_run(tmp_path / "none", []))) == []
+    single = [event("training", epoch=1, update=1, loss=2.0)]
+    (part,) = page.make_curves(read(write_run(tmp_path / "single", single)))
+    assert [chart["title"] for chart in part["charts"]] == ["Loss"]
+
+
+def test_settings_that_differ_are_rows_but_not_the_folder(tmp_path):
+    texts = ["SAVE: a\nSEED: 1\nAMP: true\n", "SAVE: b\nSEED: 1\nAMP: false\n", "SAVE: c\nSEED: 1\nX: 3\n"]
+    runs = read(*(write_run(tmp_path / f"{n}", config=text) for n, text in enumerate(texts)))
+    (table,) = page.make_differences(runs)
+    assert table["title"] == "Settings that differ" and table["columns"] == ["key", "0", "1", "2"]
+    assert table["rows"] == [["AMP", "True", "False", "(not set)"], ["X", "(not set)", "(not set)", "3"]]
+    assert page.make_differences(runs[:1]) == []
+    assert page.make_differences([runs[0], runs[0]]) == [{"kind": "note", "text": "The configurations are the same."}]
+
+
+def test_weights_are_told_with_each_parameter_that_was_not_copied(tmp_path):
+    one, two, none = (write_run(tmp_path / name) for name in ("one", "two", "none"))
+    entries = {
+        "missing": [{"name": "m", "model_shape": [3]}, "odd"],
+        "resized": [{"name": "r", "source_shape": [2, 3], "model_shape": [4, 3]}],
+        "unexpected": [{"name": f"u{n}"} for n in range(201)],
+        "reinitialized": "no list",
+    }
+    facts = {"source": "w", "origin": "ours", "loaded": ["a", "b", "c"], "loaded_fraction": 0.98765}
+    update(one, "load_report.json", **facts, **entries, notices=["first", "second"])
+    update(two, "load_report.json", source="v", loaded=3, notices="none")
+    lines, table = page.make_weights(read(one))
+    assert lines["kind"] == "weights" and lines["run"] == ""
+    assert lines["lines"] == ["w: ours; 3 parameters and buffers loaded (98.8 %)", "first", "second"]
+    assert table["columns"] == ["parameter", "status", "shape in the file", "shape in the model"]
+    assert table["rows"][:2] == [["r", "resized", "[2, 3]", "[4, 3]"], ["m", "missing", None, "[3]"]]
+    assert [row[0] for row in table["rows"][2:]] == [f"u{n}" for n in range(200)]
+    parts = page.make_weights(read(none, one, two))
+    assert [part.get("run") for part in parts] == ["one", None, "two"]
+    assert parts[2]["lines"] == ["v: None; ? parameters and buffers loaded (?)"]
+
+
+def test_templates_escape_text_leave_no_blank_lines_and_know_all_names_and_numbers():
+    jinja = page.open_templates(jinja2.Environment)
+    assert jinja.from_string("  {% if 1 %}\n{{ '<' }}\n  {% endif %}\nb").render() == "&lt;\nb"
+    assert (
+        jinja.from_string("{{ {'a': [1, 2]} | tojson }}{{ content | base64 }}").render(content=b"xyz")
+        == '{"a":[1,2]}eHl6'
+    )
+    with pytest.raises(jinja2.UndefinedError, match="'absent' is undefined"):
+        jinja.from_string("{{ absent }}").render()
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        jinja.from_string("{{ [number] | tojson }}").render(number=float("nan"))
+
+
+def test_initial_weights_are_those_of_any_run_that_was_trained(tmp_path):
+    trained = write_run(tmp_path / "trained")
+    evaluated = write_run(tmp_path / "evaluated", [event("evaluation", loss=1.0)])
+    for folder in (trained, evaluated):
+        update(folder, "load_report.json", source="w")
+    for folders, title in (((evaluated,), "Evaluated weights"), ((evaluated, trained), "Initial weights")):
+        content = page.render(read(*folders))
+        assert [f">{name}<" in content for name in ("Evaluated weights", "Initial weights")] == [
+            name == title for name in ("Evaluated weights", "Initial weights")
+        ]
+
+
+def test_the_environment_of_each_run_has_its_first_facts(tmp_path):
+    one, two = (write_run(tmp_path / name) for name in ("one", "two"))
+    (one / "run.json").write_text(json.dumps({f"f{n:03d}": n for n in range(205)}))
+    (two / "run.json").write_text("{}")
+    (part,) = page.make_environment(read(one, two))
+    (table,) = part["parts"]
+    assert part["summary"] == "one" and table["columns"] == ["fact", "value"]
+    assert table["rows"] == [(f"f{n:03d}", str(n)) for n in range(200)]
+
+
+def test_events_of_all_runs_are_sorted_by_time(tmp_path):
+    later = [{**event("interruption", epoch=1, reason="r" * 2000), "time": 1_700_000_100.0}]
+    first = [
+        {**event("resume", epoch=1, update=3), "time": 1_700_000_050.0},
+        {**event("evaluation", epoch=1, loss=0.5, superseded=True), "time": 1_700_000_200.0},
+        {**event("evaluation", loss=0.25, stages=3, operators=4, interval={"percent": 9}), "time": 1_700_000_001.0},
+    ]
+    (table,) = page.make_events(read(write_run(tmp_path / "b", later), write_run(tmp_path / "a", first)))
+    assert table["title"] == "Events" and table["columns"] == ["time", "run", "event", "details"]
+    assert [row[1:] for row in table["rows"]] == [
+        ["a", "evaluation", "loss 0.25"],
+        ["a", "resume", "epoch 1, update 3"],
+        ["b", "interruption", f"epoch 1, reason {'r' * 2000}"[:1000]],
+        ["a", "superseded evaluation", "epoch 1, loss 0.5"],
+    ]
+    (note,) = page.make_events(read(write_run(tmp_path / "none", [])))
+    assert note["text"] == "There are no interruptions, resumptions or superseded evaluations."

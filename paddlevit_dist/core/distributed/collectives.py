@@ -5,7 +5,6 @@ collective fails after 30 seconds if one rank is late, so the ranks first wait a
 """
 
 import functools
-import io
 import math
 import operator
 import pickle
@@ -279,7 +278,13 @@ def _check_signatures(signatures: list[list]) -> None:
 
 def _pickle(data: object) -> memoryview:
     """Pickle ``data`` after room for a signature, because prepending one later would copy a large message."""
-    content = io.BytesIO()
-    content.write(bytes(secret.SIGNATURE_BYTES))
+    content = _Message(secret.SIGNATURE_BYTES)
     pickle.dump(data, content, protocol=pickle.HIGHEST_PROTOCOL)
-    return content.getbuffer()
+    return memoryview(content)
+
+
+class _Message(bytearray):
+    """Bytes that grow as a file does. Python 3.12 crashes where its garbage collector ends a view of io.BytesIO."""
+
+    __slots__ = ()
+    write = bytearray.extend

@@ -57,7 +57,7 @@ class _SignalState:
         self.ends_workers = False  # a parent that ends its workers before itself
         self.parent: int | None = None  # of a worker, which forwards requests to it
         self.forwards_saves = False
-        self.is_watched = False  # a thread records signals
+        self.watcher: threading.Thread | None = None  # records signals, too
         self.code: int | None = None  # with which this process will exit
         self.woken = -1  # the previous wakeup descriptor
         self.exit_now: Callable[[int, bool], None] = _exit_now
@@ -242,9 +242,10 @@ def installed() -> Iterator[None]:
         yield
     finally:
         descriptor = signal.set_wakeup_fd(_state.woken)
-        if _state.is_watched:
+        if _state.watcher is not None:
             os.write(descriptor, _ENOUGH)
             os.close(descriptor)
+            _state.watcher.join()  # it would record a signal after the reset below
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         _state.__init__()  # type: ignore[misc]
@@ -283,13 +284,13 @@ def ignore_all() -> None:
 
 def poll_in_thread() -> None:
     """Record signals in a thread, too: while the main thread is inside a library, no Python handler runs."""
-    if _state.is_watched or not _state.installed or not _in_main_thread():
+    if _state.watcher is not None or not _state.installed or not _in_main_thread():
         return
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     _state.woken = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    _state.is_watched = True
-    threading.Thread(target=_watch, args=(reading,), name="signals", daemon=True).start()
+    _state.watcher = threading.Thread(target=_watch, args=(reading,), name="signals", daemon=True)
+    _state.watcher.start()
 
 
 def _watch(reading: int) -> None:
@@ -305,12 +306,13 @@ def _watch(reading: int) -> None:
 
 
 def _exit_if_stuck(number: int) -> None:
-    if not _state.raised and not _state.only_records:
+    is_current = _state.number == number  # a program may have caught the exception, and be at other work
+    if is_current and not _state.raised and not _state.only_records:
         _state.exit_now(number, False)
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
-    if not _state.is_watched:
+    if _state.watcher is None:
         _record_signal(number)
     if number in _STOPPING and not _state.only_records and not _state.raised:
         _state.due = number if _state.due is None else _state.due

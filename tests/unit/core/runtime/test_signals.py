@@ -180,7 +180,7 @@ def test_an_exception_that_is_due_later_is_not_raised_by_a_timer(handling, exit_
     assert exit_codes == ([] if ends_workers else [130])
 
 
-def test_a_time_limit_counts_from_the_start_of_the_command(monkeypatch, simulated_time):
+def test_a_time_limit_counts_from_the_start_of_the_command(handling, monkeypatch, simulated_time):
     monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} {time.monotonic() - 100.0}")
     signals.stop_after(160.0, "STOP_AFTER")
     for seconds, reason in ((50.0, None), (11.0, "STOP_AFTER")):
@@ -226,6 +226,17 @@ def signal_descriptor() -> int:
     descriptor = signal.set_wakeup_fd(-1)
     signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False)
     return descriptor
+
+
+def test_a_program_that_caught_the_stop_of_a_start_goes_on(sent, timers, exit_codes):
+    with interrupted("SIGTERM"), signals.installed():
+        signals.poll_in_thread()
+        receive(TERM)
+        signals.check()
+    while not timers.empty():  # seconds later
+        _, function, words, _ = timers.get()
+        function(*words)
+    assert exit_codes == [] and signals.stop_reason() is None
 
 
 def test_a_start_that_has_noticed_is_not_stuck(handling, timers, exit_codes):

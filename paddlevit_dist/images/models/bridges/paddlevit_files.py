@@ -40,14 +40,18 @@ class ClonedFamily(NamedTuple):
     builds: tuple[tuple[str, str], ...]
 
 
-@functools.cache
 def find_family(file: str) -> ClonedFamily | None:
     """Find the family of a YAML file; None for any file that is not in a clone.
 
     The file's folder, or the one above ``configs``, has a config.py with ``get_config`` and a module with
     ``build_*(config)``.
     """
-    folder = os.path.dirname(os.path.abspath(file))
+    return _find_family(os.path.abspath(file))
+
+
+@functools.cache
+def _find_family(file: str) -> ClonedFamily | None:
+    folder = os.path.dirname(file)
     folder = os.path.dirname(folder) if os.path.basename(folder) == "configs" else folder
     if not os.path.isfile(file) or "get_config" not in _functions(os.path.join(folder, "config.py")):
         return None

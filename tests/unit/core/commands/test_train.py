@@ -169,7 +169,7 @@ class OwnCallback(Callback):
 
 
 @pytest.mark.parametrize("evaluates", [True, False])
-def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(capsys, evaluates):
+def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(capsys, own_handlers, evaluates):
     weights = small_runs.build("weights", val_size=8).model.state_dict()
     paddle.save(weights, "weights.pdparams")
     words = ["-output=out", "-epochs=1", "-batch_size=8", "-log_to=mine", "EVALUATION.INTERVAL=off"]

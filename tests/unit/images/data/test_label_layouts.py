@@ -24,7 +24,7 @@ def table(tmp_path):
 
     def write(*lines):
         file = tmp_path / "t.csv"
-        file.write_text("".join(f"{line}\n" for line in lines))
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return open_columns(str(file))
 
     return write

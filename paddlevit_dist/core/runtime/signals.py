@@ -237,6 +237,7 @@ def installed() -> Iterator[None]:
         yield
         return
     before = {signum: signal.getsignal(signum) for signum in _ALL}
+    _state.__init__()  # type: ignore[misc]  # a program's own training may have left a mode and a deadline
     install()
     try:
         yield

@@ -75,6 +75,16 @@ def test_a_signal_ends_a_start_once(handling, number, code):
     assert signals.exit_code(KeyboardInterrupt()) == 130 and signals.get_name(99) == "signal 99"
 
 
+def test_work_in_a_program_begins_with_nothing_of_its_former_work(sent):
+    signals.set_mode(True)
+    signals.stop_after(-1.0, "STOP_AFTER")
+    signals.record_only()
+    with signals.installed():
+        assert signals.stop_reason() is None and not signals.is_training()
+        with interrupted("SIGTERM"):
+            receive(TERM)
+
+
 def test_a_signal_is_only_recorded_while_the_work_polls(handling, sent, exit_codes, capfd):
     assert signals.stop_reason() is None and not signals.save_requested() and not signals.is_ending()
     signals.record_only()

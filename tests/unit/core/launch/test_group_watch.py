@@ -277,7 +277,8 @@ def test_a_rank_whose_main_thread_has_ended_is_not_ended_by_another(exit_codes, 
     for _ in range(3):  # without progress
         watch.judge()
         simulated_time.now += 1.0
-    assert exit_codes == [] and "error: " not in capsys.readouterr().err
+    lines = capsys.readouterr().err.splitlines()  # stacks, whose code may write errors
+    assert exit_codes == [] and not [line for line in lines if line.startswith("error: ")]
 
 
 @pytest.mark.parametrize("waits, is_late", [(False, True), (True, True), (False, False)])

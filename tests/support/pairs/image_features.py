@@ -26,6 +26,11 @@ CLASSIFICATION = Task(
         "scaled_vit": Model(
             f"{_IMAGE} {_VIT} MODEL.QKV_BIAS False MODEL.INIT_VALUES 0.1 MODEL.ATTN_HEAD_SIZE 8", has_blocks=True
         ),
+        "vit_of_options": Model(
+            f"{_IMAGE} {_VIT} MODEL.OPTIONS.registers 2 MODEL.OPTIONS.pool average MODEL.OPTIONS.pool_norm True",
+            has_blocks=True,
+            start=_LONG,
+        ),
         "timm:test_vit": Model(f"{_IMAGE} MODEL.NAME timm:test_vit", has_blocks=True, start=_LONG),
         "swin": Model(f"{_IMAGE} {_SWIN} MODEL.WINDOW_SIZE 4 MODEL.DROPPATH 0.0", has_blocks=True, start=_LONG),
         "pvt": Model(f"{_IMAGE} {_PVT} MODEL.DROPPATH 0.0", has_blocks=True, start=_LONG),

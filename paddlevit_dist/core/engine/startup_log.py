@@ -13,14 +13,18 @@ from ..logging.record import RunLog
 from ..registry.lookup import find_package
 from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
+from ..runtime.printing import one_line
 from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
-from ..tasks.protocols import describe_samples
+from ..tasks.aspects import get_aspect
+from ..tasks.protocols import LogContributor, count_samples, describe_samples
 from ..tasks.task import Task
 from .schedule import describe_rates
 from .settings import effective_batch_size
 from .training_state import TrainingState
+
+_MOST_COUNTED = 1_000  # classes whose samples are counted in the record
 
 
 def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
@@ -54,7 +58,9 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
     data = {
         split: {
             "holds": describe_samples(task, samples),
+            "samples": count_samples(task, samples),
             "classes": task.signature(samples).get("number of classes"),
+            "counts": _count_classes(task, samples),
             "notes": list(samples.notices),
         }
         for split, samples in datasets.items()
@@ -69,6 +75,17 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
         "data": data,
     }
     run_log.start(dump_yaml(config), facts, config.EVAL)
+
+
+def _count_classes(task: Task, samples: Any) -> dict[str, int] | None:
+    """Count the samples of each class if that is known, and the record stays small."""
+    log = get_aspect(task, LogContributor)
+    counts = log.count_classes(samples) if log is not None else None
+    return (
+        {one_line(name): int(number) for name, number in counts.items()}
+        if counts and len(counts) <= _MOST_COUNTED
+        else None
+    )
 
 
 def _devices(config: RunSettings) -> str:

@@ -92,6 +92,10 @@ class LogContributor:
         """Describe the content of a split for the first log lines; None: only the number of samples is known."""
         return None
 
+    def count_classes(self, dataset: TransformedDataset) -> Mapping[str, int] | None:
+        """Count the samples, or objects, of each class of a split for the run's record; None if that is not known."""
+        return None
+
     def finish_epoch(self) -> list[str]:
         """Return log lines for the main process; called on every rank after an epoch's last step."""
         return []

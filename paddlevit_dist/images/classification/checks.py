@@ -41,6 +41,10 @@ class ImageClassLog(TaskAspect, LogContributor):
         # A program may pass its own samples to the trainer.
         return text + dataset.describe_classes() if isinstance(dataset, ClassificationSamples) else text
 
+    def count_classes(self, dataset: Any) -> dict[str, int] | None:
+        """Count the images of each class, or with each label."""
+        return dataset.count_classes() if isinstance(dataset, ClassificationSamples) else None
+
     def finish_epoch(self) -> list[str]:
         """Merge the unreadable images of all ranks into one list; every rank must call this."""
         return merge_quarantine(self.task.replacements, Path(self.task.config.SAVE))

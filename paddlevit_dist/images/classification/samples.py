@@ -1,5 +1,6 @@
 """Samples of image classification: a split with its transform, and new images with the transform of an evaluation."""
 
+import collections
 import hashlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -74,6 +75,18 @@ class ClassificationSamples(TransformedDataset):
             return f" of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
         names = self.class_names or range(len(numbers))
         return ": " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
+
+    def count_classes(self) -> dict[str, int] | None:
+        """Return how many images each class has; None if labels are not known."""
+        labels = self.dataset.labels
+        return None if labels is None else self.name_counts(count_labels(np.asarray(labels), self.dataset.num_classes))
+
+    def name_counts(self, numbers: np.ndarray) -> dict[str, int]:
+        """Return the numbers of classes, int (classes,), by name; classes of the same name count together."""
+        named = collections.Counter[str]()
+        for name, number in zip(self.class_names or range(len(numbers)), numbers.tolist()):
+            named[str(name)] += number
+        return dict(named)
 
     def identify(self) -> dict[str, Any]:
         """Return what identifies the data in addition to their number: labels and classes."""

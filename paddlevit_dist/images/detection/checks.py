@@ -23,6 +23,10 @@ class BoxLog(BackboneLog):
             return None
         return one_line(dataset.dataset.summary())
 
+    def count_classes(self, dataset: TransformedDataset) -> dict[str, int] | None:
+        """Count the boxes of each category; None for drawn images, which are not counted."""
+        return dataset.dataset.count_categories() if isinstance(dataset, DetectionSamples) else None
+
     def finish_epoch(self) -> list[str]:
         """Return log lines on the epoch's losses, and merge all ranks' unreadable images; every rank must call it."""
         return [*self.task.criterion.epoch_lines(), *super().finish_epoch()]

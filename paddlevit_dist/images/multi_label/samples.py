@@ -45,6 +45,10 @@ class MultiLabelSamples(ClassificationSamples):
             text = f" with {len(positives):,} classes, in {positives.min():,} to {positives.max():,} images each"
         return text + (f"; {unknown / matrix.size:.1%} of the labels are not known" if unknown else "")
 
+    def count_classes(self) -> dict[str, int]:
+        """Return how many images are known to have each label."""
+        return self.name_counts((self.label_matrix == 1).sum(axis=0))
+
     def identify(self) -> dict[str, Any]:
         """Return what identifies the data in addition to their number: labels and classes."""
         labels = hashlib.sha256(np.ascontiguousarray(self.label_matrix).data).hexdigest()[:16]

@@ -117,6 +117,10 @@ class DetectionDataset(ImageDataset):
             counts += np.stack([per_class, per_class > 0], axis=1)
         return counts
 
+    def count_categories(self) -> dict[str, int] | None:
+        """Count the objects of each category by name; None if that would read every image."""
+        return None
+
     def summary(self, chosen: np.ndarray | None = None) -> str:
         """Describe the images ``chosen`` (None: all): boxes, also of each category, crowds, images without boxes."""
         annotations = [self.annotations(index) for index in (range(len(self)) if chosen is None else chosen.tolist())]

@@ -295,6 +295,10 @@ class IndexedDetectionImages(DetectionDataset):
             [np.bincount(classes, minlength=self.num_classes) for classes in (labels, image_labels)], axis=1
         )
 
+    def count_categories(self) -> dict[str, int]:
+        """Count the objects of each category by name."""
+        return dict(zip(self.class_names, self.class_counts()[:, 0].tolist()))
+
     def _object_images(self) -> np.ndarray:
         """Return the position of each object's image."""
         return np.repeat(np.arange(len(self)), np.diff(self._index.images["first"]))

@@ -93,6 +93,11 @@ class ImagesPart(DatasetPart, DetectionDataset):
         """Count objects, and images with one, of each class."""
         return self.dataset.class_counts(self.rows if chosen is None else self.rows[chosen])
 
+    def count_categories(self) -> dict[str, int] | None:
+        """Count the objects of each category by name, if the whole dataset can."""
+        known = self.dataset.count_categories()
+        return None if known is None else dict(zip(known, self.class_counts()[:, 0].tolist()))
+
     def summary(self, chosen: np.ndarray | None = None) -> str:
         """Describe images, boxes and categories."""
         return self.dataset.summary(self.rows if chosen is None else self.rows[chosen])

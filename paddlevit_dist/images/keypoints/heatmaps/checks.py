@@ -19,6 +19,12 @@ class CropLog(BackboneLog, CheckpointMatching):
             return one_line(dataset.whole.summary())
         return one_line(dataset.dataset.summary()) if isinstance(dataset, ObjectsOfImages) else None
 
+    def count_classes(self, dataset: TransformedDataset) -> dict[str, int] | None:
+        """Count the boxes of each category."""
+        if isinstance(dataset, ObjectCrops):
+            return dataset.whole.count_categories()
+        return dataset.dataset.count_categories() if isinstance(dataset, ObjectsOfImages) else None
+
     def mismatch_hint(self, name: str, trained_value: object) -> str:
         """Return how to resolve a difference from a checkpoint's setting."""
         return f"set {name} {trained_value}" if name.startswith("HEATMAPS.") else SAME_SETTINGS

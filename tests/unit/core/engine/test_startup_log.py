@@ -201,7 +201,7 @@ def test_the_record_of_a_run_has_the_facts_of_its_splits(ranks, other_paddle, wr
         "effective_batch": 24,
         "gpu": None,
         "data": {
-            "train": {"holds": "1,200 birds", "classes": 600, "notes": notes},
-            "val": {"holds": "30 birds", "classes": 15, "notes": notes},
+            "train": {"holds": "1,200 birds", "samples": "1,200 birds", "classes": 600, "counts": None, "notes": notes},
+            "val": {"holds": "30 birds", "samples": "30 birds", "classes": 15, "counts": None, "notes": notes},
         },
     }

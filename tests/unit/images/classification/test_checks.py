@@ -11,7 +11,7 @@ from support.trainings.small_runs import DIGITS
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.aspects import get_aspect
-from paddlevit_dist.core.tasks.protocols import Checkable, ModelChecking, Recomputable, describe_samples
+from paddlevit_dist.core.tasks.protocols import Checkable, LogContributor, ModelChecking, Recomputable, describe_samples
 from paddlevit_dist.images.classification.samples import ClassificationSamples
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
@@ -26,6 +26,10 @@ def make_samples(labels, classes, names=None) -> ClassificationSamples:
 def test_a_split_is_described_by_the_images_of_each_class_or_the_range_of_many():
     task, labels = make_task(), np.array([2, 0, 2, 2, 0], np.uint8)
     assert describe_samples(task, make_samples(labels, 3, ["ant", "bee", "cow"])) == "24 images: ant 2, bee 0, cow 3"
+    log = get_aspect(task, LogContributor)
+    assert log.count_classes(make_samples(labels, 3, ["ant", "bee", "cow"])) == {"ant": 2, "bee": 0, "cow": 3}
+    assert log.count_classes(make_samples(labels, 3, ["crane", "bee", "crane"])) == {"crane": 5, "bee": 0}
+    assert log.count_classes(make_samples(None, 3)) is log.count_classes(Images()) is None
     assert describe_samples(task, make_samples(labels, 20)).endswith(", 19 0")
     assert describe_samples(task, make_samples(labels, 21)) == "24 images of 21 classes, 0 to 3 each"
     assert describe_samples(task, make_samples(None, 3)) == describe_samples(task, Images()) == "24 images"

@@ -17,10 +17,11 @@ from paddlevit_dist.core.tasks.protocols import Drawable, Predictable
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
 from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.extensions.compare.tables import read_table
+from paddlevit_dist.images.data.held_out import write_rows
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
-from paddlevit_dist.images.detection.data.samples import DetectionSample
+from paddlevit_dist.images.detection.data.samples import DetectionSample, ImagesPart
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
@@ -156,14 +157,17 @@ def full_image(tmp_path):
     return tmp_path
 
 
-def test_objects_are_counted_as_a_loop_over_annotations_counts_them(full_image, cache):
+def test_objects_are_counted_as_a_loop_over_annotations_counts_them(full_image, cache, tmp_path):
     dataset = Coco(str(full_image), "train", cache)
     assert dataset.object_counts().tolist() == DetectionDataset.object_counts(dataset).tolist()
     assert dataset.object_counts().tolist() == [[1, 1], [123, 115], [0, 0]]
     assert (
         dataset.class_counts().tolist() == DetectionDataset.class_counts(dataset).tolist() == [[9, 1], [0, 0], [116, 2]]
     )
+    assert dataset.count_categories() == dict(zip(dataset.class_names, (9, 0, 116)))
     rows = np.array([0, 2])
+    part = ImagesPart(dataset, write_rows(tmp_path, "some", rows))
+    assert list(part.count_categories().values()) == part.class_counts()[:, 0].tolist() != [9, 0, 116]
     assert dataset.class_counts(rows).tolist() == DetectionDataset.class_counts(dataset, rows).tolist()
 
 

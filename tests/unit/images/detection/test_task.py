@@ -488,6 +488,8 @@ def test_what_the_log_and_checks_of_labels_take_from_samples(trainer):
     task, samples = trainer.task, trainer.datasets["train"]
     assert describe_samples(task, samples) == samples.dataset.summary()
     assert describe_samples(task, range(1234)) == "1,234 images"  # of a user
+    log = get_aspect(task, LogContributor)
+    assert log.count_classes(samples) is log.count_classes(range(1234)) is None  # drawn: counting draws every image
     taken = samples.sample(0, np.random.default_rng(0))
     np.testing.assert_array_equal(get_aspect(task, Checkable).labels_in(taken), taken.labels)
     matching = get_aspect(task, CheckpointMatching)

@@ -42,6 +42,7 @@ def test_a_batch_has_the_labels_that_the_data_have(tmp_path):
     assert len(set(numbers)) > 1
     expected = ", ".join(f"{name} {number}" for name, number in zip(NAMES, numbers))
     assert splits["train"].describe_classes() == f": {expected}; {(matrix < 0).mean():.1%} of the labels are not known"
+    assert splits["train"].count_classes() == dict(zip(NAMES, numbers))
     assert splits["val"].eval_protocol == "threshold 0.5"
     facts = splits["train"].identify()
     assert facts["classes"] == NAMES and facts["labels"] != splits["val"].identify()["labels"]

@@ -10,6 +10,7 @@ from ..core.runtime.text_rendering import legend, render_text
 Color = tuple[int, int, int]
 _PREDICTED, _GROUND_TRUTH, _NOT_SHOWN = (255, 70, 70), (80, 230, 80), (130, 130, 130)
 _SHORTEST_SIDE, _LONGEST_SIDE = 256, 768  # pixels; the longest side limits thin volumes
+_SLICE_SIDE, _MOST_SLICES = 192, 24  # pixels and number of the slices that a reader goes through
 _GAP = 6
 _DIRECTIONS = (("axial", 1, 2), ("coronal", 0, 2), ("sagittal", 0, 1))  # name, rows, columns
 _NUMBER_PX = 12
@@ -63,6 +64,29 @@ def orthogonal_slices(
         filled[: panel.shape[0], : panel.shape[1]] = panel
         columns.append(filled)
     return np.concatenate(columns, axis=1)[:, :-_GAP]
+
+
+def axial_slices(
+    volume: np.ndarray,
+    spacing: Sequence[float],
+    chosen: Sequence[int],
+    predicted: np.ndarray | None = None,
+    true: np.ndarray | None = None,
+    names: Sequence[str] | None = None,
+    classes: tuple[np.ndarray, np.ndarray] | None = None,
+) -> list[np.ndarray]:
+    """Render the ``chosen`` axial slices as ``orthogonal_slices`` does, each uint8 (height, width, 3)."""
+    sides = [length * step for length, step in zip(volume.shape[1:], spacing[1:])]
+    scale = min(_SLICE_SIDE / min(sides), _LONGEST_SIDE / max(sides))
+    shown = [
+        (points, color) for points, color in ((true, _GROUND_TRUTH), (predicted, _PREDICTED)) if points is not None
+    ]
+    return [_panel(volume, spacing, np.array([index, 0, 0]), 0, scale, shown, True, names, classes) for index in chosen]
+
+
+def choose_slices(first: int, last: int) -> list[int]:
+    """Choose evenly spaced slices from the first to the last one, both included."""
+    return np.unique(np.linspace(first, last, _MOST_SLICES).round().astype(int)).tolist()
 
 
 def find_middle(shape: Sequence[int], points: np.ndarray | None) -> np.ndarray:

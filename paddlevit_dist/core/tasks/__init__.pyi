@@ -3,7 +3,7 @@
 from .aspects import TaskAspect, get_aspect, has_aspect
 from .callback import Callback, RunFacts
 from .dataset import Dataset, TransformedDataset, dataset_class
-from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet
+from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet, SliceStack
 from .metrics import Metrics, PerSampleMetrics, SampleTable, TableMetrics
 from .model import Model
 from .model_factory import create_configured
@@ -73,6 +73,7 @@ __all__ = [
     "SampleChecking",
     "SampleTable",
     "ScoreKind",
+    "SliceStack",
     "StateKeeping",
     "StepPosition",
     "TableMetrics",

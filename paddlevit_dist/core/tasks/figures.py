@@ -89,6 +89,14 @@ class Gallery(NamedTuple):
     note: str = ""
 
 
+class SliceStack(NamedTuple):
+    """Images in order, such as slices through volumes, of which the reader sees one of each stack at a time."""
+
+    title: str
+    stacks: Sequence[tuple[Sequence[np.ndarray], str]]  # images of one size, uint8 (height, width[, 3]), and a caption
+    note: str = ""
+
+
 class PointSet(NamedTuple):
     """Points that turn with the mouse, in the colors of one layer at a time."""
 
@@ -99,4 +107,4 @@ class PointSet(NamedTuple):
     note: str = ""
 
 
-Figure = FigureTable | ConfusionMatrix | Chart | Gallery | PointSet
+Figure = FigureTable | ConfusionMatrix | Chart | Gallery | SliceStack | PointSet

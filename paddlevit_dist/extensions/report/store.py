@@ -21,7 +21,16 @@ from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import one_line
 from ...core.runtime.text_files import parse_json
 from ...core.runtime.thumbnails import encode
-from ...core.tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, FilledCells, Gallery, PointSet
+from ...core.tasks.figures import (
+    Chart,
+    ConfusionMatrix,
+    Figure,
+    FigureTable,
+    FilledCells,
+    Gallery,
+    PointSet,
+    SliceStack,
+)
 
 TRAINING, EVALUATION = "report_data.zip", "eval_report_data.zip"
 _INDEX = "figures.json"
@@ -168,6 +177,13 @@ def _encode_gallery(figure: Gallery, members: _ArchiveMembers) -> dict[str, Any]
     return {"kind": "gallery", "images": images}
 
 
+def _encode_stacks(figure: SliceStack, members: _ArchiveMembers) -> dict[str, Any]:
+    stacks = [
+        _encode_gallery(Gallery("", [(pixels, caption) for pixels in own]), members) for own, caption in figure.stacks
+    ]
+    return {"kind": "slices", "stacks": [stack["images"] for stack in stacks if stack["images"]]}
+
+
 def _encode_points(figure: PointSet, members: _ArchiveMembers) -> dict[str, Any]:
     packed = pack(figure, min(MOST, members.points_left))
     members.points_left = max(members.points_left - packed.number, 0)
@@ -238,5 +254,6 @@ _ENCODERS: dict[type, Callable[[Any, _ArchiveMembers], dict[str, Any]]] = {
     ConfusionMatrix: _encode_matrix,
     Chart: _encode_chart,
     Gallery: _encode_gallery,
+    SliceStack: _encode_stacks,
     PointSet: _encode_points,
 }

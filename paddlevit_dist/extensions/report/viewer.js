@@ -1,37 +1,7 @@
-// Points that turn. One WebGL context draws for all viewers of the page, since a browser allows only a few.
+// Points that turn, drawn pixel by pixel on a plain canvas: it needs no graphics driver.
 
-const VERTEX = `
-attribute vec3 place; attribute vec3 color; varying vec3 shown;
-uniform mat4 view; uniform float size;
-void main() {
-  gl_Position = view * vec4(place - 0.5, 1.0);
-  gl_PointSize = clamp(size / gl_Position.w, 1.0, 24.0);
-  shown = color;
-}`;
-const FRAGMENT = `
-precision mediump float; varying vec3 shown;
-void main() { gl_FragColor = vec4(shown, 1.0); }`;
-
-const drawing = { gl: null, program: null, canvas: null };
-
-const startDrawing = () => {
-  if (drawing.canvas) return drawing.gl;
-  drawing.canvas = document.createElement("canvas");
-  const gl = drawing.canvas.getContext("webgl", { antialias: true, preserveDrawingBuffer: true });
-  if (!gl) return null;
-  const program = gl.createProgram();
-  for (const [kind, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
-    const shader = gl.createShader(kind);
-    gl.shaderSource(shader, source);
-    gl.compileShader(shader);
-    gl.attachShader(program, shader);
-  }
-  gl.linkProgram(program);
-  gl.useProgram(program);
-  gl.enable(gl.DEPTH_TEST);
-  Object.assign(drawing, { gl, program });
-  return gl;
-};
+const BACKGROUND = 0xff2d2620; // alpha, blue, green, red
+const SLOW_MS = 60; // fewer points are drawn while they turn if an image takes longer
 
 // Bytes of the zlib stream that the page holds as base64.
 const unpack = async (text) => {
@@ -53,41 +23,32 @@ class Viewer {
   }
 
   async start() {
-    const gl = startDrawing();
-    if (!gl || !("DecompressionStream" in window)) {
-      this.under.textContent = gl ? "The viewer needs a newer browser to decompress the points." : "The viewer needs WebGL, which this browser does not support.";
+    if (!("DecompressionStream" in window)) {
+      this.under.textContent = "The viewer needs a newer browser to decompress the points.";
       return;
     }
     const script = this.figure.querySelector("script.content");
     const bytes = await unpack(script.textContent), count = this.count;
-    const places = new Uint16Array(count * 3);
+    this.places = new Float32Array(count * 3); // from -0.5 to 0.5
     for (let axis = 0; axis < 3; axis++) {
       const low = bytes.subarray(2 * axis * count), high = bytes.subarray((2 * axis + 1) * count);
       for (let point = 0, sum = 0; point < count; point++) {
         sum = (sum + low[point] + 256 * high[point]) & 65535;
-        places[3 * point + axis] = sum;
+        this.places[3 * point + axis] = sum / 65535 - 0.5;
       }
     }
-    this.places = this.buffer(places);
     this.colors = [];
     for (let layer = 0; layer < +this.figure.dataset.layers; layer++) {
-      const colors = new Uint8Array(count * 3);
+      const colors = new Uint32Array(count).fill(0xff000000);
       for (let channel = 0; channel < 3; channel++) {
         const plane = bytes.subarray((6 + 3 * layer + channel) * count);
-        for (let point = 0; point < count; point++) colors[3 * point + channel] = plane[point];
+        for (let point = 0; point < count; point++) colors[point] |= plane[point] << (8 * channel);
       }
-      this.colors.push(this.buffer(colors));
+      this.colors.push(colors);
     }
     script.remove();
     this.listen();
     this.paint();
-  }
-
-  buffer(values) {
-    const { gl } = drawing, made = gl.createBuffer();
-    gl.bindBuffer(gl.ARRAY_BUFFER, made);
-    gl.bufferData(gl.ARRAY_BUFFER, values, gl.STATIC_DRAW);
-    return made;
   }
 
   reset() {
@@ -112,7 +73,7 @@ class Viewer {
     });
     canvas.addEventListener("pointermove", (event) => this.drag(event));
     for (const name of ["pointerup", "pointercancel"])
-      canvas.addEventListener(name, (event) => this.pointers.delete(event.pointerId));
+      canvas.addEventListener(name, (event) => { this.pointers.delete(event.pointerId); this.plan(); });
     canvas.addEventListener("keydown", (event) => this.key(event));
     window.addEventListener("resize", () => this.plan());
   }
@@ -176,50 +137,50 @@ class Viewer {
     if (!this.planned) this.planned = requestAnimationFrame(() => { this.planned = 0; this.paint(); });
   }
 
-  // Column-major: perspective x translation x tilt x turn about the third axis, which points up.
-  view(aspect) {
-    const [c, s, a, b] = [Math.cos(this.yaw), Math.sin(this.yaw), Math.cos(this.tilt), Math.sin(this.tilt)];
-    const rows = [[c, s, 0, this.right], [-s * b, c * b, a, this.up], [s * a, -c * a, b, -this.distance]];
-    const focus = 1.6, near = 0.01, far = 20;
-    const depth = [(far + near) / (near - far), 2 * far * near / (near - far)];
-    const matrix = new Float32Array(16);
-    for (let column = 0; column < 4; column++) {
-      matrix[4 * column] = rows[0][column] * focus / aspect;
-      matrix[4 * column + 1] = rows[1][column] * focus;
-      matrix[4 * column + 2] = rows[2][column] * depth[0] + (column === 3 ? depth[1] : 0);
-      matrix[4 * column + 3] = -rows[2][column];
-    }
-    return matrix;
-  }
-
+  // A turn about the third axis, which points up, a tilt and a shift; then perspective. The nearest point is seen.
   paint() {
-    const { gl, program } = drawing, canvas = this.canvas;
-    const width = Math.max(Math.round(canvas.clientWidth * Math.min(devicePixelRatio || 1, 2)), 64);
+    const canvas = this.canvas, began = performance.now();
+    const width = Math.min(Math.max(Math.round(canvas.clientWidth * (devicePixelRatio || 1)), 64), 1200);
     const height = Math.round(width * 0.625);
     if (canvas.width !== width) [canvas.width, canvas.height] = [width, height];
-    if (drawing.canvas.width !== width || drawing.canvas.height !== height)
-      [drawing.canvas.width, drawing.canvas.height] = [width, height];
-    gl.viewport(0, 0, width, height);
-    gl.clearColor(0.125, 0.149, 0.176, 1);
-    gl.clear(gl.COLOR_BUFFER_BIT | gl.DEPTH_BUFFER_BIT);
-    for (const [name, made, kind] of [["place", this.places, gl.UNSIGNED_SHORT], ["color", this.colors[this.layer], gl.UNSIGNED_BYTE]]) {
-      const position = gl.getAttribLocation(program, name);
-      gl.bindBuffer(gl.ARRAY_BUFFER, made);
-      gl.enableVertexAttribArray(position);
-      gl.vertexAttribPointer(position, 3, kind, true, 0, 0);
+    const context = canvas.getContext("2d"), image = context.createImageData(width, height);
+    const pixels = new Uint32Array(image.data.buffer).fill(BACKGROUND), depths = new Float32Array(width * height).fill(1e9);
+    const [c, s, a, b] = [Math.cos(this.yaw), Math.sin(this.yaw), Math.cos(this.tilt), Math.sin(this.tilt)];
+    const { places, distance, right, up, count } = this, colors = this.colors[this.layer];
+    const focus = 0.8 * height, side = this.size * width / 480;
+    const step = this.pointers.size && this.isSlow ? 8 : 1;
+    for (let point = 0; point < count; point += step) {
+      const x = places[3 * point], y = places[3 * point + 1], z = places[3 * point + 2];
+      const depth = distance - s * a * x + c * a * y - b * z;
+      if (depth < 0.01) continue;
+      const size = Math.min(Math.max(Math.round(side / depth), 1), 24), zoom = focus / depth;
+      const left = Math.round(width / 2 + (c * x + s * y + right) * zoom - size / 2);
+      const top = Math.round(height / 2 - (c * b * y - s * b * x + a * z + up) * zoom - size / 2);
+      if (left >= width || top >= height || left + size <= 0 || top + size <= 0) continue;
+      const last = Math.min(left + size, width), bottom = Math.min(top + size, height), color = colors[point];
+      for (let row = Math.max(top, 0); row < bottom; row++)
+        for (let place = row * width + Math.max(left, 0); place < row * width + last; place++)
+          if (depth < depths[place]) [depths[place], pixels[place]] = [depth, color];
     }
-    gl.uniformMatrix4fv(gl.getUniformLocation(program, "view"), false, this.view(width / height));
-    gl.uniform1f(gl.getUniformLocation(program, "size"), this.size * width / 480);
-    gl.drawArrays(gl.POINTS, 0, this.count);
-    const context = canvas.getContext("2d");
-    context.drawImage(drawing.canvas, 0, 0);
+    context.putImageData(image, 0, 0);
+    if (step === 1) this.isSlow = performance.now() - began > SLOW_MS;
     if (canvas.dataset.drawn) return;
     // Once, for whoever tests the page: how many points, and how many colors they show in the middle of the image.
-    canvas.dataset.drawn = this.count;
-    const shown = new Uint32Array(context.getImageData(width / 2 - 20, height / 2 - 20, 40, 40).data.buffer);
-    canvas.dataset.colors = new Set(shown).size;
+    const middle = new Uint32Array(context.getImageData(width / 2 - 20, height / 2 - 20, 40, 40).data.buffer);
+    Object.assign(canvas.dataset, { drawn: count, colors: new Set(middle).size });
   }
 }
 
 document.querySelectorAll("figure.points").forEach((figure) =>
   onceVisible(figure, () => new Viewer(figure).start()));
+
+// ---- slices ------------------------------------------------------------------------------------------------
+
+document.querySelectorAll(".stack").forEach((stack) => {
+  const slider = stack.querySelector("input"), images = stack.querySelectorAll("img"), shown = stack.querySelector("output");
+  slider.addEventListener("input", () => {
+    images.forEach((image, place) => { image.hidden = place !== +slider.value; });
+    shown.textContent = `slice ${+slider.value + 1} of ${images.length}`;
+    slider.setAttribute("aria-valuetext", shown.textContent);
+  });
+});

@@ -8,16 +8,16 @@ import paddle
 
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.figures import Chart, Figure, FigureTable, Gallery
+from ...core.tasks.figures import Chart, Figure, FigureTable, Gallery, SliceStack
 from ...core.tasks.protocols import Drawable, Reportable
 from ..geometry import VolumeGeometry, require_spacing
-from ..images import orthogonal_slices
+from ..images import axial_slices, choose_slices, orthogonal_slices
 from ..samples import VolumeSamples
 from .metrics import RADII_MM, describe, sum_errors, sum_volumes
 from .results import LandmarkRecord
 from .task import LandmarkDetection
 
-_SHOWN = 12  # volumes
+_SHOWN, _STACKS = 12, 3  # volumes of the gallery; those with all slices
 _MOST_LINES = 7  # landmarks in a chart, limited by the colors; the table has all
 _MOST_ROWS = 1_000
 
@@ -39,10 +39,10 @@ class LandmarkFigures(TaskAspect, Reportable):
         order = np.argsort(-means, kind="stable")
         cases = [samples.dataset.case(index) for index, _ in records]
         return [
+            *_galleries(samples, records, errors, means, order[:_SHOWN], cases, names, spacing),
             _landmarks(errors, names),
             _curves(errors, names),
             _volumes(errors, means, order, cases, names),
-            _gallery(samples, records, errors, means, order[:_SHOWN], cases, names, spacing),
         ]
 
 
@@ -126,7 +126,7 @@ def _worst(errors: np.ndarray) -> Any:
     return int(np.nanargmax(errors)) if np.isfinite(errors).any() else None
 
 
-def _gallery(
+def _galleries(
     samples: VolumeSamples,
     records: Sequence[tuple[int, LandmarkRecord]],
     errors: np.ndarray,
@@ -135,8 +135,8 @@ def _gallery(
     cases: Sequence[str],
     names: Sequence[str],
     spacing: Sequence[float],
-) -> Gallery:
-    images = []
+) -> list[Figure]:
+    images, stacks = [], []
     for place in order.tolist():
         index, record = records[place]
         worst = _worst(errors[place])
@@ -148,5 +148,10 @@ def _gallery(
         if worst is not None:
             caption = f"mean {means[place]:.2f} mm, worst {names[worst]} {errors[place, worst]:.2f} mm"
         images.append((drawn, f"{cases[place]}\n{caption}"))
+        if len(stacks) < _STACKS:
+            chosen = choose_slices(0, sample["volume"].shape[1] - 1)
+            slices = axial_slices(sample["volume"][0], spacing, chosen, predicted, true, names)
+            stacks.append((slices, f"{cases[place]}\n{caption}"))
     note = "Volumes with the largest mean error; slices through the worst landmark; predictions in red, truth in green."
-    return Gallery("Hardest volumes", images, note)
+    stack_note = "Axial slices of the first of them; a mark is a cross within two voxels of its slice, a dot elsewhere."
+    return [Gallery("Hardest volumes", images, note), SliceStack("Slices", stacks, stack_note)]

@@ -10,10 +10,10 @@ from ...core.runtime.text_rendering import legend
 from ...core.runtime.transfers import to_device
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.figures import Figure, FigureTable, Gallery, class_colors
+from ...core.tasks.figures import Figure, FigureTable, Gallery, SliceStack, class_colors
 from ...core.tasks.protocols import Drawable, Reportable
 from ..geometry import step_lengths
-from ..images import orthogonal_slices
+from ..images import axial_slices, choose_slices, orthogonal_slices
 from .dataset import IGNORED
 from .fingerprint import fingerprint
 from .metrics import VolumeScores, select
@@ -21,7 +21,7 @@ from .regions import group_labels, name_labels
 from .samples import SegmentedSamples, SegmentedVolume
 from .task import VolumeSegmentation
 
-_SHOWN = 12  # volumes of the gallery
+_SHOWN, _STACKS = 12, 3  # volumes of the gallery; those with all slices
 _MOST_ROWS = 1_000
 _OPACITY = 0.5  # of a class's color
 CLASS_VALUES = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")  # values of the metrics
@@ -116,7 +116,7 @@ def segmentation_figures(
     rows = [(names[at], *(_round(column[at]) for column in columns.values())) for at in order[:_MOST_ROWS]]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
     volumes = FigureTable("Volumes", ("volume", *columns), rows, note)
-    images = []
+    images, stacks = [], []
     for place in [at for at in order[:_SHOWN] if columns["Dice"][at] < 1]:
         predicted, labels = segment(records[place][0])
         spacing = step_lengths(predicted.spacing) * predicted.labels.shape / np.array(predicted.volume.shape)
@@ -126,9 +126,15 @@ def segmentation_figures(
             class_slices(predicted.volume, spacing, class_map, label_names, center)
             for class_map in (labels, predicted.labels)
         ]
-        images.append((np.concatenate(views), f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"))
+        caption = f"Dice {columns['Dice'][place]:.3f}\n{names[place]}"
+        images.append((np.concatenate(views), caption))
+        if len(stacks) < _STACKS:
+            stacks.append((stack_slices(predicted.volume, spacing, labels, predicted.labels, label_names), caption))
+    if not images:
+        return [classes, volumes]
     note = "Volumes with the lowest mean Dice: truth above, prediction below; slices with the most errors."
-    return [classes, volumes, *([Gallery("Hardest volumes", images, note)] if images else [])]
+    slices = SliceStack("Slices", stacks, "Axial slices of the hardest volumes; left: truth, right: prediction.")
+    return [classes, Gallery("Hardest volumes", images, note), slices, volumes]
 
 
 def _round(value: float) -> float | None:
@@ -153,16 +159,9 @@ def class_slices(
         inside = np.argwhere((labels > 0) & (labels != IGNORED))
         center = inside.mean(axis=0) if len(inside) else (np.array(labels.shape) - 1) / 2
     share = np.array(volume.shape) / labels.shape
-    low, high = np.percentile(volume[:: max(1, len(volume) // 64)], (0.5, 99.5))
-    nearest = [((np.arange(n) + 0.5) / axis_share).astype(int) for n, axis_share in zip(volume.shape, share)]
-    colors = np.zeros((IGNORED + 1, 4), np.float32)
-    colors[1 : len(class_names)] = np.insert(class_colors(len(class_names) - 1).astype(np.float32), 3, _OPACITY, 1)
+    shades, (shown, colors) = _prepare_shown(volume, labels, class_names)
     drawn = orthogonal_slices(
-        (np.asarray(volume) - low) / max(high - low, 1e-6),
-        spacing,
-        None,
-        center=(np.array(center) + 0.5) * share - 0.5,
-        classes=(labels[np.ix_(*nearest)], colors),
+        shades, spacing, None, center=(np.array(center) + 0.5) * share - 0.5, classes=(shown, colors)
     )
     entries = []
     for number, name in enumerate(class_names[1:], 1):
@@ -170,3 +169,26 @@ def class_slices(
         entries.append((name, (red, green, blue)))
     names = np.asarray(legend(entries, len(drawn), ink="white", paper="black"))[: len(drawn)]
     return np.concatenate([drawn, np.pad(names, ((0, len(drawn) - len(names)), (0, 0), (0, 0)))], axis=1)
+
+
+def _prepare_shown(
+    volume: np.ndarray, labels: np.ndarray, class_names: Sequence[str]
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Return the volume from 0 (black) to 1 (white), its labels at the same voxels, and the colors of classes."""
+    share = np.array(volume.shape) / labels.shape
+    low, high = np.percentile(volume[:: max(1, len(volume) // 64)], (0.5, 99.5))
+    nearest = [((np.arange(n) + 0.5) / axis_share).astype(int) for n, axis_share in zip(volume.shape, share)]
+    colors = np.zeros((IGNORED + 1, 4), np.float32)
+    colors[1 : len(class_names)] = np.insert(class_colors(len(class_names) - 1).astype(np.float32), 3, _OPACITY, 1)
+    return (np.asarray(volume) - low) / max(high - low, 1e-6), (labels[np.ix_(*nearest)], colors)
+
+
+def stack_slices(
+    volume: np.ndarray, spacing: np.ndarray, true: np.ndarray, predicted: np.ndarray, class_names: Sequence[str]
+) -> list[np.ndarray]:
+    """Render axial slices with true and predicted classes side by side, see ``class_slices``, without a legend."""
+    sides = []
+    for labels in (true, predicted):
+        shades, classes = _prepare_shown(volume, labels, class_names)
+        sides.append(axial_slices(shades, spacing, choose_slices(0, len(volume) - 1), classes=classes))
+    return [np.concatenate(pair, axis=1) for pair in zip(*sides)]

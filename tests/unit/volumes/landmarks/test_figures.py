@@ -78,7 +78,7 @@ def test_errors_places_and_figures_of_an_evaluation_are_those_of_its_predictions
         np.testing.assert_array_equal(truths[row].places, places[1])
         np.testing.assert_array_equal(predictions[row].world, prediction.world)
         assert record.errors.dtype == record.voxels.dtype == np.float32
-    table, *_ = get_aspect(task, Reportable).figures(samples, list(zip(indices, records)), model)
+    _, _, table, *_ = get_aspect(task, Reportable).figures(samples, list(zip(indices, records)), model)
     values, rows = metrics.compute(metrics.state), {row[0]: row for row in table.rows}
     assert rows["all"][1:3] == pytest.approx((np.nanmean(errors), np.nanstd(errors)), abs=6e-4)
     assert rows["all"][1:3] == pytest.approx((values["mre_mm"], values["sd_mm"]), abs=6e-4)
@@ -97,7 +97,7 @@ def test_tables_curves_and_pictures_of_known_errors():
     voxels = generator.uniform(0, (5, 8, 13), (4, 9, 3)).astype(np.float32)
     indices = (3, 1, 0, 2)
     records = [(index, LandmarkRecord(*row)) for index, *row in zip(indices, errors, voxels)]
-    table, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
+    gallery, slices, table, curves, volumes = get_aspect(task, Reportable).figures(samples, records, None)
     for nothing in ((samples, []), (object(), records)):
         assert get_aspect(task, Reportable).figures(*nothing, None) == []
 
@@ -132,7 +132,7 @@ def test_tables_curves_and_pictures_of_known_errors():
     assert volumes.rows[3:] == [("case_1", None, None, None)] and volumes.note == ""
     task.names = FourVolumes.names[1:8]
     of_seven = [(index, LandmarkRecord(errors[1:8], voxels[1:8])) for index, (errors, voxels) in records]
-    _, all_curves, _, _ = get_aspect(task, Reportable).figures(samples, of_seven, None)
+    _, _, _, all_curves, _ = get_aspect(task, Reportable).figures(samples, of_seven, None)
     assert len(all_curves.lines) == 8 and all_curves.note == "Percent of landmarks with an error up to a distance."
     task.names = FourVolumes.names
     assert volumes.columns == ("volume", "mean mm", "worst landmark", "its error mm")
@@ -166,11 +166,13 @@ def test_long_tables_and_curves_are_cut():
     task.names, task.spacing = FourVolumes.names, FourVolumes.spacing
     samples = VolumeSamples(FourVolumes(), None, AugmentationConfig(), range(9), (0.0, 1.0))
     records = [(index, LandmarkRecord(row, np.zeros((9, 3), np.float32))) for index, row in enumerate(errors)]
-    _, curves, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, None)
+    gallery, slices, _, curves, volumes = get_aspect(task, Reportable).figures(samples, records, None)
     worst = np.argsort(-errors.mean(axis=1))
     assert [row[0] for row in volumes.rows] == [f"case_{n}" for n in worst[:1000]]
     assert volumes.note == "The 1,000 worst of 1,010."
     assert [caption.partition("\n")[0] for _, caption in gallery.images] == [f"case_{n}" for n in worst[:12]]
+    assert [caption.partition("\n")[0] for _, caption in slices.stacks] == [f"case_{n}" for n in worst[:3]]
+    assert [len(stack) for stack, _ in slices.stacks] == [6, 6, 6]  # every slice of a small volume
     x, y = curves.lines["mark 3"]
     assert len(x) == 201 and (x[0], y[0], y[-1]) == (0.0, 0.0, 100.0)
     assert y[1:] == pytest.approx([100 * (errors[:, 3] <= each).mean() for each in x[1:]])

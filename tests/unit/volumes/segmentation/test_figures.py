@@ -109,7 +109,7 @@ def test_tables_and_pictures_are_of_the_worst_volumes(task, monkeypatch):
         ((predicted, labels),) = task.segment_batch(network, batch)
         found[index] = predicted, labels, metrics.update(predicted.labels, labels, predicted.spacing)
     records = [(index, sums) for index, (_, _, sums) in found.items()]
-    classes, volumes, gallery = get_aspect(task, Reportable).figures(samples, records, network)
+    classes, gallery, slices, volumes = get_aspect(task, Reportable).figures(samples, records, network)
 
     values = {name: np.nan for kind in figures.CLASS_VALUES for name in [f"{kind} c"]} | metrics.compute({})
     labeled = [sum((found[index][1] == label).any() for index in order) for label in (1, 2, 3)]
@@ -128,7 +128,7 @@ def test_tables_and_pictures_are_of_the_worst_volumes(task, monkeypatch):
     assert np.isnan(dice[2]) and np.isnan(dice[4]) and dice[1] < dice[3] == dice[0] < 1
     assert worst == [1, 3, 0, 4, 2] and [row[0] for row in volumes.rows] == [f"case_{index}" for index in worst[:4]]
     assert volumes.columns == ("volume", *columns) and volumes.note == "The 4 worst of 5."
-    assert get_aspect(task, Reportable).figures(samples, records[:4], network)[1].note == ""
+    assert get_aspect(task, Reportable).figures(samples, records[:4], network)[-1].note == ""
     for row in volumes.rows:
         at = order.index(int(row[0][-1]))
         assert row[1:] == tuple(
@@ -143,6 +143,14 @@ def test_tables_and_pictures_are_of_the_worst_volumes(task, monkeypatch):
         volume = samples.dataset.read(index)[0][0].array
         views = [draw(volume, (2.0, 2.0, 2.0), labels_shown, center) for labels_shown in (labels, predicted.labels)]
         np.testing.assert_array_equal(image, np.concatenate(views), err_msg=str(index))
+    for (stack, caption), index in zip(slices.stacks, (1, 3, 0), strict=True):
+        predicted, labels, _ = found[index]
+        is_wrong = ((predicted.labels != labels) & (labels != IGNORED)).any(axis=(1, 2))
+        sides = [np.split(image, 2, axis=1) for image in stack]
+        share = len(labels) / len(stack)
+        wrong = {place for place, (left, right) in enumerate(sides) if not np.array_equal(left, right)}
+        assert wrong >= {place for place in range(len(stack)) if is_wrong[int((place + 0.5) * share)]}, caption
+        assert len(stack) == len(samples.dataset.read(index)[0][0].array) and wrong
 
 
 def test_pictures_of_samples_show_the_middle_of_their_classes(task):

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-WIDTH, HEIGHT = 420, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 20, 10, 38
+WIDTH, HEIGHT = 360, 240  # nearly the pixels of a phone, so that labels keep their size there
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 24, 40
 _MOST_POINTS = 500  # of a line; a chart has fewer pixels in width
-NUM_COLORS = 8
+NUM_COLORS, MUTED = 8, 1  # the second color is gray
 _MARKED = 30  # points up to which a line has dots
 
 _numbers = itertools.count(1)
@@ -29,8 +29,9 @@ def build_chart(
     title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "", note: str = ""
 ) -> dict[str, Any]:
     """Build a chart for its macro in ``parts.html.j2``; without lines it has only a title and a note."""
-    lines = [line._replace(points=thin(line.points), color=line.color % NUM_COLORS) for line in lines if line.points]
     empty = {"kind": "chart", "number": next(_numbers), "title": title, "note": note, "drawn": []}
+    ends = [f"{line.name} from {line.points[0][1]:.4g} to {line.points[-1][1]:.4g}" for line in lines if line.points]
+    lines = [line._replace(points=thin(line.points), color=line.color % NUM_COLORS) for line in lines if line.points]
     if not lines:
         return empty
     scale = _AxisScale.fit(lines)
@@ -54,6 +55,7 @@ def build_chart(
         "size": (WIDTH, HEIGHT),
         "x_label": x_label,
         "y_label": y_label,
+        "description": ", ".join(ends),
         "x_ticks": [(f"{scale.x(tick):.1f}", format_tick(tick)) for tick in scale.x_ticks],
         "y_ticks": [(f"{scale.y(tick):.1f}", format_tick(tick)) for tick in scale.y_ticks],
         "drawn": [_draw(line, scale, lines) for line in lines],
@@ -88,13 +90,16 @@ class _AxisScale(NamedTuple):
         xs = [x for line in lines for x, _ in line.points]
         ys = [y for line in lines for _, y in line.points]
         x_low, x_high = min(xs), max(xs)
-        if any(line.style == "bar" for line in lines):
+        are_bars = any(line.style == "bar" for line in lines)
+        if are_bars:
             half = _bar_width(lines) / 2
             x_low, x_high, ys = x_low - half, x_high + half, [*ys, 0.0]
         x_low, x_high = _widen(x_low, x_high)
-        y_ticks = ticks(*_widen(min(ys), max(ys)))
+        are_counts = are_bars and all(map(float.is_integer, map(float, ys)))
+        y_ticks = ticks(*_widen(min(ys), max(ys)), are_whole=are_counts)
         y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))  # nearly equal values have equal ticks
-        x_ticks = [tick for tick in ticks(x_low, x_high) if x_low <= tick <= x_high]
+        are_whole = all(map(float.is_integer, map(float, xs)))  # such as numbers of updates
+        x_ticks = [tick for tick in ticks(x_low, x_high, are_whole=are_whole) if x_low <= tick <= x_high]
         return cls(x_low, x_high, y_low, y_high, x_ticks, y_ticks)
 
     def x(self, value: float) -> float:
@@ -112,11 +117,12 @@ def _widen(low: float, high: float) -> tuple[float, float]:
     return low - space, high + space
 
 
-def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return evenly spaced round numbers that cover the range from ``low`` to ``high``."""
-    raw = (high - low) / about
+def ticks(low: float, high: float, about: int = 5, are_whole: bool = False) -> list[float]:
+    """Return evenly spaced round numbers that cover the range from ``low`` to ``high``; whole ones if they must be."""
+    raw = max((high - low) / about, 1.0 if are_whole else 0.0)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw * 0.999)
+    steps = [factor * power for factor in (1, 2, 2.5, 5, 10)]
+    step = next(step for step in steps if step >= raw * 0.999 and (step.is_integer() or not are_whole))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
 
@@ -189,7 +195,8 @@ def build_lines(
         number = colors.setdefault(group or run, len(colors))
         for kind, style, points in (("training", "line", training), ("evaluation", "dots", evaluation)):
             if points.get(name):
-                color = number if several else len(lines)
+                # Of a single run, evaluations have the accent color.
+                color = number if several else MUTED if kind == "training" and evaluation.get(name) else 0
                 label = f"{run} {kind}" if several else kind
                 lines.append(CurveLine(label, points[name], color, "thin" if group else style))
                 if group:

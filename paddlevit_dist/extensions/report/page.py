@@ -1,45 +1,28 @@
-"""Build the page's sections as plain data for ``report.html.j2``.
-
-A section is a list of parts: dictionaries with the "kind" of a macro in ``parts.html.j2`` and its content.
-"""
+"""Build the page's sections as plain data for ``report.html.j2``: what a reader looks for first comes first."""
 
 import base64
 import functools
 import itertools
-import os
-import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from ... import __version__
-from ...core.logging.record import COMPARED, RunLog, find_stamp
+from ...core.logging.record import RunLog, find_stamp
 from ...core.runtime.files import atomic_file
-from ...core.runtime.metrics_file import METRICS, get_interval, is_number
+from ...core.runtime.metrics_file import METRICS, is_number
 from ...core.runtime.printing import one_line
 from . import curves
-from .runs import ReportedRun, find_measured, flatten, read_runs
+from .parts import Part, fold, format_facts, format_time, make_lines, make_note, make_table, name_run
+from .runs import ReportedRun, flatten, read_runs
+from .summary import make_summary
+from .training_curves import make_curves
 
 PAGE = "report.html"
-_TITLES = {
-    "loss": "Loss",
-    "learning_rate": "Learning rate",
-    "gradient_norm": "Gradient norm",
-    "samples_per_second": "Throughput (samples per second)",
-    "data_wait_fraction": "Data wait (share of the time)",
-    "skipped_updates": "Updates skipped so far",
-    "memory_mib": "Memory (MiB)",
-}
-_AFTER_METRICS = ("learning_rate", "gradient_norm", "samples_per_second", "data_wait_fraction")
-_MOST_CURVES = 14  # further curves are folded
-_CLASS_SCORES = ("IoU", "AP", "AP50", "AP25", "threshold")  # before the name of a class
-_COUNTS = (" count", "samples", "points")  # suffixes of quantities that are counts, not scores
-_MOST_NAMES, _MOST_UNREADABLE = 200, 10
+_MOST_NAMES, _MOST_UNREADABLE, _MOST_BARS = 200, 10, 40
 _LARGEST_GRID = 24  # classes of a matrix in HTML; larger ones are drawn on a canvas
 
-Part = dict[str, Any]
 Section = tuple[str, str, list[Part]]  # id, title, content
 
 
@@ -77,11 +60,11 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
     macros: Any = jinja.get_template("parts.html.j2").module
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
-        ("summary", "Summary", [*make_summary(runs), _comparisons(runs, folder)]),
+        ("summary", "Result" if len(runs) == 1 else "Results", make_summary(runs, folder)),
+        ("differences", "Differences", make_differences(runs)),
+        *make_figures(runs, macros.part),
         ("data", "Data", make_data(runs)),
         ("curves", "Curves", make_curves(runs)),
-        *make_figures(runs, macros.part),
-        ("differences", "Differences", make_differences(runs)),
         ("weights", "Initial weights" if trained else "Evaluated weights", make_weights(runs)),
         ("configuration", "Configuration", _settings(runs)),
         ("environment", "Environment", make_environment(runs)),
@@ -111,149 +94,46 @@ def open_templates(environment: Callable[..., Any]) -> Any:
     return jinja
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], note: str = "") -> Part:
-    return {"kind": "table", "title": title, "columns": columns, "rows": rows, "note": note}
-
-
-def _note(text: str) -> Part:
-    return {"kind": "note", "text": text}
-
-
-def _lines(lines: Iterable[str]) -> Part:
-    return {"kind": "lines", "lines": [*lines]}
-
-
-def _folded(summary: str, *parts: Part) -> Part:
-    return {"kind": "folded", "summary": summary, "parts": parts}
-
-
-def make_summary(runs: Sequence[ReportedRun]) -> list[Part]:
-    """Make the table of runs, with notices."""
-    columns = ["score", "state", "time", "model", "data", "device"]  # phones show only the first columns
-    rows: list[list[Any]] = []
-    notices: list[str] = []
-    for run in runs:
-        machine = run.facts.get("machine")
-        processor = machine.get("processor") if isinstance(machine, dict) else None
-        device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
-        device += f", {one_line(processor)}" if processor else ""
-        model, data = run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
-        rows.append([format_best(run), format_state(run), format_duration(run), model, data, device])
-        notices += [_name_run(line, run, runs) for line in run.notices]
-    if len(runs) > 1:
-        columns, rows = ["run", *columns], [[each.name, *row] for each, row in zip(runs, rows)]
-    return [*make_groups(runs), _table("Runs" if len(runs) > 1 else "Run", columns, rows), _lines(notices)]
-
-
-def make_groups(runs: Sequence[ReportedRun]) -> list[Part]:
-    """Summarize the best scores of each group of seeds."""
-    best: dict[tuple[str, str], list[float]] = {}
-    for run in runs:
-        if run.group and run.metrics.best is not None:
-            best.setdefault((run.group, run.metrics.best["name"]), []).append(run.metrics.best["value"])
-    rows = []
-    for (group, name), scores in best.items():
-        spread = statistics.stdev(scores) if len(scores) > 1 else None
-        numbers = (statistics.fmean(scores), spread, min(scores), max(scores))
-        rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
-    columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
-    unfinished = [
-        each.name for each in runs if each.group and not format_state(each).startswith(("complete", "ended early"))
-    ]
-    note = f"Not complete, counted with their best score so far: {', '.join(unfinished)}." if unfinished else ""
-    return [_table("Groups of seeds", columns, rows, note)] if rows else []
-
-
-def _comparisons(runs: Sequence[ReportedRun], folder: Path) -> Part:
-    """Link to the comparisons of the runs with others."""
-    compared = [run for run in runs if (run.folder / COMPARED).is_file()]
-    links = [quote(os.fsencode(os.path.relpath(run.folder / COMPARED, folder))) for run in compared]
-    names = [f"{run.name}/{COMPARED}" for run in compared]
-    return {"kind": "comparisons", "links": [*zip(links, names)]}
-
-
-def _name_run(line: object, run: ReportedRun, runs: Sequence[ReportedRun]) -> str:
-    """Prefix a line with the name of its run if there are several runs."""
-    return one_line(f"{run.name}: {line}" if len(runs) > 1 else line)
-
-
 def make_data(runs: Sequence[ReportedRun]) -> list[Part]:
-    """List the content of each split, and notes about held-out, skipped, unreadable and identical samples."""
-    rows, notes = [], []
+    """Show the content of each split, and notes about held-out, skipped, unreadable and identical samples."""
+    rows, notes, bars = [], [], list[Part]()
     for run in runs:
+        counts = {split: about["counts"] for split, about in run.data.items() if _are_counts(about.get("counts"))}
+        if counts and counts not in (part["counts"] for part in bars):  # runs often have the same data
+            bars.append(_make_bars(run, runs, counts))
         for split, about in run.data.items():
-            rows.append([_name_run(split, run, runs), one_line(about.get("holds"))])
+            if split not in counts:
+                rows.append([name_run(split, run, runs), one_line(about.get("holds"))])
             split_notes = about.get("notes")
-            notes += [_name_run(note, run, runs) for note in (split_notes if isinstance(split_notes, list) else ())]
+            notes += [name_run(note, run, runs) for note in (split_notes if isinstance(split_notes, list) else ())]
         if run.unreadable:
             shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
             text = f"{len(run.unreadable):,} unreadable samples were replaced by others: {shown}"
-            notes.append(_name_run(text, run, runs))
-    return [_table("Splits", ["split", "contents"], rows), _lines(dict.fromkeys(notes))] if rows else []
+            notes.append(name_run(text, run, runs))
+    tables = [make_table("Splits", ["split", "contents"], rows)] if rows else []
+    return [*tables, *bars, make_lines(dict.fromkeys(notes))] if tables or bars else []
 
 
-def format_state(run: ReportedRun) -> str:
-    """Format how far a run is."""
-    last = run.metrics.last or {}
-    if not run.metrics.training and last.get("kind") != "interruption":
-        return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
-    epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
-    if last.get("kind") == "interruption":
-        return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
-    if last.get("kind") == "ended_early":
-        return one_line(f"ended early after epoch {epoch} of {epochs}")
-    if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
-        return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
-    if run.is_running is False:  # None: unknown
-        return one_line(f"killed in epoch {epoch} of {epochs}, without a message")
-    return one_line(f"in epoch {epoch} of {epochs}; last entry {format_time(last.get('time'))}")
+def _are_counts(value: object) -> bool:
+    return isinstance(value, dict) and bool(value) and all(is_number(count) and count >= 0 for count in value.values())
 
 
-def format_time(value: Any) -> str:
-    """Format a time in seconds since 1970; "?" if it is none."""
-    is_time = is_number(value) and 0 < value < 1e11
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if is_time else "?"
-
-
-def format_facts(values: dict[str, Any], skipped: Sequence[str]) -> str:
-    """Format names and values that are not empty, separated by commas."""
-    return ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
-        for name, value in values.items()
-        if name not in skipped and value not in (None, {}, [])
-    )
-
-
-def format_best(run: ReportedRun) -> str | None:
-    """Format the best evaluation, or the last one, marked as such, if the best is not known."""
-    if run.metrics.best is not None and run.metrics.training:
-        best = run.metrics.best
-        return one_line(f"{best['name']} {best['value']:.4g}{_format_interval(best)}, epoch {best['epoch']}")
-    values, intervals = {name: points[-1][1] for name, points in run.metrics.evaluation.items()}, {}
-    if not values and run.metrics.evaluations:
-        values = dict(find_measured(run.metrics.evaluations[-1]))
-        intervals = {name: get_interval(run.metrics.evaluations[-1], name) for name in values}
-    scores = {name: value for name, value in values.items() if not name.endswith(_COUNTS)}
-    shown = [f"{name} {value:.4g}{_format_interval(intervals.get(name, {}))}" for name, value in scores.items()][:3]
-    return (", ".join(shown) + (" (the last)" if run.metrics.training else "")) if shown else None
-
-
-def _format_interval(values: Mapping[str, Any]) -> str:
-    """Format the interval of ``get_interval``, to follow its value."""
-    if "interval" not in values:
-        return ""
-    low, high = values["interval"]
-    return f" [{low:.4g}, {high:.4g}] ({values['percent']:g} %)"
-
-
-def format_duration(run: ReportedRun) -> str | None:
-    """Format how long a run took, and in how many sessions; None if that is unknown."""
-    if run.seconds is None:
-        return None
-    minutes, seconds = divmod(round(run.seconds), 60)
-    duration = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
-    number = len(run.metrics.sessions)
-    return f"{duration} in {number} sessions" if number > 1 else duration
+def _make_bars(run: ReportedRun, runs: Sequence[ReportedRun], counts: dict[str, dict[str, int]]) -> Part:
+    """Make bars of each class by split; of many classes, only of the most and the least frequent ones."""
+    names = list(dict.fromkeys(name for own in counts.values() for name in own))
+    note = ""
+    if len(names) > _MOST_BARS:
+        first = next(iter(counts.values()))
+        names.sort(key=lambda name: -first.get(name, 0))
+        note = f"The {_MOST_BARS // 2} most and the {_MOST_BARS // 2} least frequent of {len(names):,} classes."
+        names = [*names[: _MOST_BARS // 2], *names[-_MOST_BARS // 2 :]]
+    most = {split: max(own.values()) or 1 for split, own in counts.items()}
+    rows = [
+        (name, [(own.get(name, 0), own.get(name, 0) / most[split]) for split, own in counts.items()]) for name in names
+    ]
+    splits = [f"{split}: {run.data[split].get('samples', '?')}" for split in counts]
+    title = name_run("How often each class occurs", run, runs)
+    return {"kind": "bars", "title": title, "splits": splits, "rows": rows, "note": note, "counts": counts}
 
 
 def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]) -> list[Section]:
@@ -271,12 +151,12 @@ def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]
             groups = [(name, [content for _, content in figures]) for name, figures in by_kind]
             facts = format_facts(stored.about, ("of", "time"))
             about = f"Of {stored.about.get('of', 'an evaluation')}{f' ({facts})' if facts else ''}."
-            parts = [*map(_note, [about, *notices]), {"kind": "figures", "groups": groups}]
+            parts = [*map(make_note, [about, *notices]), {"kind": "figures", "groups": groups}]
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
             if len(run.figures) > 1:
                 title += f" ({title_part.lower()})"
             if sections:  # only the figures of the first run are unfolded
-                parts = [_folded(f"{len(stored.figures)} figures", *parts)]
+                parts = [fold(f"{len(stored.figures)} figures", *parts)]
             sections.append((f"figures-{number}-{title_part.lower()}", title, parts))
     return sections
 
@@ -306,48 +186,6 @@ def prepare_chart(figure: Part) -> Part:
 _PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": prepare_matrix, "chart": prepare_chart}
 
 
-def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
-    """Make the charts of losses and scores."""
-    series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
-    names: dict[str, None] = {}
-    for _, training, evaluation in series:
-        names.update(dict.fromkeys([*evaluation, *training]))
-    shown = [name for name in names if not name.endswith(_COUNTS) and _find_constant(name, series) is None]
-    shown.sort(key=_curve_sort_key)
-    groups = [run.group for run in runs]
-    charts = [
-        curves.build_chart(_TITLES.get(name, name), curves.build_lines(series, name, groups), "update")
-        for name in shown
-    ]
-    if not charts:
-        return []
-    parts: list[Part] = [{"kind": "charts", "charts": charts[:_MOST_CURVES]}]
-    constants = {name: _find_constant(name, series) for name in names if not name.endswith(_COUNTS)}
-    texts = [f"{_TITLES.get(name, name)} {value:g}" for name, value in constants.items() if value]  # 0 is uninformative
-    if texts:
-        parts.append(_note(f"Constant: {', '.join(texts)}."))
-    more = charts[_MOST_CURVES:]
-    return [*parts, _folded(f"{len(more)} more curves", {"kind": "charts", "charts": more})] if more else parts
-
-
-def _find_constant(name: str, series: Sequence[Any]) -> float | None:
-    """Return the value of a constant quantity; None if it changes, or each run has only one point."""
-    lines = [points.get(name, ()) for _, *kinds in series for points in kinds]
-    values = {y for points in lines for _, y in points}
-    return values.pop() if len(values) == 1 and any(len(points) > 1 for points in lines) else None
-
-
-def _curve_sort_key(name: str) -> tuple[int, int]:
-    if name == "loss":
-        return 0, 0
-    if name in _AFTER_METRICS:
-        return 2, _AFTER_METRICS.index(name)
-    if "memory" in name or name == "skipped_updates":
-        return 3, 0
-    # Metrics of single classes, such as "IoU wall", follow the metrics of all classes.
-    return (4, 0) if " " in name and name.split()[0] in _CLASS_SCORES else (1, 0)
-
-
 def make_differences(runs: Sequence[ReportedRun]) -> list[Part]:
     """Make the table of settings that differ between runs."""
     if len(runs) == 1:
@@ -359,15 +197,15 @@ def make_differences(runs: Sequence[ReportedRun]) -> list[Part]:
         if len(set(values)) > 1 and key != "SAVE":
             rows.append([key, *("(not set)" if value is None else value for value in values)])
     if not rows:
-        return [_note("The configurations are the same.")]
-    return [_table("Settings that differ", ["key", *(run.name for run in runs)], rows)]
+        return [make_note("The configurations are the same.")]
+    return [make_table("Settings that differ", ["key", *(run.name for run in runs)], rows)]
 
 
 def _settings(runs: Sequence[ReportedRun]) -> list[Part]:
     return [
-        _folded(
+        fold(
             f"{run.name}: {len(run.settings)} settings",
-            _table("config.yaml", ["key", "value"], sorted(run.settings.items())),
+            make_table("config.yaml", ["key", "value"], sorted(run.settings.items())),
         )
         for run in runs
         if run.settings
@@ -399,14 +237,14 @@ def make_weights(runs: Sequence[ReportedRun]) -> list[Part]:
         parts.append({"kind": "weights", "run": run.name if len(runs) > 1 else "", "lines": lines})
         if rows:
             columns = ["parameter", "status", "shape in the file", "shape in the model"]
-            parts.append(_table("Parameters not copied unchanged", columns, rows))
+            parts.append(make_table("Parameters not copied unchanged", columns, rows))
     return parts
 
 
 def make_environment(runs: Sequence[ReportedRun]) -> list[Part]:
     """Make the tables of facts about machines and versions."""
     facts = {run.name: list(flatten(run.facts).items())[:_MOST_NAMES] for run in runs}
-    return [_folded(name, _table("run.json", ["fact", "value"], rows)) for name, rows in facts.items() if rows]
+    return [fold(name, make_table("run.json", ["fact", "value"], rows)) for name, rows in facts.items() if rows]
 
 
 def make_events(runs: Sequence[ReportedRun]) -> list[Part]:
@@ -419,5 +257,5 @@ def make_events(runs: Sequence[ReportedRun]) -> list[Part]:
             rows.append([format_time(event.get("time")), run.name, one_line(kind), one_line(details)[:1000]])
     rows.sort(key=lambda row: row[0])
     if not rows:
-        return [_note("There are no interruptions, resumptions or superseded evaluations.")]
-    return [_table("Events", ["time", "run", "event", "details"], rows)]
+        return [make_note("There are no interruptions, resumptions or superseded evaluations.")]
+    return [make_table("Events", ["time", "run", "event", "details"], rows)]

@@ -58,7 +58,7 @@ class Chart {
     const bars = this.data.lines.some((line) => line.style === "bar");
     this.least = values.reduce((a, b) => Math.min(a, b), Infinity);
     this.most = values.reduce((a, b) => Math.max(a, b), 0);
-    if (bars || values.length < 2 || this.most / this.least < 3) return;
+    if (bars || values.length < 2 || this.most / this.least < 5 || figure.closest(".figures")) return;
     const button = make("button", { type: "button", class: "log", "aria-pressed": "false" }, figure);
     button.textContent = "log";
     button.addEventListener("click", () => {

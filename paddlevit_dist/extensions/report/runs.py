@@ -21,6 +21,14 @@ from . import store
 _RUN_FILES = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
 _LONGEST_TEXT = 200  # of an unreadable line
 _NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
+COUNTS = (
+    " count",
+    "samples",
+    "points",
+    "images",
+    "landmarks",
+    "known labels",
+)  # suffixes of quantities that are counts, not scores
 _MOST_EVENTS = 2_000
 _FEWEST_FOR_TOP_5 = 20  # classes; with fewer, five guesses are right too often
 _QUARANTINE = "quarantine.tsv"
@@ -307,9 +315,14 @@ class RunMetrics:
         return sum(last - first for first, last in sessions)
 
     @property
+    def best_event(self) -> dict[str, Any] | None:
+        """The event of the best evaluation in training; None: unknown."""
+        return find_best_evaluation(self._epoch_evaluations, self._best_epoch)
+
+    @property
     def best(self) -> dict[str, Any] | None:
         """Name, value and epoch of the best evaluation in training, and what ``get_interval`` says; None: unknown."""
-        event = find_best_evaluation(self._epoch_evaluations, self._best_epoch)
+        event = self.best_event
         if event is None:
             return None
         name = event["best"]
@@ -326,12 +339,13 @@ class RunMetrics:
         return points
 
     def _estimate_update(self, epoch: float) -> float:
+        """Return the last update of an epoch, a whole number; the epoch itself if no update is known."""
         if epoch in self._last_updates:
             return self._last_updates[int(epoch)]
         if not self._last_updates:
             return epoch
         last = max(self._last_updates)
-        return epoch * self._last_updates[last] / max(last, 1)
+        return round(epoch * self._last_updates[last] / max(last, 1))
 
 
 def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery, PointSet
+from paddlevit_dist.core.tasks.figures import (
+    Chart,
+    ConfusionMatrix,
+    Figure,
+    FigureTable,
+    Gallery,
+    PointSet,
+    SliceStack,
+)
 from paddlevit_dist.extensions.report import store
 
 HOSTILE = "<script>alert('x')</script>\n\"quoted\" \udce9 \u202e </style>&amp; {{ 7 * 7 }}"
@@ -68,6 +76,7 @@ def one_of_each(names: Sequence[str] = ("dog", "ant", "cow"), points: int = 2000
         Chart("Bars", "x", "y", {"one": ([0, 1, 2], [3, 1, 2])}, kind="bar"),
         Gallery("A gallery", [(small, names[0]), (large, f"{names[1]}\nsecond line")], "a note"),
         PointSet("Points", xyz, colors, {"truth": [(names[0], (200, 0, 0))], "prediction": []}),
+        SliceStack("Slices", [([large, 255 - large, large // 2], f"{names[0]}\nDice 0.5"), ([small, small], "b")]),
     ]
 
 

@@ -1,70 +1,184 @@
-"""A report in headless Chromium: its scripts run without an error, and what is drawn is not empty.
+"""A report in headless Chromium, as people see it: on a desk and on a phone, light and dark, printed, by keyboard.
 
 ``make test-nightly`` skips it, and says so, where there is no Chromium: ``apt-get install chromium``.
 """
 
-import html
 import json
 import os
-import re
-import shutil
-import subprocess
 
 import pytest
+from support import browser
 from support.trainings.report_runs import event, one_of_each, training, write_run
 
+from paddlevit_dist.core.tasks.figures import FigureTable
 from paddlevit_dist.extensions.report.page import write_page
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SWITCHES = (
-    "--headless --no-sandbox --disable-dev-shm-usage --use-angle=swiftshader --enable-unsafe-swiftshader "
-    "--virtual-time-budget=4000 --enable-logging=stderr --dump-dom"
-).split()
-PLACES = """<script>
-  const place = (query) => { const {left, top, right, bottom} = document.querySelector(query).getBoundingClientRect();
-    return [left, top, right, bottom]; };
-  document.body.dataset.places = JSON.stringify({score: place("#summary tbody th"), charts: place("#curves .charts"),
-    width: document.documentElement.scrollWidth});
-</script></body>"""
 pytestmark = [
-    pytest.mark.skipif(BROWSER is None and not os.environ.get("CI"), reason="there is no Chromium on this machine"),
+    pytest.mark.skipif(
+        browser.PROGRAM is None and not os.environ.get("CI"), reason="there is no Chromium on this machine"
+    ),
 ]
+NAMES = ("dog", "a bird with a rather long name", "cow")
+
+# Lines of text that can be seen, each with its place, and its contrast with what is behind it.
+TEXTS = """(() => {
+  const parse = (color) => { const [r, g, b, a = 1] = color.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
+  const over = ([r, g, b, a], [x, y, z]) => [r * a + x * (1 - a), g * a + y * (1 - a), b * a + z * (1 - a)];
+  const luminance = (color) => { const [r, g, b] = color.slice(0, 3).map((part) => { const share = part / 255;
+    return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (element) => {
+    if (!element) return [255, 255, 255];
+    const style = getComputedStyle(element), bar = style.backgroundImage.match(/rgba?\\([^)]*\\)/);
+    const plain = over(parse(style.backgroundColor), behind(element.parentElement));
+    return bar ? over(parse(bar[0]), plain) : plain;
+  };
+  const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, parent = node.parentElement;
+    if (!node.textContent.trim() || !parent.checkVisibility() || parent.closest("script, style, desc, .skip")) continue;
+    const style = getComputedStyle(parent), color = parse(parent.ownerSVGElement ? style.fill : style.color);
+    const [light, dark] = [luminance(color), luminance(behind(parent))].sort((a, b) => b - a);
+    const range = document.createRange(), scroll = parent.closest(".scroll, .gallery ul")?.getBoundingClientRect();
+    range.selectNodeContents(node);
+    for (const {left, top, right, bottom} of range.getClientRects()) {
+      if (scroll && (left >= scroll.right || top >= scroll.bottom)) continue;
+      found.push({text: node.textContent.trim().slice(0, 40), box: [left, top, right, bottom],
+        contrast: (light + 0.05) / (dark + 0.05), height: bottom - top});
+    }
+  }
+  return found;
+})()"""
+DRAWN = "new Promise((done) => setTimeout(() => done(null), 1500))"  # what is drawn once it is seen, and points
 
 
-def shown(page, profile, width=800, height=2000):
-    """The page as the browser has it once its scripts have run, and what it said."""
-    command = [str(BROWSER), *SWITCHES, f"--window-size={width},{height}", f"--user-data-dir={profile}", page.as_uri()]
-    ended = subprocess.run(command, capture_output=True, timeout=600, check=True)
-    return ended.stdout.decode(), ended.stderr.decode(errors="replace")
+@pytest.fixture
+def window(tmp_path):
+    with browser.Browser(tmp_path / "profile") as window:
+        yield window
 
 
-def test_scripts_run_and_draw(tmp_path):
+@pytest.fixture
+def page(tmp_path):
+    interval = {"percent": 95, "top-1": [78.5, 84.0]}
+    best = event("evaluation", epoch=2, best="top-1", interval=interval, **{"top-1": 81.25, "top-1 count": 26})
+    events = [*training(20), {**best, **{f"IoU {name}": 0.5 for name in NAMES}}]
+    classes = FigureTable("Classes", ("class", "recall %"), [(NAMES[0], 91.5), (NAMES[1], 40.25), (NAMES[2], 100.0)])
+    folder = write_run(tmp_path / "run", events, figures=[*one_of_each(NAMES), classes])
+    counts = {name: number for number, name in enumerate(NAMES, 7)}
+    data = {split: {"samples": "24 images", "counts": counts, "notes": []} for split in ("train", "val")}
+    (folder / "run.json").write_text(json.dumps({"processes": 2, "device": "cpu", "data": data}))
+    return write_page([folder], folder / "report.html")
+
+
+def find_overlaps(texts):
+    """Pairs of texts of which letters cover each other; a line of letters is lower than its box."""
+    boxes = [
+        (left, top + 0.15 * (bottom - top), right, bottom - 0.15 * (bottom - top))
+        for left, top, right, bottom in (text["box"] for text in texts)
+    ]
+    pairs = []
+    for place, one in enumerate(boxes):
+        for other_place, other in enumerate(boxes[place + 1 :], place + 1):
+            width, height = (min(one[side + 2], other[side + 2]) - max(one[side], other[side]) for side in (0, 1))
+            if width > 1 and height > 1:
+                pairs.append((texts[place]["text"], texts[other_place]["text"]))
+    return pairs
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1200, 500, 375])
+def test_all_is_readable_on_desks_and_phones_in_both_schemes(window, page, width, dark):
+    window.open(page, width, 900, dark)
+    window.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    window.run(DRAWN)
+    assert window.errors == []
+    assert window.run("document.documentElement.scrollWidth") <= width  # tables scroll alone
+    texts = window.run(TEXTS)
+    assert len(texts) > 150
+    assert [(text["text"], text["contrast"]) for text in texts if text["contrast"] < 4.5] == []
+    assert find_overlaps(texts) == []
+    assert min(text["height"] for text in texts) >= 11.5  # also of the labels of axes
+    assert (window.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)") != dark
+
+
+@pytest.mark.parametrize("width, height", [(375, 667), (1366, 768), (2560, 1440)])
+def test_the_score_is_seen_first_and_wide_screens_are_used(window, page, width, height):
+    window.open(page, width, height)
+    place = "(query) => { const box = document.querySelector(query).getBoundingClientRect(); return box; }"
+    lines = window.run(f"['.value', '.interval'].map({place}).map((box) => [box.top, box.bottom, box.right])")
+    (top, bottom, _), (second_top, second_bottom, second_right) = lines
+    assert 0 < top < bottom <= second_top < second_bottom < 0.6 * height and second_right <= width  # without scrolling
+    assert bottom - top < 90 and second_bottom - second_top < 40  # the score and its interval are a line each
+    order = window.run("[...document.querySelectorAll('main > section')].map((one) => one.id)")
+    assert [name for name in order if not name.startswith("figures")] == [
+        *("summary", "data", "curves", "configuration", "environment", "events")
+    ]
+    assert order[1] == "figures-0-training"
+    assert window.run("document.querySelector('#curves .charts').getBoundingClientRect().width") > 0.9 * width
+
+
+def test_scripts_draw_and_answer_to_keys(window, tmp_path):
     names = [f"class {number} <b>" for number in range(30)]  # more than are laid out as a table
-    figures = [figure for figure in one_of_each(names, points=5000) if type(figure).__name__ in ("Matrix", "PointSet")]
+    kinds = ("ConfusionMatrix", "PointSet", "SliceStack")
+    figures = [figure for figure in one_of_each(names, points=5000) if type(figure).__name__ in kinds]
     falling = [event("training", epoch=1, update=update, loss=1.0 / update) for update in range(1, 9)]
     folder = write_run(tmp_path / "run", falling, figures=figures)
-    page = write_page([folder], folder / "report.html")
-    content, said = shown(page, tmp_path / "profile")
-    assert "CONSOLE" not in said, said
-    assert 'class="problem"' not in content
-    assert content.count('class="log"') == 1  # the loss falls by a factor of 8
-    cells = re.search(r'<canvas[^>]*class="cells"[^>]*>', content)[0]
-    view = re.search(r'<canvas[^>]*class="view"[^>]*>', content)[0]
-    assert int(re.search(r'data-drawn="(\d+)"', cells)[1]) > 500
-    assert re.search(r'data-drawn="(\d+)"', view)[1] == "5000"
-    # Points cover the middle of the image, in more colors than its background's.
-    assert int(re.search(r'data-colors="(\d+)"', view)[1]) > 20
+    window.open(write_page([folder], folder / "report.html"), 1200, 4000)
+    window.run(DRAWN)
+    assert window.errors == [] and window.run("document.querySelectorAll('.log').length") == 1
+    assert window.run("+document.querySelector('.cells').dataset.drawn") > 500
+    drawn = "(({drawn, colors}) => [+drawn, +colors])(document.querySelector('.view').dataset)"
+    assert window.run(drawn)[0] == 5000 and window.run(drawn)[1] > 8  # points cover the middle in many colors
+    before = window.run("document.querySelector('.view').toDataURL()")
+    window.run("document.querySelector('.view').focus()")
+    window.press("ArrowRight")
+    window.run(DRAWN)
+    assert window.run("document.querySelector('.view').toDataURL()") != before  # it has turned
+    window.run("document.querySelector('.stack input').focus()")
+    window.press("ArrowRight")
+    stack = "[...document.querySelectorAll('.stack:first-child img')].map((image) => image.checkVisibility())"
+    assert window.run(stack) == [False, False, True]
+    assert window.run("document.querySelector('.stack output').textContent") == "slice 3 of 3"
+    window.run("document.querySelector('#curves svg').focus()")
+    window.press("ArrowRight")
+    assert window.run("document.querySelector('#curves .under').textContent") == "1: 1"
 
 
-@pytest.mark.parametrize("width, height", [(500, 800), (1366, 768), (2560, 1440)])
-def test_the_score_is_seen_first_and_wide_screens_are_used(tmp_path, width, height):
-    best = event("evaluation", epoch=2, best="top-1", **{"top-1": 81.25})
-    folder = write_run(tmp_path / "run", [*training(20), best], figures=one_of_each())
-    page = write_page([folder], folder / "report.html")
-    page.write_text(page.read_text(encoding="utf-8").replace("</body>", PLACES), encoding="utf-8")
-    content, _ = shown(page, tmp_path / "profile", width, height)
-    places = json.loads(html.unescape(re.search(r'data-places="(.*?)"', content)[1]))
-    left, top, right, bottom = places["score"]
-    assert 0 <= left < right <= width and 0 < top < bottom < height / 2  # without scrolling
-    assert places["width"] <= width  # nothing sticks out
-    assert places["charts"][2] - places["charts"][0] > 0.9 * width
+def test_keys_reach_everything_in_the_order_of_the_page_and_it_has_names(window, page):
+    window.open(page, 1200)
+    reached = []
+    for _ in range(12):
+        window.press("Tab")
+        reached.append(window.run("document.activeElement.textContent.trim().slice(0, 20)"))
+    sections = window.run("[...document.querySelectorAll('h2')].map((one) => one.textContent)")
+    assert reached[0] == "Skip to content" and reached[1 : 1 + len(sections)] == sections
+    nameless = """[...document.querySelectorAll("svg[role=img], canvas, input, [role=region], img")].filter((one) =>
+      !(one.ariaLabel || one.alt || one.getAttribute("aria-labelledby"))).length"""
+    assert window.run(nameless) == 0
+    levels = window.run("[...document.querySelectorAll('h1, h2, h3')].map((one) => +one.tagName[1])")
+    assert levels[0] == 1 and all(after <= before + 1 for before, after in zip(levels, levels[1:]))
+
+
+def test_it_prints_on_white_paper_without_what_only_a_screen_can_do(window, page):
+    window.open(page, 1200, dark=True)
+    window.emulate(dark=True, medium="print")
+    assert window.run("getComputedStyle(document.documentElement).getPropertyValue('--paper')") == "#ffffff"
+    shown = "[...document.querySelectorAll('nav, .tools, .log, input')].filter((one) => one.checkVisibility()).length"
+    assert window.run(shown) == 0
+    assert window.run("[...document.querySelectorAll('.scroll')].every((one) => one.scrollHeight <= one.clientHeight)")
+
+
+def test_several_runs_have_their_intervals_on_one_axis(window, tmp_path):
+    folders = []
+    for name, value in (("small", 70.0), ("a run with a rather long name", 80.0)):
+        ends = {"percent": 95, "top-1": [value - 5, value + 5]}
+        best = event("evaluation", epoch=2, best="top-1", interval=ends, **{"top-1": value, "top-1 count": 26})
+        folders.append(write_run(tmp_path / name, [*training(20), best]))
+    for width in (1200, 375):
+        window.open(write_page(folders, tmp_path / "both.html"), width)
+        assert window.errors == [] and window.run("document.documentElement.scrollWidth") <= width
+        assert find_overlaps(window.run(TEXTS)) == []
+        marks = window.run("[...document.querySelectorAll('.track b')].map((one) => one.getBoundingClientRect().left)")
+        width_of_track = window.run("document.querySelector('.track').getBoundingClientRect().width")
+        assert marks[1] - marks[0] == pytest.approx(0.5 * width_of_track, abs=2)  # 70 and 80 from 65 to 85

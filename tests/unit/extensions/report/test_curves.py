@@ -7,6 +7,8 @@ import pytest
 from paddlevit_dist.extensions.report import curves
 from paddlevit_dist.extensions.report.curves import CurveLine, build_chart
 
+LEFT, WIDTH = 62, 284  # pixels of the axes' box
+
 
 def test_bars_of_several_series_stand_side_by_side_and_each_at_its_height():
     heights = {"a": [1.0, 4.0, 2.0], "b": [3.0, 1.0, 5.0], "c": [2.0, 2.5, 0.5]}
@@ -23,9 +25,9 @@ def test_bars_of_several_series_stand_side_by_side_and_each_at_its_height():
     low, high = build_chart("", lines, "x")["data"]["x"]
     assert (low, high) == (-0.5, 2.5)
     for place, triple in enumerate(zip(*bars.values())):  # each group is centered, and nearly as wide as its place
-        middle = 64 + (place - low) / (high - low) * 336
+        middle = LEFT + (place - low) / (high - low) * WIDTH
         assert triple[0][0] + triple[2][0] + triple[2][2] == pytest.approx(2 * middle, abs=0.3)
-        assert 3 * triple[0][2] == pytest.approx(0.9 * 336 / (high - low), abs=0.4)
+        assert 3 * triple[0][2] == pytest.approx(0.9 * WIDTH / (high - low), abs=0.4)
     scale = bars["a"][0][3]  # of a bar of height 1
     for name, ys in heights.items():
         for y, (_, top, _, height) in zip(ys, bars[name]):
@@ -53,29 +55,29 @@ def test_lines_keep_their_places_colors_and_values():
     ]
     chart = build_chart("title", lines, "x", "y", "note")
     assert (chart["title"], chart["x_label"], chart["y_label"], chart["note"]) == ("title", "x", "y", "note")
-    assert chart["x_ticks"] == [(f"{64 + 33.6 * x:.1f}", str(x)) for x in (0, 2, 4, 6, 8, 10)]
+    assert chart["x_ticks"] == [(f"{LEFT + WIDTH / 10 * x:.1f}", str(x)) for x in (0, 2, 4, 6, 8, 10)]
     assert [label for _, label in chart["y_ticks"]] == ["0", "1", "2", "3"]
-    assert [float(place) for place, _ in chart["y_ticks"]] == pytest.approx([212, 144.7, 77.3, 10], abs=0.06)
+    assert [float(place) for place, _ in chart["y_ticks"]] == pytest.approx([200, 141.3, 82.7, 24], abs=0.06)
     up, one, two, bundled, long, dotted = chart["drawn"]
-    assert up["path"] == "M64.0 144.7L232.0 77.3L400.0 10.0" and up["dots"][1] == ("232.0", "77.3")
+    assert up["path"] == "M62.0 141.3L204.0 82.7L346.0 24.0" and up["dots"][1] == ("204.0", "82.7")
     assert [line["color"] for line in chart["drawn"]] == [1, 2, 3, 4, 5, 6]
     assert [len(line["dots"]) for line in (up, one, two, bundled, long, dotted)] == [3, 1, 0, 0, 0, 31]
     data = {line["name"]: (line["x"], line["y"]) for line in chart["data"]["lines"]}
     assert data["two"] == ([0, 10], [2, 0.333333]) and list(data) == [line.name for line in lines if line.points]
-    assert chart["data"]["box"] == [64, 10, 336, 202] and chart["data"]["x"] == [0, 10]
+    assert chart["data"]["box"] == [LEFT, 24, WIDTH, 176] and chart["data"]["x"] == [0, 10]
     assert build_chart("t", lines[1:2], "x", note="n")["drawn"] == []
 
 
 def test_a_line_that_is_flat_has_room_above_and_below():
     for value, low, high in ((0.0, -0.6, 0.6), (-40.0, -42.0, -38.0)):
         chart = build_chart("", [CurveLine("a", [(3, value), (4, value)])], "x")
-        assert chart["data"]["y"] == [low, high] and chart["drawn"][0]["path"] == "M64.0 111.0L400.0 111.0"
+        assert chart["data"]["y"] == [low, high] and chart["drawn"][0]["path"] == "M62.0 112.0L346.0 112.0"
 
 
 def test_a_line_whose_values_differ_by_less_than_its_ticks_say_fills_the_height():
     values = (0.10868307847683634, 0.10868307847711946)  # to twelve digits the same
     (line,) = build_chart("", [CurveLine("a", list(enumerate(values)))], "x")["drawn"]
-    assert line["path"] == "M64.0 212.0L400.0 10.0"
+    assert line["path"] == "M62.0 200.0L346.0 24.0"
 
 
 def test_whole_numbers_are_short_unless_they_are_huge():
@@ -98,9 +100,10 @@ def test_lines_of_runs_have_a_color_each_and_one_of_a_single_run_by_kind():
     first = ("a", {"loss": [(1, 2.0)]}, {"loss": [(1, 3.0)]})
     second = ("b", {"other": [(1, 5.0)]}, {"loss": [(1, 4.0), (2, 6.0)]})
     assert curves.build_lines([first], "loss") == [
-        CurveLine("training", [(1, 2.0)], 0, "line"),
-        CurveLine("evaluation", [(1, 3.0)], 1, "dots"),
+        CurveLine("training", [(1, 2.0)], curves.MUTED, "line"),
+        CurveLine("evaluation", [(1, 3.0)], 0, "dots"),
     ]
+    assert [line.color for line in curves.build_lines([("a", {"loss": [(1, 2.0)]}, {})], "loss")] == [0]
     assert curves.build_lines([first, second], "loss") == [
         CurveLine("a training", [(1, 2.0)], 0, "line"),
         CurveLine("a evaluation", [(1, 3.0)], 0, "dots"),
@@ -125,3 +128,12 @@ def test_a_long_line_is_drawn_with_fewer_points_and_keeps_its_peaks():
     assert {(1234, 99), (2345, -99)} < set(zip(xs, ys)) and set(zip(xs, ys)) <= {(x, int(y)) for x, y in points}
     assert chart["drawn"][0]["path"].count("L") == len(xs) - 1 and chart["drawn"][0]["dots"] == []
     assert curves.thin(points[:500]) == points[:500]
+
+
+@pytest.mark.parametrize(("most", "shown"), [(3, "0 1 2 3"), (13, "0 5 10"), (12_500, "0 2500 5000 7500 10k 12.5k")])
+def test_numbers_of_updates_are_whole_on_the_axis(most, shown):
+    chart = build_chart("", [CurveLine("a", [(0, 0.25), (most, 0.5)])], "update")
+    assert [label for _, label in chart["x_ticks"]] == shown.split()
+    assert chart["description"] == "a from 0.25 to 0.5"
+    halves = build_chart("", [CurveLine("a", [(0.5, 1), (1.5, 2)], 0, "bar")], "x")
+    assert [label for _, label in halves["y_ticks"]] == ["0", "1", "2"]  # counts

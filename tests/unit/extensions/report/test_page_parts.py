@@ -9,7 +9,7 @@ import pytest
 from support.trainings.report_runs import event, training, write_run
 
 from paddlevit_dist.core.tasks.figures import ConfusionMatrix, FigureTable
-from paddlevit_dist.extensions.report import page, store
+from paddlevit_dist.extensions.report import page, parts, store, summary, training_curves
 from paddlevit_dist.extensions.report.runs import RunMetrics, read_runs
 
 
@@ -24,34 +24,65 @@ def update(folder, name="run.json", **values) -> None:
     file.write_text(json.dumps({**known, **values}))
 
 
-def test_the_summary_has_a_row_and_the_notices_of_each_run(tmp_path):
+def test_a_single_run_has_its_score_with_what_it_was_measured_on_and_several_have_a_row_each(tmp_path):
     one = write_run(tmp_path / "one", config="MODEL: {NAME: vit}\nDATA: {DATASET: coco}\nTRAIN: {NUM_EPOCHS: 2}\n")
-    update(one, processes=3, device="gpu", machine={"processor": "odd one"})
+    counts = {"samples": "9 images", "counts": {"a": 6, "b": 3}}
+    update(one, processes=3, device="gpu", effective_batch=8, machine={"processor": "odd one"}, data={"val": counts})
     two = write_run(tmp_path / "two", [], config="SEED: 1\n")
     (two / "run.json").write_text(json.dumps({"machine": "unknown"}))
     hint = "this run has no figures of its model's predictions"
-    table, notices = page.make_summary(read(one))
-    assert table["title"] == "Run" and table["note"] == "" and notices["lines"] == [hint]
-    assert table["columns"] == ["score", "state", "time", "model", "data", "device"]
-    row = ["loss 0.75, top-1 80 (the last)", "complete, 2 epochs", "0 min 1 s", "vit", "coco", "3 x gpu, odd one"]
-    assert table["rows"] == [row]
-    table, notices = page.make_summary(read(one, two))
-    assert table["title"] == "Runs" and table["columns"][:2] == ["run", "score"]
-    assert [cells[0] for cells in table["rows"]] == ["one", "two"]
-    assert table["rows"][1] == ["two", None, "nothing recorded yet", None, None, None, "? x ?"]
+    score, advice, notices = summary.make_summary(read(one), tmp_path)
+    assert notices["lines"] == [hint] and advice["title"] == "What to look at next" and score["links"] == []
+    assert (score["main"].name, score["main"].value, score["beside"]) == ("loss", 0.75, ["top-1 80"])
+    assert score["facts"] == {
+        "weights": "the last",
+        "measured on": "coco; val: 9 images",
+        "trained on": "20 updates of 8 samples",
+        "model": "vit; from random weights",
+        "compared with": "1.5 at the first evaluation and 0.75 at the last",
+        "state": "complete, 2 epochs; 0 min 1 s on 3 x gpu, odd one",
+    }
+    table, links, notices = summary.make_summary(read(one, two), tmp_path)
+    assert table["columns"] == ["run", "score", "state", "time", "model", "data", "device"] and links["links"] == []
+    assert table["rows"] == [
+        ["one", "loss 0.75, top-1 80 (the last)", "complete, 2 epochs", "0 min 1 s", "vit", "coco", "3 x gpu, odd one"],
+        ["two", None, "nothing recorded yet", None, None, None, "? x ?"],
+    ]
     assert notices["lines"] == [f"one: {hint}", f"two: {hint}"]
+
+
+def best_event(value, epoch=2, **values):
+    return event("evaluation", epoch=epoch, best="top-1", **{"top-1": value, "top-1 count": 5, **values})
+
+
+def test_a_rate_is_compared_with_the_most_frequent_class_and_intervals_of_runs_have_one_axis(tmp_path):
+    data = {"train": {"samples": "4 images"}, "val": {"samples": "20 images", "counts": {"ant": 5, "dog": 15}}}
+    intervals = [{"percent": 95, "top-1": ends} for ends in ([70.0, 90.0], [60.0, 80.0])]
+    names = ("one", "two")
+    for name, interval, value in zip(names, intervals, (80.0, 75.0)):
+        events = [training(4)[0], best_event(50.0, epoch=1), best_event(value, interval=interval)]
+        update(write_run(tmp_path / name, events), data=data)
+    (score, *_) = summary.make_summary(read(tmp_path / "one"), tmp_path)
+    assert score["main"] == ("top-1", 80.0, (70.0, 90.0), 95, 5)
+    assert score["facts"]["compared with"].endswith("; 75 if dog were always predicted")
+    assert score["facts"]["trained on"].startswith("4 images; ") and score["facts"]["measured on"] == "val: 20 images"
+    ranges = summary.make_summary(read(*(tmp_path / name for name in names)), tmp_path)[0]
+    places = [tuple(round(place, 2) for place in row[2:]) for row in ranges["rows"]]
+    assert places == [(33.33, 66.67, 66.67), (0.0, 66.67, 50.0)]  # from 60 to 90
+    assert ranges["note"].startswith("top-1, from 60 to 90.")
 
 
 def test_a_run_that_was_evaluated_alone_says_so_with_the_scores_and_their_intervals(tmp_path):
     scores = {"top-1": 50.125, "top-5": 80.0, "mean error": 1.0, "loss": 0.5, "samples": 64, "top-1 count": 9}
     interval = {"percent": 90, "top-1": [40.0, 60.004]}
     done = write_run(tmp_path / "done", [event("evaluation", **scores, interval=interval)], config="")
-    assert page.format_state(*read(done)) == "evaluated"
-    assert page.format_best(*read(done)) == "top-1 50.12 [40, 60] (90 %), top-5 80, mean error 1"
-    assert page.format_best(*read(write_run(tmp_path / "none", []))) is None
+    assert summary.format_state(*read(done)) == "evaluated"
+    assert summary.format_best(*read(done)) == "top-1 50.12 [40, 60] (90 %), top-5 80, mean error 1"
+    assert summary.format_best(*read(write_run(tmp_path / "none", []))) is None
     last = [training(4)[0], event("evaluation", epoch=2, **scores)]
     assert (
-        page.format_best(*read(write_run(tmp_path / "last", last))) == "top-1 50.12, top-5 80, mean error 1 (the last)"
+        summary.format_best(*read(write_run(tmp_path / "last", last)))
+        == "top-1 50.12, top-5 80, mean error 1 (the last)"
     )
 
 
@@ -72,32 +103,32 @@ def test_a_run_that_was_evaluated_alone_says_so_with_the_scores_and_their_interv
 )
 def test_the_state_is_that_of_the_last_event(tmp_path, last, config, state):
     (run,) = read(write_run(tmp_path / "run", [*training(4), last], config))
-    assert page.format_state(run._replace(is_running=False)).startswith(state)
+    assert summary.format_state(run._replace(is_running=False)).startswith(state)
     if "killed" in state:
         began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1_700_000_000))
         for unknown in (None, True):
             shown = f"in epoch {last['epoch']} of 9; last entry {began}"
-            assert page.format_state(run._replace(is_running=unknown)) == shown
+            assert summary.format_state(run._replace(is_running=unknown)) == shown
 
 
 def test_a_run_that_was_interrupted_before_its_first_update_says_so(tmp_path):
     events = [event("interruption", epoch=0, reason="no memory")]
     (run,) = read(write_run(tmp_path / "run", events))
-    assert page.format_state(run) == "interrupted after epoch 0 of 2: no memory"
+    assert summary.format_state(run) == "interrupted after epoch 0 of 2: no memory"
 
 
 def test_times_facts_and_durations_are_short(tmp_path):
-    assert [page.format_time(value) for value in (0, -1, 1e11, None, "x", True)] == ["?"] * 6
-    assert page.format_time(1).endswith(":01")
+    assert [parts.format_time(value) for value in (0, -1, 1e11, None, "x", True)] == ["?"] * 6
+    assert parts.format_time(1).endswith(":01")
     facts = {"of": "x", "share": 0.123456, "n": 12345678, "none": None, "empty": {}, "list": [], "zero": 0, "name": "a"}
-    assert page.format_facts(facts, ("of",)) == "share 0.1235, n 12345678, zero 0, name a"
+    assert parts.format_facts(facts, ("of",)) == "share 0.1235, n 12345678, zero 0, name a"
     (run,) = read(write_run(tmp_path / "run"))
     resumed = RunMetrics()
     for kind in ("epoch", "resume", "resume"):
         resumed.add(event(kind, epoch=1, time=5.0))
-    assert page.format_duration(run._replace(seconds=61, metrics=resumed)) == "1 min 1 s in 3 sessions"
+    assert summary.format_duration(run._replace(seconds=61, metrics=resumed)) == "1 min 1 s in 3 sessions"
     shown = {None: None, 59.4: "0 min 59 s", 61: "1 min 1 s", 3599.6: "1 h 0 min", 90_061: "25 h 1 min"}
-    assert {value: page.format_duration(run._replace(seconds=value)) for value in shown} == shown
+    assert {value: summary.format_duration(run._replace(seconds=value)) for value in shown} == shown
 
 
 def test_groups_count_their_seeds_and_name_those_that_are_not_complete(tmp_path):
@@ -108,11 +139,11 @@ def test_groups_count_their_seeds_and_name_those_that_are_not_complete(tmp_path)
     write_run(tmp_path / "second" / "seed_7", early)
     runs = [run._replace(is_running=False) for run in read(tmp_path / "group", tmp_path / "second")]
     alone = write_run(tmp_path / "alone", [*training(4), event("evaluation", epoch=2, best="score", score=99.0)])
-    (table,) = page.make_groups([*runs, *read(alone)])
+    (table,) = summary.make_groups([*runs, *read(alone)])
     assert table["columns"] == ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
     assert table["rows"] == [["group", 3, "score", "2.5", "1.5", "1", "4"], ["second", 1, "other", "7", None, "7", "7"]]
     assert table["note"] == "Not complete, counted with their best score so far: seed_2."
-    assert page.make_groups(read(alone)) == [] and page.make_groups(runs[:2])[0]["note"] == ""
+    assert summary.make_groups(read(alone)) == [] and summary.make_groups(runs[:2])[0]["note"] == ""
 
 
 def test_the_data_are_told_of_each_split_and_run_with_each_note_once(tmp_path):
@@ -129,6 +160,23 @@ def test_the_data_are_told_of_each_split_and_run_with_each_note_once(tmp_path):
     assert [row[0] for row in table["rows"]] == ["one: train", "one: val", "two: test"]
     assert [line[:6] for line in notes["lines"]] == ["one: a", "one: b", "one: 1"]
     assert page.make_data(read(write_run(tmp_path / "none"))) == []
+
+
+def test_counts_of_classes_are_bars_with_the_rarest_of_many(tmp_path):
+    one, two = (write_run(tmp_path / name) for name in ("one", "two"))
+    few = {
+        "train": {"samples": "9 images", "counts": {"a": 6, "b": 3}},
+        "val": {"samples": "2 images", "counts": {"b": 2}},
+    }
+    for folder in (one, two):
+        update(folder, data=few)
+    bars, notes = page.make_data(read(one, two))  # the same data
+    assert bars["rows"] == [("a", [(6, 1.0), (0, 0.0)]), ("b", [(3, 0.5), (2, 1.0)])] and notes["lines"] == []
+    assert bars["splits"] == ["train: 9 images", "val: 2 images"] and bars["note"] == ""
+    update(one, data={"train": {"samples": "many", "counts": {f"c{n}": n for n in range(99)}}, "val": {"holds": "x"}})
+    table, bars, _ = page.make_data(read(one))
+    assert table["rows"] == [["val", "x"]] and bars["note"] == "The 20 most and the 20 least frequent of 99 classes."
+    assert [name for name, _ in bars["rows"]] == [f"c{n}" for n in (*range(98, 78, -1), *range(19, -1, -1))]
 
 
 def make_figures(*titles):
@@ -191,29 +239,46 @@ def test_a_chart_has_all_its_lines_without_points_that_are_not_finite(shape, sty
     ]
 
 
-def test_curves_of_single_classes_follow_the_others(tmp_path):
-    names = ["threshold a", "AP b", "mAP", "learning_rate"]
-    events = [event("evaluation", epoch=n, **dict.fromkeys(names, float(n))) for n in (1, 2)]
-    charts, *_ = page.make_curves(read(write_run(tmp_path / "run", events)))
-    assert [chart["title"] for chart in charts["charts"]] == ["mAP", "Learning rate", "threshold a", "AP b"]
-
-
-def test_curves_beyond_the_first_are_folded_and_constants_told(tmp_path):
-    names = [f"q{number:02d}" for number in range(16)]
+def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
+    many = {f"IoU class {n}": (n + 1) / 20 for n in range(20)}
+    names = ["Dice", "Dice left eye", "threshold a", "mIoU", "learning_rate"]
     events = [
-        event("training", epoch=1, update=n, rate=0.5, zero=0.0, **dict.fromkeys(names, float(n))) for n in (1, 2, 3)
+        event("evaluation", epoch=n, **{name: value * n for name, value in many.items()}, **dict.fromkeys(names, n))
+        for n in (1, 2)
+    ]
+    runs = read(*(write_run(tmp_path / name, events) for name in ("one", "two")))
+    (charts,) = training_curves.make_curves(runs[:1])
+    by_title = {chart["title"]: chart for chart in charts["charts"]}
+    assert list(by_title) == ["Dice", "mIoU", "IoU", "threshold a", "Learning rate"]
+    assert [line["name"] for line in by_title["Dice"]["data"]["lines"]] == ["all", "left eye"]
+    lines = by_title["IoU"]["data"]["lines"]
+    assert [line["style"] for line in lines].count("thin") == 12 and len(lines) == 20
+    colored = [line["name"] for line in lines if line["style"] != "thin"]
+    assert colored == [f"class {n}" for n in (0, 1, 2, 3, 16, 17, 18, 19)]
+    assert {line["color"] for line in lines if line["style"] != "thin"} == set(range(8))
+    assert by_title["IoU"]["note"] == "The 4 lowest and the 4 highest of 20 at the end are in color."
+    parts_of_two = training_curves.make_curves(runs)
+    assert [part.get("summary") for part in parts_of_two] == [None, "Dice: 2 charts", "IoU: 20 charts"]
+    assert parts_of_two[2]["parts"][0]["charts"][0]["title"] == "IoU class 0"
+
+
+def test_curves_beyond_the_first_and_those_of_the_machine_are_folded_and_constants_told(tmp_path):
+    names = [f"q{number:02d}" for number in range(12)]
+    events = [
+        event("training", epoch=1, update=n, rate=0.5, zero=0.0, memory_mib=n, **dict.fromkeys(names, float(n)))
+        for n in (1, 2, 3)
     ]
     events += [event("evaluation", epoch=n, **{"a count": n, "points": n, "once": 7.0}) for n in (1, 2)]
-    charts, constant, folded = page.make_curves(read(write_run(tmp_path / "run", events)))
-    assert [chart["title"] for chart in charts["charts"]] == names[:14] and charts["kind"] == "charts"
+    charts, constant, more, machine = training_curves.make_curves(read(write_run(tmp_path / "run", events)))
+    assert [chart["title"] for chart in charts["charts"]] == names[:10] and charts["kind"] == "charts"
     assert constant["text"] == "Constant: once 7, rate 0.5."
-    assert folded["summary"] == "2 more curves"
-    assert [chart["title"] for chart in folded["parts"][0]["charts"]] == names[14:]
+    assert more["summary"] == "2 more charts" and machine["summary"] == "Speed and memory: 1 charts"
+    assert [chart["title"] for chart in more["parts"][0]["charts"]] == names[10:]
     assert charts["charts"][0]["x_label"] == "update" and charts["charts"][0]["data"]["lines"][0]["name"] == "training"
-    assert page.make_curves(read(write_run(tmp_path / "none", []))) == []
-    single = [event("training", epoch=1, update=1, loss=2.0)]
-    (part,) = page.make_curves(read(write_run(tmp_path / "single", single)))
-    assert [chart["title"] for chart in part["charts"]] == ["Loss"]
+    assert training_curves.make_curves(read(write_run(tmp_path / "none", []))) == []
+    single = [event("evaluation", epoch=1, loss=2.0)]
+    (part,) = training_curves.make_curves(read(write_run(tmp_path / "single", single)))
+    assert [(chart["title"], chart["x_label"]) for chart in part["charts"]] == [("Loss", "epoch")]
 
 
 def test_settings_that_differ_are_rows_but_not_the_folder(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from support.trainings.report_runs import one_of_each
 
-from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet
+from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet, SliceStack
 from paddlevit_dist.extensions.report import store
 
 
@@ -19,8 +19,16 @@ def stored(path, *figures):
 
 def test_every_kind_comes_back(tmp_path):
     figures = stored(tmp_path / "f.zip", *one_of_each())
-    assert [figure["kind"] for figure in figures] == ["table", "matrix", "chart", "chart", "gallery", "points"]
-    table, matrix, chart, bars, gallery, _ = figures
+    assert [figure["kind"] for figure in figures] == [
+        "table",
+        "matrix",
+        "chart",
+        "chart",
+        "gallery",
+        "points",
+        "slices",
+    ]
+    table, matrix, chart, bars, gallery, _, slices = figures
     assert table["rows"] == [*([name, 12, 0.5] for name in ("dog", "ant", "cow")), ["none", None, None]]
     assert chart["lines"][0]["y"] == [3.0, 1.0, None] and bars["shape"] == "bar"
     dense = np.zeros((3, 3), np.uint64)
@@ -29,6 +37,14 @@ def test_every_kind_comes_back(tmp_path):
         dense[row, column] = count
     np.testing.assert_array_equal(dense, one_of_each()[1].values, strict=True)
     assert gallery["images"][1]["caption"] == ["ant", "second line"]
+    assert [[image["caption"] for image in stack] for stack in slices["stacks"]] == [
+        [["dog", "Dice 0.5"]] * 3,
+        [["b"]] * 2,
+    ]
+    brightness = [
+        np.asarray(Image.open(io.BytesIO(image["image"])), np.float32).mean() for image in slices["stacks"][0]
+    ]
+    assert brightness[0] + brightness[1] == pytest.approx(255, abs=3) and brightness[2] < brightness[0]
 
 
 def test_small_images_are_exact_and_large_ones_small(tmp_path):
@@ -51,6 +67,7 @@ def test_a_figure_of_the_wrong_form_is_told_and_the_others_are_kept(tmp_path):
         Gallery("g", [(np.zeros((4, 4), np.float32), "")]),
         PointSet("p", xyz, {"a": colors[:3]}, {}),
         PointSet("p", np.full((4, 3), np.nan, np.float32), {"a": colors}, {}),
+        SliceStack("s", [([np.zeros((4, 4), np.float32)], "")]),
         "no figure",
     ]
     problems = store.save(tmp_path / "f.zip", [*wrong, FigureTable("right", ("a",), [(1,)])], {})

@@ -1,0 +1,128 @@
+"""Say what to look at next: what a run's curves, classes and data show, with the setting that would change it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...core.runtime.metrics_file import is_number
+from ...core.runtime.printing import one_line
+from .runs import Points, ReportedRun
+
+_SCORES_OF_CLASSES = ("AP %", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # columns; less is worse
+_STILL_RISING = 0.02  # share of the whole improvement that the last third must have
+_LOSS_RISE = 1.1  # of an evaluation's smallest loss
+_LONG_WAIT = 0.2  # share of the time
+_WIDE = 0.03  # width of an interval as a share of its score
+_LOWER_F1 = 0.05
+_FEW = 0.5  # of the median number of samples of a class
+
+
+def advise(run: ReportedRun) -> list[str]:
+    """Return a line for each thing that stands out, the worst class first."""
+    rules = (_worst_class, _score_threshold, _unused_epochs, _overfitting, _waiting, _width)
+    return [one_line(line) for find in rules for line in find(run)]
+
+
+def _list_figures(run: ReportedRun, kind: str, *fields: str) -> list[dict[str, Any]]:
+    """Return the figures of a kind that have these lists; the file of figures may contain anything."""
+    stored = [figure for each in list(run.figures.values())[:1] for figure in each.figures if isinstance(figure, dict)]
+    return [
+        figure
+        for figure in stored
+        if figure.get("kind") == kind and all(isinstance(figure.get(field), list) for field in fields)
+    ]
+
+
+def _worst_class(run: ReportedRun) -> Iterator[str]:
+    for table in _list_figures(run, "table", "columns", "rows"):
+        column = next((name for name in _SCORES_OF_CLASSES if name in table["columns"]), None)
+        if column is not None and all(len(row) == len(table["columns"]) for row in table["rows"]):
+            yield from _describe_worst(table, column, run)
+            return
+
+
+def _describe_worst(table: dict[str, Any], column: str, run: ReportedRun) -> Iterator[str]:
+    columns, at = table["columns"], table["columns"].index(column)
+    rows = [row for row in table["rows"] if is_number(row[at])]
+    if len(rows) < 2:
+        return
+    worst = min(rows, key=lambda row: row[at])
+    values = sorted(row[at] for row in rows)
+    if values[0] == values[-1]:
+        return
+    text = f"{columns[0]} {worst[0]} has the lowest {column.removesuffix(' %')}, {worst[at]:.4g}"
+    text += f"{' %' if column.endswith('%') else ''}; the median is {values[len(values) // 2]:.4g}"
+    if columns[-1] == "most often taken for" and worst[-1] is not None:
+        text += f"; it is most often taken for {worst[-1]}"
+    counts = run.data.get("train", {}).get("counts")
+    if isinstance(counts, dict) and is_number(number := counts.get(str(worst[0]))):
+        median = sorted(counts.values())[len(counts) // 2]
+        if number < _FEW * median:
+            text += f"; it has only {number:,} training samples (median {median:,}): add some"
+    yield text[0].upper() + text[1:] + "."
+
+
+def _score_threshold(run: ReportedRun) -> Iterator[str]:
+    try:
+        used = float(run.settings["DETECTION.SCORE_THRESHOLD"])
+    except (KeyError, ValueError):
+        return
+    lines = [line for chart in _list_figures(run, "chart", "lines") for line in chart["lines"]]
+    for points in (list(zip(line["y"], line["x"])) for line in lines if line.get("name") == "F1"):
+        f1, score = max(points)
+        own = min(points, key=lambda point: abs(point[1] - used))[0]
+        if f1 - own > _LOWER_F1:
+            yield (
+                f"With objects from a score of {score:.2f} on, F1 is {f1:.3g}; with those shown, from "
+                f"DETECTION.SCORE_THRESHOLD {used:g} on, it is {own:.3g}."
+            )
+
+
+def _unused_epochs(run: ReportedRun) -> Iterator[str]:
+    best, epochs = run.metrics.best, run.settings.get("TRAIN.NUM_EPOCHS", "")
+    if best is None or str(best["epoch"]) != epochs:
+        return
+    values = [value for _, value in run.metrics.evaluation.get(best["name"], ())]
+    if len(values) < 3:
+        return
+    late, whole = abs(values[-1] - values[-1 - len(values) // 3]), abs(values[-1] - values[0])
+    if late > _STILL_RISING * whole:
+        yield f"{best['name']} was best in the last of {epochs} epochs: try more (TRAIN.NUM_EPOCHS)."
+
+
+def _overfitting(run: ReportedRun) -> Iterator[str]:
+    evaluated, trained = (points.get("loss", ()) for points in (run.metrics.evaluation, run.metrics.training))
+    if len(evaluated) < 3 or not trained:
+        return
+    update, least = min(evaluated, key=lambda point: point[1])
+    if evaluated[-1][1] > _LOSS_RISE * least > 0 and trained[-1][1] < _value_at(trained, update):
+        yield (
+            f"The loss of the evaluation rises from {least:.4g} after update {update:,} to {evaluated[-1][1]:.4g}, "
+            "while that of training falls: more data, augmentation or weight decay may help."
+        )
+
+
+def _value_at(points: Points, x: float) -> float:
+    return min(points, key=lambda point: abs(point[0] - x))[1]
+
+
+def _waiting(run: ReportedRun) -> Iterator[str]:
+    shares = [share for _, share in run.metrics.training.get("data_wait_fraction", ())]
+    mean = _mean(shares[len(shares) // 2 :])
+    if mean > _LONG_WAIT:
+        yield f"Training waited for data {mean:.0%} of the time: raise DATA.NUM_WORKERS, or use smaller images."
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(len(values), 1)
+
+
+def _width(run: ReportedRun) -> Iterator[str]:
+    best = run.metrics.best
+    if best is None or "interval" not in best:
+        return
+    low, high = best["interval"]
+    if high - low > _WIDE * abs(best["value"]):
+        yield (
+            f"The interval of {best['name']} is {high - low:.3g} wide: 'compare' tells whether another run is better, "
+            "sample by sample; more validation samples narrow it."
+        )

@@ -1,0 +1,220 @@
+"""Make the first section of a page: what runs reached, of what, compared with what, and what to look at next."""
+
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+from ...core.logging.record import COMPARED
+from ...core.runtime.metrics_file import get_interval
+from ...core.runtime.printing import one_line
+from .advice import advise
+from .parts import Part, format_time, make_lines, make_table, name_run
+from .runs import COUNTS, ReportedRun, find_measured
+
+_MOST_BESIDE = 3  # scores next to the best one
+_TRACK = 100.0  # width of the intervals of several runs, in percent
+
+
+class ShownScore(NamedTuple):
+    """A score of a run."""
+
+    name: str
+    value: float
+    interval: tuple[float, float] | None = None
+    percent: float = 0.0  # the interval's level
+    count: float | None = None  # of a share in percent: the samples that count for it
+
+    def __str__(self) -> str:
+        """Format name, value and interval."""
+        ends = f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}] ({self.percent:g} %)" if self.interval else ""
+        return f"{self.name} {self.value:.4g}{ends}"
+
+
+def make_summary(runs: Sequence[ReportedRun], folder: Path) -> list[Part]:
+    """Make the scores, large for a single run, with notices; ``folder`` is that of the page, for links."""
+    notices = [name_run(line, run, runs) for run in runs for line in run.notices]
+    if len(runs) == 1:
+        return [_make_score(runs[0], folder), make_lines(advise(runs[0]), "What to look at next"), make_lines(notices)]
+    rows = [
+        [run.name, format_best(run), format_state(run), format_duration(run), *_name_model(run), _format_device(run)]
+        for run in runs
+    ]
+    columns = ["run", "score", "state", "time", "model", "data", "device"]  # phones show only the first columns
+    links = {"kind": "comparisons", "links": [link for run in runs for link in _link_comparisons(run, folder)]}
+    return [*make_groups(runs), *_make_ranges(runs), make_table("Runs", columns, rows), links, make_lines(notices)]
+
+
+def find_scores(run: ReportedRun) -> tuple[list[ShownScore], str]:
+    """Return the scores of the best evaluation, the deciding one first, or the last ones, and where they are from."""
+    metrics = run.metrics
+    event = metrics.best_event if metrics.training else None
+    if event is not None:
+        best, text = metrics.best, f"epoch {event['epoch']}"
+        assert best is not None
+        values = {best["name"]: best["value"], **dict(find_measured(event))}
+    else:
+        text = "the last" if metrics.training else ""
+        values = {name: points[-1][1] for name, points in metrics.evaluation.items()}
+        if not values and metrics.evaluations:
+            event = metrics.evaluations[-1]
+            values = dict(find_measured(event))
+    scores = []
+    for name, value in values.items():
+        if not name.endswith(COUNTS):
+            about = get_interval(event, name) if event is not None else {}
+            count = values.get(f"{name} count")
+            scores.append(ShownScore(name, value, about.get("interval"), about.get("percent", 0.0), count))
+    return scores, text
+
+
+def format_best(run: ReportedRun) -> str | None:
+    """Format the best evaluation, or the last one, marked as such, if the best is not known."""
+    scores, where = find_scores(run)
+    if not scores:
+        return None
+    if where.startswith("epoch"):
+        return one_line(f"{scores[0]}, {where}")
+    return ", ".join(map(str, scores[:3])) + (f" ({where})" if where else "")
+
+
+def _make_score(run: ReportedRun, folder: Path) -> Part:
+    """Make the score of a single run, with what it was measured, trained and compared on."""
+    scores, where = find_scores(run)
+    beside = [score for score in scores[1:] if not _is_of_a_class(score.name, scores)][:_MOST_BESIDE]
+    model, data = _name_model(run)
+    splits = {name: about.get("samples") or about.get("holds") for name, about in run.data.items()}
+    trained, state, duration = splits.pop("train", None), format_state(run), format_duration(run)
+    facts = {
+        "weights": f"of {where}, the best" if where.startswith("epoch") else where,
+        "measured on": _join(data, *(f"{name}: {content}" for name, content in splits.items())),
+        "trained on": _join(trained, *_describe_length(run)) if run.metrics.training else None,
+        "model": _join(model, *_describe_start(run)),
+        "compared with": _join(*_describe_comparisons(run, scores)),
+        "state": _join(state, f"{duration} on {_format_device(run)}" if duration else _format_device(run)),
+    }
+    return {
+        "kind": "score",
+        "main": scores[0] if scores else None,
+        "beside": [str(score) for score in beside],
+        "facts": {name: fact for name, fact in facts.items() if fact},
+        "links": _link_comparisons(run, folder),
+    }
+
+
+def _join(*texts: object) -> str:
+    return "; ".join(one_line(text) for text in texts if text)
+
+
+def _is_of_a_class(name: str, scores: Sequence[ShownScore]) -> bool:
+    first = name.split(" ")[0]
+    return " " in name and sum(score.name.split(" ")[0] == first for score in scores) > 2
+
+
+def _name_model(run: ReportedRun) -> tuple[str | None, str | None]:
+    return run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
+
+
+def _format_device(run: ReportedRun) -> str:
+    machine = run.facts.get("machine")
+    processor = machine.get("processor") if isinstance(machine, dict) else None
+    device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
+    return device + (f", {one_line(processor)}" if processor else "")
+
+
+def _describe_length(run: ReportedRun) -> list[str]:
+    updates = max((points[-1][0] for points in run.metrics.training.values()), default=0)
+    return [f"{updates:,} updates of {run.facts.get('effective_batch', '?')} samples"] if updates else []
+
+
+def _describe_start(run: ReportedRun) -> list[str]:
+    if run.load_report is None:
+        return ["from random weights"] if run.metrics.training else []
+    fraction = run.load_report.get("loaded_fraction")
+    share = f" ({100 * fraction:.1f} % of its parameters)" if isinstance(fraction, (int, float)) else ""
+    return [f"{'from' if run.metrics.training else 'weights'} {run.load_report.get('source')}{share}"]
+
+
+def _describe_comparisons(run: ReportedRun, scores: Sequence[ShownScore]) -> list[str]:
+    """Describe the first and the last evaluation, and a model that always predicts the most frequent class."""
+    texts = []
+    points = run.metrics.evaluation.get(scores[0].name, ()) if scores else ()
+    if len(points) > 1:
+        texts.append(f"{points[0][1]:.4g} at the first evaluation and {points[-1][1]:.4g} at the last")
+    counts = [about.get("counts") for name, about in run.data.items() if name != "train"]
+    if scores and scores[0].name == "top-1" and counts and isinstance(counts[0], dict) and counts[0]:
+        name, most = max(counts[0].items(), key=lambda row: row[1])
+        texts.append(f"{100 * most / sum(counts[0].values()):.4g} if {name} were always predicted")
+    return texts
+
+
+def _link_comparisons(run: ReportedRun, folder: Path) -> list[tuple[str, str]]:
+    """Return link and name of the comparison of a run with others."""
+    if not (run.folder / COMPARED).is_file():
+        return []
+    link = quote(os.fsencode(os.path.relpath(run.folder / COMPARED, folder)))
+    return [(link, f"{run.name}/{COMPARED}")]
+
+
+def _make_ranges(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Make the intervals of runs with the same score on a common axis; nothing if they have different scores."""
+    found = [(run.name, scores[0]) for run in runs if (scores := find_scores(run)[0])]
+    if len(found) < 2 or len({score.name for _, score in found}) > 1:
+        return []
+    ends = [score.interval or (score.value, score.value) for _, score in found]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    scale = _TRACK / (high - low) if high > low else 0.0
+    rows = [
+        (name, score, (first - low) * scale, (last - first) * scale, (score.value - low) * scale)
+        for (name, score), (first, last) in zip(found, ends)
+    ]
+    note = f"{found[0][1].name}, from {low:.4g} to {high:.4g}. A band is an interval, a mark its score."
+    return [{"kind": "ranges", "title": "Scores", "rows": rows, "note": note}]
+
+
+def make_groups(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Summarize the best scores of each group of seeds."""
+    best: dict[tuple[str, str], list[float]] = {}
+    for run in runs:
+        if run.group and run.metrics.best is not None:
+            best.setdefault((run.group, run.metrics.best["name"]), []).append(run.metrics.best["value"])
+    rows = []
+    for (group, name), scores in best.items():
+        spread = statistics.stdev(scores) if len(scores) > 1 else None
+        numbers = (statistics.fmean(scores), spread, min(scores), max(scores))
+        rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
+    columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
+    unfinished = [
+        each.name for each in runs if each.group and not format_state(each).startswith(("complete", "ended early"))
+    ]
+    note = f"Not complete, counted with their best score so far: {', '.join(unfinished)}." if unfinished else ""
+    return [make_table("Groups of seeds", columns, rows, note)] if rows else []
+
+
+def format_state(run: ReportedRun) -> str:
+    """Format how far a run is."""
+    last = run.metrics.last or {}
+    if not run.metrics.training and last.get("kind") != "interruption":
+        return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
+    epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
+    if last.get("kind") == "interruption":
+        return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
+    if last.get("kind") == "ended_early":
+        return one_line(f"ended early after epoch {epoch} of {epochs}")
+    if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
+        return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
+    if run.is_running is False:  # None: unknown
+        return one_line(f"killed in epoch {epoch} of {epochs}, without a message")
+    return one_line(f"in epoch {epoch} of {epochs}; last entry {format_time(last.get('time'))}")
+
+
+def format_duration(run: ReportedRun) -> str | None:
+    """Format how long a run took, and in how many sessions; None if that is unknown."""
+    if run.seconds is None:
+        return None
+    minutes, seconds = divmod(round(run.seconds), 60)
+    duration = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
+    number = len(run.metrics.sessions)
+    return f"{duration} in {number} sessions" if number > 1 else duration

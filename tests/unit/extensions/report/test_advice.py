@@ -1,0 +1,73 @@
+"""What a report says to look at next."""
+
+import json
+
+from support.trainings.report_runs import event, write_run
+
+from paddlevit_dist.core.tasks.figures import Chart, FigureTable
+from paddlevit_dist.extensions.report.advice import advise
+from paddlevit_dist.extensions.report.runs import read_runs
+
+
+def read_advice(folder, events, figures=None, counts=None, epochs=4):
+    write_run(folder, events, f"TRAIN: {{NUM_EPOCHS: {epochs}}}\n", figures)
+    data = {"train": {"counts": counts}} if counts else {}
+    (folder / "run.json").write_text(json.dumps({"data": data}))
+    return advise(*read_runs([folder]))
+
+
+def test_the_worst_class_is_named_with_what_it_is_taken_for_and_how_rare_it_is(tmp_path):
+    columns = ("class", "images", "recall %", "most often taken for")
+    rows = [("ant", 5, 90.0, None), ("cow", 5, 40.5, "ant"), ("dog", 5, 80.0, "cow"), ("none", 0, None, None)]
+    figures = [FigureTable("Pairs", ("a", "b"), [(1, 2)]), FigureTable("Classes", columns, rows)]
+    (line,) = read_advice(tmp_path / "rare", [], figures, {"ant": 90, "cow": 9, "dog": 50})
+    text = "Class cow has the lowest recall, 40.5 %; the median is 80; it is most often taken for ant"
+    assert line == f"{text}; it has only 9 training samples (median 50): add some."
+    assert read_advice(tmp_path / "plain", [], figures) == [f"{text}."]
+    equal = [FigureTable("Classes", columns, [(name, 1, 50.0, None) for name in "ab"])]
+    assert read_advice(tmp_path / "equal", [], equal) == []
+
+
+def test_a_score_threshold_that_hides_many_objects_is_told(tmp_path):
+    chart = Chart("t", "x", "y", {"recall": ([0.1, 0.3, 0.5], [1, 1, 1]), "F1": ([0.1, 0.3, 0.5], [0.5, 0.8, 0.25])})
+    for threshold, number in ((0.3, 0), (0.5, 1)):
+        config = f"DETECTION: {{SCORE_THRESHOLD: {threshold}}}\n"
+        lines = advise(*read_runs([write_run(tmp_path / str(threshold), [], config, [chart])]))
+        assert len(lines) == number
+    expected = (
+        "With objects from a score of 0.30 on, F1 is 0.8; with those shown, from DETECTION.SCORE_THRESHOLD 0.5 on, "
+    )
+    assert lines == [expected + "it is 0.25."]
+
+
+def evaluate(values, **more):
+    best = max(range(len(values)), key=values.__getitem__)
+    return [
+        event("evaluation", epoch=n + 1, score=value, **({"best": "score"} if n == best else {}), **more)
+        for n, value in enumerate(values)
+    ]
+
+
+def test_a_score_that_rises_to_the_end_suggests_a_longer_training_and_a_flat_one_does_not(tmp_path):
+    trained = [event("training", epoch=1, update=1, loss=1.0)]
+    (line,) = read_advice(tmp_path / "rising", [*trained, *evaluate([1.0, 2.0, 3.0, 4.0])])
+    assert line == "score was best in the last of 4 epochs: try more (TRAIN.NUM_EPOCHS)."
+    assert read_advice(tmp_path / "flat", [*trained, *evaluate([1.0, 3.99, 3.999, 4.0])]) == []
+    assert read_advice(tmp_path / "fallen", [*trained, *evaluate([1.0, 2.0, 4.0, 3.0])]) == []
+
+
+def test_a_loss_that_rises_long_waits_and_wide_intervals_are_told(tmp_path):
+    events = []
+    for epoch, (train, evaluation) in enumerate([(1.0, 0.9), (0.5, 0.4), (0.2, 0.6)], 1):
+        update = 10 * epoch
+        events.append(event("training", epoch=epoch, update=update, loss=train, data_wait_fraction=0.3))
+        events.append(event("evaluation", epoch=epoch, loss=evaluation))
+    rise, wait = read_advice(tmp_path / "run", events)
+    assert rise.startswith("The loss of the evaluation rises from 0.4 after update 20 to 0.6, while that of training")
+    assert wait.startswith("Training waited for data 30% of the time: raise DATA.NUM_WORKERS")
+    trained = [event("training", epoch=1, update=1, loss=1.0)]
+    wide = evaluate([50.0], interval={"percent": 95, "score": [40.0, 62.5]})
+    (line,) = read_advice(tmp_path / "wide", [*trained, *wide])
+    assert line.startswith("The interval of score is 22.5 wide")
+    narrow = evaluate([50.0], interval={"percent": 95, "score": [49.5, 50.5]})
+    assert read_advice(tmp_path / "narrow", [*trained, *narrow]) == []

@@ -1,16 +1,15 @@
 """Say what to look at next: what a run's curves, classes and data show, with the setting that would change it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from ...core.runtime.metrics_file import is_number
 from ...core.runtime.printing import one_line
-from .runs import Points, ReportedRun
+from .runs import ReportedRun
 
 _SCORES_OF_CLASSES = ("AP %", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # columns; less is worse
 _STILL_RISING = 0.02  # share of the whole improvement that the last third must have
 _LOSS_RISE = 1.1  # of an evaluation's smallest loss
-_LONG_WAIT = 0.2  # share of the time
 _WIDE = 0.03  # width of an interval as a share of its score
 _LOWER_F1 = 0.05
 _FEW = 0.5  # of the median number of samples of a class
@@ -18,7 +17,7 @@ _FEW = 0.5  # of the median number of samples of a class
 
 def advise(run: ReportedRun) -> list[str]:
     """Return a line for each thing that stands out, the worst class first."""
-    rules = (_worst_class, _score_threshold, _unused_epochs, _overfitting, _waiting, _width)
+    rules = (_worst_class, _score_threshold, _unused_epochs, _overfitting, _width)
     return [one_line(line) for find in rules for line in find(run)]
 
 
@@ -53,9 +52,9 @@ def _describe_worst(table: dict[str, Any], column: str, run: ReportedRun) -> Ite
     text += f"{' %' if column.endswith('%') else ''}; the median is {values[len(values) // 2]:.4g}"
     if columns[-1] == "most often taken for" and worst[-1] is not None:
         text += f"; it is most often taken for {worst[-1]}"
-    counts = run.data.get("train", {}).get("counts")
-    if isinstance(counts, dict) and is_number(number := counts.get(str(worst[0]))):
-        median = sorted(counts.values())[len(counts) // 2]
+    counts = run.data.get("train", {}).get("counts") or {}
+    if str(worst[0]) in counts:
+        number, median = counts[str(worst[0])], sorted(counts.values())[len(counts) // 2]
         if number < _FEW * median:
             text += f"; it has only {number:,} training samples (median {median:,}): add some"
     yield text[0].upper() + text[1:] + "."
@@ -94,26 +93,12 @@ def _overfitting(run: ReportedRun) -> Iterator[str]:
     if len(evaluated) < 3 or not trained:
         return
     update, least = min(evaluated, key=lambda point: point[1])
-    if evaluated[-1][1] > _LOSS_RISE * least > 0 and trained[-1][1] < _value_at(trained, update):
+    before = min(trained, key=lambda point: abs(point[0] - update))[1]
+    if evaluated[-1][1] > _LOSS_RISE * least > 0 and trained[-1][1] < before:
         yield (
             f"The loss of the evaluation rises from {least:.4g} after update {update:,} to {evaluated[-1][1]:.4g}, "
             "while that of training falls: more data, augmentation or weight decay may help."
         )
-
-
-def _value_at(points: Points, x: float) -> float:
-    return min(points, key=lambda point: abs(point[0] - x))[1]
-
-
-def _waiting(run: ReportedRun) -> Iterator[str]:
-    shares = [share for _, share in run.metrics.training.get("data_wait_fraction", ())]
-    mean = _mean(shares[len(shares) // 2 :])
-    if mean > _LONG_WAIT:
-        yield f"Training waited for data {mean:.0%} of the time: raise DATA.NUM_WORKERS, or use smaller images."
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / max(len(values), 1)
 
 
 def _width(run: ReportedRun) -> Iterator[str]:

@@ -10,6 +10,7 @@ WIDTH, HEIGHT = 360, 240  # nearly the pixels of a phone, so that labels keep th
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 24, 40
 _MOST_POINTS = 500  # of a line; a chart has fewer pixels in width
 NUM_COLORS, MUTED = 8, 1  # the second color is gray
+_LOG_FROM = 5  # ratio of the largest to the smallest value
 _MARKED = 30  # points up to which a line has dots
 
 _numbers = itertools.count(1)
@@ -26,10 +27,13 @@ class CurveLine(NamedTuple):
 
 
 def build_chart(
-    title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "", note: str = ""
+    title: str, lines: Sequence[CurveLine], x_label: str, y_label: str = "", note: str = "", offers_log: bool = False
 ) -> dict[str, Any]:
-    """Build a chart for its macro in ``parts.html.j2``; without lines it has only a title and a note."""
-    empty = {"kind": "chart", "number": next(_numbers), "title": title, "note": note, "drawn": []}
+    """Build a chart for its macro in ``parts.html.j2``; without lines it has only a title and a note.
+
+    If it ``offers_log`` and its values differ much, it has a second view with a logarithmic axis.
+    """
+    empty = {"kind": "chart", "number": next(_numbers), "title": title, "note": note}
     ends = [f"{line.name} from {line.points[0][1]:.4g} to {line.points[-1][1]:.4g}" for line in lines if line.points]
     lines = [line._replace(points=thin(line.points), color=line.color % NUM_COLORS) for line in lines if line.points]
     if not lines:
@@ -57,8 +61,13 @@ def build_chart(
         "y_label": y_label,
         "description": ", ".join(ends),
         "x_ticks": [(f"{scale.x(tick):.1f}", format_tick(tick)) for tick in scale.x_ticks],
-        "y_ticks": [(f"{scale.y(tick):.1f}", format_tick(tick)) for tick in scale.y_ticks],
-        "drawn": [_draw(line, scale, lines) for line in lines],
+        "views": [
+            (
+                [(f"{view.y(tick):.1f}", format_tick(tick)) for tick in view.y_ticks],
+                [_draw(line, view, lines) for line in lines],
+            )
+            for view in ([scale, *scale.make_logarithmic(lines)] if offers_log else [scale])
+        ],
         "data": data,
     }
 
@@ -84,6 +93,7 @@ class _AxisScale(NamedTuple):
     y_high: float
     x_ticks: list[float]
     y_ticks: list[float]
+    is_logarithmic: bool = False
 
     @classmethod
     def fit(cls, lines: Sequence[CurveLine]) -> "_AxisScale":
@@ -106,7 +116,22 @@ class _AxisScale(NamedTuple):
         return _LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
-        return HEIGHT - _BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - _TOP - _BOTTOM)
+        share = (value - self.y_low) / (self.y_high - self.y_low)
+        if self.is_logarithmic:
+            share = math.log(value / self.y_low) / math.log(self.y_high / self.y_low)
+        return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
+
+    def make_logarithmic(self, lines: Sequence[CurveLine]) -> list["_AxisScale"]:
+        """Make the scale of the values above 0; none if they hardly differ."""
+        values = [y for line in lines for _, y in line.points if y > 0]
+        if not values or max(values) < _LOG_FROM * min(values):
+            return []
+        (first, last), decades = map(math.log10, (min(values), max(values))), math.log10(max(values) / min(values))
+        factors = (1, 2, 3, 5, 7) if decades < 1.5 else (1, 3) if decades < 4 else (1,)
+        powers = range(math.floor(first), math.floor(last) + 1, 2 if decades > 7 else 1)
+        y_ticks = [factor * 10.0**power for power in powers for factor in factors]
+        y_ticks = [tick for tick in y_ticks if min(values) <= tick <= max(values)]
+        return [self._replace(y_low=min(values), y_high=max(values), y_ticks=y_ticks, is_logarithmic=True)]
 
 
 def _widen(low: float, high: float) -> tuple[float, float]:
@@ -143,9 +168,14 @@ def _draw(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> dic
     drawn = {"color": line.color, "style": line.style, "path": "", "dots": [], "bars": []}
     if line.style == "bar":
         return {**drawn, "bars": _place_bars(line, scale, lines)}
-    places = [(f"{scale.x(x):.1f}", f"{scale.y(y):.1f}") for x, y in line.points]
+    points = [(x, y) for x, y in line.points if y > 0 or not scale.is_logarithmic]
+    places = [(f"{scale.x(x):.1f}", f"{scale.y(y):.1f}") for x, y in points]
     has_dots = line.style == "dots" or len(places) == 1 or (2 < len(places) <= _MARKED and line.style != "thin")
-    return {**drawn, "path": "M" + "L".join(map(" ".join, places)), "dots": places if has_dots else []}
+    return {
+        **drawn,
+        "path": "M" + "L".join(map(" ".join, places)) if places else "",
+        "dots": places if has_dots else [],
+    }
 
 
 def _place_bars(line: CurveLine, scale: _AxisScale, lines: Sequence[CurveLine]) -> list[tuple[str, ...]]:

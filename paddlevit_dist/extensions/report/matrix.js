@@ -1,133 +1,78 @@
-// A matrix of many classes on a canvas: each cell's shade is its share of the row; off the diagonal in another color.
+// A matrix of many classes on a canvas, which its box scrolls: each cell's shade is its share of the row.
+
+const LARGEST_SIDE = 2048; // pixels of the canvas
 
 class Matrix {
   constructor(figure) {
     const { names, cells, is_pairs } = readJson(figure);
-    this.names = names;
-    this.isPairs = is_pairs;
-    this.size = names.length;
+    Object.assign(this, { names, isPairs: is_pairs, size: names.length, scale: 1, at: null, counts: new Map() });
     this.canvas = figure.querySelector("canvas");
     this.under = figure.querySelector(".under");
-    this.counts = new Map();
     this.rows = new Float64Array(this.size);
     for (let place = 0; place < cells.length; place += 3) {
       this.counts.set(cells[place] * this.size + cells[place + 1], cells[place + 2]);
       this.rows[cells[place]] += cells[place + 2];
     }
     if (is_pairs) this.rows.fill(Math.max(...this.counts.values(), 1));
-    this.at = null;
-    this.pointers = new Map();
+    this.canvas.width = this.canvas.height = Math.min(Math.max(640, 8 * this.size), LARGEST_SIDE);
     figure.querySelectorAll("[data-do]").forEach((button) =>
-      button.addEventListener("click", () => this.act(button.dataset.do)));
-    this.canvas.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      this.zoom(event.deltaY < 0 ? 1.25 : 0.8, ...this.place(event));
-    }, { passive: false });
-    this.canvas.addEventListener("pointerdown", (event) => {
-      this.pointers.set(event.pointerId, event);
-      this.canvas.setPointerCapture(event.pointerId);
-    });
-    this.canvas.addEventListener("pointermove", (event) => this.move(event));
-    for (const name of ["pointerup", "pointercancel"])
-      this.canvas.addEventListener(name, (event) => this.pointers.delete(event.pointerId));
+      button.addEventListener("click", () => this.zoom(button.dataset.do)));
+    this.canvas.addEventListener("pointermove", (event) => this.tell(
+      ...[event.offsetY, event.offsetX].map((offset) => Math.floor(offset / this.canvas.clientWidth * this.size))));
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
-    this.act("reset");
-  }
-
-  act(what) {
-    const middle = this.span / 2;
-    if (what === "reset") [this.left, this.top, this.span] = [0, 0, this.size];
-    else this.zoom(what === "in" ? 1.5 : 1 / 1.5, this.left + middle, this.top + middle);
     this.paint();
   }
 
-  place(event) {
-    const box = this.canvas.getBoundingClientRect();
-    return [this.left + (event.clientX - box.left) / box.width * this.span,
-      this.top + (event.clientY - box.top) / box.height * this.span];
-  }
-
-  zoom(factor, x, y) {
-    const span = Math.min(Math.max(this.span / factor, Math.min(8, this.size)), this.size);
-    this.left = x - (x - this.left) * span / this.span;
-    this.top = y - (y - this.top) * span / this.span;
-    this.span = span;
-    this.keepInside();
-    this.paint();
-  }
-
-  keepInside() {
-    this.left = Math.min(Math.max(this.left, 0), this.size - this.span);
-    this.top = Math.min(Math.max(this.top, 0), this.size - this.span);
-  }
-
-  move(event) {
-    const before = this.pointers.get(event.pointerId);
-    if (before) {
-      const box = this.canvas.getBoundingClientRect();
-      const others = [...this.pointers.values()].filter((other) => other.pointerId !== event.pointerId);
-      const share = this.span / box.width / (others.length + 1);
-      if (others.length) {
-        const distance = (one) => Math.hypot(one.clientX - others[0].clientX, one.clientY - others[0].clientY);
-        this.zoom(distance(event) / Math.max(distance(before), 1), ...this.place(event));
-      }
-      this.left -= (event.clientX - before.clientX) * share;
-      this.top -= (event.clientY - before.clientY) * share;
-      this.pointers.set(event.pointerId, event);
-      this.keepInside();
-      this.paint();
-    }
-    this.tell(...this.place(event).map(Math.floor).reverse());
+  zoom(what) {
+    const box = this.canvas.parentElement, factor = { in: 1.5, out: 1 / 1.5, reset: 0 }[what], before = this.scale;
+    this.scale = Math.min(Math.max(this.scale * factor, 1), Math.max(this.size / 8, 1));
+    this.canvas.style.width = `${100 * this.scale}%`;
+    const half = box.clientWidth / 2, ratio = this.scale / before;
+    box.scrollTo((box.scrollLeft + half) * ratio - half, (box.scrollTop + half) * ratio - half);
   }
 
   key(event) {
-    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
-    const acts = { "+": "in", "=": "in", "-": "out", "0": "reset" };
-    if (acts[event.key]) this.act(acts[event.key]);
-    else if (steps[event.key]) {
-      const [row, column] = this.at || [-steps[event.key][0], -steps[event.key][1]];
-      const end = this.size - 1;
-      this.tell(Math.min(Math.max(row + steps[event.key][0], 0), end), Math.min(Math.max(column + steps[event.key][1], 0), end));
-      const [y, x] = this.at;
-      if (x < this.left || x >= this.left + this.span) this.left = x - this.span / 2;
-      if (y < this.top || y >= this.top + this.span) this.top = y - this.span / 2;
-      this.keepInside();
-      this.paint();
-    } else return;
+    const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    const act = { "+": "in", "=": "in", "-": "out", "0": "reset" }[event.key];
+    if (!step && !act) return;
     event.preventDefault();
+    if (act) return this.zoom(act);
+    const [row, column] = this.at || [-step[0], -step[1]], end = this.size - 1;
+    this.tell(Math.min(Math.max(row + step[0], 0), end), Math.min(Math.max(column + step[1], 0), end));
+    const box = this.canvas.parentElement, cell = this.canvas.clientWidth / this.size, half = box.clientWidth / 2;
+    box.scrollTo(this.at[1] * cell - half, this.at[0] * cell - half);
+    this.paint();
   }
 
   tell(row, column) {
     if (!(row >= 0 && column >= 0 && row < this.size && column < this.size)) return;
     this.at = [row, column];
-    const count = this.counts.get(row * this.size + column) || 0;
-    if (this.isPairs) {
-      const both = row === column ? this.names[row] : `${this.names[row]} and ${this.names[column]}`;
-      this.under.textContent = `${both}: ${number(count)}`;
-      return;
+    const count = number(this.counts.get(row * this.size + column) || 0), [name, other] = [this.names[row], this.names[column]];
+    if (this.isPairs) this.under.textContent = `${row === column ? name : `${name} and ${other}`}: ${count}`;
+    else {
+      const what = row === column ? "predicted correctly" : `predicted as ${other}`;
+      this.under.textContent = `${name} ${what}: ${count} of ${number(this.rows[row])}`;
     }
-    const what = row === column ? "predicted correctly" : `predicted as ${this.names[column]}`;
-    this.under.textContent = `${this.names[row]} ${what}: ${number(count)} of ${number(this.rows[row])}`;
   }
 
   paint() {
-    const style = getComputedStyle(document.documentElement);
-    const context = this.canvas.getContext("2d"), side = this.canvas.width, cell = side / this.span;
+    const style = getComputedStyle(document.documentElement), side = this.canvas.width, cell = side / this.size;
+    const context = this.canvas.getContext("2d");
     context.fillStyle = style.getPropertyValue("--paper");
     context.fillRect(0, 0, side, side);
-    const [right, wrong] = ["--heat", "--wrong"].map((name) => style.getPropertyValue(name));
+    const [right, other] = ["--shade", "--tint"].map((name) => style.getPropertyValue(name));
+    const least = Math.max(cell, 1.9 * side / 640); // a cell of less than a pixel must still be seen
     for (const [key, count] of this.counts) {
       const row = Math.floor(key / this.size), column = key % this.size;
-      if (row + 1 < this.top || row > this.top + this.span || column + 1 < this.left || column > this.left + this.span) continue;
       const shade = 0.25 + 0.75 * Math.sqrt(count / this.rows[row]);
-      context.fillStyle = `rgba(${this.isPairs || row === column ? right : wrong},${shade.toFixed(3)})`;
-      // A cell of less than a pixel must still be seen.
-      context.fillRect((column - this.left) * cell, (row - this.top) * cell, Math.max(cell, 1.2), Math.max(cell, 1.2));
+      context.fillStyle = `rgba(${!this.isPairs && row === column ? right : other},${shade.toFixed(3)})`;
+      context.fillRect(column * cell, row * cell, least, least);
     }
     if (this.at) {
       context.strokeStyle = style.getPropertyValue("--ink");
-      context.strokeRect((this.at[1] - this.left) * cell, (this.at[0] - this.top) * cell, Math.max(cell, 4), Math.max(cell, 4));
+      context.lineWidth = side / 320;
+      context.strokeRect(this.at[1] * cell, this.at[0] * cell, least, least);
     }
     this.canvas.dataset.drawn = this.counts.size;
   }

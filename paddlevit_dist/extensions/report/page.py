@@ -11,7 +11,7 @@ from typing import Any
 from ... import __version__
 from ...core.logging.record import RunLog, find_stamp
 from ...core.runtime.files import atomic_file
-from ...core.runtime.metrics_file import METRICS, is_number
+from ...core.runtime.metrics_file import METRICS
 from ...core.runtime.printing import one_line
 from . import curves
 from .parts import Part, fold, format_facts, format_time, make_lines, make_note, make_table, name_run
@@ -98,7 +98,7 @@ def make_data(runs: Sequence[ReportedRun]) -> list[Part]:
     """Show the content of each split, and notes about held-out, skipped, unreadable and identical samples."""
     rows, notes, bars = [], [], list[Part]()
     for run in runs:
-        counts = {split: about["counts"] for split, about in run.data.items() if _are_counts(about.get("counts"))}
+        counts = {split: about["counts"] for split, about in run.data.items() if about.get("counts")}
         if counts and counts not in (part["counts"] for part in bars):  # runs often have the same data
             bars.append(_make_bars(run, runs, counts))
         for split, about in run.data.items():
@@ -112,10 +112,6 @@ def make_data(runs: Sequence[ReportedRun]) -> list[Part]:
             notes.append(name_run(text, run, runs))
     tables = [make_table("Splits", ["split", "contents"], rows)] if rows else []
     return [*tables, *bars, make_lines(dict.fromkeys(notes))] if tables or bars else []
-
-
-def _are_counts(value: object) -> bool:
-    return isinstance(value, dict) and bool(value) and all(is_number(count) and count >= 0 for count in value.values())
 
 
 def _make_bars(run: ReportedRun, runs: Sequence[ReportedRun], counts: dict[str, dict[str, int]]) -> Part:

@@ -41,8 +41,6 @@ class Chart {
     this.svg = figure.querySelector("svg");
     this.under = figure.querySelector(".under");
     this.data = readJson(figure);
-    this.plain = [...this.svg.childNodes];
-    this.logarithmic = false;
     this.at = null;
     this.offerLog(figure);
     this.svg.addEventListener("pointermove", (event) => this.point(event));
@@ -54,67 +52,19 @@ class Chart {
   }
 
   offerLog(figure) {
-    const values = this.data.lines.flatMap((line) => line.y).filter((value) => value > 0);
-    const bars = this.data.lines.some((line) => line.style === "bar");
-    this.least = values.reduce((a, b) => Math.min(a, b), Infinity);
-    this.most = values.reduce((a, b) => Math.max(a, b), 0);
-    if (bars || values.length < 2 || this.most / this.least < 5 || figure.closest(".figures")) return;
+    const views = figure.querySelectorAll(".view");
+    if (views.length < 2) return;
     const button = make("button", { type: "button", class: "log", "aria-pressed": "false" }, figure);
     button.textContent = "log";
     button.addEventListener("click", () => {
-      this.logarithmic = !this.logarithmic;
-      button.setAttribute("aria-pressed", this.logarithmic);
-      this.draw();
+      button.setAttribute("aria-pressed", views[1].hasAttribute("hidden"));
+      for (const view of views) view.toggleAttribute("hidden");
     });
   }
 
   px(x) {
     const [left, , width] = this.data.box;
     return left + (x - this.data.x[0]) / (this.data.x[1] - this.data.x[0]) * width;
-  }
-
-  py(y) {
-    const [, top, , height] = this.data.box;
-    let share = (y - this.data.y[0]) / (this.data.y[1] - this.data.y[0]);
-    if (this.logarithmic) {
-      if (y <= 0) return null;
-      share = Math.log(y / this.least) / Math.log(this.most / this.least);
-    }
-    return top + (1 - share) * height;
-  }
-
-  draw() {
-    this.svg.replaceChildren(...this.plain);
-    if (!this.logarithmic) return;
-    const [left, top, width, height] = this.data.box;
-    for (const group of this.svg.querySelectorAll(":scope > g:not(.axes)")) group.remove();
-    const axes = this.plain.find((node) => node.classList && node.classList.contains("axes")).cloneNode(true);
-    this.svg.querySelector(".axes").replaceWith(axes);
-    for (const part of axes.querySelectorAll(".grid, [text-anchor=end]")) part.remove();
-    const decades = Math.log10(this.most / this.least);
-    const factors = decades < 1.5 ? [1, 2, 3, 5, 7] : decades < 4 ? [1, 3] : [1];
-    for (let power = Math.floor(Math.log10(this.least)); power <= Math.log10(this.most); power++) {
-      if (decades >= 7 && power % 2) continue;
-      for (const factor of factors) {
-        const value = factor * 10 ** power, y = this.py(value);
-        if (value < this.least * 0.999 || value > this.most * 1.001) continue;
-        make("path", { class: "grid", d: `M${left} ${y}h${width}` }, axes);
-        make("text", { x: left - 5, y, dy: ".35em", "text-anchor": "end" }, axes).textContent =
-          value >= 1e-3 && value < 1e5 ? String(+value.toPrecision(2)) : value.toExponential(0);
-      }
-    }
-    for (const line of this.data.lines) {
-      const group = make("g", {}, this.svg);
-      let path = "", pen = "M";
-      line.x.forEach((x, place) => {
-        const y = this.py(line.y[place]);
-        if (y === null) { pen = "M"; return; }
-        path += `${pen}${this.px(x).toFixed(1)} ${y.toFixed(1)}`;
-        pen = "L";
-        if (line.style === "dots") make("circle", { class: "c" + line.color, cx: this.px(x), cy: y, r: 2.5 }, group);
-      });
-      if (path) make("path", { class: `curve c${line.color} ${line.style}`, d: path }, group);
-    }
   }
 
   point(event) {

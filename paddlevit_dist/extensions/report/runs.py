@@ -171,9 +171,14 @@ def _format_figures_hint(folder: Path) -> str:
 
 
 def _read_data(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Read content, number of classes and notes of each split."""
+    """Read content, number of classes, their counts and notes of each split; other counts are dropped."""
     data = facts.get("data")
-    return {one_line(k): v for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
+    splits = {one_line(k): dict(v) for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
+    for about in splits.values():
+        counts = about.get("counts")
+        if not (isinstance(counts, dict) and all(is_number(count) and count >= 0 for count in counts.values())):
+            about.pop("counts", None)
+    return splits
 
 
 def _read_quarantine(content: bytes) -> list[str]:

@@ -15,7 +15,7 @@ from .parts import Part, format_time, make_lines, make_table, name_run
 from .runs import COUNTS, ReportedRun, find_measured
 
 _MOST_BESIDE = 3  # scores next to the best one
-_TRACK = 100.0  # width of the intervals of several runs, in percent
+_NAMES = ("MODEL.NAME", "DATA.DATASET")
 
 
 class ShownScore(NamedTuple):
@@ -39,12 +39,19 @@ def make_summary(runs: Sequence[ReportedRun], folder: Path) -> list[Part]:
     if len(runs) == 1:
         return [_make_score(runs[0], folder), make_lines(advise(runs[0]), "What to look at next"), make_lines(notices)]
     rows = [
-        [run.name, format_best(run), format_state(run), format_duration(run), *_name_model(run), _format_device(run)]
+        [
+            run.name,
+            format_best(run),
+            format_state(run),
+            format_duration(run),
+            *map(run.settings.get, _NAMES),
+            _format_device(run),
+        ]
         for run in runs
     ]
     columns = ["run", "score", "state", "time", "model", "data", "device"]  # phones show only the first columns
     links = {"kind": "comparisons", "links": [link for run in runs for link in _link_comparisons(run, folder)]}
-    return [*make_groups(runs), *_make_ranges(runs), make_table("Runs", columns, rows), links, make_lines(notices)]
+    return [*make_groups(runs), make_table("Runs", columns, rows), links, make_lines(notices)]
 
 
 def find_scores(run: ReportedRun) -> tuple[list[ShownScore], str]:
@@ -83,14 +90,14 @@ def format_best(run: ReportedRun) -> str | None:
 def _make_score(run: ReportedRun, folder: Path) -> Part:
     """Make the score of a single run, with what it was measured, trained and compared on."""
     scores, where = find_scores(run)
-    beside = [score for score in scores[1:] if not _is_of_a_class(score.name, scores)][:_MOST_BESIDE]
-    model, data = _name_model(run)
+    model, data = (run.settings.get(name) for name in _NAMES)
     splits = {name: about.get("samples") or about.get("holds") for name, about in run.data.items()}
     trained, state, duration = splits.pop("train", None), format_state(run), format_duration(run)
+    updates = max((points[-1][0] for points in run.metrics.training.values()), default=0)
     facts = {
         "weights": f"of {where}, the best" if where.startswith("epoch") else where,
         "measured on": _join(data, *(f"{name}: {content}" for name, content in splits.items())),
-        "trained on": _join(trained, *_describe_length(run)) if run.metrics.training else None,
+        "trained on": _join(trained, f"{updates:,} updates of {run.facts.get('effective_batch', '?')} samples"),
         "model": _join(model, *_describe_start(run)),
         "compared with": _join(*_describe_comparisons(run, scores)),
         "state": _join(state, f"{duration} on {_format_device(run)}" if duration else _format_device(run)),
@@ -98,8 +105,8 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
     return {
         "kind": "score",
         "main": scores[0] if scores else None,
-        "beside": [str(score) for score in beside],
-        "facts": {name: fact for name, fact in facts.items() if fact},
+        "beside": [str(score) for score in scores[1 : 1 + _MOST_BESIDE]],
+        "facts": {name: fact for name, fact in facts.items() if fact and (updates or name != "trained on")},
         "links": _link_comparisons(run, folder),
     }
 
@@ -108,25 +115,11 @@ def _join(*texts: object) -> str:
     return "; ".join(one_line(text) for text in texts if text)
 
 
-def _is_of_a_class(name: str, scores: Sequence[ShownScore]) -> bool:
-    first = name.split(" ")[0]
-    return " " in name and sum(score.name.split(" ")[0] == first for score in scores) > 2
-
-
-def _name_model(run: ReportedRun) -> tuple[str | None, str | None]:
-    return run.settings.get("MODEL.NAME"), run.settings.get("DATA.DATASET")
-
-
 def _format_device(run: ReportedRun) -> str:
     machine = run.facts.get("machine")
     processor = machine.get("processor") if isinstance(machine, dict) else None
     device = f"{run.facts.get('processes', '?')} x {run.facts.get('device', '?')}"
     return device + (f", {one_line(processor)}" if processor else "")
-
-
-def _describe_length(run: ReportedRun) -> list[str]:
-    updates = max((points[-1][0] for points in run.metrics.training.values()), default=0)
-    return [f"{updates:,} updates of {run.facts.get('effective_batch', '?')} samples"] if updates else []
 
 
 def _describe_start(run: ReportedRun) -> list[str]:
@@ -143,10 +136,10 @@ def _describe_comparisons(run: ReportedRun, scores: Sequence[ShownScore]) -> lis
     points = run.metrics.evaluation.get(scores[0].name, ()) if scores else ()
     if len(points) > 1:
         texts.append(f"{points[0][1]:.4g} at the first evaluation and {points[-1][1]:.4g} at the last")
-    counts = [about.get("counts") for name, about in run.data.items() if name != "train"]
-    if scores and scores[0].name == "top-1" and counts and isinstance(counts[0], dict) and counts[0]:
-        name, most = max(counts[0].items(), key=lambda row: row[1])
-        texts.append(f"{100 * most / sum(counts[0].values()):.4g} if {name} were always predicted")
+    counts = next((about.get("counts") for name, about in run.data.items() if name != "train"), None)
+    if scores and scores[0].name == "top-1" and counts:
+        name, most = max(counts.items(), key=lambda row: row[1])
+        texts.append(f"{100 * most / sum(counts.values()):.4g} if {name} were always predicted")
     return texts
 
 
@@ -156,22 +149,6 @@ def _link_comparisons(run: ReportedRun, folder: Path) -> list[tuple[str, str]]:
         return []
     link = quote(os.fsencode(os.path.relpath(run.folder / COMPARED, folder)))
     return [(link, f"{run.name}/{COMPARED}")]
-
-
-def _make_ranges(runs: Sequence[ReportedRun]) -> list[Part]:
-    """Make the intervals of runs with the same score on a common axis; nothing if they have different scores."""
-    found = [(run.name, scores[0]) for run in runs if (scores := find_scores(run)[0])]
-    if len(found) < 2 or len({score.name for _, score in found}) > 1:
-        return []
-    ends = [score.interval or (score.value, score.value) for _, score in found]
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-    scale = _TRACK / (high - low) if high > low else 0.0
-    rows = [
-        (name, score, (first - low) * scale, (last - first) * scale, (score.value - low) * scale)
-        for (name, score), (first, last) in zip(found, ends)
-    ]
-    note = f"{found[0][1].name}, from {low:.4g} to {high:.4g}. A band is an interval, a mark its score."
-    return [{"kind": "ranges", "title": "Scores", "rows": rows, "note": note}]
 
 
 def make_groups(runs: Sequence[ReportedRun]) -> list[Part]:

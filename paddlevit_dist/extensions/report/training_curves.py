@@ -39,7 +39,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
         if len(family) == 1:
             lines = curves.build_lines(series, title, groups)
             target = on_machine if title in _OF_THE_MACHINE or "memory" in title else charts
-            target.append(curves.build_chart(_TITLES.get(title, title), lines, x_label))
+            target.append(curves.build_chart(_TITLES.get(title, title), lines, x_label, offers_log=True))
         elif len(runs) == 1:
             charts.append(_build_family(title, family, series[0], x_label))
         else:  # lines are runs

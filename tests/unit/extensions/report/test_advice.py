@@ -56,15 +56,14 @@ def test_a_score_that_rises_to_the_end_suggests_a_longer_training_and_a_flat_one
     assert read_advice(tmp_path / "fallen", [*trained, *evaluate([1.0, 2.0, 4.0, 3.0])]) == []
 
 
-def test_a_loss_that_rises_long_waits_and_wide_intervals_are_told(tmp_path):
+def test_a_loss_that_rises_and_wide_intervals_are_told(tmp_path):
     events = []
     for epoch, (train, evaluation) in enumerate([(1.0, 0.9), (0.5, 0.4), (0.2, 0.6)], 1):
         update = 10 * epoch
-        events.append(event("training", epoch=epoch, update=update, loss=train, data_wait_fraction=0.3))
+        events.append(event("training", epoch=epoch, update=update, loss=train))
         events.append(event("evaluation", epoch=epoch, loss=evaluation))
-    rise, wait = read_advice(tmp_path / "run", events)
+    (rise,) = read_advice(tmp_path / "run", events)
     assert rise.startswith("The loss of the evaluation rises from 0.4 after update 20 to 0.6, while that of training")
-    assert wait.startswith("Training waited for data 30% of the time: raise DATA.NUM_WORKERS")
     trained = [event("training", epoch=1, update=1, loss=1.0)]
     wide = evaluate([50.0], interval={"percent": 95, "score": [40.0, 62.5]})
     (line,) = read_advice(tmp_path / "wide", [*trained, *wide])

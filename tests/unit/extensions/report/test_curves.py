@@ -14,7 +14,7 @@ def test_bars_of_several_series_stand_side_by_side_and_each_at_its_height():
     heights = {"a": [1.0, 4.0, 2.0], "b": [3.0, 1.0, 5.0], "c": [2.0, 2.5, 0.5]}
     lines = [CurveLine(name, list(enumerate(ys)), n, "bar") for n, (name, ys) in enumerate(heights.items())]
     lines.insert(1, CurveLine("mean", [(0, 2.0), (0.5, 2.25), (2, 2.5)]))  # not a bar, and takes no place
-    drawn = build_chart("", lines, "x")["drawn"]
+    drawn = build_chart("", lines, "x")["views"][0][1]
     bars = {name: [list(map(float, bar)) for bar in drawn[place]["bars"]] for name, place in zip("abc", (0, 2, 3))}
     assert drawn[1]["bars"] == [] and drawn[1]["path"]
     edges = [bar for place in range(3) for bar in (bars[name][place] for name in "abc")]
@@ -36,11 +36,11 @@ def test_bars_of_several_series_stand_side_by_side_and_each_at_its_height():
 
 def test_bars_below_zero_hang_from_it_and_narrow_or_low_ones_stay_visible():
     line = CurveLine("a", [(0, -2.0), (1, 1.0), (2, 1e-9)], 0, "bar")
-    below, above, low = (list(map(float, bar)) for bar in build_chart("", [line], "x")["drawn"][0]["bars"])
+    below, above, low = (list(map(float, bar)) for bar in build_chart("", [line], "x")["views"][0][1][0]["bars"])
     assert below[1] == pytest.approx(above[1] + above[3], abs=0.11) and below[3] == pytest.approx(2 * above[3], abs=0.2)
     assert low[3] == 0.3
     many = [CurveLine(name, [(x, 1.0) for x in range(450)], n, "bar") for n, name in enumerate("abc")]
-    assert {float(bar[2]) for line in build_chart("", many, "x")["drawn"] for bar in line["bars"]} == {0.5}
+    assert {float(bar[2]) for line in build_chart("", many, "x")["views"][0][1] for bar in line["bars"]} == {0.5}
 
 
 def test_lines_keep_their_places_colors_and_values():
@@ -56,27 +56,28 @@ def test_lines_keep_their_places_colors_and_values():
     chart = build_chart("title", lines, "x", "y", "note")
     assert (chart["title"], chart["x_label"], chart["y_label"], chart["note"]) == ("title", "x", "y", "note")
     assert chart["x_ticks"] == [(f"{LEFT + WIDTH / 10 * x:.1f}", str(x)) for x in (0, 2, 4, 6, 8, 10)]
-    assert [label for _, label in chart["y_ticks"]] == ["0", "1", "2", "3"]
-    assert [float(place) for place, _ in chart["y_ticks"]] == pytest.approx([200, 141.3, 82.7, 24], abs=0.06)
-    up, one, two, bundled, long, dotted = chart["drawn"]
+    ((y_ticks, drawn),) = chart["views"]
+    assert [label for _, label in y_ticks] == ["0", "1", "2", "3"]
+    assert [float(place) for place, _ in y_ticks] == pytest.approx([200, 141.3, 82.7, 24], abs=0.06)
+    up, one, two, bundled, long, dotted = drawn
     assert up["path"] == "M62.0 141.3L204.0 82.7L346.0 24.0" and up["dots"][1] == ("204.0", "82.7")
-    assert [line["color"] for line in chart["drawn"]] == [1, 2, 3, 4, 5, 6]
+    assert [line["color"] for line in drawn] == [1, 2, 3, 4, 5, 6]
     assert [len(line["dots"]) for line in (up, one, two, bundled, long, dotted)] == [3, 1, 0, 0, 0, 31]
     data = {line["name"]: (line["x"], line["y"]) for line in chart["data"]["lines"]}
     assert data["two"] == ([0, 10], [2, 0.333333]) and list(data) == [line.name for line in lines if line.points]
     assert chart["data"]["box"] == [LEFT, 24, WIDTH, 176] and chart["data"]["x"] == [0, 10]
-    assert build_chart("t", lines[1:2], "x", note="n")["drawn"] == []
+    assert "data" not in build_chart("t", lines[1:2], "x", note="n")
 
 
 def test_a_line_that_is_flat_has_room_above_and_below():
     for value, low, high in ((0.0, -0.6, 0.6), (-40.0, -42.0, -38.0)):
         chart = build_chart("", [CurveLine("a", [(3, value), (4, value)])], "x")
-        assert chart["data"]["y"] == [low, high] and chart["drawn"][0]["path"] == "M62.0 112.0L346.0 112.0"
+        assert chart["data"]["y"] == [low, high] and chart["views"][0][1][0]["path"] == "M62.0 112.0L346.0 112.0"
 
 
 def test_a_line_whose_values_differ_by_less_than_its_ticks_say_fills_the_height():
     values = (0.10868307847683634, 0.10868307847711946)  # to twelve digits the same
-    (line,) = build_chart("", [CurveLine("a", list(enumerate(values)))], "x")["drawn"]
+    (line,) = build_chart("", [CurveLine("a", list(enumerate(values)))], "x")["views"][0][1]
     assert line["path"] == "M62.0 200.0L346.0 24.0"
 
 
@@ -126,7 +127,7 @@ def test_a_long_line_is_drawn_with_fewer_points_and_keeps_its_peaks():
     ((xs, ys),) = [(line["x"], line["y"]) for line in chart["data"]["lines"]]
     assert len(xs) == 499 and xs == sorted(set(xs)) and (xs[0], xs[-1]) == (0, 2999)
     assert {(1234, 99), (2345, -99)} < set(zip(xs, ys)) and set(zip(xs, ys)) <= {(x, int(y)) for x, y in points}
-    assert chart["drawn"][0]["path"].count("L") == len(xs) - 1 and chart["drawn"][0]["dots"] == []
+    assert chart["views"][0][1][0]["path"].count("L") == len(xs) - 1 and chart["views"][0][1][0]["dots"] == []
     assert curves.thin(points[:500]) == points[:500]
 
 
@@ -136,4 +137,14 @@ def test_numbers_of_updates_are_whole_on_the_axis(most, shown):
     assert [label for _, label in chart["x_ticks"]] == shown.split()
     assert chart["description"] == "a from 0.25 to 0.5"
     halves = build_chart("", [CurveLine("a", [(0.5, 1), (1.5, 2)], 0, "bar")], "x")
-    assert [label for _, label in halves["y_ticks"]] == ["0", "1", "2"]  # counts
+    assert [label for _, label in halves["views"][0][0]] == ["0", "1", "2"]  # counts
+
+
+def test_values_that_differ_much_have_a_second_view_with_a_logarithmic_axis():
+    line = CurveLine("a", [(0, 0.0), (1, 100.0), (2, 10.0), (3, 1.0)])
+    (_, drawn), (y_ticks, logarithmic) = build_chart("", [line], "x", offers_log=True)["views"]
+    assert drawn[0]["path"].count("L") == 3 and logarithmic[0]["path"] == "M156.7 24.0L251.3 112.0L346.0 200.0"
+    assert [label for _, label in y_ticks] == ["1", "3", "10", "30", "100"]
+    assert len(build_chart("", [line._replace(points=line.points[2:])], "x", offers_log=True)["views"]) == 2
+    near = [line._replace(points=[(0, 0.0), (1, 4.9), (2, 1.0)])]
+    assert len(build_chart("", near, "x", offers_log=True)["views"]) == len(build_chart("", [line], "x")["views"]) == 1

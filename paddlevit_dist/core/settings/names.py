@@ -117,10 +117,11 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
         package = find_package(kind, get_value(values, name))
         if task is not None and package is not None and task != package:
             others = ", ".join(other for other in list_names(kind) if find_package(kind, other) == task)
-            fitting = f", or one of {others}" if kind == "dataset" else ""
+            fitting = f", or choose one of {others}" if kind == "dataset" else ""
             raise UserError(
-                f"{config[name]} is for {package}, {config['TASK']} for {task}: choose a recipe for {package}, such as "
-                f"-cfg={RECIPES.get(get_value(values, name), RECIPES[package])}{fitting}"
+                f"{config[name]} is for {package}, {config['TASK']} for {task}: "
+                + _recommend(config, name, package, RECIPES.get(get_value(values, name), RECIPES[package]))
+                + fitting
             )
     if task == "images":
         _check_annotation_types(config)
@@ -142,12 +143,20 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
         fitting = ", ".join(list_names("dataset", reads))
         recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES[CLASS_LABELS]))
         raise UserError(
-            f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: choose a recipe for "
-            f"{holds}, such as -cfg={recipe}, or one of {fitting}"
+            f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: "
+            f"{_recommend(config, 'DATA.DATASET', holds, recipe)}, or choose one of {fitting}"
         )
     learns = annotation_type("model", model)
     if learns is not None and learns not in (CLASS_LABELS, reads):
         raise UserError(
-            f"{config['MODEL.NAME']} is for {learns}, but {config['TASK']} reads {reads}: choose a recipe for "
-            f"{learns}, such as -cfg={RECIPES[learns]}"
+            f"{config['MODEL.NAME']} is for {learns}, but {config['TASK']} reads {reads}: "
+            + _recommend(config, "MODEL.NAME", learns, RECIPES[learns])
         )
+
+
+def _recommend(config: ConfigView[RunSettings], name: str, kind: str, recipe: str) -> str:
+    """Return what to do about a TASK that does not fit key ``name``, whose recipe it may have been given for."""
+    task, other = config.settings.get("TASK"), config.settings.get(name)
+    if task is not None and task.source == COMMAND_LINE and (other is None or other.source != COMMAND_LINE):
+        return f"leave out TASK for {kind}"
+    return f"choose a recipe for {kind}, such as -cfg={recipe}"

@@ -1,7 +1,9 @@
 """``python -m paddlevit_dist inspect data FLAGS``: draw what the model will see."""
 
+import collections
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -21,6 +23,8 @@ _WIDEST, _TALLEST = 1300, 1400  # pixels of a sheet: a laptop shows it at full s
 _ROWS, _EPOCHS = (4, 8), (1, 6)  # minimum and maximum
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of an image
 _CAPTION_PX = 220  # that a small image leaves to its caption
+_CAPTION_LINES = 3  # of a longer caption the end is shown
+_SEARCHED = 5_000  # samples among which those of different classes are found
 CaptionedImage = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 Shown = tuple[Image.Image, str]
 
@@ -53,7 +57,7 @@ def draw(values: RunSettings, target: Path) -> None:
     if drawable is None:
         raise UserError(f"inspect data: TASK {values.TASK} cannot draw its samples")
     samples = task.build_dataset("train", cache_folder(values))
-    order = np.random.default_rng(values.SEED).permutation(len(samples)).tolist()
+    order = choose_shown(samples, np.random.default_rng(values.SEED).permutation(len(samples)).tolist())
     names = legend(drawable.image_legend(), _TALLEST)
     evaluated = enlarge(drawable.visualize_eval_samples(samples, order[: _ROWS[1]]))
     rows, epochs = fit_sheet(evaluated, _WIDEST - names.width)
@@ -76,6 +80,21 @@ def draw(values: RunSettings, target: Path) -> None:
         print("leaks: not searched, since numba is not installed (pip install numba)")
 
 
+def choose_shown(samples: Any, order: list[int]) -> list[int]:
+    """Return the indices in an order in which no class, or label, comes again before all others were seen."""
+    dataset = getattr(samples, "dataset", None)
+    matrix, labels = getattr(dataset, "label_matrix", None), getattr(dataset, "labels", None)
+    if matrix is None and (labels is None or np.ndim(labels) != 1):
+        return order
+    seen, places = collections.Counter[int](), []
+    for index in order[:_SEARCHED]:
+        classes = [int(labels[index])] if matrix is None else np.flatnonzero(matrix[index] == 1).tolist()
+        places.append(min((seen[label] for label in classes), default=len(order)))
+        seen.update(classes)
+    ranked = sorted(range(len(places)), key=places.__getitem__)
+    return [*(order[place] for place in ranked), *order[_SEARCHED:]]
+
+
 def fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:
     """Return the numbers of rows, and of epochs next to the first column, that fit on a sheet of readable size."""
     if not images:
@@ -85,10 +104,25 @@ def fit_sheet(images: list[Shown], width: int) -> tuple[int, int]:
 
 
 def _cell_size(images: list[Shown]) -> tuple[int, int]:
-    """Return width and height of a cell: an image with its caption, whose end is cut off if it is very long."""
+    """Return width and height of a cell: an image with the lines of its caption."""
     widths, heights = zip(*(image.size for image, _ in images))
-    captions = [render_text(caption).width + _GAP for caption in {caption for _, caption in images}]
-    return max(*widths, min(max(captions), _CAPTION_PX)) + _GAP, max(heights) + LINE_PX + _GAP
+    captions = {caption for _, caption in images}
+    width = max(*widths, min(max(render_text(caption).width + _GAP for caption in captions), _CAPTION_PX)) + _GAP
+    lines = max(len(wrap_caption(caption, width - 2 * _GAP)) for caption in captions)
+    return width, max(heights) + lines * LINE_PX + _GAP
+
+
+def wrap_caption(caption: str, width: int) -> list[str]:
+    """Break a caption into lines of at most ``width`` pixels; of a very long one, such as a path, the end is left."""
+    lines, line = [], ""
+    for letter in caption:
+        if line and render_text(line + letter).width > width:
+            lines.append(line)
+            line = ""
+        line += letter
+    if len(lines) >= _CAPTION_LINES:
+        return wrap_caption("..." + caption[len(caption) // 10 + 4 :], width)
+    return [*lines, line]
 
 
 def enlarge(images: list[CaptionedImage]) -> list[Shown]:
@@ -115,8 +149,8 @@ def contact_sheet(columns: list[tuple[str, list[Shown]]], legend_image: Image.Im
         left = column * cell_width
         sheet.paste("black", (left, 0), render_text(heading))
         for row, (image, caption) in enumerate(images):
-            text, top = render_text(caption), LINE_PX + row * cell_height
+            top = LINE_PX + row * cell_height
             sheet.paste(image, (left, top))
-            shown = text.crop((0, 0, min(text.width, cell_width - 2 * _GAP), text.height))
-            sheet.paste("black", (left, top + image.height), shown)
+            for number, line in enumerate(wrap_caption(caption, cell_width - 2 * _GAP)):
+                sheet.paste("black", (left, top + image.height + number * LINE_PX), render_text(line))
     return sheet

@@ -24,7 +24,6 @@ _SHEET = "leaks.png"
 _MOST_SHOWN = 8  # pairs on the sheet
 _SHOWN_PX = 256
 _NAMED = 3  # pairs in a line
-_LONGEST_NAME = 24  # last characters of a sample's name
 SECONDS = 15.0  # time limit of ``inspect data`` for each split
 
 
@@ -114,6 +113,6 @@ def list_shown(search: SearchResult, val: Dataset, train: Dataset) -> list[tuple
             name = dataset.identity(get_index(pair))
             image = Image.fromarray(read_pixels(dataset, get_index(pair)))
             image.thumbnail((_SHOWN_PX, _SHOWN_PX))
-            images.append((np.asarray(image), f"{caption}: {name[-_LONGEST_NAME:]}"))
+            images.append((np.asarray(image), f"{caption}: {name}"))
         columns.append((heading, images))
     return columns

@@ -70,7 +70,7 @@ def test_each_image_is_below_its_heading_above_its_caption_and_beside_the_legend
         ("epoch 1", [(image(112, 112, 30), "second"), (image(112, 112, 40), "")]),
     ]
     sheet = inspect_data.contact_sheet(columns, image(33, 9, 200))
-    width, height = 220 + 4, 112 + LINE_PX + 4  # a long caption makes cells of small images wider, up to this
+    width, height = 220 + 4, 112 + 3 * LINE_PX + 4  # a long caption makes cells of small images wider, up to this
     assert sheet.size == (2 * width + 33, LINE_PX + 2 * height)
     pixels = np.asarray(sheet)
     for left, top, one in (
@@ -89,7 +89,8 @@ def test_each_image_is_below_its_heading_above_its_caption_and_beside_the_legend
     below = pixels[LINE_PX + 90 : LINE_PX + 90 + caption.shape[0], : caption.shape[1], 0]
     np.testing.assert_array_equal(below, 255 - caption)
     long = pixels[LINE_PX + height + 112 : LINE_PX + 2 * height, :width, 0]
-    assert (long[:, width - 8 :] == 255).all() and (long[:, : width - 8] < 128).any()
+    assert (long[:, width - 8 :] == 255).all()
+    assert all((line[:, : width - 8] < 128).any() for line in np.split(long[: 3 * LINE_PX], 3))  # three lines
     short = [("as evaluated", [(image(120, 90), "first")])]
     assert inspect_data.contact_sheet(short, image(1, 1)).width == 120 + 4 + 1
     tall = inspect_data.contact_sheet(columns[:1], image(10, 900))
@@ -204,3 +205,27 @@ def test_a_task_that_draws_nothing_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(lookup.TASKS, "some", Task)
     with pytest.raises(UserError, match="^inspect data: TASK some cannot draw its samples$"):
         inspect_data.draw(values_in(tmp_path), tmp_path / "data.png")
+
+
+def test_a_caption_is_broken_into_lines_and_of_a_long_path_the_end_is_left():
+    for caption in ("", "short", "near duplicate 0.98: train/a_rather_long_name_of_a_class/image.png"):
+        lines = inspect_data.wrap_caption(caption, 160)
+        assert "".join(lines) == caption and all(render_text(line).width <= 160 for line in lines)
+    path = "near duplicate 0.98: " + "folder/" * 40 + "image_0017.png"
+    lines = inspect_data.wrap_caption(path, 160)
+    assert len(lines) <= 3 and "".join(lines).startswith("...") and "".join(lines).endswith("folder/image_0017.png")
+
+
+@pytest.mark.parametrize("has_matrix", [False, True])
+def test_every_class_is_seen_before_one_is_seen_again(has_matrix):
+    labels = np.array([0] * 60 + [1] * 3 + [2])
+    matrix = np.eye(3, dtype=np.int8)[labels]
+    matrix[0] = 0  # no label at all
+    order = np.random.default_rng(0).permutation(64).tolist()
+    dataset = SimpleNamespace(label_matrix=matrix) if has_matrix else SimpleNamespace(labels=labels)
+    chosen = inspect_data.choose_shown(SimpleNamespace(dataset=dataset), order)
+    assert sorted(chosen) == list(range(64)) and len({labels[index] for index in chosen[:3]}) == 3
+    assert labels[chosen[3:5]].tolist() in ([0, 1], [1, 0]) and set(labels[chosen[-40:]]) == {0}
+    assert [index for index in chosen if labels[index] == 1] == [index for index in order if labels[index] == 1]
+    for unknown in (SimpleNamespace(), SimpleNamespace(labels=None), SimpleNamespace(labels=np.zeros((64, 2)))):
+        assert inspect_data.choose_shown(SimpleNamespace(dataset=unknown), order) == order

@@ -120,7 +120,7 @@ def test_a_sheet_shows_no_more_pairs_than_fit():
     columns = list_shown(FOUND._replace(pairs=FOUND.pairs * 3), side, side)
     assert [len(images) for _, images in columns] == [8, 8]
     pixels, caption = columns[0][1][0]
-    assert pixels.shape == (128, 256, 3) and caption == f"near duplicate 0.75: {'x' * 23}4"
+    assert pixels.shape == (128, 256, 3) and caption == f"near duplicate 0.75: {'x' * 30}4"
 
 
 LAST = "val/4.png is bee, train/2.png is cow"

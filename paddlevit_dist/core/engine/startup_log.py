@@ -80,12 +80,10 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
 def _count_classes(task: Task, samples: Any) -> dict[str, int] | None:
     """Count the samples of each class if that is known, and the record stays small."""
     log = get_aspect(task, LogContributor)
-    counts = log.count_classes(samples) if log is not None else None
-    return (
-        {one_line(name): int(number) for name, number in counts.items()}
-        if counts and len(counts) <= _MOST_COUNTED
-        else None
-    )
+    counts = log and log.count_classes(samples)
+    if not counts or len(counts) > _MOST_COUNTED:
+        return None
+    return {one_line(name): int(number) for name, number in counts.items()}
 
 
 def _devices(config: RunSettings) -> str:

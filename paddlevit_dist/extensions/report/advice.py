@@ -11,30 +11,22 @@ _SCORES_OF_CLASSES = ("AP %", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # co
 _STILL_RISING = 0.02  # share of the whole improvement that the last third must have
 _LOSS_RISE = 1.1  # of an evaluation's smallest loss
 _WIDE = 0.03  # width of an interval as a share of its score
-_LOWER_F1 = 0.05
 _FEW = 0.5  # of the median number of samples of a class
 
 
 def advise(run: ReportedRun) -> list[str]:
     """Return a line for each thing that stands out, the worst class first."""
-    rules = (_worst_class, _score_threshold, _unused_epochs, _overfitting, _width)
+    rules = (_worst_class, _unused_epochs, _overfitting, _width)
     return [one_line(line) for find in rules for line in find(run)]
 
 
-def _list_figures(run: ReportedRun, kind: str, *fields: str) -> list[dict[str, Any]]:
-    """Return the figures of a kind that have these lists; the file of figures may contain anything."""
-    stored = [figure for each in list(run.figures.values())[:1] for figure in each.figures if isinstance(figure, dict)]
-    return [
-        figure
-        for figure in stored
-        if figure.get("kind") == kind and all(isinstance(figure.get(field), list) for field in fields)
-    ]
-
-
 def _worst_class(run: ReportedRun) -> Iterator[str]:
-    for table in _list_figures(run, "table", "columns", "rows"):
-        column = next((name for name in _SCORES_OF_CLASSES if name in table["columns"]), None)
-        if column is not None and all(len(row) == len(table["columns"]) for row in table["rows"]):
+    for table in [figure for stored in run.figures.values() for figure in stored.figures if isinstance(figure, dict)]:
+        columns, rows = table.get("columns"), table.get("rows")  # of other figures, and in damaged files, anything
+        if not isinstance(columns, list) or not isinstance(rows, list):
+            continue
+        column = next((name for name in _SCORES_OF_CLASSES if name in columns), None)
+        if column is not None and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
             yield from _describe_worst(table, column, run)
             return
 
@@ -58,22 +50,6 @@ def _describe_worst(table: dict[str, Any], column: str, run: ReportedRun) -> Ite
         if number < _FEW * median:
             text += f"; it has only {number:,} training samples (median {median:,}): add some"
     yield text[0].upper() + text[1:] + "."
-
-
-def _score_threshold(run: ReportedRun) -> Iterator[str]:
-    try:
-        used = float(run.settings["DETECTION.SCORE_THRESHOLD"])
-    except (KeyError, ValueError):
-        return
-    lines = [line for chart in _list_figures(run, "chart", "lines") for line in chart["lines"]]
-    for points in (list(zip(line["y"], line["x"])) for line in lines if line.get("name") == "F1"):
-        f1, score = max(points)
-        own = min(points, key=lambda point: abs(point[1] - used))[0]
-        if f1 - own > _LOWER_F1:
-            yield (
-                f"With objects from a score of {score:.2f} on, F1 is {f1:.3g}; with those shown, from "
-                f"DETECTION.SCORE_THRESHOLD {used:g} on, it is {own:.3g}."
-            )
 
 
 def _unused_epochs(run: ReportedRun) -> Iterator[str]:

@@ -126,10 +126,9 @@ class _AxisScale(NamedTuple):
         values = [y for line in lines for _, y in line.points if y > 0]
         if not values or max(values) < _LOG_FROM * min(values):
             return []
-        (first, last), decades = map(math.log10, (min(values), max(values))), math.log10(max(values) / min(values))
-        factors = (1, 2, 3, 5, 7) if decades < 1.5 else (1, 3) if decades < 4 else (1,)
-        powers = range(math.floor(first), math.floor(last) + 1, 2 if decades > 7 else 1)
-        y_ticks = [factor * 10.0**power for power in powers for factor in factors]
+        first, last = (math.floor(math.log10(value)) for value in (min(values), max(values)))
+        factors = (1, 2, 5) if last - first < 3 else (1,)
+        y_ticks = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
         y_ticks = [tick for tick in y_ticks if min(values) <= tick <= max(values)]
         return [self._replace(y_low=min(values), y_high=max(values), y_ticks=y_ticks, is_logarithmic=True)]
 

@@ -20,9 +20,6 @@ _AFTER_METRICS = ("learning_rate", "gradient_norm")
 _OF_THE_MACHINE = ("samples_per_second", "data_wait_fraction", "skipped_updates")
 _MOST_CURVES = 10  # further charts are folded
 _FEWEST_OF_A_FAMILY = 3  # names with the same first word
-_ALL = "all"  # the line of a family's overall value
-
-_Family = dict[str, str]  # name of a quantity by its label
 
 
 def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
@@ -46,7 +43,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
             own = [
                 curves.build_chart(name, curves.build_lines(series, name, groups), x_label) for name in family.values()
             ]
-            of_many.append(fold(f"{title}: {len(own)} charts", {"kind": "charts", "charts": own}))
+            of_many.append(fold(f"{title} ({len(own)})", {"kind": "charts", "charts": own}))
     parts: list[Part] = [{"kind": "charts", "charts": charts[:_MOST_CURVES]}] if charts else []
     texts = [
         f"{_TITLES.get(name, name)} {value:g}"
@@ -55,26 +52,26 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     ]
     if parts and texts:
         parts.append(make_note(f"Constant: {', '.join(texts)}."))
-    for summary, more in (("{} more charts", charts[_MOST_CURVES:]), ("Speed and memory: {} charts", on_machine)):
+    for summary, more in (("More charts ({})", charts[_MOST_CURVES:]), ("Speed and memory ({})", on_machine)):
         if more:
             parts.append(fold(summary.format(len(more)), {"kind": "charts", "charts": more}))
     return [*parts, *of_many]
 
 
-def _group(names: Sequence[str]) -> dict[str, _Family]:
+def _group(names: Sequence[str]) -> dict[str, dict[str, str]]:
     """Group the names of a quantity's classes, such as "IoU wall", by their quantity, with labels such as "wall"."""
     first_words = [name.split(" ")[0] for name in names]
-    families: dict[str, _Family] = {}
+    families: dict[str, dict[str, str]] = {}
     for name, first in zip(names, first_words):
         overall = max((other for other in names if name.startswith(f"{other} ")), key=len, default="")
         is_common = " " in name and first_words.count(first) >= _FEWEST_OF_A_FAMILY
         title = overall or (first if is_common else name)
-        label = name[len(title) + 1 :] or _ALL
+        label = name[len(title) + 1 :] or "all"
         families.setdefault(title, {})[label] = name
     return families
 
 
-def _build_family(title: str, family: _Family, series: Any, x_label: str) -> Part:
+def _build_family(title: str, family: dict[str, str], series: Any, x_label: str) -> Part:
     """Build the chart of a quantity's classes in one run; only the lowest and highest have colors."""
     _, training, evaluation = series
     found = [

@@ -65,28 +65,27 @@ class ClassificationSamples(TransformedDataset):
     class_names = property(lambda samples: samples.dataset.class_names)
     is_random_split = property(lambda samples: samples.dataset.is_random_split)
 
+    def class_numbers(self) -> np.ndarray | None:
+        """Return how many images each class has, int (classes,); None if labels are not known."""
+        labels = self.dataset.labels
+        return None if labels is None else count_labels(np.asarray(labels), self.dataset.num_classes)
+
     def describe_classes(self) -> str:
         """Return how many images each class has, to follow the number of images; empty if labels are not known."""
-        labels = self.dataset.labels
-        if labels is None:
+        numbers = self.class_numbers()
+        if numbers is None:
             return ""
-        numbers = count_labels(np.asarray(labels), self.dataset.num_classes)
         if len(numbers) > _MOST_CLASSES_SHOWN:
             return f" of {len(numbers):,} classes, {numbers.min():,} to {numbers.max():,} each"
         names = self.class_names or range(len(numbers))
         return ": " + ", ".join(f"{name} {number:,}" for name, number in zip(names, numbers))
 
     def count_classes(self) -> dict[str, int] | None:
-        """Return how many images each class has; None if labels are not known."""
-        labels = self.dataset.labels
-        return None if labels is None else self.name_counts(count_labels(np.asarray(labels), self.dataset.num_classes))
-
-    def name_counts(self, numbers: np.ndarray) -> dict[str, int]:
-        """Return the numbers of classes, int (classes,), by name; classes of the same name count together."""
-        named = collections.Counter[str]()
-        for name, number in zip(self.class_names or range(len(numbers)), numbers.tolist()):
-            named[str(name)] += number
-        return dict(named)
+        """Return ``class_numbers`` by name; classes of the same name count together."""
+        numbers, named = self.class_numbers(), collections.Counter[str]()
+        for label, number in enumerate(() if numbers is None else numbers.tolist()):
+            named[str(self.class_names[label] if self.class_names else label)] += number
+        return dict(named) or None
 
     def identify(self) -> dict[str, Any]:
         """Return what identifies the data in addition to their number: labels and classes."""

@@ -36,18 +36,18 @@ class MultiLabelSamples(ClassificationSamples):
         assert matrix is not None  # the task has checked it
         return matrix
 
+    def class_numbers(self) -> np.ndarray:
+        """Return how many images are known to have each label, int (classes,)."""
+        return (self.label_matrix == 1).sum(axis=0)
+
     def describe_classes(self) -> str:
         """Return how many images have each label, to follow the number of images, and how many labels are unknown."""
         matrix, names = self.label_matrix, self.class_names or range(self.dataset.num_classes or 0)
-        positives, unknown = (matrix == 1).sum(axis=0), int((matrix < 0).sum())
+        positives, unknown = self.class_numbers(), int((matrix < 0).sum())
         text = ": " + ", ".join(f"{name} {number:,}" for name, number in zip(names, positives.tolist()))
         if len(positives) > _MOST_CLASSES_SHOWN:
             text = f" with {len(positives):,} classes, in {positives.min():,} to {positives.max():,} images each"
         return text + (f"; {unknown / matrix.size:.1%} of the labels are not known" if unknown else "")
-
-    def count_classes(self) -> dict[str, int]:
-        """Return how many images are known to have each label."""
-        return self.name_counts((self.label_matrix == 1).sum(axis=0))
 
     def identify(self) -> dict[str, Any]:
         """Return what identifies the data in addition to their number: labels and classes."""

@@ -4,7 +4,7 @@ import json
 
 from support.trainings.report_runs import event, write_run
 
-from paddlevit_dist.core.tasks.figures import Chart, FigureTable
+from paddlevit_dist.core.tasks.figures import FigureTable
 from paddlevit_dist.extensions.report.advice import advise
 from paddlevit_dist.extensions.report.runs import read_runs
 
@@ -26,18 +26,6 @@ def test_the_worst_class_is_named_with_what_it_is_taken_for_and_how_rare_it_is(t
     assert read_advice(tmp_path / "plain", [], figures) == [f"{text}."]
     equal = [FigureTable("Classes", columns, [(name, 1, 50.0, None) for name in "ab"])]
     assert read_advice(tmp_path / "equal", [], equal) == []
-
-
-def test_a_score_threshold_that_hides_many_objects_is_told(tmp_path):
-    chart = Chart("t", "x", "y", {"recall": ([0.1, 0.3, 0.5], [1, 1, 1]), "F1": ([0.1, 0.3, 0.5], [0.5, 0.8, 0.25])})
-    for threshold, number in ((0.3, 0), (0.5, 1)):
-        config = f"DETECTION: {{SCORE_THRESHOLD: {threshold}}}\n"
-        lines = advise(*read_runs([write_run(tmp_path / str(threshold), [], config, [chart])]))
-        assert len(lines) == number
-    expected = (
-        "With objects from a score of 0.30 on, F1 is 0.8; with those shown, from DETECTION.SCORE_THRESHOLD 0.5 on, "
-    )
-    assert lines == [expected + "it is 0.25."]
 
 
 def evaluate(values, **more):

@@ -144,7 +144,7 @@ def test_values_that_differ_much_have_a_second_view_with_a_logarithmic_axis():
     line = CurveLine("a", [(0, 0.0), (1, 100.0), (2, 10.0), (3, 1.0)])
     (_, drawn), (y_ticks, logarithmic) = build_chart("", [line], "x", offers_log=True)["views"]
     assert drawn[0]["path"].count("L") == 3 and logarithmic[0]["path"] == "M156.7 24.0L251.3 112.0L346.0 200.0"
-    assert [label for _, label in y_ticks] == ["1", "3", "10", "30", "100"]
+    assert [label for _, label in y_ticks] == ["1", "2", "5", "10", "20", "50", "100"]
     assert len(build_chart("", [line._replace(points=line.points[2:])], "x", offers_log=True)["views"]) == 2
     near = [line._replace(points=[(0, 0.0), (1, 4.9), (2, 1.0)])]
     assert len(build_chart("", near, "x", offers_log=True)["views"]) == len(build_chart("", [line], "x")["views"]) == 1

@@ -255,7 +255,7 @@ def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
     assert {line["color"] for line in lines if line["style"] != "thin"} == set(range(8))
     assert by_title["IoU"]["note"] == "The 4 lowest and the 4 highest of 20 at the end are in color."
     parts_of_two = training_curves.make_curves(runs)
-    assert [part.get("summary") for part in parts_of_two] == [None, "Dice: 2 charts", "IoU: 20 charts"]
+    assert [part.get("summary") for part in parts_of_two] == [None, "Dice (2)", "IoU (20)"]
     assert parts_of_two[2]["parts"][0]["charts"][0]["title"] == "IoU class 0"
 
 
@@ -269,7 +269,7 @@ def test_curves_beyond_the_first_and_those_of_the_machine_are_folded_and_constan
     charts, constant, more, machine = training_curves.make_curves(read(write_run(tmp_path / "run", events)))
     assert [chart["title"] for chart in charts["charts"]] == names[:10] and charts["kind"] == "charts"
     assert constant["text"] == "Constant: once 7, rate 0.5."
-    assert more["summary"] == "2 more charts" and machine["summary"] == "Speed and memory: 1 charts"
+    assert more["summary"] == "More charts (2)" and machine["summary"] == "Speed and memory (1)"
     assert [chart["title"] for chart in more["parts"][0]["charts"]] == names[10:]
     assert charts["charts"][0]["x_label"] == "update" and charts["charts"][0]["data"]["lines"][0]["name"] == "training"
     assert training_curves.make_curves(read(write_run(tmp_path / "none", []))) == []

@@ -24,7 +24,7 @@ _ROWS, _EPOCHS = (4, 8), (1, 6)  # minimum and maximum
 _SMALLEST_PX, _LARGEST_PX, _GAP = 112, 640, 4  # longer side of an image
 _CAPTION_PX = 220  # that a small image leaves to its caption
 _CAPTION_LINES = 3  # of a longer caption the end is shown
-_SEARCHED = 5_000  # samples among which those of different classes are found
+_SEARCHED = 5_000  # samples that are searched for different classes
 CaptionedImage = tuple[np.ndarray, str]  # uint8 (height, width[, 3]), caption
 Shown = tuple[Image.Image, str]
 

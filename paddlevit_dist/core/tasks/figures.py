@@ -90,7 +90,7 @@ class Gallery(NamedTuple):
 
 
 class SliceStack(NamedTuple):
-    """Images in order, such as slices through volumes, of which the reader sees one of each stack at a time."""
+    """Images in order, such as slices through volumes: the reader sees one of each stack at a time."""
 
     title: str
     stacks: Sequence[tuple[Sequence[np.ndarray], str]]  # images of one size, uint8 (height, width[, 3]), and a caption

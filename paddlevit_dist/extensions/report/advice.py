@@ -84,6 +84,6 @@ def _width(run: ReportedRun) -> Iterator[str]:
     low, high = best["interval"]
     if high - low > _WIDE * abs(best["value"]):
         yield (
-            f"The interval of {best['name']} is {high - low:.3g} wide: 'compare' tells whether another run is better, "
-            "sample by sample; more validation samples narrow it."
+            f"The interval of {best['name']} is {high - low:.3g} wide: use 'compare' to see, sample by sample, "
+            "whether another run is better; more validation samples narrow it."
         )

@@ -23,7 +23,7 @@ _FEWEST_OF_A_FAMILY = 3  # names with the same first word
 
 
 def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
-    """Make the charts, those of classes and of the machine last."""
+    """Make the charts: losses and scores first, speed and memory last."""
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names = list(dict.fromkeys(name for _, *kinds in series for points in kinds[::-1] for name in points))
     constants = {name: _find_constant(name, series) for name in names}
@@ -63,9 +63,9 @@ def _group(names: Sequence[str]) -> dict[str, dict[str, str]]:
     first_words = [name.split(" ")[0] for name in names]
     families: dict[str, dict[str, str]] = {}
     for name, first in zip(names, first_words):
-        overall = max((other for other in names if name.startswith(f"{other} ")), key=len, default="")
-        is_common = " " in name and first_words.count(first) >= _FEWEST_OF_A_FAMILY
-        title = overall or (first if is_common else name)
+        is_overall = any(other.startswith(f"{name} ") for other in names)
+        overall = name if is_overall else max((o for o in names if name.startswith(f"{o} ")), key=len, default="")
+        title = overall or (first if first_words.count(first) >= _FEWEST_OF_A_FAMILY else name)
         label = name[len(title) + 1 :] or "all"
         families.setdefault(title, {})[label] = name
     return families

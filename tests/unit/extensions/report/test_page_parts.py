@@ -239,6 +239,7 @@ def test_a_chart_has_all_its_lines_without_points_that_are_not_finite(shape, sty
 def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
     many = {f"IoU class {n}": (n + 1) / 20 for n in range(20)}
     names = ["Dice", "Dice left eye", "threshold a", "mIoU", "learning_rate"]
+    names += [f"labeled {name}" for name in ("Dice", "Dice left eye", "Dice right eye")]
     events = [
         event("evaluation", epoch=n, **{name: value * n for name, value in many.items()}, **dict.fromkeys(names, n))
         for n in (1, 2)
@@ -246,8 +247,9 @@ def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
     runs = read(*(write_run(tmp_path / name, events) for name in ("one", "two")))
     (charts,) = training_curves.make_curves(runs[:1])
     by_title = {chart["title"]: chart for chart in charts["charts"]}
-    assert list(by_title) == ["Dice", "mIoU", "IoU", "threshold a", "Learning rate"]
+    assert list(by_title) == ["Dice", "mIoU", "IoU", "threshold a", "labeled Dice", "Learning rate"]
     assert [line["name"] for line in by_title["Dice"]["data"]["lines"]] == ["all", "left eye"]
+    assert [line["name"] for line in by_title["labeled Dice"]["data"]["lines"]] == ["all", "left eye", "right eye"]
     lines = by_title["IoU"]["data"]["lines"]
     assert [line["style"] for line in lines].count("thin") == 12 and len(lines) == 20
     colored = [line["name"] for line in lines if line["style"] != "thin"]
@@ -255,7 +257,7 @@ def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
     assert {line["color"] for line in lines if line["style"] != "thin"} == set(range(8))
     assert by_title["IoU"]["note"] == "The 4 lowest and the 4 highest of 20 at the end are in color."
     parts_of_two = training_curves.make_curves(runs)
-    assert [part.get("summary") for part in parts_of_two] == [None, "Dice (2)", "IoU (20)"]
+    assert [part.get("summary") for part in parts_of_two] == [None, "Dice (2)", "IoU (20)", "labeled Dice (3)"]
     assert parts_of_two[2]["parts"][0]["charts"][0]["title"] == "IoU class 0"
 
 

@@ -42,6 +42,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Convert the links of a page to links of the site."""
     place = page.file.src_uri
+    if place == "guides/errors.md":
+        page.meta["search"] = {"boost": 4}  # who searches for a message wants this page
     source = next((name for name, other in OUTSIDE.items() if other == place), f"docs/{place}")
     parts = _FENCE.split(markdown)
     return "".join(part if part.startswith("```") else _with_links(part, source, place) for part in parts)

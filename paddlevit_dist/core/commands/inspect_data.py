@@ -82,13 +82,13 @@ def draw(values: RunSettings, target: Path) -> None:
 
 def choose_shown(samples: Any, order: list[int]) -> list[int]:
     """Return the indices in an order in which no class, or label, comes again before all others were seen."""
-    dataset = getattr(samples, "dataset", None)
-    matrix, labels = getattr(dataset, "label_matrix", None), getattr(dataset, "labels", None)
-    if matrix is None and (labels is None or np.ndim(labels) != 1):
+    matrix, labels = (getattr(getattr(samples, "dataset", None), name, 0) for name in ("label_matrix", "labels"))
+    has_matrix = np.ndim(matrix) == 2  # (samples, classes)
+    if not has_matrix and np.ndim(labels) != 1:
         return order
     seen, places = collections.Counter[int](), []
     for index in order[:_SEARCHED]:
-        classes = [int(labels[index])] if matrix is None else np.flatnonzero(matrix[index] == 1).tolist()
+        classes = np.flatnonzero(matrix[index] == 1).tolist() if has_matrix else [int(labels[index])]
         places.append(min((seen[label] for label in classes), default=len(order)))
         seen.update(classes)
     ranked = sorted(range(len(places)), key=places.__getitem__)

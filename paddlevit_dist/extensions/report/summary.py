@@ -25,7 +25,7 @@ class ShownScore(NamedTuple):
     value: float
     interval: tuple[float, float] | None = None
     percent: float = 0.0  # the interval's level
-    count: float | None = None  # of a share in percent: the samples that count for it
+    is_share: bool = False  # in percent
 
     def __str__(self) -> str:
         """Format name, value and interval."""
@@ -72,8 +72,8 @@ def find_scores(run: ReportedRun) -> tuple[list[ShownScore], str]:
     for name, value in values.items():
         if not name.endswith(COUNTS):
             about = get_interval(event, name) if event is not None else {}
-            count = values.get(f"{name} count")
-            scores.append(ShownScore(name, value, about.get("interval"), about.get("percent", 0.0), count))
+            is_share = f"{name} count" in values
+            scores.append(ShownScore(name, value, about.get("interval"), about.get("percent", 0.0), is_share))
     return scores, text
 
 

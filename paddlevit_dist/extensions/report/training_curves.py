@@ -31,7 +31,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     families = _group(sorted(shown, key=_sort_key))
     x_label = "update" if any(run.metrics.training for run in runs) else "epoch"
     groups = [run.group for run in runs]
-    charts, on_machine, of_many = [], [], []
+    charts, on_machine, of_many = list[Part](), list[Part](), list[Part]()
     for title, family in families.items():
         if len(family) == 1:
             lines = curves.build_lines(series, title, groups)

@@ -136,7 +136,7 @@ def _galleries(
     names: Sequence[str],
     spacing: Sequence[float],
 ) -> list[Figure]:
-    images, stacks = [], []
+    images, stacks = [], list[tuple[list[np.ndarray], str]]()
     for place in order.tolist():
         index, record = records[place]
         worst = _worst(errors[place])

@@ -116,7 +116,7 @@ def segmentation_figures(
     rows = [(names[at], *(_round(column[at]) for column in columns.values())) for at in order[:_MOST_ROWS]]
     note = f"The {_MOST_ROWS:,} worst of {len(order):,}." if len(order) > _MOST_ROWS else ""
     volumes = FigureTable("Volumes", ("volume", *columns), rows, note)
-    images, stacks = [], []
+    images, stacks = [], list[tuple[list[np.ndarray], str]]()
     for place in [at for at in order[:_SHOWN] if columns["Dice"][at] < 1]:
         predicted, labels = segment(records[place][0])
         spacing = step_lengths(predicted.spacing) * predicted.labels.shape / np.array(predicted.volume.shape)

@@ -36,7 +36,8 @@ TEXTS = """(() => {
   const found = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
     const node = walker.currentNode, parent = node.parentElement;
-    if (!node.textContent.trim() || !parent.checkVisibility() || parent.closest("script, style, desc, .skip, [hidden]")) continue;
+    if (!node.textContent.trim() || !parent.checkVisibility()) continue;
+    if (parent.closest("script, style, desc, .skip, [hidden]")) continue;
     const style = getComputedStyle(parent), color = parse(parent.ownerSVGElement ? style.fill : style.color);
     const [light, dark] = [luminance(color), luminance(behind(parent))].sort((a, b) => b - a);
     const range = document.createRange(), scroll = parent.closest(".scroll, .gallery ul")?.getBoundingClientRect();

@@ -61,7 +61,7 @@ def test_a_rate_is_compared_with_the_most_frequent_class(tmp_path):
     events.append(best_event(80.0, interval={"percent": 95, "top-1": [70.0, 90.0]}))
     update(write_run(tmp_path / "one", events), data=data)
     (score, *_) = summary.make_summary(read(tmp_path / "one"), tmp_path)
-    assert score["main"] == ("top-1", 80.0, (70.0, 90.0), 95, 5)
+    assert score["main"] == ("top-1", 80.0, (70.0, 90.0), 95, True)
     assert score["facts"]["compared with"].endswith("; 75 if dog were always predicted")
     assert score["facts"]["trained on"].startswith("4 images; ") and score["facts"]["measured on"] == "val: 20 images"
     data["val"]["counts"]["dog"] = "many"

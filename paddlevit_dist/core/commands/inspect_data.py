@@ -82,7 +82,8 @@ def draw(values: RunSettings, target: Path) -> None:
 
 def choose_shown(samples: Any, order: list[int]) -> list[int]:
     """Return the indices in an order in which no class, or label, comes again before all others were seen."""
-    matrix, labels = (getattr(getattr(samples, "dataset", None), name, 0) for name in ("label_matrix", "labels"))
+    dataset, unknown = getattr(samples, "dataset", None), np.zeros(())
+    matrix, labels = (np.asarray(getattr(dataset, name, unknown)) for name in ("label_matrix", "labels"))
     has_matrix = np.ndim(matrix) == 2  # (samples, classes)
     if not has_matrix and np.ndim(labels) != 1:
         return order

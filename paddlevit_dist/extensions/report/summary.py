@@ -59,9 +59,8 @@ def find_scores(run: ReportedRun) -> tuple[list[ShownScore], str]:
     metrics = run.metrics
     event = metrics.best_event if metrics.training else None
     if event is not None:
-        best, text = metrics.best, f"epoch {event['epoch']}"
-        assert best is not None
-        values = {best["name"]: best["value"], **dict(find_measured(event))}
+        name, text = event["best"], f"epoch {event['epoch']}"
+        values = {one_line(name): event[name], **dict(find_measured(event))}
     else:
         text = "the last" if metrics.training else ""
         values = {name: points[-1][1] for name, points in metrics.evaluation.items()}

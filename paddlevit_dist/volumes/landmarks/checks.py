@@ -17,13 +17,14 @@ class LandmarkLog(TaskAspect, LogContributor):
 
     def describe_samples(self, samples: TransformedDataset) -> str:
         """Format the number of volumes and, for each landmark, the number of volumes that have it."""
-        text = count_samples(self.task, samples)
-        if not isinstance(samples, VolumeSamples):  # custom samples
-            return text
-        placed = samples.dataset.placed()
-        if placed is None:
-            return text
-        return f"{text}: " + ", ".join(f"{name} {number:,}" for name, number in zip(self.task.names, placed))
+        counts = self.count_classes(samples)
+        listed = ", ".join(f"{name} {number:,}" for name, number in (counts or {}).items())
+        return count_samples(self.task, samples) + (f": {listed}" if listed else "")
+
+    def count_classes(self, samples: TransformedDataset) -> dict[str, int] | None:
+        """Count the volumes that have each landmark; None for custom samples."""
+        placed = samples.dataset.placed() if isinstance(samples, VolumeSamples) else None
+        return None if placed is None else dict(zip(self.task.names, placed))
 
 
 class LandmarkMatching(TaskAspect, CheckpointMatching):

@@ -16,7 +16,7 @@ from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.model import Model
-from paddlevit_dist.core.tasks.protocols import CheckpointMatching, Drawable, describe_samples
+from paddlevit_dist.core.tasks.protocols import CheckpointMatching, Drawable, LogContributor, describe_samples
 from paddlevit_dist.volumes import sliding_window
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.landmarks.heatmaps import decode, radius_factors
@@ -73,6 +73,8 @@ def test_the_log_counts_the_volumes_of_each_landmark():
         said == "24 volumes: " + ", ".join(f"{name} {n}" for name, n in zip(NAMES, counted)) and len(set(counted)) > 1
     )
     assert describe_samples(task, range(1234)) == "1,234 volumes"  # samples of somebody's own
+    log = get_aspect(task, LogContributor)
+    assert log.count_classes(samples) == dict(zip(NAMES, counted)) and log.count_classes(range(1234)) is None
 
 
 def test_weights_of_more_landmarks_name_the_key_that_sets_all_of_them():

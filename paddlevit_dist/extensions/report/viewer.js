@@ -148,7 +148,7 @@ class Viewer {
     const [c, s, a, b] = [Math.cos(this.yaw), Math.sin(this.yaw), Math.cos(this.tilt), Math.sin(this.tilt)];
     const { places, distance, right, up, count } = this, colors = this.colors[this.layer];
     const focus = 0.8 * height, side = this.size * width / 480;
-    const step = this.pointers.size && this.isSlow ? 8 : 1;
+    const step = this.pointers.size && this.isSlow ? 4 : 1;
     for (let point = 0; point < count; point += step) {
       const x = places[3 * point], y = places[3 * point + 1], z = places[3 * point + 2];
       const depth = distance - s * a * x + c * a * y - b * z;

@@ -13,7 +13,8 @@ from ..detector import DetectionTargets, Outputs
 from ..detr.criterion import QueryMatches
 from ..rtdetr.criterion import HeadOutputs, MatchedTargets, Sums, VarifocalCriterion, stack_heads
 
-_ALPHA, _GAMMA = 0.25, 2.0  # exponents of a matched query's score, and of other scores
+_ALPHA, _GAMMA = 0.25, 2.0  # exponents of a matched query's score, and of others; those of the focal cost
+_LINEAR = 40.0  # from here on, log(1 + exp(x)) is x in float64
 _LEAST = 0.01  # smallest target of a matched query
 
 
@@ -32,6 +33,12 @@ class GroupCriterion(VarifocalCriterion):
             part = part.reshape([layers, images, self.groups, queries // self.groups, width])
             parts.append(part.transpose([0, 2, 1, 3, 4]).flatten(0, 1))
         return HeadOutputs(*parts)
+
+    def match_scores(self, logits: paddle.Tensor) -> paddle.Tensor:
+        """Return the decrease of focal loss if a query is of a class (Lin et al., ICCV 2017, equation 5)."""
+        score = F.sigmoid(logits)
+        decrease = (1 - _ALPHA) * score**_GAMMA * softplus(logits)
+        return decrease - _ALPHA * (1 - score) ** _GAMMA * softplus(-logits)
 
     def layer_sums(
         self, outputs: Outputs, heads: HeadOutputs, targets: DetectionTargets, matches: QueryMatches
@@ -52,5 +59,10 @@ class GroupCriterion(VarifocalCriterion):
             target = F.sigmoid(heads.logits) ** _ALPHA * (overlap ** (1 - _ALPHA)).unsqueeze(-1)
             target = paddle.clip(target, min=_LEAST) * one_hot
         negative_weights = F.sigmoid(heads.logits) ** _GAMMA * (1 - one_hot) + (one_hot - target)
-        losses = negative_weights * F.softplus(heads.logits) + target * F.softplus(-heads.logits)
+        losses = negative_weights * softplus(heads.logits) + target * softplus(-heads.logits)
         return {"class": losses.sum(axis=[1, 2, 3]), "iou": overlap.sum(axis=[1, 2])}
+
+
+def softplus(x: paddle.Tensor) -> paddle.Tensor:
+    """Return log(1 + exp(x)), which Paddle's function approximates by x above 20 unless told otherwise."""
+    return F.softplus(x, threshold=_LINEAR)

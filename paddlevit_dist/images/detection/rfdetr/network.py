@@ -1,4 +1,4 @@
-"""RF-DETR: DINOv2 with windowed attention, and a decoder whose queries start at the best cells of one map.
+"""RF-DETR: DINOv2 with windowed attention, and a decoder whose queries start at the best cells of its maps.
 
 Sources: Robinson et al., RF-DETR, arXiv 2511.09554, with the code of roboflow/rf-detr; Chen et al., LW-DETR, arXiv
 2406.03458; Chen et al., Group DETR, ICCV 2023, arXiv 2207.13085.
@@ -21,6 +21,7 @@ from ..detector import (
     DetectionTargets,
     Outputs,
     QueryDetector,
+    TopDetections,
     build_backbone,
     normal,
     single_or_double,
@@ -33,10 +34,10 @@ from ..key_names import published_names, select_category_rows
 from ..rtdetr.decoder import DecoderConfig, RtDetrDecoderLayer, SamplingPoints, build_classifier
 from . import key_names
 from .criterion import GroupCriterion
-from .projector import Projector
+from .projector import COARSE, FINE, PLAIN, MapScaler, Projector
 
 _EPSILON = 1e-5
-_ANCHOR = 0.05  # side of the anchors as a fraction of the image's
+_ANCHOR = 0.05  # side of the first map's anchors as a fraction of the image's, twice as long on each next map
 _EDGE = 0.01  # anchors closer to the border are not used
 _OUTPUTS = 91  # of the authors' classifiers for COCO: one for each id from 0
 # for images of 64 to 96 pixels, on CPUs, trained from scratch
@@ -96,6 +97,8 @@ class RfDetr(QueryDetector):
         points: sampling points per query and head.
         num_queries: largest number of objects detected in an image.
         groups: groups of queries in training.
+        levels: maps of the decoder, from fine to coarse: 3 is twice as fine as the backbone's, 4 as fine, 5 half as
+            fine.
     """
 
     has_no_object = False
@@ -112,6 +115,7 @@ class RfDetr(QueryDetector):
     }
     coco_outputs = _OUTPUTS
     key_maps = key_names.RFDETR
+    criterion_kind: type[GroupCriterion] = GroupCriterion
     classifier_layers = ("class_embed", "enc_out_class_embed")
     reference_normalizer = "as by RF-DETR's authors: by the mean of the devices' objects, at least 1"
 
@@ -128,6 +132,7 @@ class RfDetr(QueryDetector):
         decoder_layers: int = 3,
         num_queries: int = 300,
         groups: int = 13,
+        levels: Sequence[int] = (PLAIN,),
     ):
         super().__init__()
         self.backbone = build_backbone(backbone, {"norm_features": True}, backbone_options, [-1])
@@ -137,7 +142,10 @@ class RfDetr(QueryDetector):
         (self.stride,), self.in_channels = strides, 3
         self.side_multiple = self.stride * getattr(self.backbone, "windows", 1)
         self.embed_dim, self.num_queries, self.groups = embed_dim, num_queries, groups
-        self.projector = Projector(sum(self.backbone.feature_channels), embed_dim)
+        self.levels = tuple(levels)
+        self.scalers = nn.LayerList([MapScaler(self.backbone.feature_channels, level) for level in levels])
+        self.projector, *others = (Projector(scaler.channels, embed_dim) for scaler in self.scalers)
+        self.other_projectors = nn.LayerList(others)
         self.refpoint_embed = nn.Embedding(groups * num_queries, 4, weight_attr=zeros())
         self.query_feat = nn.Embedding(groups * num_queries, embed_dim, weight_attr=normal(1.0))
         self.enc_output = nn.LayerList([xavier(embed_dim, embed_dim) for _ in range(groups)])
@@ -149,7 +157,7 @@ class RfDetr(QueryDetector):
             num_heads,
             feedforward,
             decoder_layers,
-            SamplingPoints((points,)),
+            SamplingPoints((points,) * len(self.levels)),
             sampling_heads=sampling_heads,
         )
         self.layers = nn.LayerList([GroupedLayer(config, num_queries) for _ in range(decoder_layers)])
@@ -165,7 +173,7 @@ class RfDetr(QueryDetector):
         load_solver()  # so that its error is raised before training starts
         arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
         sizes = (arguments[key] for key in ("num_queries", "decoder_layers", "groups"))
-        return GroupCriterion(num_classes, *sizes, **(losses or {}))
+        return cls.criterion_kind(num_classes, *sizes, **(losses or {}))
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None
@@ -176,10 +184,12 @@ class RfDetr(QueryDetector):
             ``logits`` (N, queries, classes) and ``boxes`` (N, queries, 4), center, width and height as fractions; and
             the outputs of all layers (``layer_``) and of the encoder for the criterion.
         """
-        memory, grid = self.encode(images)
+        maps = self.encode(images)
+        grids = [(x.shape[2], x.shape[3]) for x in maps]
+        memory = paddle.concat([x.flatten(2).transpose([0, 2, 1]) for x in maps], axis=1)  # (N, cells, dim)
         groups = 1 if targets is None else self.groups
-        selected = [self.select_queries(memory, grid, group) for group in range(groups)]
-        logits, starts = (paddle.concat(parts, axis=1) for parts in zip(*selected))
+        selected = [self.select_queries(memory, grids, group) for group in range(groups)]
+        logits, starts, content = (paddle.concat(parts, axis=1) for parts in zip(*selected))
         number = groups * self.num_queries
         deltas = single_or_double(self.refpoint_embed.weight[:number]).unsqueeze(0)
         references = apply_deltas(without_gradient(starts), deltas)
@@ -188,20 +198,44 @@ class RfDetr(QueryDetector):
         x = self.query_feat.weight[:number].unsqueeze(0).astype(memory.dtype) + paddle.zeros_like(position)
         hidden = []
         for layer in self.layers:
-            x = layer(x, position, references, memory, [grid])
+            x = layer(x, position, references, memory, grids)
             hidden.append(self.norm(x))
         decoded = paddle.stack(hidden)  # (L, N, queries, dim)
         layer_boxes = apply_deltas(references, single_or_double(self.bbox_embed(decoded)))
         outputs = {"layer_logits": self.class_embed(decoded), "layer_boxes": layer_boxes}
         outputs.update({"encoder_logits": logits, "encoder_boxes": starts})
+        outputs.update(self.build_masks(maps[0], images.shape[2:], hidden, None if targets is None else content))
         return {"logits": outputs["layer_logits"][-1], "boxes": layer_boxes[-1], **outputs}
 
-    def count_cells(self, height: int, width: int) -> int:
-        """Count the cells of the map for an image of this size."""
-        return (height // self.stride) * (width // self.stride)
+    def build_masks(
+        self, x: paddle.Tensor, image_size: Sequence[int], hidden: list[paddle.Tensor], selected: paddle.Tensor | None
+    ) -> Outputs:
+        """Return the outputs for masks: none, but of a network with masks.
 
-    def encode(self, images: paddle.Tensor) -> tuple[paddle.Tensor, tuple[int, int]]:
-        """Return the decoder's memory, (N, cells, dim), and height and width of its map."""
+        Args:
+            x: the decoder's first map, (N, dim, height, width).
+            image_size: height and width of the images.
+            hidden: normalized outputs of each decoder layer, (N, queries, dim).
+            selected: cells of the encoder's selection, (N, queries, dim); None: in an evaluation.
+        """
+        return {}
+
+    def best(self, outputs: Outputs) -> TopDetections:
+        """Return the best pairs of a query and a class, whose boxes end at the image's border."""
+        found = super().best(outputs)
+        return found._replace(boxes=paddle.clip(found.boxes, 0.0, 1.0))
+
+    def count_cells(self, height: int, width: int) -> int:
+        """Count the cells of the maps for an image of this size."""
+        return sum(rows * columns for rows, columns in self._find_grids(height // self.stride, width // self.stride))
+
+    def _find_grids(self, rows: int, columns: int) -> list[tuple[int, int]]:
+        """Return height and width of each level's map, of the backbone's map of this size."""
+        sides = {FINE: (2 * rows, 2 * columns), PLAIN: (rows, columns), COARSE: (-(-rows // 2), -(-columns // 2))}
+        return [sides[level] for level in self.levels]
+
+    def encode(self, images: paddle.Tensor) -> list[paddle.Tensor]:
+        """Return the decoder's maps, (N, dim, height, width), from fine to coarse."""
         height, width = images.shape[2:]
         if height % self.side_multiple or width % self.side_multiple:
             raise UserError(
@@ -209,20 +243,26 @@ class RfDetr(QueryDetector):
                 "pixels: for training, set DATA.RESIZE_TO_SQUARE true; otherwise set DETECTION.EVAL_BATCHING one_size; "
                 "use multiples in DATA.SHORTEST_SIDES and DATA.EVAL_SHORTEST_SIDE (-image_size of an export)"
             )
-        x = self.projector(paddle.concat(self.backbone.feature_maps(images), axis=1))
-        return x.flatten(2).transpose([0, 2, 1]), (x.shape[2], x.shape[3])
+        maps = self.backbone.feature_maps(images)
+        projectors = [self.projector, *self.other_projectors]
+        return [project(scale(maps)) for scale, project in zip(self.scalers, projectors)]
 
     def select_queries(
-        self, memory: paddle.Tensor, grid: tuple[int, int], group: int
-    ) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Select a group's best cells: logits (N, Q, classes), and boxes (N, Q, 4), center and sides as fractions."""
-        total = grid[0] * grid[1]
+        self, memory: paddle.Tensor, grids: Sequence[tuple[int, int]], group: int
+    ) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
+        """Select a group's best cells of all maps, whose heights and widths are ``grids``.
+
+        Returns:
+            Logits (N, Q, classes), boxes (N, Q, 4), center and sides as fractions, and contents (N, Q, dim).
+        """
+        total = sum(height * width for height, width in grids)
         if total < self.num_queries:
             raise UserError(
                 f"the map of these images has {total} cells, fewer than MODEL.NUM_QUERIES {self.num_queries}: lower "
                 "it, or use larger images"
             )
-        anchors = constant(_anchors, *grid)  # (cells, 4), zeros for cells that may not be used
+        kind = "float64" if memory.dtype == paddle.float64 else "float32"
+        anchors = constant(_anchors, tuple(grids), kind)  # (cells, 4), zeros for cells that may not be used
         usable = (anchors[:, 2:3] > 0).astype(memory.dtype)
         cells = self.enc_output_norm[group](self.enc_output[group](memory * usable))
         logits = self.enc_out_class_embed[group](cells)  # (N, cells, classes)
@@ -233,7 +273,7 @@ class RfDetr(QueryDetector):
         scores = paddle.gather(logits.flatten(0, 1), indices).reshape([*shape, logits.shape[2]])
         deltas = single_or_double(self.enc_out_bbox_embed[group](content))
         chosen = paddle.gather(anchors.astype(deltas.dtype), best.flatten()).reshape([*shape, 4])
-        return scores, apply_deltas(chosen, deltas)
+        return scores, apply_deltas(chosen, deltas), content
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""
@@ -282,9 +322,12 @@ def apply_deltas(boxes: paddle.Tensor, deltas: paddle.Tensor) -> paddle.Tensor:
     return paddle.concat([center, paddle.exp(deltas[..., 2:]) * boxes[..., 2:]], axis=-1)
 
 
-def _anchors(height: int, width: int) -> np.ndarray:
-    """Return a box for each cell, row by row, as fractions, float32 (cells, 4); zeros at the border."""
-    rows, columns = np.meshgrid((np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij")
-    side = np.full(rows.size, _ANCHOR)
-    boxes = np.stack([columns.ravel(), rows.ravel(), side, side], axis=1)
-    return np.where(((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True), boxes, 0).astype(np.float32)
+def _anchors(grids: Sequence[tuple[int, int]], dtype: str) -> np.ndarray:
+    """Return a box for each cell of all maps, row by row, as fractions, (cells, 4); zeros at the border."""
+    levels = []
+    for level, (height, width) in enumerate(grids):
+        rows, columns = np.meshgrid((np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij")
+        side = np.full(rows.size, _ANCHOR * 2**level)
+        levels.append(np.stack([columns.ravel(), rows.ravel(), side, side], axis=1))
+    boxes = np.concatenate(levels)
+    return np.where(((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True), boxes, 0).astype(dtype)

@@ -18,6 +18,7 @@ from ...core.tasks.step_types import LossTerm, StepPosition
 from ..models.layers import Linear
 from .denoising import ContrastiveNoise, DenoisingQueries
 from .detections import DetectedObjects
+from .mask_logits import encode_logits
 
 Outputs = dict[str, paddle.Tensor]
 _NORMALIZERS = ("global", "reference")
@@ -73,17 +74,22 @@ class TopDetections(NamedTuple):
     labels: paddle.Tensor  # int64 (N, n), from 0
     boxes: paddle.Tensor  # float32 (N, n, 4), x0, y0, x1, y1 as fractions of the image
     scores: paddle.Tensor  # float32 (N, n)
+    masks: paddle.Tensor | None = None  # float32 (N, n, height, width), logits in the whole image; None: no masks
 
     def read(self, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """Copy the detections to host memory, for images of these heights and widths, int64 (N, 2)."""
+        masks = None if self.masks is None else self.masks.numpy()
         parts = [self.boxes, self.scores.unsqueeze(-1), self.labels.unsqueeze(-1)]
         packed = paddle.concat([part.astype("float32") for part in parts], axis=-1).numpy()  # (N, n, 6)
         detections = []
-        for image_values, (height, width) in zip(packed, np.asarray(original_sizes)):
+        for image, (image_values, (height, width)) in enumerate(zip(packed, np.asarray(original_sizes).tolist())):
             scale = np.array([width, height, width, height], dtype=np.float32)
             detections.append(
                 DetectedObjects(
-                    image_values[:, :4] * scale, image_values[:, 4].copy(), image_values[:, 5].astype(np.int64), None
+                    image_values[:, :4] * scale,
+                    image_values[:, 4].copy(),
+                    image_values[:, 5].astype(np.int64),
+                    None if masks is None else encode_logits(masks[image], (height, width)),
                 )
             )
         return detections
@@ -262,7 +268,10 @@ class QueryDetector(Detector):
     def best(self, outputs: Outputs) -> TopDetections:
         """Return the best pairs of a query and a class, one for each query."""
         labels, queries, scores = rank_queries(outputs["logits"])
-        return TopDetections(labels, select_corners(outputs["boxes"], queries), scores)
+        masks = outputs.get("masks")
+        if masks is not None:  # of the same queries
+            masks = paddle.take_along_axis(masks, queries.unsqueeze([2, 3]), axis=1)
+        return TopDetections(labels, select_corners(outputs["boxes"], queries), scores, masks)
 
 
 def rank_queries(logits: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor, paddle.Tensor]:
@@ -270,7 +279,7 @@ def rank_queries(logits: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor, p
 
     ``logits`` are (N, Q, classes).
     """
-    logits = logits.astype("float32")
+    logits = single_or_double(logits)
     classes = logits.shape[2]
     scores, indices = paddle.topk(nn.functional.sigmoid(logits).flatten(1), logits.shape[1], axis=1)
     return indices % classes, indices // classes, scores
@@ -336,8 +345,9 @@ def without_gradient(x: paddle.Tensor) -> paddle.Tensor:
 
 
 def select_corners(boxes: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
-    """Convert boxes (N, queries, 4) at ``places`` (N, n) to x0, y0, x1, y1, float32; sides may be negative (D-FINE)."""
-    center, half = boxes[..., :2].astype("float32"), boxes[..., 2:].astype("float32") / 2
+    """Convert boxes (N, queries, 4) at ``places`` (N, n) to x0, y0, x1, y1; sides may be negative (D-FINE)."""
+    boxes = single_or_double(boxes)
+    center, half = boxes[..., :2], boxes[..., 2:] / 2
     ends = paddle.concat([center - half, center + half], axis=-1)
     return paddle.take_along_axis(ends, places.unsqueeze(-1), axis=1)
 

@@ -161,7 +161,12 @@ class SetCriterion(DetectionCriterion):
 
     @paddle.no_grad()
     def match(
-        self, logits: paddle.Tensor, boxes: paddle.Tensor, target_boxes: paddle.Tensor, targets: Any
+        self,
+        logits: paddle.Tensor,
+        boxes: paddle.Tensor,
+        target_boxes: paddle.Tensor,
+        targets: Any,
+        more_costs: paddle.Tensor | None = None,
     ) -> "QueryMatches":
         """Match queries with objects, separately for each image and layer; the host waits once, for all costs.
 
@@ -171,12 +176,14 @@ class SetCriterion(DetectionCriterion):
             logits: (L, N, Q, classes or more).
             boxes: (L, N, Q, 4), center, width and height as fractions of the image.
             target_boxes: (N, M, 4), the boxes of ``targets`` in this form.
+            more_costs: (L, N, Q, M), added to the costs of classes and boxes; None: nothing.
 
         Raises:
             UserError: SciPy is not installed.
         """
         assign, counts = load_solver(), targets.box_counts
         pair_costs = self._costs(logits, boxes, target_boxes, targets.labels)  # (L, N, Q, M)
+        pair_costs = pair_costs if more_costs is None else pair_costs + more_costs
         if counts is None:
             costs, counts = read(pair_costs, (targets.labels >= 0).astype("int64").sum(axis=1))
         else:

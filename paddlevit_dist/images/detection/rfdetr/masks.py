@@ -1,0 +1,103 @@
+"""RF-DETR Seg's masks: products of each query's vector with the vectors of a map's cells.
+
+Source: Robinson et al., RF-DETR, arXiv 2511.09554, with the ``SegmentationHead`` of roboflow/rf-detr, whose names the
+parameters have.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import paddle
+from paddle import nn
+from paddle.nn import functional as F
+
+from ...models.layers import Conv2D, LayerNorm
+from ..detector import dense, single_or_double, uniform, zeros
+from ..mask_logits import resize
+
+_CELL_EPSILON, _QUERY_EPSILON = 1e-6, 1e-5  # of the norms
+
+
+class MaskVectors(NamedTuple):
+    """What the masks of one head's queries are made of, of N images and Q queries."""
+
+    queries: paddle.Tensor  # (N, Q, dim)
+    cells: paddle.Tensor  # (N, dim, height, width)
+    bias: paddle.Tensor  # (1,)
+
+    def logits(self) -> paddle.Tensor:
+        """Return the logits of all masks, (N, Q, height, width), float32 or float64."""
+        height, width = self.cells.shape[2:]
+        logits = single_or_double(paddle.matmul(self.queries, self.cells.flatten(2)))
+        return (logits + self.bias.astype(logits.dtype)).reshape([-1, self.queries.shape[1], height, width])
+
+
+class DepthwiseBlock(nn.Layer):
+    """A depthwise convolution, a norm and a linear layer over channels, beside a residual connection."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        bound = 1 / 3  # PyTorch's default for nine weights
+        self.dwconv = Conv2D(dim, dim, 3, padding=1, groups=dim, weight_attr=uniform(bound), bias_attr=uniform(bound))
+        self.norm = LayerNorm(dim, epsilon=_CELL_EPSILON)
+        self.pwconv1 = dense(dim, dim)
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Apply the layers to (batch, dim, height, width)."""
+        changes = F.gelu(self.pwconv1(self.norm(self.dwconv(x).transpose([0, 2, 3, 1]))))
+        return x + changes.transpose([0, 3, 1, 2])
+
+
+class QueryBlock(nn.Layer):
+    """A norm and an MLP, beside a residual connection."""
+
+    def __init__(self, dim: int):
+        super().__init__()
+        self.norm_in = LayerNorm(dim, epsilon=_QUERY_EPSILON)
+        self.layers = nn.Sequential(dense(dim, 4 * dim), nn.GELU(), dense(4 * dim, dim))
+
+    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
+        """Apply the layers to (..., dim)."""
+        return x + self.layers(self.norm_in(x))
+
+
+class MaskHead(nn.Layer):
+    """Makes the vectors of queries and of cells, a block for each decoder layer; other layers are shared by all."""
+
+    def __init__(self, dim: int, blocks: int):
+        super().__init__()
+        self.blocks = nn.LayerList([DepthwiseBlock(dim) for _ in range(blocks)])
+        bound = dim**-0.5
+        self.spatial_features_proj = Conv2D(dim, dim, 1, weight_attr=uniform(bound), bias_attr=uniform(bound))
+        self.query_features_block = QueryBlock(dim)
+        self.query_features_proj = dense(dim, dim)
+        self.bias = self.create_parameter([1], attr=zeros())
+
+    def last(self, x: paddle.Tensor, size: tuple[int, int], queries: paddle.Tensor) -> MaskVectors:
+        """Return the vectors of the last decoder layer's ``queries`` (N, Q, dim); see ``forward``."""
+        x = resize(x, size)
+        for block in self.blocks:
+            x = block(x)
+        return self._project(x, queries)
+
+    def forward(
+        self, x: paddle.Tensor, size: tuple[int, int], layers: Sequence[paddle.Tensor], selected: paddle.Tensor
+    ) -> list[MaskVectors]:
+        """Return the vectors of each layer's queries, and of the encoder's.
+
+        Args:
+            x: a map of the encoder, (N, dim, rows, columns).
+            size: height and width of the masks.
+            layers: (N, Q, dim) of each decoder layer.
+            selected: (N, Q, dim), the encoder's cells.
+        """
+        x, parts = resize(x, size), []
+        start = x
+        for block, queries in zip(self.blocks, layers):
+            x = block(x)
+            parts.append(self._project(x, queries))
+        return [*parts, self._project(start, selected)]
+
+    def _project(self, x: paddle.Tensor, queries: paddle.Tensor) -> MaskVectors:
+        queries = self.query_features_proj(self.query_features_block(queries))
+        return MaskVectors(queries, self.spatial_features_proj(x), self.bias)

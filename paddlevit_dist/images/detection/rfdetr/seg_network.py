@@ -1,0 +1,54 @@
+"""RF-DETR Seg: RF-DETR with a mask for each query.
+
+Source: Robinson et al., RF-DETR, arXiv 2511.09554, with the code of roboflow/rf-detr.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+
+from ..detector import Outputs
+from .criterion import GroupCriterion
+from .mask_criterion import MaskGroupCriterion
+from .masks import MaskHead
+from .network import RfDetr
+
+_RATIO = 4  # a mask's sides are this part of the image's
+
+
+class RfDetrSeg(RfDetr):
+    """RF-DETR with masks, whose sides are a quarter of the image's.
+
+    Args:
+        num_classes: see ``RfDetr``, also for ``options``.
+        random_samples: whether points of masks are drawn for the losses, see ``MaskGroupCriterion``.
+    """
+
+    criterion_kind = MaskGroupCriterion
+
+    def __init__(self, num_classes: int = 80, random_samples: bool = True, **options: Any):
+        super().__init__(num_classes, **options)
+        self.mask_head = MaskHead(self.embed_dim, len(self.layers))
+
+    @classmethod
+    def criterion(
+        cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
+    ) -> GroupCriterion:
+        """Build the losses of a model without building the model."""
+        random_samples = {**cls.options(), **options}["random_samples"]
+        return super().criterion(name, num_classes, {"random_samples": random_samples, **(losses or {})}, **options)
+
+    def build_masks(
+        self, x: paddle.Tensor, image_size: Sequence[int], hidden: list[paddle.Tensor], selected: paddle.Tensor | None
+    ) -> Outputs:
+        """Return ``masks`` in an evaluation, the logits (N, queries, height, width) of the last layer.
+
+        In training, ``mask_queries_`` (N, queries, dim), ``mask_cells_`` (N, dim, height, width) and ``mask_bias_``
+        (1,) with the number of each layer, and then the encoder's selection, see ``MaskVectors``.
+        """
+        size = (image_size[0] // _RATIO, image_size[1] // _RATIO)
+        if selected is None:
+            return {"masks": self.mask_head.last(x, size, hidden[-1]).logits()}
+        heads = enumerate(self.mask_head(x, size, hidden, selected))
+        return {f"mask_{name}_{i}": part for i, head in heads for name, part in head._asdict().items()}

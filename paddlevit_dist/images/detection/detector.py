@@ -153,6 +153,8 @@ class Detector(Model):
     batch_filter: ClassVar[str] = "nearest"
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
+    #: whether training reads masks at fractions of the image, so that batches of another side keep their masks
+    masks_are_fractions: ClassVar[bool] = False
     #: whether ``forward`` of images alone and ``best`` are functions of tensors, which can be exported
     is_exportable: ClassVar[bool] = False
     #: command-line arguments that prepare images for the published weights, if they are not the defaults

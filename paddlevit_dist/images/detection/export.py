@@ -31,6 +31,10 @@ _MEANING = {
     "boxes": "float32 (batch, n, 4), x0, y0, x1, y1 in pixels of the stored images",
     "scores": "float32 (batch, n), probabilities",
 }
+_MASKS = {
+    "masks": "float32 (batch, n, height, width), logits in the whole image; resized to it, bilinearly between centers "
+    "of cells, they are above 0 inside"
+}
 _IGNORED_SHARE = 0.1
 _COMPARED = "boxes (as fractions) and scores of nine in ten objects"
 
@@ -46,12 +50,14 @@ class BoxExport(TaskAspect, Exportable):
     def export_parts(self) -> ExportParts:
         """Return the description of the exported model."""
         config = self.task.config
-        require_exportable(resolve("model", config.MODEL.NAME), config.MODEL.NAME)
+        family = resolve("model", config.MODEL.NAME)
+        require_exportable(family, config.MODEL.NAME)
+        masks = _MASKS if family.learns_masks else {}
         data, size, plan = config.DATA, export_size(config), build_window_plan(config)
         description = {
             **describe_input(data, self.task.turns, list(size), _INTERPOLATIONS[data.EVAL_RESIZE]),
             SIZES: "int64 (batch, 2), width and height of the stored images",
-            "output": self.meaning,
+            "output": {**self.meaning, **masks},
         }
         if config.DETECTION.EVAL_BATCHING != ONE_SIZE:
             description["note"] = (
@@ -69,7 +75,7 @@ class BoxExport(TaskAspect, Exportable):
             description,
             size,
             example=example,
-            output_names=self.outputs,
+            output_names=(*self.outputs, *masks),
             sizes_name=SIZES,
             difference=self.compare,
         )
@@ -98,8 +104,9 @@ class ExportedDetector(paddle.nn.Layer):
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor):
         """Return ``_MEANING`` of (N, 3, height, width); ``sizes``: int64 (N, 2), width and height boxes refer to."""
-        labels, boxes, scores = self.model.best(self.model(images))
-        return labels, boxes * paddle.concat([sizes, sizes], axis=1).astype(boxes.dtype).unsqueeze(1), scores
+        found = self.model.best(self.model(images))
+        boxes = found.boxes * paddle.concat([sizes, sizes], axis=1).astype(found.boxes.dtype).unsqueeze(1)
+        return found.labels, boxes, found.scores, *(() if found.masks is None else (found.masks,))
 
 
 class EvaluatedFunction(paddle.nn.Layer):
@@ -136,9 +143,9 @@ def compare_detections(
 
     Each expected object is compared with the nearest one of its label. The largest tenth of the distances is ignored,
     since rounding may decide which object is the last among the best. Both are labels (N, n), boxes (N, n, 4) or other
-    coordinates (N, n, m), scores (N, n).
+    coordinates (N, n, m), scores (N, n). Masks after them are not compared: they follow from the same queries.
     """
-    (labels, boxes, scores), (other_labels, other_boxes, other_scores) = expected, actual
+    (labels, boxes, scores), (other_labels, other_boxes, other_scores) = expected[:3], actual[:3]
     scale = max(1.0, float(np.abs(boxes).max()))
     distances = np.abs(boxes[:, :, None] - other_boxes[:, None]).max(axis=3) / scale  # (N, n, n)
     distances = np.maximum(distances, np.abs(scores[:, :, None] - other_scores[:, None]))

@@ -9,6 +9,7 @@ MANIFEST = Manifest(
         ".detr.network:Detr",
         ".rtdetr.network:RtDetr",
         ".rfdetr.network:RfDetr",
+        ".rfdetr.seg_network:RfDetrSeg",
         ".mask_rcnn.network:MaskRCNN",
         ".mask_rcnn.network:FasterRCNN",
     ),
@@ -28,6 +29,7 @@ MANIFEST = Manifest(
         "yolo": "finetune_detector",
         BOX_LABELS: "detr_r50_coco",
     },
+    namings={"rfdetr": (".rfdetr.key_names:name_like_authors", "of an RF-DETR its authors' package's")},
     score_kinds={"boxes": ".evaluation.score_kind:BoxScores"},
     spellings={
         "model": {

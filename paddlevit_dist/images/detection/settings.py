@@ -217,7 +217,9 @@ class DetectionTrainSection(ObjectTrain):
         True, "weight decay on all parameters, as the authors of detectors do; False: except biases and norms"
     )
     RANDOM_SAMPLING: bool = key(
-        True, "Mask R-CNN: sample the anchors and regions for the losses at random; False: deterministically"
+        True,
+        "Mask R-CNN, RF-DETR Seg: sample the anchors and regions, or the points of masks, for the losses at random; "
+        "False: deterministically",
     )
     DETECTION_NORMALIZER: Literal["global", "reference"] = key(
         "global",

@@ -119,13 +119,15 @@ class Detection(BackboneTask):
         how = self._family.reference_normalizer if normalizer == "reference" else how
         self._criterion = self.criterion  # so that its errors are raised before processes start
         samples.noise = self._criterion.noise
-        if self.config.DATA.BATCH_SIDES and self._family.learns_masks:
+        if self.config.DATA.BATCH_SIDES and self._family.learns_masks and not self._family.masks_are_fractions:
             name = self.config.MODEL.NAME
             raise UserError(f"DATA.BATCH_SIDES: {name} needs masks, which are not resized: remove DATA.BATCH_SIDES")
         samples.notices += self._note_crowded(samples.dataset, split)
         if not self.config.TRAIN.RANDOM_SAMPLING and "random_samples" not in self.model_options:
             name = self.config.MODEL.NAME
-            samples.notices.append(f"TRAIN.RANDOM_SAMPLING False: no effect: it is for Mask R-CNN, not for {name}")
+            samples.notices.append(
+                f"TRAIN.RANDOM_SAMPLING False: no effect: it is for networks with masks, not for {name}"
+            )
         samples.notices.append(f"losses are divided {how} (TRAIN.DETECTION_NORMALIZER {normalizer})")
         self._replace_unreadable(samples)
         return samples

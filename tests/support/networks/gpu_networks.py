@@ -33,12 +33,14 @@ ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 4 POINTS.ROOMS.SPACING_M 0.15 DA
 SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
 SQUARES = "DATA.SHORTEST_SIDES [96] DATA.EVAL_SHORTEST_SIDE 96 MODEL.NUM_QUERIES 25".split()
 SIDES_OF_RF_DETR = "DATA.SHORTEST_SIDES [224] DATA.EVAL_SHORTEST_SIDE 224".split()  # windows of patches of 14 and 16
+SIDES_OF_SEG = "DATA.SHORTEST_SIDES [240] DATA.EVAL_SHORTEST_SIDE 240".split()  # of 12, and of 8
 CROPS = "VOLUMES.OVERLAP 0.1 VOLUMES.CROP_SIZE [24,40,32] VOLUMES.UNET_DEPTH 2".split()
 TASKS = {
     "digits": ["-cfg=vit_digits"],
     "detr_shapes": ["-cfg=detr_shapes", *SHAPES],
     "rtdetr_shapes": ["-cfg=rtdetr_shapes", *SHAPES, *SQUARES],
     "mask_rcnn_shapes": ["-cfg=mask_rcnn_shapes", *SHAPES],
+    "rfdetr_seg_shapes": ["-cfg=rfdetr_seg_shapes", *SHAPES, *SQUARES],
     "heatmap_figures": ["-cfg=heatmap_figures", *SHAPES],
     "detrpose_figures": ["-cfg=detrpose_figures", *SHAPES],
     "segformer_shapes": ["-cfg=segformer_b0_shapes", *SHAPES],
@@ -52,6 +54,7 @@ WITHOUT_WARM_UP = ("TRAIN.WARMUP_STEPS", "0", "TRAIN.WARMUP_EPOCHS", "0")
 # The recipe whose data a network of the zoo sees, by the longest beginning of its name; digits for all others.
 RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcnn": "mask_rcnn_shapes"}
 RECIPE_OF.update(dict.fromkeys(("rtdetr", "rfdetr", "deim", "dfine"), "rtdetr_shapes"))
+RECIPE_OF["rfdetr_seg"] = "rfdetr_seg_shapes"
 RECIPE_OF.update(detrpose="detrpose_figures", vitpose="heatmap_figures", simple_baseline="heatmap_figures")
 RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
 RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segformer_shapes"))
@@ -95,6 +98,7 @@ def words_of_network(name: str, small: bool) -> list[str]:
     if recipe is not None:
         backbone = ["MODEL.BACKBONE_PRETRAINED", "None"] if "shapes" in recipe else []
         sides = SIDES_OF_RF_DETR if name.startswith("rfdetr") else []
+        sides = SIDES_OF_SEG if name.startswith("rfdetr_seg") else sides
         return [*TASKS[recipe], *common, *backbone, *sides]
     size = name.rpartition("_")[2]
     is_reduced = small and not name.startswith("timm:")

@@ -94,6 +94,7 @@ _OF_RECIPE = {
     "dfine_shapes": "coco",
     "rtdetr_shapes": "yolo",
     "mask_rcnn_shapes": "coco",
+    "rfdetr_seg_shapes": "coco",
     "heatmap_figures": "yolo_pose",
     "vitpose_figures": "keypoint_table",
     "detrpose_figures": "coco_keypoints",
@@ -204,6 +205,8 @@ def _cut_detector(recipe: str) -> list[str]:
         words += ["DATA.BATCH_SIDES", "[96]", "DATA.NO_AUGMENT_EPOCHS", "0"]
     if recipe == "rfdetr_base_coco":  # sides are multiples of 56
         words = [re.sub(r"\b(64|96)\b", "112", word) for word in words]
+    if recipe.startswith("rfdetr_seg_"):  # of 24, and of 16 for drawn shapes
+        words = [re.sub(r"\b64\b", "96", word) for word in words]
     return words
 
 

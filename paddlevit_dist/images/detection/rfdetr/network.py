@@ -41,7 +41,7 @@ _ANCHOR = 0.05  # side of the first map's anchors as a fraction of the image's, 
 _EDGE = 0.01  # anchors closer to the border are not used
 _OUTPUTS = 91  # of the authors' classifiers for COCO: one for each id from 0
 # for images of 64 to 96 pixels, on CPUs, trained from scratch
-_SMALL = {
+SMALL = {
     "backbone_options": {
         "embed_dim": 48,
         "depth": 4,
@@ -61,7 +61,7 @@ _SMALL = {
 }
 
 
-def _variant(side: int, patch: int, windows: int, depths: Sequence[int], layers: int) -> dict[str, Any]:
+def size_options(side: int, patch: int, windows: int, depths: Sequence[int], layers: int) -> dict[str, Any]:
     """Return the arguments of a published size; ``side`` is that of the backbone's table of positions."""
     own = {"image_size": side, "patch_size": patch, "windows": windows, "feature_depths": tuple(depths)}
     return {"backbone_options": own, "decoder_layers": layers}
@@ -106,12 +106,12 @@ class RfDetr(QueryDetector):
     batch_filter = "bilinear"
     variants = {
         "rfdetr": {},  # a start for configurations that give their own dimensions
-        "rfdetr_shapes": _SMALL,
-        "rfdetr_nano": _variant(384, 16, 2, (3, 6, 9, 12), 2),
-        "rfdetr_small": _variant(512, 16, 2, (3, 6, 9, 12), 3),
-        "rfdetr_medium": _variant(576, 16, 2, (3, 6, 9, 12), 4),
-        "rfdetr_large": _variant(704, 16, 2, (3, 6, 9, 12), 4),
-        "rfdetr_base": _variant(518, 14, 4, (2, 5, 8, 11), 3),
+        "rfdetr_shapes": SMALL,
+        "rfdetr_nano": size_options(384, 16, 2, (3, 6, 9, 12), 2),
+        "rfdetr_small": size_options(512, 16, 2, (3, 6, 9, 12), 3),
+        "rfdetr_medium": size_options(576, 16, 2, (3, 6, 9, 12), 4),
+        "rfdetr_large": size_options(704, 16, 2, (3, 6, 9, 12), 4),
+        "rfdetr_base": size_options(518, 14, 4, (2, 5, 8, 11), 3),
     }
     coco_outputs = _OUTPUTS
     key_maps = key_names.RFDETR
@@ -222,7 +222,7 @@ class RfDetr(QueryDetector):
 
     def best(self, outputs: Outputs) -> TopDetections:
         """Return the best pairs of a query and a class, whose boxes end at the image's border."""
-        found = super().best(outputs)
+        found = QueryDetector.best(self, outputs)
         return found._replace(boxes=paddle.clip(found.boxes, 0.0, 1.0))
 
     def count_cells(self, height: int, width: int) -> int:

@@ -12,23 +12,42 @@ from ..detector import Outputs
 from .criterion import GroupCriterion
 from .mask_criterion import MaskGroupCriterion
 from .masks import MaskHead
-from .network import RfDetr
+from .network import SMALL, RfDetr, size_options
 
-_RATIO = 4  # a mask's sides are this part of the image's
+_DEPTHS = (3, 6, 9, 12)
+
+
+def _variant(side: int, windows: int, layers: int, queries: int) -> dict[str, Any]:
+    """Return the arguments of a published size."""
+    return {**size_options(side, 12, windows, _DEPTHS, layers), "num_queries": queries}
 
 
 class RfDetrSeg(RfDetr):
-    """RF-DETR with masks, whose sides are a quarter of the image's.
+    """RF-DETR with masks.
 
     Args:
         num_classes: see ``RfDetr``, also for ``options``.
+        mask_ratio: sides of images, as multiples of those of masks before they are resized.
         random_samples: whether points of masks are drawn for the losses, see ``MaskGroupCriterion``.
     """
 
+    learns_masks = True
+    masks_are_fractions = True
+    variants = {
+        "rfdetr_seg": {},  # a start for configurations that give their own dimensions
+        "rfdetr_seg_shapes": {**SMALL, "mask_ratio": 2},
+        "rfdetr_seg_nano": _variant(312, 1, 4, 100),
+        "rfdetr_seg_small": _variant(384, 2, 4, 100),
+        "rfdetr_seg_medium": _variant(432, 2, 5, 200),
+        "rfdetr_seg_large": _variant(504, 2, 5, 200),
+        "rfdetr_seg_xlarge": _variant(624, 2, 6, 300),
+        "rfdetr_seg_xxlarge": _variant(768, 2, 6, 300),
+    }
     criterion_kind = MaskGroupCriterion
 
-    def __init__(self, num_classes: int = 80, random_samples: bool = True, **options: Any):
+    def __init__(self, num_classes: int = 80, mask_ratio: int = 4, random_samples: bool = True, **options: Any):
         super().__init__(num_classes, **options)
+        self.mask_ratio = mask_ratio
         self.mask_head = MaskHead(self.embed_dim, len(self.layers))
 
     @classmethod
@@ -47,7 +66,7 @@ class RfDetrSeg(RfDetr):
         In training, ``mask_queries_`` (N, queries, dim), ``mask_cells_`` (N, dim, height, width) and ``mask_bias_``
         (1,) with the number of each layer, and then the encoder's selection, see ``MaskVectors``.
         """
-        size = (image_size[0] // _RATIO, image_size[1] // _RATIO)
+        size = (image_size[0] // self.mask_ratio, image_size[1] // self.mask_ratio)
         if selected is None:
             return {"masks": self.mask_head.last(x, size, hidden[-1]).logits()}
         heads = enumerate(self.mask_head(x, size, hidden, selected))

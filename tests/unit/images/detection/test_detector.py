@@ -157,7 +157,8 @@ def test_images_are_chosen_and_cleared_without_their_padding():
 def test_corners_of_chosen_boxes():
     boxes = paddle.to_tensor([[[5.0, 6, 2, 4], [1, 1, -2, 2]]], dtype="float64")
     found = detector.select_corners(boxes, paddle.to_tensor([[1, 0]]))
-    assert found.dtype == paddle.float32
+    assert found.dtype == paddle.float64
     assert found.numpy().tolist() == [[[2, 0, 0, 2], [4, 4, 6, 8]]]
+    assert detector.select_corners(boxes.astype("float16"), paddle.to_tensor([[0]])).dtype == paddle.float32
     assert detector.single_or_double(boxes) is boxes
     assert detector.single_or_double(boxes.astype("float16")).dtype == paddle.float32

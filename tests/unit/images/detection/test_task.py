@@ -58,7 +58,7 @@ def settings(*words: str):
 
 
 def test_a_key_of_another_family_has_no_effect_and_a_line(tmp_path):
-    line = "TRAIN.RANDOM_SAMPLING False: no effect: it is for Mask R-CNN, not for detr_of_tests"
+    line = "TRAIN.RANDOM_SAMPLING False: no effect: it is for networks with masks, not for detr_of_tests"
     for value, expected in (("false", [line]), ("true", [])):
         task = make_task(settings("TRAIN.RANDOM_SAMPLING", value))
         notices = task.build_dataset("train", tmp_path).notices

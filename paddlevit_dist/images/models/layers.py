@@ -90,6 +90,10 @@ class LayerNorm(nn.LayerNorm):
         if weight is not None and weight.stop_gradient and _is_scaled_apart(x, bias):
             return bias + weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
         first_axis = len(x.shape) - len(self._normalized_shape)
+        is_usual = weight is not None and bias is not None and len(self._normalized_shape) == 1
+        if is_usual and x.dtype == paddle.float64:
+            centered = x - x.mean(axis=-1, keepdim=True)  # Paddle's function keeps the epsilon in float32
+            return centered / ((centered**2).mean(axis=-1, keepdim=True) + self._epsilon).sqrt() * weight + bias
         return paddle._C_ops.layer_norm(x, weight, bias, self._epsilon, first_axis)
 
 

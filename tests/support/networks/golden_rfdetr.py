@@ -164,7 +164,8 @@ def mask_heads(outputs: Any, layers: int, queries: int | None = None) -> np.ndar
     for head in range(layers + 1):
         parts = (outputs[f"mask_{name}_{head}"] for name in MaskVectors._fields)
         vectors = MaskVectors(*parts)
-        heads.append(vectors._replace(queries=vectors.queries[:, :queries]).logits().numpy())
+        vectors = vectors._replace(queries=vectors.queries[:, :queries], bias=vectors.bias[:, :queries])
+        heads.append(vectors.logits().numpy())
     return np.stack(heads)
 
 

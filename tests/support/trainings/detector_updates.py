@@ -113,7 +113,12 @@ def sample(task, number: int) -> DetectionSample:
     noise = task.criterion.noise
     if isinstance(noise, ContrastiveNoise):
         noise = noise.draw(corners, labels, (48, 48), sample_generator(0, SampleKey(1, number, 0)))
-    return DetectionSample(number, True, image, (48, 48), corners, labels, None, noise)
+    masks = None
+    if task._family.learns_masks:
+        masks = np.zeros((objects, 48, 48), np.uint8)
+        for mask, (left, top, right, bottom) in zip(masks, corners.astype(int).tolist()):
+            mask[top:bottom, left:right] = 1
+    return DetectionSample(number, True, image, (48, 48), corners, labels, masks, noise)
 
 
 SIZES = ["DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[48]", "DATA.BATCH_SIDES", "[64, 80, 96, 112]"]
@@ -139,6 +144,7 @@ POSES += ["MODEL.MASK_PADDING", "False"]
 def update_of_the_network(name: str) -> dict:
     """One update of a whole network on this rank's share of the images, by the task, at a size that is drawn."""
     words = [*small_detections.SHAPES, "-num_classes=3", "MODEL.NAME", name, "MODEL.MASK_PADDING", "False", *SIZES]
+    words += ["TRAIN.RANDOM_SAMPLING", "False"]  # of points of masks
     return _update(make_task(settings.load(words).values), sample)
 
 

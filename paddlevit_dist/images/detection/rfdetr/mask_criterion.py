@@ -111,11 +111,12 @@ class MaskGroupCriterion(GroupCriterion):
         if not len(pairs.images):  # every parameter gets a gradient on every rank
             nothing = 0.0 * (head.queries.sum() + head.cells.sum() + head.bias.sum())
             return nothing, nothing
-        queries = paddle.gather(head.queries.flatten(0, 1), to_device(pairs.queries))  # (pairs, dim)
+        rows = to_device(pairs.queries)
+        queries, bias = (paddle.gather(part.flatten(0, 1), rows) for part in (head.queries, head.bias))  # (pairs, ...)
         images, counts = np.unique(pairs.images, return_counts=True)
         parts = zip(paddle.split(queries, counts.tolist()), images.tolist())
         logits = paddle.concat([paddle.matmul(part, head.cells[image].flatten(1)) for part, image in parts])
-        maps = (logits + head.bias).reshape([-1, 1, *head.cells.shape[2:]])
+        maps = (logits + bias).reshape([-1, 1, *head.cells.shape[2:]])
         return self.point_sums(maps, to_device(pairs.objects[:, None]), masks)
 
     def point_sums(

@@ -23,7 +23,7 @@ class MaskVectors(NamedTuple):
 
     queries: paddle.Tensor  # (N, Q, dim)
     cells: paddle.Tensor  # (N, dim, height, width)
-    bias: paddle.Tensor  # (1,)
+    bias: paddle.Tensor  # (N, Q, 1), all equal
 
     def logits(self) -> paddle.Tensor:
         """Return the logits of all masks, (N, Q, height, width), float32 or float64."""
@@ -100,4 +100,6 @@ class MaskHead(nn.Layer):
 
     def _project(self, x: paddle.Tensor, queries: paddle.Tensor) -> MaskVectors:
         queries = self.query_features_proj(self.query_features_block(queries))
-        return MaskVectors(queries, self.spatial_features_proj(x), self.bias)
+        # Data parallelism overlooks parameters among outputs.
+        bias = self.bias.astype(queries.dtype) + paddle.zeros_like(queries[..., :1])
+        return MaskVectors(queries, self.spatial_features_proj(x), bias)

@@ -13,6 +13,7 @@ CALLS = {
     "the whole RT-DETR": ("update_of_the_network", "rtdetr_small"),
     "the whole D-FINE": ("update_of_the_network", "dfine_small"),
     "the whole RF-DETR": ("update_of_the_network", "rfdetr_shapes"),
+    "the whole RF-DETR Seg": ("update_of_the_network", "rfdetr_seg_shapes"),
     "the whole DETRPose": ("update_of_poses", "detrpose_small"),
     "Mask R-CNN": ("update_of_mask_rcnn", 1),
     "Mask R-CNN in two parts": ("update_of_mask_rcnn", 2),
@@ -46,7 +47,7 @@ def test_a_rank_without_objects_changes_the_outputs_as_one_process_does(by_two, 
     assert all(abs(change).max() > 0 for change in alone.values())
 
 
-@pytest.mark.parametrize("kind", ["the whole RT-DETR", "the whole D-FINE", "the whole RF-DETR", "the whole DETRPose"])
+@pytest.mark.parametrize("kind", [kind for kind in CALLS if kind.startswith("the whole ")])
 def test_a_whole_network_is_changed_as_by_one_process(by_two, kind):
     call, name = CALLS[kind]
     alone = getattr(detector_updates, call)(name)

@@ -107,6 +107,8 @@ def test_masks_are_not_resized_with_the_images_of_an_update(refuse, tmp_path):
         "DATA.BATCH_SIDES: mask_rcnn_small needs masks, which are not resized: remove DATA.BATCH_SIDES"
     )
     make(*RTDETR, *sides).build_dataset("train", tmp_path)
+    of_fractions = make(*RTDETR, "MODEL.NAME", "rfdetr_seg_shapes", *sides)
+    assert of_fractions.build_dataset("train", tmp_path).with_masks
 
 
 class BlindDetector:

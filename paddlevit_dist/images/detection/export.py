@@ -143,13 +143,19 @@ def compare_detections(
 
     Each expected object is compared with the nearest one of its label. The largest tenth of the distances is ignored,
     since rounding may decide which object is the last among the best. Both are labels (N, n), boxes (N, n, 4) or other
-    coordinates (N, n, m), scores (N, n). Masks after them are not compared: they follow from the same queries.
+    coordinates (N, n, m), scores (N, n), and perhaps logits of masks (N, n, height, width), whose distance is the mean
+    difference of probabilities.
     """
     (labels, boxes, scores), (other_labels, other_boxes, other_scores) = expected[:3], actual[:3]
     scale = max(1.0, float(np.abs(boxes).max()))
     distances = np.abs(boxes[:, :, None] - other_boxes[:, None]).max(axis=3) / scale  # (N, n, n)
     distances = np.maximum(distances, np.abs(scores[:, :, None] - other_scores[:, None]))
-    distances = np.where(labels[:, :, None] == other_labels[:, None], distances, 1.0).min(axis=2)
+    distances = np.where(labels[:, :, None] == other_labels[:, None], distances, 1.0)
+    places, distances = distances.argmin(axis=2)[:, :, None, None], distances.min(axis=2)
+    for masks, others in zip(expected[3:], actual[3:]):
+        apart = np.tanh(masks / 2) - np.tanh(np.take_along_axis(others, places, axis=1) / 2)  # of twice the sigmoid
+        distances = np.maximum(distances, np.abs(apart / 2).mean(axis=(2, 3)))
+        compared = f"masks, {compared}"
     nearest = float(np.quantile(distances, 1 - _IGNORED_SHARE, method="higher"))
     return nearest if nearest == nearest else math.inf, compared
 

@@ -36,6 +36,20 @@ def test_a_difference_is_of_objects_whatever_their_order():
     assert compare_detections(one, (one[0], boxes * np.nan, scores))[0] == np.inf
 
 
+def test_a_difference_is_also_of_the_probabilities_of_masks():
+    random = np.random.default_rng(0)
+    boxes, scores = random.random((2, 20, 4)), -np.sort(-random.random((2, 20)), axis=1)
+    one = np.zeros((2, 20), np.int64), boxes, scores, random.standard_normal((2, 20, 3, 5))
+    order = random.permutation(20)
+    difference, compared = compare_detections(one, [part[:, order] for part in one])
+    assert difference == 0 and compared == "masks, boxes (as fractions) and scores of nine in ten objects"
+    half = np.where(np.arange(5) < 2, 0.0, one[3])  # two of five columns
+    full = [1 / (1 + np.exp(-one[3][..., :2])), 0.5]
+    expected = np.sort(np.abs(full[0] - full[1]).sum(axis=(2, 3)).ravel() / 15)[36]
+    assert compare_detections(one, (*one[:3], half))[0] == pytest.approx(expected)
+    assert compare_detections(one, (*one[:3], one[3] * np.nan))[0] == np.inf
+
+
 @pytest.mark.parametrize("labels, wrong", [([0, 2, 1], None), ([0, 3, 9], 3), ([2, -1, 0], -1)])
 def test_labels_of_an_exported_function_are_classes_of_the_data(labels, wrong):
     found = [DetectedObjects(np.zeros((1, 4)), np.ones(1), np.array([label])) for label in labels]

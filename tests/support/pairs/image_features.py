@@ -175,6 +175,7 @@ DETECTION = Task(
             start=_LONGER,
         )
     }
+    | {"rfdetr_seg": Model(f"-cfg=rfdetr_seg_shapes {_DRAWN}", draws=True, has_blocks=True, start=_LONGER)}
     | {  # which selects regions on the host
         "mask_rcnn": Model(
             f"{_SMALL} {_DRAWN}",
@@ -243,19 +244,19 @@ DETECTION = Task(
         "reading": READING,
     },
     refused=(
-        {"model": ("mask_rcnn",), "data": ("voc", "yolo")},
+        {"model": ("mask_rcnn", "rfdetr_seg"), "data": ("voc", "yolo")},
         {  # sides of images that keep their proportions are no multiples of 16
-            "model": ("dfine", "rtdetr"),
+            "model": ("dfine", "rtdetr", "rfdetr_seg"),
             "batching": ("single", "equal"),
             "data": ("unequal", "coco", "named", "voc", "yolo"),
         },
     ),
     may_be_refused=(
         {"data": ("voc", "yolo"), "crops": ("paste",)},
-        {"scored": ("torchvision",), "model": ("dfine", "rtdetr")},
+        {"scored": ("torchvision",), "model": ("dfine", "rtdetr", "rfdetr_seg")},
         {"sizes": ("batch",), "model": ("mask_rcnn", "detr")},
-        {"sizes": ("several", "padded"), "model": ("dfine", "rtdetr")},
-        {"sizes": ("masked",), "model": ("dfine", "rtdetr", "mask_rcnn")},
+        {"sizes": ("several", "padded"), "model": ("dfine", "rtdetr", "rfdetr_seg")},
+        {"sizes": ("masked",), "model": ("dfine", "rtdetr", "rfdetr_seg", "mask_rcnn")},
         {"losses": ("determined",), "model": ("dfine", "rtdetr", "detr")},
     ),
 )

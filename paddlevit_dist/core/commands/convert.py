@@ -31,7 +31,7 @@ from ..checkpoint.weights import (
 from ..launch.tuning import import_paddle
 from ..registry.features import NAMINGS
 from ..registry.lookup import MODELS, annotation_type, find_name, find_package
-from ..registry.manifest import CLASS_LABELS, MASK_LABELS
+from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.lazy_names import import_object
@@ -204,12 +204,16 @@ def _find_model(source: str) -> str | None:
 
 
 def _find_own_models(source: str) -> tuple[str, ...]:
-    """List the users' models that weights may be of: their run's, which has to be registered, else imported ones."""
+    """List the models that weights may be of, beside images' classifiers: their run's detector or user's model.
+
+    A run's model has to be registered; without a run these are all imported models.
+    """
     name = _find_model(source)
     if name is None:
         return tuple(model for model, target in MODELS.items() if not isinstance(target, str))
     name = find_name("model", name)
-    return () if find_package("model", name) else (name,)
+    is_detector = annotation_type("model", name) == BOX_LABELS
+    return (name,) if is_detector or not find_package("model", name) else ()
 
 
 def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> ConvertedWeights:

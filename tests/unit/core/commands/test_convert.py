@@ -28,6 +28,7 @@ from paddlevit_dist.core.commands.convert import convert, run
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.registry.lookup import MODELS
 from paddlevit_dist.core.tasks.model import Model
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 pytestmark = pytest.mark.usefixtures("families_once")
 
@@ -85,6 +86,18 @@ def test_weights_of_a_run_with_an_own_network_name_the_import(own_network, tmp_p
     (tmp_path / "in.pdparams.about.yaml").write_text("settings: {MODEL: {NAME: mine}}", encoding="utf-8")
     with pytest.raises(UserError, match="model 'mine' is not known.*import your own with -import=MODULE"):
         convert(str(tmp_path / "in.pdparams"), str(tmp_path / "out.pdparams"))
+
+
+def test_a_detector_of_a_run_returns_to_the_names_of_its_authors(tmp_path):
+    network = create_model("rfdetr_seg_shapes", num_classes=2)
+    source = save(arrays(network), tmp_path / "in.pdparams")
+    (tmp_path / "in.pdparams.about.yaml").write_text("settings: {MODEL: {NAME: rfdetr_seg_shapes}}", encoding="utf-8")
+    convert(str(source), str(tmp_path / "out.safetensors"), names="rfdetr")
+    written = read_safetensors(tmp_path / "out.safetensors")[0]
+    assert written["transformer.decoder.layers.0.self_attn.in_proj_weight"].shape == (192, 64)
+    other = create_model("rfdetr_seg_shapes", num_classes=2)
+    assert load_weights(other, written, strict=True).unexpected == []
+    assert_same(arrays(other), arrays(network))
 
 
 def assert_same(state, expected):

@@ -204,7 +204,7 @@ def _find_model(source: str) -> str | None:
 
 
 def _find_own_models(source: str) -> tuple[str, ...]:
-    """List the models that weights may be of, beside images' classifiers: their run's detector or user's model.
+    """List the models that weights may be of, in addition to classifiers: their run's detector or user's model.
 
     A run's model has to be registered; without a run these are all imported models.
     """

@@ -36,7 +36,7 @@ def encode_logits(logits: np.ndarray, size: tuple[int, int]) -> list[dict[str, A
     results = []
     for mask in logits:
         cells = np.flatnonzero((mask > 0).any(axis=0))
-        columns = np.flatnonzero(across[:, cells].any(axis=1))  # others have no cell inside beside them
+        columns = np.flatnonzero(across[:, cells].any(axis=1))  # others have no cell inside next to them
         first, last = (columns[0], columns[-1] + 1) if len(columns) else (0, 0)
         used = np.flatnonzero(across[first:last].any(axis=0))
         resized = (down @ mask[:, used]) @ across[first:last, used].T  # (height, last - first)

@@ -9,12 +9,13 @@ import pytest
 from paddlevit_dist.extensions.export.command import export, load_trained_model, run
 from paddlevit_dist.extensions.export.pixels import convert_to_pixel_input
 from paddlevit_dist.images.detection.export import compare_detections
+from paddlevit_dist.images.detection.rfdetr.network import RfDetr
 from support.networks.rtdetr_networks import CLASSES, SIZE, make_network
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 MISSING += [] if not paddle.__version__.startswith("2.") else ["Paddle 3, which paddle2onnx needs"]
 needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"pip install '.[onnx]': no {', '.join(MISSING)}")
-MEANS = dict.fromkeys(("detr_small", "rfdetr_shapes"), (0.485, 0.456, 0.406))
+MEANS = dict.fromkeys(("detr_small", "rfdetr_shapes", "rfdetr_seg_shapes"), (0.485, 0.456, 0.406))
 DEVIATIONS = dict.fromkeys(MEANS, (0.229, 0.224, 0.225))
 HOST_DECISIONS = {"NonZero", "If", "Loop", "Scan", "Unique", "Compress", "NonMaxSuppression"}
 
@@ -42,7 +43,7 @@ def make_inputs(number, name, size=SIZE):
 
 
 def found_by(network, images, sizes):
-    """Labels, boxes and scores, from the outputs of the network in evaluation, as the papers say."""
+    """Labels, boxes, scores and masks, from the outputs of the network in evaluation, as the papers say."""
     with paddle.no_grad():
         outputs = {name: value.numpy() for name, value in network(paddle.to_tensor(images)).items()}
     logits, boxes = outputs["logits"].astype(np.float64), outputs["boxes"].astype(np.float64)
@@ -57,18 +58,29 @@ def found_by(network, images, sizes):
         places = np.argsort(-scores, axis=1)[:, : logits.shape[1]]
         queries, labels = places // CLASSES, places % CLASSES
     corners = np.concatenate([boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2], -1)
+    if isinstance(network, RfDetr):
+        corners = corners.clip(0, 1)
     corners = np.take_along_axis(corners, queries[..., None], 1) * np.tile(sizes, 2)[:, None]
-    return labels, corners, -np.sort(-scores, axis=1)[:, : logits.shape[1]]
+    masks = [np.take_along_axis(outputs["masks"], queries[..., None, None], 1)] if network.learns_masks else []
+    return labels, corners, -np.sort(-scores, axis=1)[:, : logits.shape[1]], *masks
+
+
+def _list_outputs(network):
+    return ["labels", "boxes", "scores", *(["masks"] if network.learns_masks else [])]
 
 
 def require_same(found, expected, sizes, atol=1e-4):
-    """Boxes to ``atol`` of their pictures; objects of equal scores may change places."""
+    """Boxes to ``atol`` of their pictures, and masks; objects of equal scores may change places."""
+    assert len(found) == len(expected)
     np.testing.assert_allclose(found[2], expected[2], rtol=0, atol=atol)
     assert found[0].dtype == np.int64 and found[1].dtype == found[2].dtype == np.float32
     for image, size in enumerate(sizes):
         apart = np.abs(found[1][image][:, None] - expected[1][image]).max(-1) / size.max()
         is_same = (apart <= atol) & (found[0][image][:, None] == expected[0][image])
         assert is_same.any(axis=1).all() and is_same.any(axis=0).all(), apart.min(axis=1).max()
+        for masks, others in zip(found[3:], expected[3:]):
+            differences = np.abs(masks[image][:, None] - others[image]).max(axis=(2, 3))
+            assert np.where(is_same, differences, np.inf).min(axis=1).max() <= 10 * atol * np.abs(others).max()
 
 
 def require_paddle_files(name, kind, tmp_path):
@@ -88,7 +100,7 @@ def require_paddle_files(name, kind, tmp_path):
         require_same(found, expected[number], sizes)
     example, sizes = np.load(tmp_path / "out.example.npz"), np.load(tmp_path / "out.example.npz")["orig_target_sizes"]
     again = found_by(network, make_images(example["input"], name), sizes)
-    require_same([example[part] for part in ("labels", "boxes", "scores")], again, sizes)
+    require_same([example[part] for part in _list_outputs(network)], again, sizes)
 
 
 def require_graph(name, kind, precision, tmp_path, size=SIZE):
@@ -117,7 +129,7 @@ def require_graph(name, kind, precision, tmp_path, size=SIZE):
         ("images", ["batch", *of_images]),
         ("orig_target_sizes", ["batch", 2]),
     ]
-    assert [one.name for one in session.get_outputs()] == ["labels", "boxes", "scores"]
+    assert [one.name for one in session.get_outputs()] == _list_outputs(network)
     for number in (1, 3):
         pixels, images, sizes = make_inputs(number, name, size)
         given = {"float": images.astype(precision), "uint8": pixels}[kind]

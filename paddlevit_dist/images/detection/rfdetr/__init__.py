@@ -1,5 +1,6 @@
-"""RF-DETR: DINOv2 with windowed attention, and LW-DETR's decoder.
+"""RF-DETR: DINOv2 with windowed attention, and LW-DETR's decoder; RF-DETR Seg has masks, too.
 
-- ``network``: the model; ``projector``: from the backbone's maps to one; ``key_names``: the authors' names
-- ``criterion``: the losses
+- ``network``, ``seg_network``: the models; ``projector``: from the backbone's maps to the decoder's; ``masks``: the
+  head of masks; ``key_names``: the authors' names
+- ``criterion``, ``mask_criterion``: the losses
 """

@@ -13,7 +13,7 @@ from ..detector import DetectionTargets, Outputs
 from ..detr.criterion import QueryMatches
 from ..rtdetr.criterion import HeadOutputs, MatchedTargets, Sums, VarifocalCriterion, stack_heads
 
-_ALPHA, _GAMMA = 0.25, 2.0  # exponents of a matched query's score, and of others; those of the focal cost
+_ALPHA, _GAMMA = 0.25, 2.0  # exponents of a matched query's score, and of others; also in the focal cost
 _LINEAR = 40.0  # from here on, log(1 + exp(x)) is x in float64
 _LEAST = 0.01  # smallest target of a matched query
 

@@ -126,7 +126,7 @@ class MaskGroupCriterion(GroupCriterion):
 
         Args:
             maps: logits, (n, 1, height, width).
-            places: int64 (n, 1), position of each mask's object among those of all images.
+            places: int64 (n, 1), position of each mask's object among the objects of all images.
             masks: of the objects, uint8 (N, M, H, W).
         """
         height, width = maps.shape[2:]

@@ -33,7 +33,7 @@ class MaskVectors(NamedTuple):
 
 
 class DepthwiseBlock(nn.Layer):
-    """A depthwise convolution, a norm and a linear layer over channels, beside a residual connection."""
+    """A depthwise convolution, a norm and a linear layer over channels, with a residual connection."""
 
     def __init__(self, dim: int):
         super().__init__()
@@ -49,7 +49,7 @@ class DepthwiseBlock(nn.Layer):
 
 
 class QueryBlock(nn.Layer):
-    """A norm and an MLP, beside a residual connection."""
+    """A norm and an MLP, with a residual connection."""
 
     def __init__(self, dim: int):
         super().__init__()

@@ -27,7 +27,7 @@ class RfDetrSeg(RfDetr):
 
     Args:
         num_classes: see ``RfDetr``, also for ``options``.
-        mask_ratio: sides of images, as multiples of those of masks before they are resized.
+        mask_ratio: factor of the sides of images and of masks before these are resized.
         random_samples: whether points of masks are drawn for the losses, see ``MaskGroupCriterion``.
     """
 

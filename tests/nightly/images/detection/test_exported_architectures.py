@@ -4,7 +4,7 @@ import pytest
 from support.networks.exported_detectors import needs_onnx, require_graph, require_paddle_files
 from support.networks.rtdetr_networks import SMALL
 
-NAMES = ["detr_small", *SMALL, "rfdetr_shapes"]
+NAMES = ["detr_small", *SMALL, "rfdetr_seg_shapes", "rfdetr_shapes"]
 GRAPHS = [(name, *how) for name in NAMES for how in (("float", "float32"), ("uint8", "float16"))]
 # In half precision, its boxes with random weights are off by 1.1 %.
 GRAPHS[-1] = ("rfdetr_shapes", "uint8", "float32")

@@ -188,13 +188,17 @@ def require_outputs(model: str, batch: int, dtype: str) -> None:
     features = network.backbone.feature_maps(images)
     with mock.patch.object(network.backbone, "feature_maps", return_value=features):  # they take most of the time
         maps, outputs = network.encode(images), network(images)
-        learned = network(images, targets=make_targets(model, "ordinary")) if has_masks(model) else {}
+        learned = (
+            network(images, targets=make_targets(model, next(iter(MODELS[model]["cases"])))) if has_masks(model) else {}
+        )
     shapes = [list(x.shape) for x in features], [list(x.shape) for x in maps]
     assert shapes == (about["feature_shapes"], about["projector_shapes"])
     for name, key, parts in (("features", "features", features), ("projector", "projector", maps)):
         for number, part in enumerate(parts):
             expected = stored()[f"{prefix}/{key}{number}"]
             require(about, name, dtype, sample(part, len(expected)), expected)
+    if dtype == "float32" and not about["float32_selects_the_same"]:
+        return
     for name in ("logits", "boxes"):
         require(about, name, dtype, outputs[name][:, :: steps[name]], stored()[f"{prefix}/{name}"])
         for number, expected in enumerate(stored()[f"{prefix}/aux_{name}"]):

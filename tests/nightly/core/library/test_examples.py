@@ -67,7 +67,7 @@ def test_intervals_are_the_same_with_two_processes(tmp_path):
         == [
             "top-1 88.06 [84.3, 91.0] of 360",
             "top-3 97.22 [95.0, 98.5] of 360",
-            "balanced accuracy 88.31 [84.6, 91.1] of 360",
+            "balanced accuracy 88.31 [84.4, 91.4] of 360",
             "recall 8 86.11 [71.3, 93.9] of 360",
         ]
     )

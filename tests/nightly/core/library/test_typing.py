@@ -17,7 +17,7 @@ def test_a_strict_type_checker_passes_a_users_program_and_finds_its_mistakes(tmp
         out, err, code = mypy.run([*words, str(path)])
         return out + err, code
 
-    said, code = check(shutil.copy(ROOT / "tests" / "nightly" / "library" / "user_script.py", tmp_path / "program.py"))
+    said, code = check(shutil.copy(ROOT / "tests" / "nightly" / "core" / "library" / "user_script.py", tmp_path / "program.py"))
     assert code == 0, said
     wrong = 'import paddlevit_dist as pv\n\nscore: str = pv.train("vit_digits").values["top-1"]\npv.trian("x")\n'
     (tmp_path / "wrong.py").write_text(wrong)

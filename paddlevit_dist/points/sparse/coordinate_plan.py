@@ -14,6 +14,8 @@ have to wait for each other.
 
 import functools
 import math
+import zlib
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     import paddle
 
 PAIRS, HEADER = "plan_pairs", "plan_header"  # keys of a packed plan in a batch
-_FORMAT = 4
+_FORMAT = 5
 _MIN_BLOCK_ROWS = 1024
 
 _MAX_PADDING_RATIO = 0.25  # fraction of a list that may be padding
@@ -53,6 +55,22 @@ class MapKey(NamedTuple):
         return math.prod(along_axes(self.kernel_size, dimension))
 
 
+class PlanTable:
+    """A network's own table of a batch. Subclasses are frozen dataclasses of few plain values, sent to loaders."""
+
+    #: tensor strides of the levels that it reads
+    strides: tuple[Steps, ...] = ()
+
+    @abstractmethod
+    def build(self, plan: "CoordinatePlan") -> list[np.ndarray]:
+        """Return the table as int32 arrays of one axis."""
+
+    @property
+    def number(self) -> int:
+        """A number that is equal for equal tables in all processes."""
+        return zlib.crc32(repr(self).encode())
+
+
 class PlanSpec(NamedTuple):
     """Requirements of a network on each batch's plan."""
 
@@ -61,6 +79,8 @@ class PlanSpec(NamedTuple):
     # maximum voxels per block; None: groups of padded lists instead of blocks. Use the value that the network's device
     # prefers (``device_plan.preferred_block_rows``).
     block_rows: int | None = 8192
+    tables: tuple[PlanTable, ...] = ()
+    from_zero: bool = False  # move each scene so that its lowest voxel along each axis is 0, for ``build_plan``
 
 
 class SceneRanges(NamedTuple):
@@ -288,10 +308,12 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
     duplicate voxels, or a scene number not below ``num_scenes``; UserError if the coordinates are too far apart for a
     63-bit key.
     """
+    coordinates = move_to_zero(coordinates) if spec.from_zero else coordinates
     plan = CoordinatePlan(coordinates, num_scenes, spec.block_rows)
     header: list[int] = [_FORMAT, plan.dimension, plan.num_scenes, int(spec.block_rows is None)]
     axes = functools.partial(along_axes, dimension=plan.dimension)
-    strides = sorted({1, *spec.scene_levels, *(s for spot in spec.maps for s in (spot.fine, spot.coarse))}, key=axes)
+    used = [*spec.scene_levels, *(step for table in spec.tables for step in table.strides)]
+    strides = sorted({1, *used, *(s for spot in spec.maps for s in (spot.fine, spot.coarse))}, key=axes)
     rows = {step: len(plan.level(step).order) for step in strides}
     header += [len(strides), *(value for step in strides for value in (*axes(step), rows[step]))]
     max_pairs = sum(2 * spot.num_offsets(plan.dimension) * (rows[spot.coarse] + rows[spot.fine]) for spot in spec.maps)
@@ -314,7 +336,23 @@ def build_plan(coordinates: np.ndarray, spec: PlanSpec, num_scenes: int | None =
             end += 2 * size
         del table  # frees its large arrays before the next table allocates the same size
     pairs[end] = 0
-    return {PAIRS: pairs[: end + 1], HEADER: np.array(header, np.int64).tobytes()}
+    header.append(len(spec.tables))
+    parts = [pairs[: end + 1]]
+    for own in spec.tables:
+        arrays = own.build(plan)
+        header += [own.number, len(arrays), *map(len, arrays)]
+        parts += arrays
+    packed = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return {PAIRS: packed, HEADER: np.array(header, np.int64).tobytes()}
+
+
+def move_to_zero(coordinates: np.ndarray) -> np.ndarray:
+    """Return voxels, integers (N, 1 + D), moved so that the lowest of each scene along each axis is 0."""
+    scenes = coordinates[:, 0]
+    lowest = np.full((int(scenes.max(initial=-1)) + 1, coordinates.shape[1]), np.iinfo(np.int64).max)
+    np.minimum.at(lowest, scenes, coordinates)
+    lowest[:, 0] = 0
+    return coordinates - lowest[scenes]
 
 
 class PackedPlan(NamedTuple):
@@ -325,6 +363,7 @@ class PackedPlan(NamedTuple):
     rows: dict[Steps, int]  # number of voxels by tensor stride
     scenes: dict[Steps, SceneRanges]  # by tensor stride, for the levels that were requested
     maps: dict[MapKey, tuple[PairLists, ...]]  # pairs by key, see ``CoordinatePlan.kernel_map``
+    tables: "dict[int, list[np.ndarray] | list[paddle.Tensor]]"  # arrays of networks' tables, by ``PlanTable.number``
 
 
 def unpack_plan(pairs: "np.ndarray | paddle.Tensor", header: bytes) -> PackedPlan:
@@ -359,4 +398,21 @@ def unpack_plan(pairs: "np.ndarray | paddle.Tensor", header: bytes) -> PackedPla
             directions.append(PairLists(pairs[start:middle], pairs[middle:end], counts, is_exclusive, is_grouped))
             start = end
         maps[key] = tuple(directions)
-    return PackedPlan(dimension, num_scenes, rows, scenes, maps)
+    lengths = {next(values): [next(values) for _ in range(next(values))] for _ in range(next(values))}
+    return PackedPlan(dimension, num_scenes, rows, scenes, maps, _unpack_tables(pairs, lengths, start + 1))
+
+
+def _unpack_tables(
+    pairs: "np.ndarray | paddle.Tensor", lengths: dict[int, list[int]], start: int
+) -> "dict[int, list[np.ndarray] | list[paddle.Tensor]]":
+    """Cut the arrays of tables, which begin at ``start``, with one operation: on a GPU each costs a launch."""
+    sizes = [size for own in lengths.values() for size in own if size]
+    if not sizes:
+        return {number: [pairs[:0] for _ in own] for number, own in lengths.items()}
+    if isinstance(pairs, np.ndarray):
+        parts = iter(np.split(pairs[start:], np.cumsum(sizes)[:-1]))
+    else:
+        import paddle  # not in loader processes
+
+        parts = iter(paddle.split(pairs[start:], sizes))
+    return {number: [next(parts) if size else pairs[:0] for size in own] for number, own in lengths.items()}

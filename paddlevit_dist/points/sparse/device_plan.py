@@ -16,6 +16,7 @@ from .coordinate_plan import (
     MapKey,
     PairLists,
     PlanSpec,
+    PlanTable,
     SceneRanges,
     group_lists,
     unpack_plan,
@@ -130,6 +131,8 @@ class Plan:
         self._coordinate_plan: CoordinatePlan | None = None
         self._used_maps: dict[MapKey, None] = {}
         self._used_scenes: dict[Steps, None] = {}
+        self._tables: dict[int, list[paddle.Tensor]] = {}
+        self._used_tables: dict[PlanTable, None] = {}
 
     @classmethod
     def of_batch(cls, batch: Mapping[str, Any]) -> "Plan":
@@ -137,7 +140,12 @@ class Plan:
         pairs = batch[PAIRS]
         packed = unpack_plan(pairs if isinstance(pairs, paddle.Tensor) else to_device(pairs), batch[HEADER])
         plan = cls(packed.dimension, packed.num_scenes)
-        plan._rows, plan._packed_maps, plan._scenes = packed.rows, packed.maps, packed.scenes
+        plan._rows, plan._packed_maps, plan._scenes, plan._tables = (
+            packed.rows,
+            packed.maps,
+            packed.scenes,
+            packed.tables,
+        )
         return plan
 
     @classmethod
@@ -204,6 +212,15 @@ class Plan:
             self._maps[key] = KernelMap(key.is_symmetric, num_offsets, directions[0], directions[-1])
         return self._maps[key]
 
+    def table(self, key: PlanTable) -> list[paddle.Tensor]:
+        """Return the arrays of a network's own table, int32 tensors of one axis."""
+        self._used_tables[key] = None
+        if key.number not in self._tables:
+            if self._coordinate_plan is None:
+                raise ValueError(f"the plan has no {key}: {_PLAN_SPEC_HINT}")
+            self._tables[key.number] = [to_device(array) for array in key.build(self._coordinate_plan)]
+        return self._tables[key.number]
+
     def map_to(self, stride: Steps, coarse: np.ndarray, offsets: np.ndarray) -> KernelMap:
         """Return the kernel map between a level and any other set of voxels (``CoordinatePlan.map_to``).
 
@@ -214,7 +231,7 @@ class Plan:
 
     def get_used_spec(self, block_rows: int | None) -> PlanSpec:
         """Return the spec of the tables that have been used so far."""
-        return PlanSpec(tuple(self._used_maps), tuple(self._used_scenes), block_rows)
+        return PlanSpec(tuple(self._used_maps), tuple(self._used_scenes), block_rows, tuple(self._used_tables))
 
 
 def _to_device(lists: PairLists) -> PairLists:

@@ -82,7 +82,7 @@ class MaxPooling(_PoolingLayer):
     """
 
     def _pool(self, features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
-        return _MaxFunction.apply(features, kernel_map, rows)
+        return max_over_pairs(features, kernel_map, rows)
 
 
 class Unpooling(_PoolingLayer):
@@ -185,6 +185,11 @@ def sum_pairs(
         total = paddle.gather(received, out_rows) + (gathered if scales is None else gathered * scales[offset])
         paddle.scatter_(received, out_rows, total)
     return received
+
+
+def max_over_pairs(features: paddle.Tensor, kernel_map: KernelMap, rows: int) -> paddle.Tensor:
+    """Return (rows, C), the maximum over the pairs to the coarse level; in a tie the first list gets the gradient."""
+    return _MaxFunction.apply(features, kernel_map, rows)
 
 
 class _MaxFunction(paddle.autograd.PyLayer):

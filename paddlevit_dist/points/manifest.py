@@ -8,6 +8,7 @@ MANIFEST = Manifest(
         ".sparse.minkunet:MinkUNet",
         ".sparse.minkunet:MinkClassifier",
         ".sparse.minkunet:TutorialNetwork",
+        ".ptv3.network:PointTransformer",
     ),
     models={"pointgroup": ".instances.pointgroup:PointGroup"},
     datasets={

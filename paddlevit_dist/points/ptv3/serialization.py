@@ -20,7 +20,7 @@ def find_depths(voxels: np.ndarray, num_scenes: int, is_legacy: bool = False, by
     """Return the bits of a coordinate along the curve in each scene, int64 (scenes,), for voxels int (N, 4).
 
     They have to hold the largest coordinate plus 1, or with ``is_legacy``, as Pointcept until 1.5.1, the largest one.
-    The Hilbert curve's direction depends on them. Not ``by_scene``, all scenes have those of the batch, as in
+    The Hilbert curve's direction depends on them. Not ``by_scene``, all scenes have the bits of the batch, as in
     Pointcept; a scene's order then depends on the others. ValueError for a negative coordinate.
     """
     if len(voxels) and voxels[:, 1:].min() < 0:
@@ -95,8 +95,8 @@ def _encode(voxels, columns, depths, deepest, is_hilbert):
 class PatchLayout(NamedTuple):
     """Patches of voxels sorted by scene and curve: ``x[filled]`` is cut at ``starts``, results are ``y[places]``."""
 
-    filled: np.ndarray  # int64 (T,), sorted voxels of all patches one after the other, those of the filling twice
-    places: np.ndarray  # int64 (N,), where each sorted voxel stands in ``filled``, not in a filling
+    filled: np.ndarray  # int64 (T,), sorted voxels of all patches one after the other; a filling repeats some
+    places: np.ndarray  # int64 (N,), the place of each sorted voxel in ``filled``, not in a filling
     starts: np.ndarray  # int64 (patches + 1,), where patches begin, then T
 
 

@@ -26,6 +26,12 @@ SHAPES += ["SHAPES.VOXEL_SIZE", "0.3", "SHAPES.LABEL_SMOOTHING", "0.1"]
 POINTGROUP = ["TASK", "pointgroup", *ROOMS, "MODEL.NAME", "pointgroup", "DATA.VOXEL_SIZE_M", "0.2"]
 POINTGROUP += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.3"]
 POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "5"]
+PTV3 = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "ptv3", "DATA.VOXEL_SIZE_M", "0.5"]
+PTV3 += [
+    "MODEL.OPTIONS",
+    "{strides: [2], encoder_depths: [2, 1], encoder_channels: [8, 12], encoder_heads: [1, 2], "
+    "decoder_depths: [1], decoder_channels: [8], decoder_heads: [2], patch_size: 32, drop_path: 0}",
+]
 
 
 def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]:
@@ -60,8 +66,8 @@ def update(arguments: list[str], on_gpu: bool) -> tuple[dict[str, float], Waits]
 
 @pytest.mark.parametrize(
     "arguments, most",
-    [([*MINKUNET, *LOSSES], 1), (SHAPES, 1), (POINTGROUP, 4)],
-    ids=["MinkUNet14", "shapes", "PointGroup"],
+    [([*MINKUNET, *LOSSES], 1), (PTV3, 1), (SHAPES, 1), (POINTGROUP, 4)],
+    ids=["MinkUNet14", "ptv3", "shapes", "PointGroup"],
 )
 def test_an_update_waits_no_more_than_it_must_and_computes_the_same(arguments, most):
     """All wait for the gradients' norm; PointGroup before that for what it clusters."""

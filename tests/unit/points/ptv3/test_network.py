@@ -1,0 +1,158 @@
+"""Serialized networks: plans, scenes of any size, what a GPU runs, and options that do not fit."""
+
+import re
+
+import numpy as np
+import paddle
+import pytest
+from paddle.nn.functional import flash_attention
+
+from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.points.ptv3.attention import fused_attention
+from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
+
+NARROW = {"strides": (2, 3), "encoder_depths": (2, 1, 1), "encoder_channels": (6, 12, 12), "encoder_heads": (1, 2, 2)}
+NARROW |= {"decoder_depths": (1, 2), "decoder_channels": (6, 12), "decoder_heads": (1, 1), "patch_size": 8}
+FAMILIES = {
+    "ptv3": {"strides": (2, 4), "enable_rpe": True},
+    "sonata_decoder": {},
+    "utonia": {"decoder_depths": (), "decoder_channels": (), "decoder_heads": ()},
+}
+
+
+def build(name, **options):
+    model = create_model(name, num_classes=5, in_channels=4, **{**NARROW, **FAMILIES[name], **options})
+    model.eval()
+    return model
+
+
+def scene(number, size, seed=0, lowest=0):
+    """Voxels of a scene on a surface, from ``lowest`` on."""
+    random = np.random.default_rng(seed)
+    cells = np.unique(random.integers(0, 12, (max(size, 1) * 3, 3)) * [1, 1, 0], axis=0)[:size] + lowest
+    return np.column_stack([np.full(len(cells), number), cells]).astype(np.int32)
+
+
+def features(coordinates, seed=0):
+    return np.random.default_rng(seed).standard_normal((len(coordinates), 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_plan_of_the_loader_gives_what_coordinates_give(name):
+    model = build(name)
+    coordinates = np.concatenate([scene(0, 50), scene(2, 9, seed=1), scene(3, 1)])
+    coordinates[:, 1:] -= [np.min(coordinates[coordinates[:, 0] == each, 1:], axis=0) for each in coordinates[:, 0]]
+    x = features(coordinates)
+    direct = model(SparseTensor(x, coordinates, num_scenes=5)).numpy()
+    moved = coordinates + np.array([0, -7, 100, 3]) * (1 + coordinates[:, :1])  # by scene
+    batch = build_plan(moved, model.plan_spec(), num_scenes=5)
+    np.testing.assert_array_equal(model(SparseTensor(x, plan=Plan.of_batch(batch))).numpy(), direct, strict=True)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_scene_has_the_same_logits_alone_and_with_others(name):
+    model = build(name)
+    parts = [scene(number, size, seed=number) for number, size in enumerate((40, 1, 2, 6))]
+    whole = model(SparseTensor(features(np.concatenate(parts)), np.concatenate(parts))).numpy()
+    rows = np.split(features(np.concatenate(parts)), np.cumsum([len(part) for part in parts])[:-1])
+    found = [model(SparseTensor(each, part * [0, 1, 1, 1])).numpy() for each, part in zip(rows, parts)]
+    np.testing.assert_allclose(np.concatenate(found), whole, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("sizes", [[0], [1], [2, 0, 1]])
+def test_the_smallest_batches_train(name, sizes):
+    model = build(name, drop_path=0.5)
+    model.train()
+    coordinates = np.concatenate([scene(number, size) for number, size in enumerate(sizes)])
+    logits = model(SparseTensor(features(coordinates), coordinates, num_scenes=len(sizes)))
+    assert logits.shape == [sum(sizes), 5]
+    logits.backward(paddle.ones_like(logits))
+    trained = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
+    assert all(parameter.grad is not None and bool(paddle.isfinite(parameter.grad).all()) for parameter in trained)
+    assert len(trained) > 50
+
+
+def attend(q, k, v, starts, starts_again, longest, longest_again, scale):
+    """What the operation of GPUs computes, patch by patch."""
+    assert (longest, starts.numpy().tolist()) == (longest_again, starts_again.numpy().tolist())
+    assert longest == np.diff(starts.numpy()).max()
+    results = []
+    for first, end in zip(starts.numpy()[:-1], starts.numpy()[1:]):
+        parts = [part[first:end].transpose([1, 0, 2]) for part in (q, k, v)]
+        weights = paddle.nn.functional.softmax(scale * parts[0] @ parts[1].transpose([0, 2, 1]), axis=-1)
+        results.append((weights @ parts[2]).transpose([1, 0, 2]))
+    return paddle.concat(results), None
+
+
+@pytest.mark.parametrize("name", ["sonata_decoder", "utonia"])
+def test_the_operation_of_gpus_gets_the_same_patches(name, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        flash_attention, "flash_attn_unpadded", lambda *given: calls.append(len(given)) or attend(*given)
+    )
+    model = build(name)
+    coordinates = np.concatenate([scene(0, 50), scene(1, 3, seed=1), scene(2, 20, seed=2)])
+    x = SparseTensor(features(coordinates), coordinates)
+    plain = model(x).numpy()
+    assert not calls
+    with fused_attention(True):
+        np.testing.assert_allclose(model(x).numpy(), plain, rtol=0, atol=1e-5)
+    assert len(calls) == (7 if name == "sonata_decoder" else 4)
+
+
+def test_turns_of_orders_are_shuffled_in_training_by_the_updates_seed():
+    model = build("ptv3")
+    assert model.draw_orders() == [[0, 1, 2, 3]] * 3
+    model.train()
+    drawn = []
+    for seed in (1, 1, 2):
+        paddle.seed(seed)
+        drawn.append(model.draw_orders())
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert all(sorted(each) == [0, 1, 2, 3] for each in drawn[2])
+    fixed = build("ptv3", shuffle_orders=False)
+    fixed.train()
+    assert fixed.draw_orders() == [[0, 1, 2, 3]] * 3
+    levels = {table.stride for table in model.plan_spec().tables if hasattr(table, "order")}
+    assert levels == {1, 2, 8} and len(model.plan_spec().tables) == 4 * 3 + 2 + 3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+def test_branches_are_dropped_by_point(rate):
+    model = build("sonata_decoder", drop_path=rate, decoder_depths=(1, 1), encoder_depths=(1, 1, 2))
+    dropping = [layer for name, layer in model.named_sublayers() if name.endswith("drop_path")]
+    rates = [getattr(layer, "p", 0.0) for layer in dropping]
+    assert rates == pytest.approx([0.0, rate / 3, rate * 2 / 3, rate, rate, 0.0])
+    model.train()
+    kept = dropping[3](paddle.ones([400, 3])).numpy()
+    assert set(kept.ravel().tolist()) == ({1.0} if rate == 0 else {0.0, 2.0})
+    assert (kept == kept[:, :1]).all() and abs((kept > 0).mean() - (1 - rate)) < 0.1
+
+
+def test_other_data_sets_norms_are_not_trained():
+    names = {"conditions": ("rooms", "streets"), "condition": "streets"}
+    model = build("ptv3", **names)
+    found = {}
+    for name, parameter in model.named_parameters():
+        match = re.search(r"\.norm\.(\d)\.(?:weight|bias)$", name)
+        if match:
+            found.setdefault(match[1], set()).add(not parameter.stop_gradient)
+    assert found == {"0": {False}, "1": {True}}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        ("ptv3", {"strides": (2, 3)}, "expected powers of 2"),
+        ("ptv3", {"encoder_heads": (1, 5, 2)}, "12 channels cannot be divided by 5 heads"),
+        ("utonia", {"encoder_heads": (6, 2, 2)}, "multiple of 6 channels"),
+        ("ptv3", {"orders": ("z", "x")}, "expected some of z, z-trans"),
+        ("ptv3", {"conditions": ("a", "b"), "condition": "c"}, "expected one of the conditions, a, b"),
+        ("sonata_decoder", {"decoder_depths": (1,)}, "decoder_depths"),
+    ],
+)
+def test_options_that_do_not_fit_are_told(name, options, told):
+    with pytest.raises(UserError, match=told):
+        build(name, **options)

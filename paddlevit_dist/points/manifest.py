@@ -49,6 +49,7 @@ MANIFEST = Manifest(
         "numpy": ".prepare.tables:NumpyReader",
         "text": ".prepare.tables:TextReader",
     },
+    namings={"pointcept": (".ptv3.weights:to_pointcept", "of serialized networks on points, Pointcept's")},
     score_kinds={"instances": ".instances.score_kind:InstanceScores"},
     spellings={"task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"}},
     functions={"metrics of points": ".segmentation.metrics:SemanticMetrics"},

@@ -75,7 +75,7 @@ def run(words: list[str]) -> None:
     """Run the command."""
     parser = CommandParser(
         "convert",
-        "Write weights of a classifier or segmentation network under timm's names: .pdparams with Linear weights "
+        "Write weights of a classifier, a segmentation network or a network of points under timm's names: .pdparams with Linear weights "
         "(in, out), Paddle's layout, or .safetensors with (out, in), the layout of timm and PyTorch. The origin of IN "
         "is detected; networks of your own, registered by -import, keep their names. "
         "OUT.about.yaml keeps the known settings, preprocessing and class names, for evaluate, predict and export.",
@@ -246,8 +246,8 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
         which, known = ("", share) if share < _MIN_KNOWN_NAMES else (" outside the backbone", head_share)
         raise UserError(
             f"convert: the model family of {weights.name} is unknown: only {100 * known:.0f} % of its names{which} are "
-            f"names of {family.name}, the closest; classifiers and segmentation networks of images are known, and your "
-            "own with -import=MODULE; -part=NAME converts only what begins with NAME"
+            f"names of {family.name}, the closest; classifiers and segmentation networks of images and networks of "
+            "points are known, and your own with -import=MODULE; -part=NAME converts only what begins with NAME"
         )
     linear = {name for name in state if family.is_linear(name) and state[name].ndim == 2}
     is_paddle_layout = guess_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
@@ -272,7 +272,7 @@ def guess_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], other
 
 
 def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
-    """Build the families of users' models ``own``, and one for each class of image models and each backbone.
+    """Build the families of users' models ``own``, and one for each class of models and each backbone or kind of it.
 
     A class is built from its first registered name.
     """
@@ -280,9 +280,10 @@ def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
 
     first = {(name, ""): name for name in own}
     for name, target in MODELS.items():
-        if annotation_type("model", name) in (CLASS_LABELS, MASK_LABELS):
-            backbone = variant_options(name).get("backbone", "")
-            first.setdefault((str(target), backbone.partition("_")[0]), name)
+        if annotation_type("model", name) in (CLASS_LABELS, MASK_LABELS) or find_package("model", name) == "points":
+            chosen = variant_options(name)
+            kind = chosen.get("backbone", chosen.get("family", ""))
+            first.setdefault((str(target), kind.partition("_")[0]), name)
     families = []
     for (target, _), name in first.items():
         with paddle.LazyGuard():  # shapes only

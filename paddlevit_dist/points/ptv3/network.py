@@ -57,8 +57,8 @@ _UTONIA = {
 VARIANTS: Variants = {
     "ptv3": {},
     "ptv3_legacy": {"is_legacy": True},  # of Pointcept until version 1.5.1
-    "sonata": {**_SONATA, **_BASE, **_NO_DECODER},
     "sonata_decoder": {**_SONATA, **_BASE, **_DECODER},
+    "sonata": {**_SONATA, **_BASE, **_NO_DECODER},
     "concerto_large": {**_SONATA, **_LARGE, **_NO_DECODER},
     "utonia": {**_SONATA, **_UTONIA, **_NO_DECODER},
 }

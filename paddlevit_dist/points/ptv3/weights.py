@@ -8,6 +8,7 @@ import numpy as np
 from ...core.checkpoint.weights import from_torch_names, to_torch_names
 
 _BACKBONE, _HEAD = "backbone.", "seg_head."
+_PARTS = ("embedding.", "enc.", "dec.", _HEAD)
 LEGACY_NOTICE = (
     "Pointcept's networks until version 1.5.1 and after it have the same names, but compute different results; this "
     "one computes as {} 1.5.1: set MODEL.NAME to ptv3_legacy for the older, which the published weights of Point "
@@ -31,8 +32,10 @@ def from_pointcept(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_pointcept(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[str]]:
-    """Return a state, with Linear weights (out, in), under Pointcept's names of a segmenter, and an empty list."""
-    named = {name if name.startswith(_HEAD) else f"{_BACKBONE}{name}": value for name, value in state.items()}
+    """Return a state, with Linear weights (out, in), under Pointcept's names of a segmenter, and names of other networks."""
+    others = [name for name in state if not name.startswith(_PARTS)]
+    named = {name if name.startswith(_HEAD) else f"{_BACKBONE}{name}": state[name] for name in state}
+    named = {name: value for name, value in named.items() if name.removeprefix(_BACKBONE) not in others}
     for name, kernel in list(named.items()):
         if not name.endswith(".kernel"):
             continue
@@ -41,4 +44,4 @@ def to_pointcept(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray]
         named[f"{layer}.weight"] = np.transpose(weight, (4, 2, 1, 0, 3))
         if f"{layer}.bias" in named:
             named[f"{layer}.bias"] = named[f"{layer}.bias"].reshape(-1)
-    return to_torch_names(named), []
+    return to_torch_names(named), others

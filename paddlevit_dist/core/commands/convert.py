@@ -75,9 +75,9 @@ def run(words: list[str]) -> None:
     """Run the command."""
     parser = CommandParser(
         "convert",
-        "Write weights of a classifier, a segmentation network or a network of points under timm's names: .pdparams with Linear weights "
-        "(in, out), Paddle's layout, or .safetensors with (out, in), the layout of timm and PyTorch. The origin of IN "
-        "is detected; networks of your own, registered by -import, keep their names. "
+        "Write weights of a classifier, a segmentation network or a network of points under timm's names: .pdparams "
+        "with Linear weights (in, out), Paddle's layout, or .safetensors with (out, in), the layout of timm and "
+        "PyTorch. The origin of IN is detected; networks of your own, registered by -import, keep their names. "
         "OUT.about.yaml keeps the known settings, preprocessing and class names, for evaluate, predict and export.",
         ("vit.npz vit.safetensors", "output/vit_digits digits.pdparams", "timm/vit_small_patch16_224 vit.pdparams"),
         imports=True,

@@ -1,6 +1,5 @@
 """Attention within patches of sorted voxels: one operation on GPUs, products of whole patches elsewhere."""
 
-import contextlib
 import itertools
 import math
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from ...core.runtime.autocast import as_dtype
 
 _LARGEST_HEAD, _MULTIPLE = 192, 8  # channels of a head that flash attention takes; above, only some GPUs train
 _LEAST_CAPABILITY = 8  # of the GPU: Ampere
-_required: list[bool] = []  # one entry for each open ``fused_attention``
 
 
 class Patches(NamedTuple):
@@ -35,16 +33,6 @@ class Patches(NamedTuple):
             number = len(list(members))
             yield first, number, length
             first += number * length
-
-
-@contextlib.contextmanager
-def fused_attention(enabled: bool) -> Iterator[None]:
-    """Force the operation of GPUs, or plain products, inside the block, where relative positions allow it."""
-    _required.append(enabled)
-    try:
-        yield
-    finally:
-        _required.pop()
 
 
 class RelativePosition(nn.Layer):
@@ -97,6 +85,9 @@ def turn(x: paddle.Tensor, turns: tuple[paddle.Tensor, paddle.Tensor]) -> paddle
 class PatchAttention(nn.Layer):
     """Multi-head attention within patches. ``patch_size`` is for relative positions; None: there are none."""
 
+    #: use the operation of GPUs where relative positions allow it; None: on GPUs that have it, in half precision
+    is_fused: bool | None = None
+
     def __init__(
         self, dim: int, num_heads: int, qkv_bias: bool = True, patch_size: int | None = None, is_rotary: bool = False
     ) -> None:
@@ -114,14 +105,12 @@ class PatchAttention(nn.Layer):
             q, k, v = qkv.reshape([-1, 3, self.num_heads, self.head_dim]).unbind(axis=1)
             qkv = paddle.stack([turn(q, patches.turns), turn(k, patches.turns), v], axis=1).flatten(1)
         qkv = paddle.gather(qkv, patches.rows)  # (T, 3 C)
-        y = self._fused(qkv, patches) if self._is_fused(qkv) else self._plain(qkv, patches)
+        y = self._fused(qkv, patches) if self.rpe is None and self._can_fuse(qkv) else self._plain(qkv, patches)
         return self.proj(paddle.gather(y, patches.places))
 
-    def _is_fused(self, qkv: paddle.Tensor) -> bool:
-        if self.rpe is not None:
-            return False
-        if _required:
-            return _required[-1]
+    def _can_fuse(self, qkv: paddle.Tensor) -> bool:
+        if self.is_fused is not None:
+            return self.is_fused
         if qkv.dtype not in (paddle.float16, paddle.bfloat16) or not qkv.place.is_gpu_place():
             return False
         if self.head_dim % _MULTIPLE or self.head_dim > _LARGEST_HEAD:

@@ -11,6 +11,7 @@ from ..sparse.layers import Convolution, RowsBatchNorm
 from ..sparse.pooling import max_over_pairs
 from ..sparse.tensor import SparseTensor, in_one_precision
 from .attention import PatchAttention, Patches, RotaryFrequencies
+from .serialization import patch_lengths
 from .tables import CellTable, GridTable, PatchTable
 
 NormBuilder = Callable[[int], nn.Layer]  # a norm of this many channels
@@ -19,11 +20,6 @@ NormBuilder = Callable[[int], nn.Layer]  # a norm of this many channels
 def batch_norm(channels: int) -> nn.Layer:
     """Return a batch norm of rows with the settings of Point Transformer V3."""
     return RowsBatchNorm(channels, momentum=0.99, epsilon=1e-3)
-
-
-def layer_norm(channels: int) -> nn.Layer:
-    """Return a layer norm of rows."""
-    return nn.LayerNorm(channels)
 
 
 class ConditionalNorm(nn.Layer):
@@ -65,19 +61,15 @@ class Level:
     """
 
     def __init__(
-        self,
-        plan: Plan,
-        orders: Sequence[PatchTable],
-        has_grid: bool,
-        positions: paddle.Tensor | None = None,
+        self, plan: Plan, orders: Sequence[PatchTable], has_grid: bool, positions: paddle.Tensor | None = None
     ) -> None:
-        self.plan, self.stride, self.positions = plan, orders[0].stride, positions
+        self.plan, (self.stride,), self.positions = plan, orders[0].strides, positions
         sizes = plan.scenes(self.stride).sizes
-        grid = plan.table(GridTable(self.stride))[0].reshape([-1, 3]) if has_grid else None
+        grid = plan.table(GridTable((self.stride,)))[0].reshape([-1, 3]) if has_grid else None
         self._patches = []
         for order in orders:
             rows, places, starts = plan.table(order)
-            self._patches.append(Patches(rows, places, starts, order.find_lengths(sizes), grid))
+            self._patches.append(Patches(rows, places, starts, patch_lengths(sizes, order.find_size(sizes)), grid))
         self._turns: dict[int, tuple[paddle.Tensor, paddle.Tensor]] = {}
 
     def patches(self, block: int, rotary: RotaryFrequencies | None) -> Patches:
@@ -121,20 +113,13 @@ class HiddenLayers(nn.Layer):
 class BlockOptions(NamedTuple):
     """What all blocks of a network have in common."""
 
-    norm: NormBuilder = layer_norm
+    norm: NormBuilder = nn.LayerNorm
     mlp_ratio: float = 4.0
     qkv_bias: bool = True
     pre_norm: bool = True
     layer_scale: float | None = None
     enable_rpe: bool = False
     is_rotary: bool = False
-
-
-class BlockOutput(NamedTuple):
-    """Features of a level after a block, and what the next block's convolution reads."""
-
-    features: paddle.Tensor  # (N, C)
-    branch: paddle.Tensor  # (N, C), of the last branch, without its shortcut
 
 
 class SerializedBlock(nn.Layer):
@@ -159,8 +144,10 @@ class SerializedBlock(nn.Layer):
         # Along axis 0, the rest of a row shares its fate.
         self.drop_path = nn.Dropout(drop_path, axis=0) if drop_path else nn.Identity()
 
-    def forward(self, x: paddle.Tensor, seen: paddle.Tensor, level: Level, number: int) -> BlockOutput:
-        """Return features of a level from those before, ``x`` (N, C).
+    def forward(
+        self, x: paddle.Tensor, seen: paddle.Tensor, level: Level, number: int
+    ) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Return features (N, C) of a level, and the last branch alone, (N, C), from the features before, ``x`` (N, C).
 
         ``seen`` (N, C) is what the convolution reads, ``number`` the block's place in its stage.
         """
@@ -171,7 +158,7 @@ class SerializedBlock(nn.Layer):
         x = x if self.pre_norm else self.norm1(x)
         branch = self.drop_path(self.ls2(self.mlp(self.norm2(x) if self.pre_norm else x)))
         x = x + branch
-        return BlockOutput(x if self.pre_norm else self.norm2(x), branch)
+        return (x if self.pre_norm else self.norm2(x)), branch
 
 
 class CellPooling(nn.Layer):
@@ -193,7 +180,7 @@ class CellPooling(nn.Layer):
         pairs = [KernelPairs(rank, *lists[2 * rank : 2 * rank + 2]) for rank in range(len(lists) // 2)]
         direction = KernelDirection([pairs], False, [])
         children = KernelMap(False, len(pairs), direction, direction)
-        return max_over_pairs(self.proj(x), children, plan.rows(table.coarse))
+        return max_over_pairs(self.proj(x), children, plan.rows(table.strides[1]))
 
 
 class CellUnpooling(nn.Layer):
@@ -221,7 +208,7 @@ def unpool(x: paddle.Tensor, plan: Plan, table: CellTable) -> paddle.Tensor:
 
 def mean_positions(positions: paddle.Tensor, plan: Plan, table: CellTable) -> paddle.Tensor:
     """Return the mean position (M, 3) of each cell's voxels, from (N, 3)."""
-    cells, rows = plan.table(table)[0], plan.rows(table.coarse)
+    cells, rows = plan.table(table)[0], plan.rows(table.strides[1])
     ones = paddle.ones([positions.shape[0], 1], dtype=positions.dtype)
     total = paddle.concat([positions, ones], axis=1)
     total = paddle.zeros([rows, 4], dtype=positions.dtype).index_add(cells, 0, total)

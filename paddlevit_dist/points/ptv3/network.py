@@ -32,7 +32,6 @@ from .blocks import (
     SerializedBlock,
     batch_norm,
     join,
-    layer_norm,
     mean_positions,
     unpool,
 )
@@ -167,17 +166,17 @@ class PointTransformer(SparseNetwork):
         _require_heads(decoder_channels, decoder_heads, family == "utonia")
         _require_order(self.orders, conditions, condition, family, strides, patch_size)
         steps = np.cumprod([1, *strides]).tolist()
-        self.cells = [CellTable(fine, coarse) for fine, coarse in zip(steps[:-1], steps[1:])]
+        self.cells = [CellTable(both) for both in zip(steps[:-1], steps[1:])]
         self.tables = [
             [
-                PatchTable(step, order, patch_size, family != "ptv3", is_legacy, by_scene, cut_to_smallest)
+                PatchTable((step,), order, patch_size, family != "ptv3", is_legacy, by_scene, cut_to_smallest)
                 for order in self.orders
             ]
             for step in steps
         ]
         # The blocks of a level use no more orders than these.
         self._turns = [max(depths) for depths in zip_longest(encoder_depths, decoder_depths, fillvalue=1)]
-        norms: list[NormBuilder] = [batch_norm if family == "ptv3" else layer_norm, layer_norm]
+        norms: list[NormBuilder] = [batch_norm if family == "ptv3" else nn.LayerNorm, nn.LayerNorm]
         if conditions:
             chosen = conditions.index(condition)
             norms = [functools.partial(ConditionalNorm, norm, number=len(conditions), chosen=chosen) for norm in norms]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..sparse.coordinate_plan import CoordinatePlan, PlanTable
-from .serialization import cut_patches, find_depths, patch_lengths, serialize
+from .serialization import cut_patches, find_depths, serialize
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class PatchTable(PlanTable):
     Rows are numbers in the level: ``x[rows]`` are the patches, and ``y[places]`` has the level's rows again.
 
     Args:
-        stride: tensor stride of the level.
+        strides: tensor stride of the level.
         order: one of ``serialization.ORDERS``.
         patch_size: voxels of a patch.
         is_fresh: a level's depth comes from its own cells, not from the finest level's; only the curve's direction
@@ -26,7 +26,6 @@ class PatchTable(PlanTable):
             attention; a scene's result then depends on the others.
     """
 
-    stride: int
     order: str
     patch_size: int
     is_fresh: bool = False
@@ -34,26 +33,18 @@ class PatchTable(PlanTable):
     by_scene: bool = True
     cut_to_smallest: bool = False
 
-    @property
-    def strides(self) -> tuple[int, ...]:  # type: ignore[override] # of the dataclass
-        """The level itself."""
-        return (self.stride,)
-
     def find_size(self, sizes: Sequence[int]) -> int:
         """Return the voxels of a patch for scenes of these sizes."""
-        return min([self.patch_size, *(size for size in sizes if size)]) if self.cut_to_smallest else self.patch_size
-
-    def find_lengths(self, sizes: Sequence[int]) -> list[int]:
-        """Return the length of each patch for scenes of these sizes."""
-        return patch_lengths(sizes, self.find_size(sizes))
+        return min([self.patch_size, *filter(None, sizes)]) if self.cut_to_smallest else self.patch_size
 
     def build(self, plan: CoordinatePlan) -> list[np.ndarray]:
         """Return the three arrays."""
-        cells = plan.level(self.stride).coordinates // np.array([1, *[self.stride] * 3])
-        finest = cells if self.is_fresh or self.stride == 1 else plan.level(1).coordinates
+        (stride,) = self.strides
+        cells = plan.level(stride).coordinates // np.array([1, stride, stride, stride])
+        finest = cells if self.is_fresh or stride == 1 else plan.level(1).coordinates
         depths = find_depths(finest, plan.num_scenes, self.is_legacy, self.by_scene)
         if not self.is_fresh:
-            depths = np.maximum(depths - self.stride.bit_length() + 1, 0)
+            depths = np.maximum(depths - stride.bit_length() + 1, 0)
         order = np.argsort(serialize(cells, depths, self.order), kind="stable")
         sizes = np.bincount(cells[:, 0], minlength=plan.num_scenes).tolist()
         layout = cut_patches(sizes, self.find_size(sizes))
@@ -64,21 +55,14 @@ class PatchTable(PlanTable):
 
 @dataclass(frozen=True)
 class CellTable(PlanTable):
-    """The coarse cell of each voxel, (N,); then for each n the cells that have an n-th voxel, and these voxels."""
-
-    fine: int
-    coarse: int
-
-    @property
-    def strides(self) -> tuple[int, ...]:  # type: ignore[override] # of the dataclass
-        """Both levels."""
-        return (self.fine, self.coarse)
+    """Of two levels: the coarse cell of each voxel, (N,); then for each n the cells with an n-th voxel, and these."""
 
     def build(self, plan: CoordinatePlan) -> list[np.ndarray]:
         """Return 1 + 2 n arrays."""
-        voxels = plan.level(self.fine).coordinates.copy()
-        voxels[:, 1:] -= voxels[:, 1:] % self.coarse
-        cells = plan.find(self.coarse, voxels)
+        fine, coarse = self.strides
+        voxels = plan.level(fine).coordinates.copy()
+        voxels[:, 1:] -= voxels[:, 1:] % coarse
+        cells = plan.find(coarse, voxels)
         rows = np.argsort(cells, kind="stable")
         sizes = np.bincount(cells)
         ranks = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -90,13 +74,7 @@ class CellTable(PlanTable):
 class GridTable(PlanTable):
     """The cells of a level, (N * 3,)."""
 
-    stride: int
-
-    @property
-    def strides(self) -> tuple[int, ...]:  # type: ignore[override] # of the dataclass
-        """The level itself."""
-        return (self.stride,)
-
     def build(self, plan: CoordinatePlan) -> list[np.ndarray]:
         """Return the array."""
-        return [(plan.level(self.stride).coordinates[:, 1:] // self.stride).astype(np.int32).ravel()]
+        (stride,) = self.strides
+        return [(plan.level(stride).coordinates[:, 1:] // stride).astype(np.int32).ravel()]

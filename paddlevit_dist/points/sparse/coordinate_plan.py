@@ -17,6 +17,7 @@ import math
 import zlib
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,11 +56,11 @@ class MapKey(NamedTuple):
         return math.prod(along_axes(self.kernel_size, dimension))
 
 
+@dataclass(frozen=True)
 class PlanTable:
-    """A network's own table of a batch. Subclasses are frozen dataclasses of few plain values, sent to loaders."""
+    """A network's own table of a batch, from levels of these tensor ``strides``. Keys are sent to loader processes."""
 
-    #: tensor strides of the levels that it reads
-    strides: tuple[Steps, ...] = ()
+    strides: tuple[int, ...]
 
     @abstractmethod
     def build(self, plan: "CoordinatePlan") -> list[np.ndarray]:

@@ -13,7 +13,6 @@ from paddlevit_dist.points.ptv3.blocks import (
     Level,
     SerializedBlock,
     batch_norm,
-    layer_norm,
     mean_positions,
 )
 from paddlevit_dist.points.ptv3.serialization import find_depths, serialize
@@ -45,17 +44,21 @@ def test_golden_blocks(case):
     is_fresh = entry["family"] != "ptv3"
     options = {key: value for key, value in entry["options"].items() if key != "enable_flash"}
     block = SerializedBlock(
-        about["channels"], about["num_heads"], about["patch_size"], 0.0, BlockOptions(**options, norm=layer_norm)
+        about["channels"],
+        about["num_heads"],
+        about["patch_size"],
+        0.0,
+        BlockOptions(**options, norm=paddle.nn.LayerNorm),
     )
     load(block, entry["state"], "block.")
     x, _ = serialized.inputs("block", about["sizes"], about["channels"])
-    table = PatchTable(1, about["orders"][entry["order_index"]], about["patch_size"], is_fresh, by_scene=False)
+    table = PatchTable((1,), about["orders"][entry["order_index"]], about["patch_size"], is_fresh, by_scene=False)
     level = Level(x.plan, [table], block.attn.rpe is not None)
     with paddle.no_grad():
         position = block.cpe(x.features, level)
         inner = x.features + position
         attended = block.attn(block.norm1(inner) if block.pre_norm else inner, level.patches(0, None))
-        found = {"cpe": position, "attn": attended, "out": block(x.features, x.features, level, 0).features}
+        found = {"cpe": position, "attn": attended, "out": block(x.features, x.features, level, 0)[0]}
     for name, values in found.items():
         for key, part in ((f"{name}_samples", serialized.samples), (name, lambda each, _: each)):
             if f"block/{case}/{key}" in GOLDEN:
@@ -67,14 +70,14 @@ def test_golden_blocks(case):
 def test_golden_pools(case):
     about = ABOUT["pools"][case]
     is_ptv3, stride = about["family"] == "ptv3", about["stride"]
-    norm = (batch_norm if is_ptv3 else layer_norm) if about["norms"] else None
+    norm = (batch_norm if is_ptv3 else paddle.nn.LayerNorm) if about["norms"] else None
     fine, coarse = about["channels"]
     last = about["state"]["unpool.proj.0.bias"][0]
     down, up = CellPooling(fine, coarse, norm), CellUnpooling(coarse, fine, last, norm)
     for layer, prefix in ((down, "pool."), (up, "unpool.")):
         load(layer, {key: shape for key, shape in about["state"].items() if key.startswith(prefix)}, prefix)
     x, positions = serialized.inputs(f"pools/{case}", about["sizes"], fine)
-    finest, table = serialized.voxels(f"pools/{case}", about["sizes"]), CellTable(1, stride)
+    finest, table = serialized.voxels(f"pools/{case}", about["sizes"]), CellTable((1, stride))
     with paddle.no_grad():
         reduced = down.reduce(x.features, x.plan, table)
         pooled = down(x.features, x.plan, table)
@@ -104,6 +107,6 @@ def test_golden_pools(case):
     for number, order in enumerate(about["order"]):
         codes = serialize(cells[rows], depths, order)
         assert np.array_equal(codes, stored("down_code")[number])
-        table_of_level = PatchTable(stride, order, 8, not is_ptv3, by_scene=False)
+        table_of_level = PatchTable((stride,), order, 8, not is_ptv3, by_scene=False)
         rows_of_patches, places, _ = (part.numpy() for part in x.plan.table(table_of_level))
         assert np.array_equal(golden_row[rows_of_patches[np.sort(places)]], stored("down_order")[number])

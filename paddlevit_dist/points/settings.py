@@ -38,9 +38,9 @@ class PointSection(Section):
 
     FEATURES: list[str] = key(
         ["rgb"],
-        "input features of a voxel: rgb (3 channels), xyz (3, meters), height above the lowest point of the scene, or "
-        "of a block with CROP block (1), ones (1), and channels of the scenes by name: normal (3), any other (1), such "
-        "as intensity/255, divided by 255",
+        "input features of a voxel: rgb (3 channels), xyz (3, meters), centered_xyz (3, from the middle of the floor), "
+        "height above the lowest point of the scene, or of a block with CROP block (1), ones (1), and channels of the "
+        "scenes by name: normal (3), any other (1), such as intensity/255, divided by 255",
     )
     COLOR_RANGE: Pair[float] = key(
         [-1.0, 1.0],

@@ -235,6 +235,7 @@ NOT_EXPORTED = {
     "mae_digits": "^export: task masked_autoencoder does not support it",
     "dino_digits": "^export: task .* does not support it",
     "minkunet14_synthetic_rooms": "^export: minkunet14a is a sparse network",
+    "ptv3_synthetic_rooms": "^export: ptv3 is a sparse network",
     "pointgroup_synthetic_rooms": "^export: pointgroup is a sparse network",
 }
 

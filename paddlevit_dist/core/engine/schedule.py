@@ -27,10 +27,6 @@ def scale_rates(
     return ScaledRates(base * factor, warmup_start * factor, end * factor)
 
 
-# Defaults of torch.optim.lr_scheduler.OneCycleLR: pct_start, div_factor and final_div_factor.
-_RISE, _START_DIVISOR, _END_DIVISOR = 0.3, 25.0, 1e4
-
-
 class RateSchedule:
     """Linear warm-up, then cosine, constant, step or polynomial decay, or one cycle; a call returns any step's rate.
 
@@ -42,9 +38,10 @@ class RateSchedule:
     - poly: ``end + (base - end) * (1 - p) ** power``
     - step: ``base * gamma ** (number of milestones reached)``; milestones are steps
     - constant: ``base``
-    - onecycle, which ignores the warm-up: half a cosine from ``base / 25`` up to ``base`` at step ``0.3 * total - 1``,
-      and half a cosine down to ``base / 25 / 10,000`` at the last step. This is PyTorch's ``OneCycleLR`` with its
-      defaults and ``cycle_momentum=False``, after L. Smith and N. Topin, "Super-Convergence", 2018, arXiv 1708.07120.
+    - onecycle, which ignores the warm-up: half a cosine from ``base / divisors[0]`` up to ``base`` at step
+      ``rise * total - 1``, and half a cosine down to that start divided by ``divisors[1]`` at the last step. This is
+      PyTorch's ``OneCycleLR``, with its defaults, and ``cycle_momentum=False``, after L. Smith and N. Topin,
+      "Super-Convergence", 2018, arXiv 1708.07120.
 
     ``update`` is the number of steps made since the start of the training.
     """
@@ -58,6 +55,8 @@ class RateSchedule:
         milestones: Sequence[int] = (),
         gamma: float = 0.1,
         power: float = 0.9,
+        rise: float = 0.3,
+        divisors: tuple[float, float] = (25.0, 1e4),
     ) -> None:
         self.name = name
         self.rates = rates
@@ -66,6 +65,7 @@ class RateSchedule:
         self.milestones = tuple(milestones)
         self.gamma = gamma
         self.power = power
+        self.rise, self.divisors = rise, divisors
         self.update = 0
 
     @property
@@ -118,10 +118,10 @@ class RateSchedule:
         raise ValueError(f"unknown schedule {self.name!r}")
 
     def _in_cycle(self, base: float, update: int) -> float:
-        start, top, last = base / _START_DIVISOR, _RISE * self.total_updates - 1, self.total_updates - 1
+        start, top, last = base / self.divisors[0], self.rise * self.total_updates - 1, self.total_updates - 1
         if update <= top and top > 0:
             return base + (start - base) * (1.0 + math.cos(math.pi * update / top)) / 2.0
-        end, progress = start / _END_DIVISOR, min(1.0, (update - top) / (last - top))
+        end, progress = start / self.divisors[1], min(1.0, (update - top) / (last - top))
         return end + (base - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
 
 
@@ -141,8 +141,8 @@ def describe_rates(config, processes: int) -> str:
 def _course(train, rates: ScaledRates) -> str:
     constants = {"constant": "constant", "step": f"times {train.LR_SCHEDULER.GAMMA:g} at each milestone"}
     if train.LR_SCHEDULER.NAME == "onecycle":
-        start = rates.base / _START_DIVISOR
-        return f"one cycle from {start:g}, end {start / _END_DIVISOR:g}"
+        first, second = train.LR_SCHEDULER.DIVISORS
+        return f"one cycle from {rates.base / first:g}, end {rates.base / first / second:g}"
     end = constants.get(train.LR_SCHEDULER.NAME, f"end {rates.end:g}")
     warms_up = train.WARMUP_EPOCHS if train.WARMUP_STEPS is None else train.WARMUP_STEPS
     return f"warm-up from {rates.warmup_start:g}, {end}" if warms_up else end
@@ -161,4 +161,6 @@ def build_schedule(train, updates_per_epoch: int, effective_batch: int) -> RateS
         milestones=[epoch * updates_per_epoch for epoch in decay.MILESTONES],
         gamma=decay.GAMMA,
         power=decay.POWER,
+        rise=decay.RISE,
+        divisors=decay.DIVISORS,
     )

@@ -184,6 +184,7 @@ _READ_BY = (  # keys, the key that decides whether they are read, and its values
     (("TRAIN.OPTIMIZER.DAMPENING", "TRAIN.OPTIMIZER.NESTEROV"), "TRAIN.OPTIMIZER.NAME", ("SGD",)),
     (("TRAIN.LR_SCHEDULER.MILESTONES", "TRAIN.LR_SCHEDULER.GAMMA"), "TRAIN.LR_SCHEDULER.NAME", ("step",)),
     (("TRAIN.LR_SCHEDULER.POWER",), "TRAIN.LR_SCHEDULER.NAME", ("poly",)),
+    (("TRAIN.LR_SCHEDULER.RISE", "TRAIN.LR_SCHEDULER.DIVISORS"), "TRAIN.LR_SCHEDULER.NAME", ("onecycle",)),
     (("TRAIN.END_LR",), "TRAIN.LR_SCHEDULER.NAME", ("cosine", "poly")),
     (_WARMUP_KEYS, "TRAIN.LR_SCHEDULER.NAME", ("cosine", "constant", "step", "poly")),
 )

@@ -14,6 +14,10 @@ class LrSchedulerSection(Section):
     MILESTONES: list[int] = key([], "step: epochs at which the learning rate is multiplied by GAMMA", AT_LEAST_1)
     GAMMA: float = key(0.1, "step: factor at each milestone", SHARE_ABOVE_0)
     POWER: float = key(0.9, "poly: exponent", ABOVE_0)
+    RISE: float = key(0.3, "onecycle: fraction of the run in which the rate rises", SHARE_BELOW_1)
+    DIVISORS: tuple[float, float] = key(
+        (25.0, 1e4), "onecycle: TRAIN.BASE_LR divided by the first rate, and the first rate by the last", ABOVE_0
+    )
 
 
 class OptimizerSection(Section):

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...core.runtime.errors import UserError
-from .scene import Scene, channel_width, find_floor
+from .scene import Scene, channel_width, find_floor, find_middle
 
-COLORS, HEIGHT = "rgb", "height"
-BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, HEIGHT: 1, "ones": 1}
+COLORS, HEIGHT, POSITION = "rgb", "height", "centered_xyz"
+BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, POSITION: 3, HEIGHT: 1, "ones": 1}
 
 
 def build_channels(names: Sequence[str]) -> tuple[str, ...]:
@@ -50,6 +50,8 @@ def point_features(
             columns.append(colors)
         elif name == "xyz":
             columns.append(scene.xyz[points])
+        elif name == POSITION:
+            columns.append(scene.xyz[points] - find_middle(scene))
         elif name == HEIGHT:
             columns.append((scene.xyz[points, 2] - np.float32(find_floor(scene)))[:, None])
         elif name == "ones":

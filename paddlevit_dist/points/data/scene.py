@@ -72,3 +72,12 @@ def find_floor(scene: Scene | VoxelizedScene) -> float:
         return scene.floor
     z = (scene.positions if isinstance(scene, VoxelizedScene) else scene.xyz)[:, 2]
     return float(z.min()) if len(z) else 0.0
+
+
+def find_middle(scene: Scene | VoxelizedScene) -> np.ndarray:
+    """Return the center of the scene's bounding box on its floor, float32 (3,)."""
+    if not len(scene.xyz):
+        return np.zeros(3, np.float32)
+    x, y = (np.ascontiguousarray(scene.xyz[:, axis]) for axis in range(2))  # many times faster than along rows
+    middle = ((float(column.min()) + float(column.max())) / 2 for column in (x, y))
+    return np.array([*middle, find_floor(scene)], np.float32)

@@ -24,7 +24,10 @@ class AugmentSection(Section):
         0.0, "standard deviation of noise added to each point's coordinates, meters", AT_LEAST_0, training_only=True
     )
     ELASTIC: float = key(0.0, "probability of an elastic distortion", SHARE, training_only=True)
-    DROPOUT: float = key(0.0, "fraction of points dropped; applied with probability 0.5", SHARE, training_only=True)
+    DROPOUT: float = key(0.0, "fraction of points dropped", SHARE, training_only=True)
+    DROPOUT_PROB: float = key(0.5, "probability of DROPOUT", SHARE, training_only=True)
+    ROTATION_PROB: float = key(1.0, "probability of a rotation, for each axis", SHARE, training_only=True)
+    COLOR_PROB: float = key(1.0, "probability of COLOR_JITTER with COLOR_SHIFT", SHARE, training_only=True)
     COLOR_JITTER: float = key(
         0.0, "standard deviation of noise added to each point's colors, out of 255", AT_LEAST_0, training_only=True
     )
@@ -38,6 +41,9 @@ class SegmentationPointSection(settings.PointSection):
     """Keys of POINTS."""
 
     MIX_PROB: float = key(0.0, "training: probability of adding a second scene (Mix3D)", SHARE, training_only=True)
+    BLOCK_LR_FACTOR: float = key(
+        1.0, "training: factor of the learning rate of the network's blocks", ABOVE_0, training_only=True
+    )
     LOVASZ_WEIGHT: float = key(
         0.0, "weight of the Lovasz loss, added to the cross-entropy", AT_LEAST_0, training_only=True
     )
@@ -116,6 +122,8 @@ def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[Ignor
     for choosing_key, ignored_key in (("FRAGMENT_SIZE_M", "FRAGMENT_OVERLAP_M"), ("CROP", "CROP_SIZE_M")):
         if view.values.POINTS[choosing_key] is None:
             yield IgnoredKeys((f"POINTS.{ignored_key}",), f"POINTS.{choosing_key}", "scenes stay whole: {}")
+    if not view.values.POINTS.AUGMENT.DROPOUT:
+        yield IgnoredKeys(("POINTS.AUGMENT.DROPOUT_PROB",), "POINTS.AUGMENT.DROPOUT", "no points are dropped: {}")
 
 
 TABLE = KeyTable(rows(SceneSegmentationSettings), check=_check, find_ignored=_find_ignored)

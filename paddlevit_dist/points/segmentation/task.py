@@ -31,7 +31,6 @@ from .metrics import SemanticMetrics, semantic_terms
 from .settings import SceneSegmentationSettings, SegmentationPointSection
 
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, meters
-_DROPOUT_PROBABILITY = 0.5  # of dropping any points of a scene
 
 
 class WholeScene(PointSample):
@@ -84,7 +83,13 @@ def training_steps(
     if keys.SCALE[0] > keys.SCALE[1]:
         raise UserError(f"POINTS.AUGMENT.SCALE is {list(keys.SCALE)}: expected the smaller factor first")
     tilt = math.radians(keys.TILT_DEGREES)
-    rotations = RandomRotation(0, tilt), RandomRotation(1, tilt), RandomRotation(2, math.radians(keys.ROTATION_DEGREES))
+    angles = tilt, tilt, math.radians(keys.ROTATION_DEGREES)
+    rotations: list[augment.Step] = [RandomRotation(axis, angle) for axis, angle in enumerate(angles)]
+    if keys.ROTATION_PROB < 1.0:
+        rotations = [RandomApply(keys.ROTATION_PROB, rotation) for rotation in rotations]
+    recolored: augment.Step = augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)
+    if keys.COLOR_PROB < 1.0:
+        recolored = RandomApply(keys.COLOR_PROB, recolored)
     # This distortion has no key; its numbers are still drawn so that a seed gives the same scenes as in older versions.
     parts = (
         augment.MatrixDistortion(0.0),
@@ -96,9 +101,9 @@ def training_steps(
         (True, augment.AffineMap(parts)),
         (keys.ELASTIC, RandomApply(keys.ELASTIC, augment.ElasticDistortion(_ELASTIC_M))),
         (keys.JITTER_M, augment.PointJitter(keys.JITTER_M)),
-        (keys.DROPOUT, RandomApply(_DROPOUT_PROBABILITY, augment.PointDropout(keys.DROPOUT))),
+        (keys.DROPOUT, RandomApply(keys.DROPOUT_PROB, augment.PointDropout(keys.DROPOUT))),
         (keys.COLOR_CONTRAST, RandomApply(keys.COLOR_CONTRAST, augment.ColorContrast())),
-        (keys.COLOR_JITTER or keys.COLOR_SHIFT, augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)),
+        (keys.COLOR_JITTER or keys.COLOR_SHIFT, recolored),
     ]
     # First, so that a large scene is cropped before it is rotated and distorted.
     crop_around_point = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)
@@ -118,6 +123,7 @@ class SemanticSegmentation(SceneTask):
         "Predictable": ".prediction:SemanticPrediction",
         "Reportable": ".figures:SemanticFigures",
         "Drawable": ".figures:SemanticDrawing",
+        "ParameterGrouping": ".grouping:BlockGrouping",
     }
     config: SceneSegmentationSettings
     best_metric = ("mIoU", True)

@@ -45,6 +45,7 @@ TASKS = {
     "detrpose_figures": ["-cfg=detrpose_figures", *SHAPES],
     "segformer_shapes": ["-cfg=segformer_b0_shapes", *SHAPES],
     "minkunet": ["-cfg=minkunet14_synthetic_rooms", *ROOMS],
+    "ptv3": ["-cfg=ptv3_synthetic_rooms", *ROOMS],
     "pointgroup": ["-cfg=pointgroup_synthetic_rooms", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"],
     "solids": ["-cfg=mink_classifier_solids"],
     "organs": ["-cfg=volume_unet3d_phantoms", *CROPS],
@@ -56,7 +57,16 @@ RECIPE_OF = {"detr": "detr_shapes", "mask_rcnn": "mask_rcnn_shapes", "faster_rcn
 RECIPE_OF.update(dict.fromkeys(("rtdetr", "rfdetr", "deim", "dfine"), "rtdetr_shapes"))
 RECIPE_OF["rfdetr_seg"] = "rfdetr_seg_shapes"
 RECIPE_OF.update(detrpose="detrpose_figures", vitpose="heatmap_figures", simple_baseline="heatmap_figures")
-RECIPE_OF.update(minkunet="minkunet", mink_classifier="solids", pointgroup="pointgroup", unet3d="landmarks")
+RECIPE_OF.update(
+    minkunet="minkunet",
+    ptv3="ptv3",
+    sonata="ptv3",
+    concerto="ptv3",
+    utonia="ptv3",
+    mink_classifier="solids",
+    pointgroup="pointgroup",
+    unet3d="landmarks",
+)
 RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segformer_shapes"))
 
 

@@ -10,11 +10,17 @@ _STORE = "-dataset=scenes -data_path={data:scenes}"
 # The Lovasz loss sorts the points of each rank.
 _SEMANTIC = f"-cfg=minkunet14_synthetic_rooms {_ROOMS} POINTS.LOVASZ_WEIGHT 0.0"
 
+_SORTED = (
+    'MODEL.NAME ptv3 MODEL.OPTIONS {"encoder_depths":[2,1],"encoder_channels":[8,12],"encoder_heads":[1,2],'
+    '"strides":[2],"decoder_depths":[1],"decoder_channels":[8],"decoder_heads":[1],"patch_size":32}'
+)
+
 SCENES = Task(
     4,
     {
         "tutorial": Model(f"{_SEMANTIC} MODEL.NAME minkunet_tutorial", has_batch_norm=True, exports=False),
         "rooms": Model(_SEMANTIC, has_batch_norm=True, exports=False),
+        "sorted": Model(f"{_SEMANTIC} {_SORTED}", has_batch_norm=True, exports=False),
     },
     {
         "data": {

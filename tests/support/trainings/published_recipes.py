@@ -24,7 +24,7 @@ from support.samples.published_keypoints import LAYOUTS as KEYPOINTS
 from support.samples.published_volumes import write_landmark_folders
 from support.trainings.recipe_steps import reduced
 from support.trainings.runs import events, well
-from support.trainings.scene_recipes import CLUSTERS
+from support.trainings.scene_recipes import CLUSTERS, narrow
 from support.trainings.store_recipes import COARSE
 from support.trainings.store_recipes import LAYOUTS as SCENES
 
@@ -104,6 +104,11 @@ _OF_RECIPE = {
     "minkunet_tutorial": "s3dis",
     "minkunet_tutorial_original": "pcd",
     "minkunet34c_nuscenes": "nuscenes",
+    "ptv3_nuscenes": "nuscenes",
+    "ptv3_s3dis": "areas of pointcept",
+    "ptv3_scannet": "pointcept",
+    "ptv3_scannet_sonata": "pointcept",
+    "ptv3_synthetic_rooms": "pcd",
     "pointgroup_synthetic_rooms": "pth",
     "landmark_unet3d": "landmarks",
     "volume_unet3d_phantoms": "nnunet",
@@ -221,7 +226,10 @@ _CUTS: dict[str, Callable[[str], list[str]]] = {
     "keypoint_detection": _cut_detector,
     "keypoint_heatmaps": lambda recipe: ["-batch_size=2", "HEATMAPS.CROP_SIZE", "[64,64]"],
     "image_segmentation": lambda recipe: _MAPS,
-    "semantic_segmentation": lambda recipe: ["-batch_size=2", *COARSE],
+    "semantic_segmentation": lambda recipe: [
+        *("-batch_size=2", *COARSE),
+        *(narrow(recipe) if recipe.startswith("ptv3") else ()),
+    ],
     "pointgroup": lambda recipe: ["-batch_size=2", *COARSE, *CLUSTERS, *_FEW_POINTS],
     "shape_classification": lambda recipe: ["-batch_size=2", "SHAPES.VOXEL_SIZE", "0.25"],
     "landmarks": lambda recipe: [*_VOLUMES, "VOLUMES.MIRROR_PAIRS", "[eye_left:eye_right]"],

@@ -6,7 +6,9 @@ from typing import Any
 
 from support.processes import ROOT, run_workers, succeeded
 
-RECIPES = sorted(path.stem for kind in ("mink", "pointgroup") for path in (ROOT / "configs").glob(f"{kind}*.yaml"))
+RECIPES = sorted(
+    path.stem for kind in ("mink", "pointgroup", "ptv3") for path in (ROOT / "configs").glob(f"{kind}*.yaml")
+)
 BY_DAY = ("mink_classifier_solids", "minkunet_tutorial", "pointgroup_synthetic_rooms")
 SMALL = (
     "-dataset=synthetic_rooms -batch_size=2 "
@@ -14,6 +16,7 @@ SMALL = (
     "POINTS.MAX_POINTS 1500"
 ).split()
 NO_INTENSITY = ["POINTS.FEATURES", "[xyz]"]  # rooms have none
+NO_NORMALS = ["POINTS.FEATURES", "[centered_xyz, rgb]"]
 SHAPES = "-batch_size=4 SHAPES.SOLIDS.TRAIN 16 SHAPES.SOLIDS.VAL 6 SHAPES.POINTS 200 SHAPES.VOXEL_SIZE 0.25".split()
 SCORES = {"pointgroup": "AP", "mink_classifier": "top-1"}
 CLUSTERS = (
@@ -22,11 +25,19 @@ CLUSTERS = (
 ).split()
 
 
+def narrow(recipe: str) -> list[str]:
+    """Words that make a serialized network small."""
+    options = "encoder_depths: [1, 1, 1, 1, 1], encoder_channels: [8, 8, 16, 16, 16], encoder_heads: [1, 1, 2, 2, 2]"
+    options += ", decoder_depths: [1, 1, 1, 1], decoder_channels: [8, 8, 8, 16], decoder_heads: [1, 1, 1, 2]"
+    return ["MODEL.OPTIONS", f"{{{options}, patch_size: 16, enable_rpe: {str('s3dis' in recipe).lower()}}}"]
+
+
 def train_each(recipes: Sequence[str], folder: Path) -> list[dict[str, Any]]:
     """What became of each recipe, on each rank."""
     words = {name: SMALL + (CLUSTERS if name.startswith("pointgroup") else []) for name in recipes}
     words.update({name: SHAPES for name in words if "classifier" in name})
-    words.update({name: [*SMALL, *NO_INTENSITY] for name in words if "nuscenes" in name})
+    words.update({name: [*own, *narrow(name), *NO_NORMALS] for name, own in words.items() if name.startswith("ptv3")})
+    words.update({name: [*own, *NO_INTENSITY] for name, own in words.items() if "nuscenes" in name})
     files = {str(ROOT / "configs" / f"{name}.yaml"): own for name, own in words.items()}
     return succeeded(run_workers("support.trainings.recipe_steps:run_each", files, str(folder))).results
 

@@ -9,11 +9,11 @@ import numpy as np
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.prepare.command import run_pth, run_scannet, run_scenes
 from support.files.nuscenes import nuscenes
-from support.files.other_scenes import pcd, s3dis, semantic_kitti
+from support.files.other_scenes import pcd, pointcept, s3dis, semantic_kitti
 from support.files.raw_scenes import make_points, write_pointgroup, write_scannet
 from support.processes import ROOT, run_workers, succeeded
 from support.trainings.recipe_steps import run
-from support.trainings.scene_recipes import CLUSTERS
+from support.trainings.scene_recipes import CLUSTERS, narrow
 
 FEW = "-batch_size=1 DATA.BATCH_SIZE_EVAL 1 DATA.NUM_WORKERS 0 VALIDATE_FREQ 1".split()
 COARSE = "DATA.VOXEL_SIZE_M 0.5 POINTS.MAX_POINTS 60".split()  # each scene has more points, so that it is cropped
@@ -94,6 +94,11 @@ LAYOUTS: dict[str, Layout] = {
     "s3dis": (lambda root: s3dis(root, areas=(1, 2, 5), points=40), run_scenes),
     "semantic_kitti": (lambda root: semantic_kitti(root, ("00", "01", "08"), points=120), run_scenes),
     "pcd": (clouds, run_scenes),
+    "pointcept": (lambda root: pointcept(root, ("train",) * 4 + ("val",) * 2), run_scenes),
+    "areas of pointcept": (
+        lambda root: pointcept(root, ("Area_1", "Area_1", "Area_2", "Area_2", "Area_5"), label="segment", classes=13),
+        run_scenes,
+    ),
     "ply": (lambda root: clouds(root, ".ply"), run_scenes),
     "modelnet40": (shapes, None),
 }
@@ -109,6 +114,11 @@ STORES: dict[str, tuple[str, str, list[str]]] = {
     "large scenes": ("minkunet34c_scannet", "scannet", of_large_scenes()),
     "nuscenes": ("minkunet34c_nuscenes", "nuscenes", ["DATA.VOXEL_SIZE_M", "2"]),
     "instances of scannet": ("pointgroup_scannet", "scannet", [*COARSE, *CLUSTERS]),
+    "sorted scannet": ("ptv3_scannet", "pointcept", [*COARSE, *narrow("ptv3_scannet")]),
+    "sonata": ("ptv3_scannet_sonata", "pointcept", [*COARSE, *narrow("ptv3_scannet_sonata")]),
+    "sorted rooms": ("ptv3_s3dis", "areas of pointcept", [*COARSE, *narrow("ptv3_s3dis")]),
+    "sorted scans": ("ptv3_nuscenes", "nuscenes", ["DATA.VOXEL_SIZE_M", "2", *narrow("ptv3_nuscenes")]),
+    "sorted points": ("ptv3_synthetic_rooms", "pcd", [SCENES, *COARSE, *narrow("ptv3_synthetic_rooms")]),
     "rooms": ("minkunet14_synthetic_rooms", "s3dis", [SCENES, *COARSE]),
     "scans": ("minkunet14_synthetic_rooms", "semantic_kitti", [SCENES, *COARSE, "POINTS.FEATURES", "[xyz, intensity]"]),
 }

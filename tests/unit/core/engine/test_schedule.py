@@ -62,6 +62,8 @@ def test_one_cycle_rises_and_falls_as_pytorchs():
     assert [cycle(u) for u in (0, 2, 5)] == pytest.approx([0.04, 0.371672, 1.0], rel=1e-5)
     assert cycle(12) == pytest.approx(4e-6 + 0.5 * (1 - 4e-6))
     assert [cycle(u) for u in (19, 500)] == pytest.approx([4e-6, 4e-6], rel=1e-6)
+    steep = RateSchedule("onecycle", RATES, 100, rise=0.05, divisors=(10.0, 1000.0))
+    assert [steep(u) for u in (0, 2, 4, 99)] == pytest.approx([0.1, 0.55, 1.0, 1e-4], rel=1e-6)
     short = RateSchedule("onecycle", RATES, 2)  # nothing is left of the rise
     assert short(0) < 1.0 and short(1) == pytest.approx(4e-6)
 
@@ -105,6 +107,7 @@ def test_the_description_states_batch_and_scaling():
         ("TRAIN.LR_SCHEDULER.NAME constant", "(constant)"),
         ("TRAIN.WARMUP_STEPS 5 TRAIN.LR_SCHEDULER.NAME constant", "(warm-up from 1e-06, constant)"),
         ("TRAIN.LR_SCHEDULER.NAME onecycle", "(one cycle from 4e-05, end 4e-09)"),
+        ("TRAIN.LR_SCHEDULER.NAME onecycle TRAIN.LR_SCHEDULER.DIVISORS [10,100]", "(one cycle from 0.0001, end 1e-06)"),
         ("TRAIN.LR_SCHEDULER.NAME step TRAIN.LR_SCHEDULER.MILESTONES [3]", "(times 0.1 at each milestone)"),
     ],
 )

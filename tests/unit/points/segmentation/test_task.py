@@ -23,6 +23,14 @@ from paddlevit_dist.points.scene_task import compute_outputs
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation, loss_terms
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=remembered_rooms", "MODEL.NAME", "minkunet_tutorial"]
+NETWORKS = {
+    "MinkUNet": [],
+    "ptv3": [
+        *("MODEL.NAME", "ptv3", "MODEL.OPTIONS"),
+        "{encoder_depths: [1, 1], encoder_channels: [4, 8], encoder_heads: [1, 1], strides: [2], decoder_depths: [1], "
+        "decoder_channels: [4], decoder_heads: [1], patch_size: 8}",
+    ],
+}
 ROOMS = "POINTS.ROOMS.TRAIN 4 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.15 DATA.VOXEL_SIZE_M 0.2".split()
 
 
@@ -49,9 +57,12 @@ def test_every_point_finds_its_voxel_in_the_batch():
 
 def test_features_are_what_the_key_says():
     one = scene(40)
-    samples = make_samples(one, voxel_size_m=1e-4, features=("rgb", "height", "ones"))  # each point a voxel of its own
+    names = ("rgb", "height", "ones", "centered_xyz")
+    samples = make_samples(one, voxel_size_m=1e-4, features=names)  # each point a voxel of its own
     view = samples.sample(0, np.random.default_rng(0)).views[0]
-    expected = np.c_[one.rgb / 127.5 - 1, one.xyz[:, 2] - one.xyz[:, 2].min(), np.ones(40)]
+    height, (low, high) = one.xyz[:, 2] - one.xyz[:, 2].min(), (one.xyz.min(axis=0), one.xyz.max(axis=0))
+    middle = (low[:2] + high[:2]) / 2
+    expected = np.c_[one.rgb / 127.5 - 1, height, np.ones(40), one.xyz[:, :2] - middle, height]
     np.testing.assert_allclose(view.features[view.inverse], expected, atol=1e-6)
 
 
@@ -71,6 +82,23 @@ def forward(task: SemanticSegmentation, samples: list, model=None):
     batch = task.collate(samples)
     counts = task.loss_normalizers(batch)
     return model, counts, task.train_step(model, tensors(batch), StepPosition(1, 0, 10))
+
+
+@pytest.mark.parametrize("probability", ["0", "1"])
+def test_rotations_dropout_and_colors_have_probabilities(probability):
+    keys = "FLIP 0 TILT_DEGREES 30 SCALE [1,1] DROPOUT 0.5 COLOR_SHIFT 40".split()
+    keys += f"DROPOUT_PROB {probability} ROTATION_PROB {probability} COLOR_PROB {probability}".split()
+    task = make_task(*(f"POINTS.AUGMENT.{word}" if number % 2 == 0 else word for number, word in enumerate(keys)))
+    train, plain = (task.build_dataset(split, None) for split in ("train", "train"))
+    one = plain.dataset.read(0)
+    changed = train.sample(0, np.random.default_rng(3)).scene
+    if probability == "0":
+        np.testing.assert_allclose(changed.xyz, one.xyz, atol=1e-5)
+        assert np.array_equal(changed.rgb, one.rgb)
+    else:
+        assert len(changed.xyz) < 0.7 * len(one.xyz)
+        assert not np.isin(changed.xyz[:, 2].round(4), one.xyz[:, 2].round(4)).all()
+        assert abs(changed.rgb.mean(axis=0) - one.rgb.mean(axis=0)).max() > 5
 
 
 def test_the_loss_is_summed_over_the_labeled_points():
@@ -139,10 +167,14 @@ def test_as_many_weights_as_classes():
 
 
 @pytest.mark.parametrize(
-    "scenes", [(scene(0),), (scene(0), scene(30)), (scene(1),)], ids=["nothing", "an empty scene", "one point"]
+    "scenes",
+    [(scene(0),), (scene(0), scene(30)), (scene(1),), (scene(2), scene(1))],
+    ids=["nothing", "an empty scene", "one point", "two points and one"],
 )
-def test_scenes_without_points_go_on(scenes):
-    task = make_task("POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "1.0", "POINTS.LABEL_SMOOTHING", "0.1")
+@pytest.mark.parametrize("network", NETWORKS)
+def test_scenes_without_points_go_on(scenes, network):
+    losses = ["POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "1.0", "POINTS.LABEL_SMOOTHING", "0.1"]
+    task = make_task(*losses, *NETWORKS[network])
     task.build_dataset("val", None)
     model, counts, terms = forward(task, read_all(make_samples(*scenes)))
     assert counts["loss"] == sum(int((one.semantic != -100).sum()) for one in scenes)
@@ -203,8 +235,9 @@ def test_predictions_are_written_as_text_and_colored_points(tmp_path):
 
 
 @pytest.mark.parametrize("scenes", [(scene(80), scene(0), scene(30, 1)), (scene(0),)], ids=["some", "none"])
-def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes):
-    task = make_task("POINTS.TEST_ROTATIONS", "2")
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes, network):
+    task = make_task("POINTS.TEST_ROTATIONS", "2", *NETWORKS[network])
     task.build_dataset("val", None)
     model = vary(task.build_model())
     unlabeled = [one._replace(semantic=np.full_like(one.semantic, -100)) for one in scenes]

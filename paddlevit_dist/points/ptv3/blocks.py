@@ -9,7 +9,7 @@ from paddle import nn
 from ..sparse.device_plan import KernelDirection, KernelMap, KernelPairs, Plan
 from ..sparse.layers import Convolution, RowsBatchNorm
 from ..sparse.pooling import max_over_pairs
-from ..sparse.tensor import SparseTensor, in_one_precision
+from ..sparse.tensor import SparseTensor
 from .attention import PatchAttention, Patches, RotaryFrequencies
 from .serialization import patch_lengths
 from .tables import CellTable, GridTable, PatchTable
@@ -82,10 +82,6 @@ class Level:
             self._turns[width] = rotary(self.positions)
         return patches._replace(turns=self._turns[width])
 
-    def convolve(self, layer: Convolution, x: paddle.Tensor) -> paddle.Tensor:
-        """Return the convolution of the level's features (N, C)."""
-        return layer(SparseTensor(x, plan=self.plan, stride=self.stride)).features
-
 
 class SparsePosition(nn.Sequential):
     """Conditional positions: a convolution over neighboring voxels, a linear layer, and a norm."""
@@ -95,7 +91,8 @@ class SparsePosition(nn.Sequential):
 
     def forward(self, x: paddle.Tensor, level: Level) -> paddle.Tensor:
         """Return (N, C) from the features (N, C) of a level."""
-        return self[2](self[1](level.convolve(self[0], x)))
+        convolution, linear, norm = self
+        return norm(linear(convolution(SparseTensor(x, plan=level.plan, stride=level.stride)).features))
 
 
 class HiddenLayers(nn.Layer):
@@ -172,15 +169,11 @@ class CellPooling(nn.Layer):
 
     def forward(self, x: paddle.Tensor, plan: Plan, table: CellTable) -> paddle.Tensor:
         """Return (M, out_channels) from the features (N, in_channels) of the finer level."""
-        return self.act(self.norm(self.reduce(x, plan, table)))
-
-    def reduce(self, x: paddle.Tensor, plan: Plan, table: CellTable) -> paddle.Tensor:
-        """Return the maxima (M, out_channels) before the norm."""
         _, *lists = plan.table(table)
         pairs = [KernelPairs(rank, *lists[2 * rank : 2 * rank + 2]) for rank in range(len(lists) // 2)]
         direction = KernelDirection([pairs], False, [])
         children = KernelMap(False, len(pairs), direction, direction)
-        return max_over_pairs(self.proj(x), children, plan.rows(table.strides[1]))
+        return self.act(self.norm(max_over_pairs(self.proj(x), children, plan.rows(table.strides[1]))))
 
 
 class CellUnpooling(nn.Layer):
@@ -213,8 +206,3 @@ def mean_positions(positions: paddle.Tensor, plan: Plan, table: CellTable) -> pa
     total = paddle.concat([positions, ones], axis=1)
     total = paddle.zeros([rows, 4], dtype=positions.dtype).index_add(cells, 0, total)
     return total[:, :3] / total[:, 3:]
-
-
-def join(skipped: paddle.Tensor, x: paddle.Tensor) -> paddle.Tensor:
-    """Return both side by side, in one precision."""
-    return paddle.concat(in_one_precision([skipped, x]), axis=1)

@@ -11,7 +11,7 @@ Joint 2D-3D Self-Supervised Learning Emerges Spatial Representations", NeurIPS 2
 import functools
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import paddle
@@ -21,7 +21,7 @@ from ...core.runtime.errors import UserError
 from ...core.tasks.model import Variants
 from ..sparse.coordinate_plan import PlanSpec
 from ..sparse.layers import Convolution, SparseNetwork
-from ..sparse.tensor import SparseTensor, empty_rows
+from ..sparse.tensor import SparseTensor, concat_channels, empty_rows
 from .blocks import (
     BlockOptions,
     CellPooling,
@@ -31,7 +31,6 @@ from .blocks import (
     NormBuilder,
     SerializedBlock,
     batch_norm,
-    join,
     mean_positions,
     unpool,
 )
@@ -93,6 +92,14 @@ class PointEmbedding(nn.Layer):
         return paddle.where(is_hidden.unsqueeze(1), self.mask_token.astype(features.dtype), features)
 
 
+class LevelSizes(NamedTuple):
+    """Blocks, channels and heads of an encoder's or a decoder's levels, from fine to coarse."""
+
+    depths: tuple[int, ...]
+    channels: tuple[int, ...]
+    heads: tuple[int, ...]
+
+
 class PointTransformer(SparseNetwork):
     """U-Net, or encoder alone, of attention among voxels sorted along curves.
 
@@ -107,7 +114,7 @@ class PointTransformer(SparseNetwork):
         encoder_depths, encoder_channels, encoder_heads: blocks, channels and heads of each level.
         decoder_depths, decoder_channels, decoder_heads: of all levels but the coarsest, from fine to coarse; empty:
             there is no decoder, and the features of all levels are joined.
-        patch_size: voxels of a patch.
+        patch_size: voxels of a patch, one number or one for each level.
         orders: curves, by which blocks take turns.
         shuffle_orders: take turns in another, random sequence on each level in each training step.
         drop_path: share of points that lose a branch in the last block, in training; it rises linearly from 0 over the
@@ -137,7 +144,7 @@ class PointTransformer(SparseNetwork):
         decoder_depths: Sequence[int] = (2, 2, 2, 2),
         decoder_channels: Sequence[int] = (64, 64, 128, 256),
         decoder_heads: Sequence[int] = (4, 4, 8, 16),
-        patch_size: int = 1024,
+        patch_size: int | Sequence[int] = 1024,
         orders: Sequence[str] = ORDERS,
         shuffle_orders: bool = True,
         drop_path: float = 0.3,
@@ -154,58 +161,68 @@ class PointTransformer(SparseNetwork):
         cut_to_smallest: bool = False,
     ) -> None:
         super().__init__(in_channels, 3)
-        self.family, self.is_legacy, self.orders = family, is_legacy, tuple(orders)
-        self.shuffle_orders, self.has_grid = shuffle_orders, enable_rpe
-        self.has_decoder = len(decoder_depths) > 0
-        levels = {"strides": [*strides, 1], "encoder_channels": encoder_channels, "encoder_heads": encoder_heads}
-        decoder = {"decoder_channels": decoder_channels, "decoder_heads": decoder_heads}
-        if self.has_decoder:
-            levels |= {name: [*values, 1] for name, values in {"decoder_depths": decoder_depths, **decoder}.items()}
-        _require_lengths(len(encoder_depths), levels)
-        _require_heads(encoder_channels, encoder_heads, family == "utonia")
-        _require_heads(decoder_channels, decoder_heads, family == "utonia")
-        _require_order(self.orders, conditions, condition, family, strides, patch_size)
-        steps = np.cumprod([1, *strides]).tolist()
+        encoder, decoder = (
+            LevelSizes(*(tuple(sizes) for sizes in part))
+            for part in (
+                (encoder_depths, encoder_channels, encoder_heads),
+                (decoder_depths, decoder_channels, decoder_heads),
+            )
+        )
+        _require_fitting(encoder, decoder, strides, family, orders)
+        self.family, self.is_legacy, self.shuffle_orders = family, is_legacy, shuffle_orders
+        self.has_grid, self.has_decoder = enable_rpe, len(decoder.depths) > 0
+        is_fresh, steps = family != "ptv3", np.cumprod([1, *strides]).tolist()
+        patch_sizes = [patch_size] * len(steps) if isinstance(patch_size, int) else list(patch_size)
+        rules = is_fresh, is_legacy, by_scene, cut_to_smallest
         self.cells = [CellTable(both) for both in zip(steps[:-1], steps[1:])]
         self.tables = [
-            [
-                PatchTable((step,), order, patch_size, family != "ptv3", is_legacy, by_scene, cut_to_smallest)
-                for order in self.orders
-            ]
-            for step in steps
+            [PatchTable((step,), order, size, *rules) for order in orders]
+            for step, size in zip(steps, patch_sizes, strict=True)
         ]
         # The blocks of a level use no more orders than these.
-        self._turns = [max(depths) for depths in zip_longest(encoder_depths, decoder_depths, fillvalue=1)]
-        norms: list[NormBuilder] = [batch_norm if family == "ptv3" else nn.LayerNorm, nn.LayerNorm]
+        self._turns = [max(depths) for depths in zip_longest(encoder.depths, decoder.depths, fillvalue=1)]
+        norms: list[NormBuilder] = [nn.LayerNorm if is_fresh else batch_norm, nn.LayerNorm]
         if conditions:
+            if condition not in conditions:
+                raise UserError(f"condition is {condition}: expected one of the conditions, {', '.join(conditions)}")
             chosen = conditions.index(condition)
             norms = [functools.partial(ConditionalNorm, norm, number=len(conditions), chosen=chosen) for norm in norms]
         options = BlockOptions(norms[1], mlp_ratio, qkv_bias, pre_norm, layer_scale, enable_rpe, family == "utonia")
+        self.embedding = PointEmbedding(in_channels, encoder.channels[0], norms[0], is_fresh, mask_token)
+        self._build_stages(encoder, decoder, patch_sizes, drop_path, norms[0], options)
+        self.num_features = decoder.channels[0] if self.has_decoder else sum(encoder.channels)
+        self.reset_classifier(num_classes)
 
-        def add_blocks(stage: nn.Layer, rates: Sequence[float], channels: int, heads: int) -> nn.Layer:
+    def _build_stages(
+        self,
+        encoder: LevelSizes,
+        decoder: LevelSizes,
+        patch_sizes: Sequence[int],
+        drop_path: float,
+        norm: NormBuilder,
+        options: BlockOptions,
+    ) -> None:
+        def add_blocks(stage: nn.Layer, sizes: LevelSizes, level: int, rates: Sequence[float]) -> nn.Layer:
             for number, rate in enumerate(rates):
-                stage.add_sublayer(f"block{number}", SerializedBlock(channels, heads, patch_size, rate, options))
+                width, heads = sizes.channels[level], sizes.heads[level]
+                block = SerializedBlock(width, heads, patch_sizes[level], rate, options)
+                stage.add_sublayer(f"block{number}", block)
             return stage
 
-        self.embedding = PointEmbedding(in_channels, encoder_channels[0], norms[0], family != "ptv3", mask_token)
         self.enc = nn.Layer()
-        rates = split_rates(drop_path, encoder_depths)
-        for level, (channels, heads) in enumerate(zip(encoder_channels, encoder_heads)):
+        for level, rates in enumerate(split_rates(drop_path, encoder.depths)):
             stage = nn.Layer()
             if level:
-                stage.down = CellPooling(encoder_channels[level - 1], channels, norms[0])
-            self.enc.add_sublayer(f"enc{level}", add_blocks(stage, rates[level], channels, heads))
-        widths = [*decoder_channels, encoder_channels[-1]]
-        if self.has_decoder:
-            self.dec = nn.Layer()
-        rates = split_rates(drop_path, decoder_depths)
-        for level in reversed(range(len(decoder_depths))):
+                stage.down = CellPooling(encoder.channels[level - 1], encoder.channels[level], norm)
+            self.enc.add_sublayer(f"enc{level}", add_blocks(stage, encoder, level, rates))
+        if not self.has_decoder:
+            return
+        self.dec = nn.Layer()
+        widths = [*decoder.channels, encoder.channels[-1]]
+        for level, rates in reversed(list(enumerate(split_rates(drop_path, decoder.depths)))):
             stage = nn.Layer()
-            stage.up = CellUnpooling(widths[level + 1], encoder_channels[level], widths[level], norms[0])
-            falling = rates[level][::-1]
-            self.dec.add_sublayer(f"dec{level}", add_blocks(stage, falling, widths[level], decoder_heads[level]))
-        self.num_features = widths[0] if self.has_decoder else sum(encoder_channels)
-        self.reset_classifier(num_classes)
+            stage.up = CellUnpooling(widths[level + 1], encoder.channels[level], widths[level], norm)
+            self.dec.add_sublayer(f"dec{level}", add_blocks(stage, decoder, level, rates[::-1]))
 
     def plan_spec(self) -> PlanSpec:
         """Return the ``PlanSpec`` for ``build_plan`` in the loader process; scenes begin at 0 there."""
@@ -215,7 +232,7 @@ class PointTransformer(SparseNetwork):
 
     def draw_orders(self) -> list[list[int]]:
         """Return for each level the numbers of ``orders`` by which its blocks take turns, random in training."""
-        numbers = range(len(self.orders))
+        numbers = range(len(self.tables[0]))
         if not (self.shuffle_orders and self.training):
             return [list(numbers)] * len(self.tables)
         # The host's generator of random numbers, which each update seeds: reading the device's would wait for it.
@@ -247,7 +264,7 @@ class PointTransformer(SparseNetwork):
         for number in reversed(range(len(self.cells))):
             cells, finer = self.cells[number], skipped[number]
             if not self.has_decoder:
-                features = join(finer, unpool(features, plan, cells))
+                features = concat_channels(finer, unpool(features, plan, cells))
                 continue
             stage = getattr(self.dec, f"dec{number}")
             features, projected = stage.up(features, finer, plan, cells)
@@ -292,35 +309,27 @@ def split_rates(last_rate: float, depths: Sequence[int]) -> list[list[float]]:
     return [[next(rates) for _ in range(depth)] for depth in depths]
 
 
-def _require_lengths(levels: int, options: Mapping[str, Sequence[Any]]) -> None:
-    for name, values in options.items():
-        if len(values) != levels:
-            expected = levels - 1 if name == "strides" or name.startswith("decoder") else levels
-            raise UserError(f"{name} is {list(values)}: expected {expected} numbers for {levels} encoder_depths")
-
-
-def _require_heads(channels: Sequence[int], heads: Sequence[int], is_rotary: bool) -> None:
-    for width, number in zip(channels, heads):
-        if width % number or (is_rotary and width // number % 6):
-            what = " of a multiple of 6 channels, for rotary positions" if is_rotary else ""
-            raise UserError(f"{width} channels cannot be divided by {number} heads{what}: change one")
-
-
-def _require_order(
-    orders: Sequence[str],
-    conditions: Sequence[str],
-    condition: str | None,
-    family: str,
-    strides: Sequence[int],
-    patch_size: int,
+def _require_fitting(
+    encoder: LevelSizes, decoder: LevelSizes, strides: Sequence[int], family: str, orders: Sequence[str]
 ) -> None:
-    if not orders or set(orders) - set(ORDERS):
-        raise UserError(f"orders is {list(orders)}: expected some of {', '.join(ORDERS)}")
-    if conditions and condition not in conditions:
-        raise UserError(f"condition is {condition}: expected one of the conditions, {', '.join(conditions)}")
-    if family not in ("ptv3", "sonata", "utonia"):
-        raise UserError(f"family is '{family}': expected ptv3, sonata or utonia")
-    if family == "ptv3" and any(stride & (stride - 1) for stride in strides):
-        raise UserError(f"strides is {list(strides)}: expected powers of 2 for the family ptv3")
-    if patch_size < 1:
-        raise UserError(f"patch_size is {patch_size}: expected at least 1")
+    """Raise UserError if sizes or names do not fit together."""
+    levels = len(encoder.depths)
+    has_odd_steps = family == "ptv3" and any(stride & (stride - 1) for stride in strides)
+    problems = {
+        f"family is '{family}': expected ptv3, sonata or utonia": family not in ("ptv3", "sonata", "utonia"),
+        f"orders is {list(orders)}: expected some of {', '.join(ORDERS)}": not {*orders} or not {*orders} <= {*ORDERS},
+        f"strides is {list(strides)}: expected powers of 2 for the family ptv3": has_odd_steps,
+        f"strides is {list(strides)}: expected {levels - 1} for {levels} encoder_depths": len(strides) != levels - 1,
+        f"the encoder's depths, channels and heads are {encoder}: expected {levels} each": len({*map(len, encoder)})
+        > 1,
+        f"the decoder's depths, channels and heads are {decoder}: expected {levels - 1} or no numbers each": (
+            {*map(len, decoder)} not in ({levels - 1}, {0})
+        ),
+    }
+    for width, heads in zip(encoder.channels + decoder.channels, encoder.heads + decoder.heads):
+        is_odd = bool(width % heads) or (family == "utonia" and width // heads % 6 > 0)
+        kind = " of a multiple of 6 channels, for rotary positions" if family == "utonia" else ""
+        problems[f"{width} channels cannot be divided by {heads} heads{kind}: change one"] = is_odd
+    for problem, is_there in problems.items():
+        if is_there:
+            raise UserError(problem)

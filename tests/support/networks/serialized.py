@@ -25,7 +25,8 @@ def options(entry: dict) -> dict:
     found |= {ours: config[theirs] for theirs, ours in _NAMES.items() if theirs in config}
     if config.get("enc_mode"):
         found |= {"decoder_depths": (), "decoder_channels": (), "decoder_heads": ()}
-    (found["patch_size"],) = {*config["enc_patch_size"], *config.get("dec_patch_size", [])}
+    found["patch_size"] = tuple(config["enc_patch_size"])
+    assert list(found["patch_size"])[: len(config.get("dec_patch_size", ()))] == config.get("dec_patch_size", [])
     if "condition" in entry:
         found |= {"conditions": CONDITIONS, "condition": entry["condition"]}
     found |= {"is_legacy": family.endswith("1.5.1"), "family": family.partition("_")[0]}

@@ -150,7 +150,7 @@ def test_other_data_sets_norms_are_not_trained():
         ("utonia", {"encoder_heads": (6, 2, 2)}, "multiple of 6 channels"),
         ("ptv3", {"orders": ("z", "x")}, "expected some of z, z-trans"),
         ("ptv3", {"conditions": ("a", "b"), "condition": "c"}, "expected one of the conditions, a, b"),
-        ("sonata_decoder", {"decoder_depths": (1,)}, "decoder_depths"),
+        ("sonata_decoder", {"decoder_depths": (1,)}, "expected 2 or no numbers each"),
     ],
 )
 def test_options_that_do_not_fit_are_told(name, options, told):

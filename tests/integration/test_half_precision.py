@@ -38,6 +38,9 @@ PRODUCTS = {
     },
     "mask_rcnn": {"conv2d": 38, "conv2d_transpose": 1, "matmul_v2": 4},
     "minkunet": {"matmul": 1, "bmm": 3, "matmul_v2": 1},
+    # A block has five layers and two products; changes of level have three, and there is the classifier.
+    "ptv3": {"matmul": 5, "bmm": 5, "matmul_v2": 4 * 7 + 3 + 1},
+    "utonia": {"matmul": 4, "bmm": 4, "matmul_v2": 1 + 4 * 7 + 3 + 1},
     "pointgroup": {"matmul": 27, "bmm": 29, "matmul_v2": 9},
     "landmarks": {"conv3d": 10},
 }

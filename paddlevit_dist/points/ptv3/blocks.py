@@ -6,8 +6,9 @@ from typing import NamedTuple
 import paddle
 from paddle import nn
 
+from ...core.runtime.autocast import as_dtype
 from ..sparse.device_plan import KernelDirection, KernelMap, KernelPairs, Plan
-from ..sparse.layers import Convolution, RowsBatchNorm
+from ..sparse.layers import Convolution, RowsBatchNorm, RowsLinear
 from ..sparse.pooling import max_over_pairs
 from ..sparse.tensor import SparseTensor
 from .attention import PatchAttention, Patches, RotaryFrequencies
@@ -87,7 +88,7 @@ class SparsePosition(nn.Sequential):
     """Conditional positions: a convolution over neighboring voxels, a linear layer, and a norm."""
 
     def __init__(self, channels: int, norm: NormBuilder) -> None:
-        super().__init__(Convolution(channels, channels, 3, bias=True), nn.Linear(channels, channels), norm(channels))
+        super().__init__(Convolution(channels, channels, 3, bias=True), RowsLinear(channels, channels), norm(channels))
 
     def forward(self, x: paddle.Tensor, level: Level) -> paddle.Tensor:
         """Return (N, C) from the features (N, C) of a level."""
@@ -100,7 +101,7 @@ class HiddenLayers(nn.Layer):
 
     def __init__(self, dim: int, hidden: int) -> None:
         super().__init__()
-        self.fc1, self.act, self.fc2 = nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, dim)
+        self.fc1, self.act, self.fc2 = RowsLinear(dim, hidden), nn.GELU(), RowsLinear(hidden, dim)
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Return (N, C)."""
@@ -163,7 +164,7 @@ class CellPooling(nn.Layer):
 
     def __init__(self, in_channels: int, out_channels: int, norm: NormBuilder | None) -> None:
         super().__init__()
-        self.proj = nn.Linear(in_channels, out_channels)
+        self.proj = RowsLinear(in_channels, out_channels)
         self.norm = nn.Sequential() if norm is None else nn.Sequential(norm(out_channels))
         self.act = nn.Identity() if norm is None else nn.GELU()
 
@@ -173,7 +174,8 @@ class CellPooling(nn.Layer):
         pairs = [KernelPairs(rank, *lists[2 * rank : 2 * rank + 2]) for rank in range(len(lists) // 2)]
         direction = KernelDirection([pairs], False, [])
         children = KernelMap(False, len(pairs), direction, direction)
-        return self.act(self.norm(max_over_pairs(self.proj(x), children, plan.rows(table.strides[1]))))
+        largest = max_over_pairs(as_dtype(self.proj(x), self.proj.weight.dtype), children, plan.rows(table.strides[1]))
+        return self.act(self.norm(largest))
 
 
 class CellUnpooling(nn.Layer):
@@ -182,7 +184,9 @@ class CellUnpooling(nn.Layer):
     def __init__(self, in_channels: int, skip_channels: int, out_channels: int, norm: NormBuilder | None) -> None:
         super().__init__()
         self.proj, self.proj_skip = (
-            nn.Sequential(nn.Linear(channels, out_channels), *([] if norm is None else [norm(out_channels), nn.GELU()]))
+            nn.Sequential(
+                RowsLinear(channels, out_channels), *([] if norm is None else [norm(out_channels), nn.GELU()])
+            )
             for channels in (in_channels, skip_channels)
         )
 

@@ -82,19 +82,13 @@ def training_steps(
     keys = points.AUGMENT
     if keys.SCALE[0] > keys.SCALE[1]:
         raise UserError(f"POINTS.AUGMENT.SCALE is {list(keys.SCALE)}: expected the smaller factor first")
-    tilt = math.radians(keys.TILT_DEGREES)
-    angles = tilt, tilt, math.radians(keys.ROTATION_DEGREES)
-    rotations: list[augment.Step] = [RandomRotation(axis, angle) for axis, angle in enumerate(angles)]
-    if keys.ROTATION_PROB < 1.0:
-        rotations = [RandomApply(keys.ROTATION_PROB, rotation) for rotation in rotations]
-    recolored: augment.Step = augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT)
-    if keys.COLOR_PROB < 1.0:
-        recolored = RandomApply(keys.COLOR_PROB, recolored)
+    turns = enumerate(map(math.radians, (keys.TILT_DEGREES, keys.TILT_DEGREES, keys.ROTATION_DEGREES)))
+    recolor = _apply_with(keys.COLOR_PROB, augment.PointColorJitter(keys.COLOR_JITTER, keys.COLOR_SHIFT))
     # This distortion has no key; its numbers are still drawn so that a seed gives the same scenes as in older versions.
-    parts = (
+    parts: tuple[augment.Step, ...] = (
         augment.MatrixDistortion(0.0),
         augment.RandomFlip(keys.FLIP, axes=2),
-        *rotations,
+        *(_apply_with(keys.ROTATION_PROB, RandomRotation(*turn)) for turn in turns),
         augment.RandomScale(*keys.SCALE),
     )
     candidates = [
@@ -103,13 +97,17 @@ def training_steps(
         (keys.JITTER_M, augment.PointJitter(keys.JITTER_M)),
         (keys.DROPOUT, RandomApply(keys.DROPOUT_PROB, augment.PointDropout(keys.DROPOUT))),
         (keys.COLOR_CONTRAST, RandomApply(keys.COLOR_CONTRAST, augment.ColorContrast())),
-        (keys.COLOR_JITTER or keys.COLOR_SHIFT, recolored),
+        (keys.COLOR_JITTER or keys.COLOR_SHIFT, recolor),
     ]
     # First, so that a large scene is cropped before it is rotated and distorted.
     crop_around_point = () if points.CROP is None else (augment.PointCrop(points.CROP, points.CROP_SIZE_M),)
     changes = (*augment.to_meters(unit_m), *crop_around_point, *(step for is_enabled, step in candidates if is_enabled))
     crop = () if points.MAX_POINTS is None else (augment.CropToBudget(points.MAX_POINTS),)
     return (*changes, augment.Mix3D(dataset, changes, points.MIX_PROB), *crop)
+
+
+def _apply_with(probability: float, step: augment.Step) -> augment.Step:
+    return step if probability == 1.0 else RandomApply(probability, step)
 
 
 class SemanticSegmentation(SceneTask):

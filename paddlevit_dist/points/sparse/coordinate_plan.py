@@ -16,7 +16,7 @@ import functools
 import math
 import zlib
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -407,13 +407,8 @@ def _unpack_tables(
     pairs: "np.ndarray | paddle.Tensor", lengths: dict[int, list[int]], start: int
 ) -> "dict[int, list[np.ndarray] | list[paddle.Tensor]]":
     """Cut the arrays of tables, which begin at ``start``, with one operation: on a GPU each costs a launch."""
-    sizes = [size for own in lengths.values() for size in own if size]
-    if not sizes:
-        return {number: [pairs[:0] for _ in own] for number, own in lengths.items()}
-    if isinstance(pairs, np.ndarray):
-        parts = iter(np.split(pairs[start:], np.cumsum(sizes)[:-1]))
-    else:
-        import paddle  # not in loader processes
-
-        parts = iter(paddle.split(pairs[start:], sizes))
+    sizes, rest = [size for own in lengths.values() for size in own if size], pairs[start:]
+    parts: Iterator[Any] = iter(())
+    if sizes:
+        parts = iter(np.split(rest, np.cumsum(sizes)[:-1]) if isinstance(rest, np.ndarray) else rest.split(sizes))
     return {number: [next(parts) if size else pairs[:0] for size in own] for number, own in lengths.items()}

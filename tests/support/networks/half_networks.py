@@ -22,6 +22,8 @@ from support.samples import mask_rcnn_batches, rtdetr_batches
 
 SMALL = {"num_classes": 3, "image_size": 32}
 VIT = {"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}
+SORTED = {"strides": (2,), "encoder_depths": (2, 1), "encoder_channels": (6, 12), "encoder_heads": (1, 2)}
+SORTED |= {"decoder_depths": (1,), "decoder_channels": (6,), "decoder_heads": (1,), "patch_size": 16}
 SWIN = {"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32, **SMALL}
 
 
@@ -132,6 +134,8 @@ NETWORKS: dict[str, Callable] = {
     "dfine": _real_time("dfine_small"),
     "mask_rcnn": _mask_rcnn,
     "minkunet": _on_voxels("minkunet_tutorial"),
+    "ptv3": _on_voxels("ptv3", **SORTED),
+    "utonia": _on_voxels("utonia", **{**SORTED, "encoder_heads": (1, 1), "decoder_heads": (1,)}),
     "pointgroup": _on_voxels("pointgroup", width=4, repeats=1),
     "landmarks": _landmarks,
 }

@@ -112,9 +112,8 @@ class PatchAttention(nn.Layer):
     def _can_fuse(self, qkv: paddle.Tensor) -> bool:
         if self.is_fused is not None:
             return self.is_fused
-        if qkv.dtype not in (paddle.float16, paddle.bfloat16) or not qkv.place.is_gpu_place():
-            return False
-        if self.head_dim % _MULTIPLE or self.head_dim > _LARGEST_HEAD:
+        is_half = qkv.dtype in (paddle.float16, paddle.bfloat16) and qkv.place.is_gpu_place()
+        if not is_half or self.head_dim % _MULTIPLE or self.head_dim > _LARGEST_HEAD:
             return False
         return paddle.device.cuda.get_device_capability()[0] >= _LEAST_CAPABILITY
 

@@ -1,5 +1,6 @@
 """Layers of serialized networks: norms, blocks, and the change to coarser cells and back."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,10 +18,7 @@ from .tables import CellTable, GridTable, PatchTable
 
 NormBuilder = Callable[[int], nn.Layer]  # a norm of this many channels
 
-
-def batch_norm(channels: int) -> nn.Layer:
-    """Return a batch norm of rows with the settings of Point Transformer V3."""
-    return RowsBatchNorm(channels, momentum=0.99, epsilon=1e-3)
+batch_norm: NormBuilder = functools.partial(RowsBatchNorm, momentum=0.99, epsilon=1e-3)
 
 
 class ConditionalNorm(nn.Layer):

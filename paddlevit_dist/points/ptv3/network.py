@@ -161,13 +161,8 @@ class PointTransformer(SparseNetwork):
         cut_to_smallest: bool = False,
     ) -> None:
         super().__init__(in_channels, 3)
-        encoder, decoder = (
-            LevelSizes(*(tuple(sizes) for sizes in part))
-            for part in (
-                (encoder_depths, encoder_channels, encoder_heads),
-                (decoder_depths, decoder_channels, decoder_heads),
-            )
-        )
+        encoder = LevelSizes(*map(tuple, (encoder_depths, encoder_channels, encoder_heads)))
+        decoder = LevelSizes(*map(tuple, (decoder_depths, decoder_channels, decoder_heads)))
         _require_fitting(encoder, decoder, strides, family, orders)
         self.family, self.is_legacy, self.shuffle_orders = family, is_legacy, shuffle_orders
         self.has_grid, self.has_decoder = enable_rpe, len(decoder.depths) > 0
@@ -230,13 +225,13 @@ class PointTransformer(SparseNetwork):
         shuffled = [table for tables in self.tables for table in tables] if self.shuffle_orders else []
         return spec._replace(tables=tuple(dict.fromkeys([*spec.tables, *shuffled])), from_zero=True)
 
-    def draw_orders(self) -> list[list[int]]:
+    def draw_orders(self, seed: Sequence[int] | None = None) -> list[list[int]]:
         """Return for each level the numbers of ``orders`` by which its blocks take turns, random in training."""
         numbers = range(len(self.tables[0]))
         if not (self.shuffle_orders and self.training):
             return [list(numbers)] * len(self.tables)
-        # The host's generator of random numbers, which each update seeds: reading the device's would wait for it.
-        random = np.random.default_rng(paddle.framework.core.default_cpu_generator().random())
+        # The host's generator of random numbers: reading the device's would wait for it.
+        random = np.random.default_rng(seed or paddle.framework.core.default_cpu_generator().random())
         return [random.permutation(len(numbers)).tolist() for _ in self.tables]
 
     def forward_levels(
@@ -246,7 +241,7 @@ class PointTransformer(SparseNetwork):
 
         ``positions`` (N, 3) replace the first three features for rotary positions; ``is_hidden`` is bool (N,).
         """
-        plan, orders = x.plan, self.draw_orders()
+        plan, orders = x.plan, self.draw_orders(x.plan.seed)
         if self.family == "utonia" and positions is None:
             positions = x.features[:, :3]
         found = {"embedding": self.embedding(x, is_hidden)}

@@ -34,8 +34,8 @@ def from_pointcept(state: Mapping[str, Any]) -> dict[str, Any]:
 def to_pointcept(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[str]]:
     """Return a state with Linear weights (out, in), under Pointcept's names, and names of other networks."""
     others = [name for name in state if not name.startswith(_PARTS)]
-    named = {name if name.startswith(_HEAD) else f"{_BACKBONE}{name}": state[name] for name in state}
-    named = {name: value for name, value in named.items() if name.removeprefix(_BACKBONE) not in others}
+    known = [name for name in state if name.startswith(_PARTS)]
+    named = {name if name.startswith(_HEAD) else f"{_BACKBONE}{name}": state[name] for name in known}
     for name, kernel in list(named.items()):
         if not name.endswith(".kernel"):
             continue

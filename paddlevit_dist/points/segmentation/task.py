@@ -202,11 +202,13 @@ class SemanticSegmentation(SceneTask):
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
         """Return the losses of a batch."""
-        return loss_terms(self.config.POINTS, self.point_logits(model, batch), batch)
+        seed = self.config.SEED, step.update  # the same on each rank and in each micro-batch
+        return loss_terms(self.config.POINTS, self.point_logits(model, batch, seed), batch)
 
-    def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Return the logits of each point in each view, float32 (views x P, classes)."""
+    def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any], seed: Any = None) -> paddle.Tensor:
+        """Return the logits of each point in each view, float32 (views x P, classes); ``seed`` is the plan's."""
         inputs = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
+        inputs.plan.seed = seed
         logits = compute_outputs(model, inputs, (batch["features"].shape[0], self.num_classes), "voxel")  # (M, classes)
         return paddle.gather(logits, batch["inverse"])
 

@@ -1,7 +1,7 @@
 """The coordinate plan on the device: kernel maps as lists of pairs, by block or in groups."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,6 +120,9 @@ class Plan:
     A plan created from a batch (``Plan.of_batch``) has the tables that the network's ``plan_spec()`` requested; a plan
     created from coordinates (``Plan.of_coordinates``) builds all tables lazily.
     """
+
+    #: numbers that are equal on all ranks, for random choices about whole batches; None: there are none
+    seed: Sequence[int] | None = None
 
     def __init__(self, dimension: int, num_scenes: int) -> None:
         self.dimension = dimension

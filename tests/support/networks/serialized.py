@@ -52,7 +52,7 @@ def build(name: str) -> PointTransformer:
     state |= {key: arrays[f"{name}/inv_freq"] for key in state if key.endswith("inv_freq")}
     load_weights(model, state, strict=True)
     if "perms" in entry:
-        model.draw_orders = lambda: list_turns(entry)
+        model.draw_orders = lambda seed: list_turns(entry)
     return model
 
 

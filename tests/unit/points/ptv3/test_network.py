@@ -111,6 +111,7 @@ def test_turns_of_orders_are_shuffled_in_training_by_the_updates_seed():
         paddle.seed(seed)
         drawn.append(model.draw_orders())
     assert drawn[0] == drawn[1] != drawn[2]
+    assert model.draw_orders((3, 7)) == model.draw_orders((3, 7)) != model.draw_orders((3, 8))
     assert all(sorted(each) == [0, 1, 2, 3] for each in drawn[2])
     fixed = build("ptv3", shuffle_orders=False)
     fixed.train()

@@ -94,18 +94,6 @@ class SparsePosition(nn.Sequential):
         return norm(linear(convolution(SparseTensor(x, plan=level.plan, stride=level.stride)).features))
 
 
-class HiddenLayers(nn.Layer):
-    """Two linear layers with a GELU between."""
-
-    def __init__(self, dim: int, hidden: int) -> None:
-        super().__init__()
-        self.fc1, self.act, self.fc2 = RowsLinear(dim, hidden), nn.GELU(), RowsLinear(hidden, dim)
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Return (N, C)."""
-        return self.fc2(self.act(self.fc1(x)))
-
-
 class BlockOptions(NamedTuple):
     """What all blocks of a network have in common."""
 
@@ -126,13 +114,14 @@ class SerializedBlock(nn.Layer):
 
     def __init__(self, channels: int, num_heads: int, patch_size: int, drop_path: float, options: BlockOptions) -> None:
         super().__init__()
-        self.pre_norm = options.pre_norm
+        self.pre_norm, hidden = options.pre_norm, int(channels * options.mlp_ratio)
         self.cpe = SparsePosition(channels, options.norm)
         self.norm1 = nn.Sequential(options.norm(channels))
         relative = patch_size if options.enable_rpe else None
         self.attn = PatchAttention(channels, num_heads, options.qkv_bias, relative, options.is_rotary)
         self.norm2 = nn.Sequential(options.norm(channels))
-        self.mlp = nn.Sequential(HiddenLayers(channels, int(channels * options.mlp_ratio)))
+        inner, outer = (RowsLinear(*sizes) for sizes in ((channels, hidden), (hidden, channels)))
+        self.mlp = nn.Sequential(nn.Sequential(("fc1", inner), ("act", nn.GELU()), ("fc2", outer)))
         self.ls1, self.ls2 = (
             nn.Sequential(*([] if options.layer_scale is None else [ChannelScale(channels, options.layer_scale)]))
             for _ in range(2)

@@ -23,17 +23,15 @@ class BlockGrouping(TaskAspect, ParameterGrouping):
         factor, layers = config.POINTS.BLOCK_LR_FACTOR, interface.layer_names
         if factor != 1.0 and layers is None:
             raise UserError(f"POINTS.BLOCK_LR_FACTOR: {config.MODEL.NAME} has no numbered blocks; remove this key")
-        is_of_block = re.compile(rf"(?:{layers})\.").match if factor != 1.0 else lambda name: None
-        groups: dict[tuple[bool, bool], list[str]] = {}
+        slow = None if factor == 1.0 else re.compile(rf"(?:{layers})\.")
+        groups: dict[tuple[bool, float], list[str]] = {}
         for name, parameter in model.named_parameters():
             if not parameter.stop_gradient:
-                decays = len(parameter.shape) > 1 and name not in interface.no_weight_decay()
-                groups.setdefault((not decays, is_of_block(name) is not None), []).append(name)
+                is_exempt = len(parameter.shape) <= 1 or name in interface.no_weight_decay()
+                rate = 1.0 if slow is None or slow.match(name) is None else factor
+                groups.setdefault((is_exempt, rate), []).append(name)
+        decay = config.TRAIN.WEIGHT_DECAY
         return [
-            {
-                "names": names,
-                "weight_decay": 0.0 if is_exempt else config.TRAIN.WEIGHT_DECAY,
-                "learning_rate": factor if is_slow else 1.0,
-            }
-            for (is_exempt, is_slow), names in sorted(groups.items())
+            {"names": names, "weight_decay": 0.0 if is_exempt else decay, "learning_rate": rate}
+            for (is_exempt, rate), names in sorted(groups.items())
         ]

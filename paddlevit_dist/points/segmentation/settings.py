@@ -69,6 +69,9 @@ class SegmentationPointSection(settings.PointSection):
         "evaluation: number of rotations around z over which predictions are averaged; 1: no rotation",
         Range(low=1, high=36),
     )
+    TEST_SCALES: list[float] = key(
+        [1.0], "evaluation: scale factors of the scene over which predictions are averaged, too", Range(0.1, 10)
+    )
     TEST_FLIPS: bool = key(False, "evaluation: also average over the mirror image of each rotation")
     FRAGMENT_SIZE_M: float | None = key(
         None,
@@ -102,6 +105,8 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
     points = view.values.POINTS
     if points.CLASS_WEIGHTS and not any(points.CLASS_WEIGHTS):
         raise UserError(f"{view['POINTS.CLASS_WEIGHTS']}: expected at least one weight above 0")
+    if not points.TEST_SCALES:
+        raise UserError(f"{view['POINTS.TEST_SCALES']}: expected at least one factor, such as [1.0]")
     is_in_blocks = points.CROP == "block" and "height" in points.FEATURES
     if is_in_blocks and points.FRAGMENT_SIZE_M is None:
         raise UserError(

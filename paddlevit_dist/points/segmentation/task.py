@@ -1,5 +1,6 @@
 """Semantic segmentation of point clouds: a class for every point, from a network on voxels."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,6 +45,7 @@ class PointSamples(SceneSamples):
     Args:
         rotations: number of rotations about z, each giving a view.
         flips: add a view of each rotation mirrored along x.
+        scales: factors of the scene's size, each giving all of these views.
         in_fragments: the network processes a scene in parts, so its batch has no plan of the whole.
         protocol: description of the evaluation protocol; "" for the usual one.
     """
@@ -55,18 +57,19 @@ class PointSamples(SceneSamples):
     flips: bool = False
     in_fragments: bool = False
     eval_protocol: str = ""
+    scales: Sequence[float] = (1.0,)
 
     def voxelize(self, scene: Scene) -> PointSample:
         """Return the sample of a scene to which all steps have been applied."""
         directions = [2 * math.pi * number / self.rotations for number in range(self.rotations)]
-        views = [self._view(scene, angle, flip) for angle in directions for flip in (False, True)[: 1 + self.flips]]
-        return (WholeScene if self.in_fragments else PointSample)(scene, views)
+        kinds = itertools.product(self.scales, directions, (False, True)[: 1 + self.flips])
+        return (WholeScene if self.in_fragments else PointSample)(scene, [self._view(scene, *kind) for kind in kinds])
 
-    def _view(self, scene: Scene, angle: float, is_flipped: bool) -> SceneView:
-        matrix = augment.rotation(2, angle)
+    def _view(self, scene: Scene, scale: float, angle: float, is_flipped: bool) -> SceneView:
+        matrix = scale * augment.rotation(2, angle)
         if is_flipped:
             matrix = matrix * np.array([-1.0, 1.0, 1.0])  # mirrors x after the rotation
-        if angle != 0.0 or is_flipped:
+        if angle != 0.0 or is_flipped or scale != 1.0:
             scene = augment.map_around_middle(scene, matrix)  # as in training, which matters to the feature xyz
         voxels = discretize(scene.xyz, self.voxel_size_m)  # (P, 3)
         return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
@@ -156,6 +159,7 @@ class SemanticSegmentation(SceneTask):
             points.FRAGMENT_SIZE_M is not None and not is_training,
             "" if is_training else self._protocol(),
             features=self.features,
+            scales=(1.0,) if is_training else points.TEST_SCALES,
         )
 
     def _protocol(self) -> str:
@@ -163,6 +167,7 @@ class SemanticSegmentation(SceneTask):
         points = self.config.POINTS
         parts = [f"{points.TEST_ROTATIONS} directions"] * (points.TEST_ROTATIONS > 1)
         parts += ["mirrored views"] * points.TEST_FLIPS
+        parts += [f"{len(points.TEST_SCALES)} scales"] * (points.TEST_SCALES != [1.0])
         if points.FRAGMENT_SIZE_M is not None:
             parts.append(f"blocks of {points.FRAGMENT_SIZE_M:g} m, {points.FRAGMENT_OVERLAP_M:g} m overlap")
         return ", ".join(parts)
@@ -238,7 +243,7 @@ class SemanticSegmentation(SceneTask):
     def _mean_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Return float32 (P, classes), the mean over all views of a scene."""
         logits, points = self.point_logits(model, batch), self.config.POINTS
-        views = points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1)
+        views = points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1) * len(points.TEST_SCALES)
         if views == 1:
             return logits
         shares = F.softmax(logits, axis=-1).reshape([views, -1, logits.shape[1]])

@@ -45,6 +45,7 @@ SCENES = Task(
             "blocks": Value("POINTS.FRAGMENT_SIZE_M 2.0 POINTS.FRAGMENT_OVERLAP_M 0.5", "none"),
             "turned": Value("POINTS.TEST_ROTATIONS 3", "none"),
             "mirrored": Value("POINTS.TEST_FLIPS True", "none"),
+            "scaled": Value("POINTS.TEST_SCALES [0.9,1.1]", "none"),
         },
         "mix": NONE | {"mixed": Value("POINTS.MIX_PROB 0.8")},
         "loss": NONE

@@ -187,6 +187,32 @@ def test_scenes_without_points_go_on(scenes, network):
     assert metrics.compute(metrics.state)["points"] == counts["loss"]
 
 
+def test_each_scale_has_all_views():
+    task = make_task("POINTS.TEST_SCALES", "[0.5, 1.0]", "POINTS.TEST_ROTATIONS", "2", "POINTS.TEST_FLIPS", "true")
+    samples = task.build_dataset("val", None)
+    sample = samples.sample(0, None)
+    assert samples.eval_protocol == "2 directions, mirrored views, 2 scales"
+    spans = [np.ptp(view.voxels, axis=0) for view in sample.views]
+    assert len(spans) == 2 * 2 * 2
+    for half, whole in zip(spans[:4], spans[4:]):
+        assert abs(2 * half - whole).max() <= 2
+    model = vary(task.build_model())
+    alone, probabilities = [], 0
+    for number in range(8):
+        views = [sample._replace(views=[sample.views[number]])]
+        one = make_task()
+        one.build_dataset("val", None)
+        one.plan_spec = task.plan_spec
+        alone.append(one.point_logits(model, tensors(one.collate(views))).numpy().astype(np.float64))
+        probabilities = probabilities + np.exp(alone[-1]) / np.exp(alone[-1]).sum(-1, keepdims=True) / 8
+    classes, _ = task.score(model, tensors(task.collate([sample])))
+    certain = np.sort(probabilities)[:, -1] - np.sort(probabilities)[:, -2] > 1e-4
+    assert certain.mean() > 0.9
+    np.testing.assert_array_equal(classes.numpy()[certain], probabilities.argmax(-1)[certain])
+    with pytest.raises(UserError, match="TEST_SCALES.*expected at least one factor"):
+        make_task("POINTS.TEST_SCALES", "[]")
+
+
 def test_several_directions_average_their_shares():
     task = make_task("POINTS.TEST_ROTATIONS", "4")
     dataset = task.build_dataset("val", None)

@@ -15,6 +15,7 @@ from ..sparse.layers import RowsLinear
 
 _LARGEST_HEAD, _MULTIPLE = 192, 8  # channels of a head that flash attention takes; above, only some GPUs train
 _LEAST_CAPABILITY = 8  # of the GPU: Ampere
+_MOST_WEIGHTS = 1 << 24  # of a head at a time: 64 MB
 
 
 class Patches(NamedTuple):
@@ -28,11 +29,13 @@ class Patches(NamedTuple):
     turns: tuple[paddle.Tensor, paddle.Tensor] | None = None  # cosines and sines (N, 1, 3, 1, d), for rotary positions
 
     def runs(self) -> Iterator[tuple[int, int, int]]:
-        """Yield the first place, the number and the length of consecutive patches of one length."""
+        """Yield the first place, the number and the length of consecutive patches of one length, not too many."""
         first = 0
         for length, members in itertools.groupby(self.lengths):
             number = len(list(members))
-            yield first, number, length
+            most = max(1, _MOST_WEIGHTS // length**2)
+            for begin in range(0, number, most):
+                yield first + begin * length, min(most, number - begin), length
             first += number * length
 
 

@@ -9,6 +9,7 @@ from paddle.nn.functional import flash_attention
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.points.ptv3 import attention
 from paddlevit_dist.points.ptv3.attention import PatchAttention
 from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
@@ -100,6 +101,17 @@ def test_the_operation_of_gpus_gets_the_same_patches(name, monkeypatch):
     monkeypatch.setattr(PatchAttention, "is_fused", True)
     np.testing.assert_allclose(model(x).numpy(), plain, rtol=0, atol=1e-5)
     assert len(calls) == (7 if name == "sonata_decoder" else 4)
+
+
+def test_many_patches_are_computed_in_parts(monkeypatch):
+    model = build("sonata_decoder")
+    coordinates = np.concatenate([scene(0, 50), scene(1, 3, seed=1), scene(2, 20, seed=2)])
+    x = SparseTensor(features(coordinates), coordinates)
+    whole = model(x).numpy()
+    monkeypatch.setattr(attention, "_MOST_WEIGHTS", 2 * 8**2)
+    np.testing.assert_allclose(model(x).numpy(), whole, rtol=0, atol=1e-5)
+    patches = attention.Patches(*[paddle.zeros([1])] * 3, [8] * 5 + [3] + [8])
+    assert list(patches.runs()) == [(0, 2, 8), (16, 2, 8), (32, 1, 8), (40, 1, 3), (43, 1, 8)]
 
 
 def test_turns_of_orders_are_shuffled_in_training_by_the_updates_seed():

@@ -11,7 +11,7 @@ _STORE = "-dataset=scenes -data_path={data:scenes}"
 _SEMANTIC = f"-cfg=minkunet14_synthetic_rooms {_ROOMS} POINTS.LOVASZ_WEIGHT 0.0"
 
 _SORTED = (
-    'MODEL.NAME ptv3 MODEL.OPTIONS {"encoder_depths":[2,1],"encoder_channels":[8,12],"encoder_heads":[1,2],'
+    'MODEL.NAME ptv3 MODEL.OPTIONS {"encoder_depths":[2,2],"encoder_channels":[8,40],"encoder_heads":[1,2],'
     '"strides":[2],"decoder_depths":[1],"decoder_channels":[8],"decoder_heads":[1],"patch_size":32}'
 )
 

@@ -113,6 +113,8 @@ KNOWN = {
     "pcd": Known("car", 2, 4, _of_points(2, lambda written: written["val"])),
     "ply": Known("ground", 1, 4, _of_points(1, lambda written: written["val"])),
     "pth": Known("chair", 4, 20, None, 5),
+    "pointcept": Known("chair", 4, 20, None, 5),
+    "areas of pointcept": Known("chair", 8, 13),
     "modelnet40": Known("night_stand", 2, 3, ("top-1", lambda _: 200 / 7)),
     "nnunet": Known("liver", 2, 3, ("Dice", _dice), 5),
 }

@@ -95,7 +95,9 @@ def _check_convert(bench: Bench, combination: Combination) -> str | None:
     ended = execute("convert", folder / "checkpoints/last", file)
     if bench.task in ("masked_autoencoder", "self_distillation"):  # a converted backbone lacks what evaluations need
         return None if ended.code == 0 else f"convert: exit code {ended.code}: {get_last_line(ended)}"
-    if bench.task not in ("classification", "multi_label", "segmentation") or combination.get("lora", "none") != "none":
+    of_points = "scenes", "instances", "shapes"
+    is_known = bench.task in ("classification", "multi_label", "segmentation", *of_points)
+    if not is_known or combination.get("lora", "none") != "none":
         return None if ended.code == 2 else f"convert should be refused: exit code {ended.code}"
     assert ended.code == 0, f"convert: exit code {ended.code}: {get_last_line(ended)}"
     lines = read_printed(folder)

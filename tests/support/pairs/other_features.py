@@ -12,7 +12,7 @@ _SEMANTIC = f"-cfg=minkunet14_synthetic_rooms {_ROOMS} POINTS.LOVASZ_WEIGHT 0.0"
 
 _SORTED = (
     'MODEL.NAME ptv3 MODEL.OPTIONS {"encoder_depths":[2,2],"encoder_channels":[8,40],"encoder_heads":[1,2],'
-    '"strides":[2],"decoder_depths":[1],"decoder_channels":[8],"decoder_heads":[1],"patch_size":32}'
+    '"strides":[2],"decoder_depths":[1],"decoder_channels":[8],"decoder_heads":[1],"patch_size":32,"drop_path":0}'
 )
 
 SCENES = Task(
@@ -20,7 +20,7 @@ SCENES = Task(
     {
         "tutorial": Model(f"{_SEMANTIC} MODEL.NAME minkunet_tutorial", has_batch_norm=True, exports=False),
         "rooms": Model(_SEMANTIC, has_batch_norm=True, exports=False),
-        "sorted": Model(f"{_SEMANTIC} {_SORTED}", has_batch_norm=True, exports=False),
+        "sorted": Model(f"{_SEMANTIC} {_SORTED}", has_batch_norm=True, has_blocks=True, exports=False),
     },
     {
         "data": {

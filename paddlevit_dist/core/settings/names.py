@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 from yacs.config import CfgNode
 
@@ -116,12 +117,11 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
     for name, kind in (("DATA.DATASET", "dataset"), ("MODEL.NAME", "model")):
         package = find_package(kind, get_value(values, name))
         if task is not None and package is not None and task != package:
-            others = ", ".join(other for other in list_names(kind) if find_package(kind, other) == task)
-            fitting = f", or choose one of {others}" if kind == "dataset" else ""
+            fitting = [other for other in list_names(kind) if find_package(kind, other) == task]
+            recipe = RECIPES.get(get_value(values, name), RECIPES[package])
             raise UserError(
                 f"{config[name]} is for {package}, {config['TASK']} for {task}: "
-                + _recommend(config, name, package, RECIPES.get(get_value(values, name), RECIPES[package]))
-                + fitting
+                + _recommend(config, name, package, recipe, fitting if kind == "dataset" else ())
             )
     if task == "images":
         _check_annotation_types(config)
@@ -140,11 +140,11 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     dataset, model = config.values.DATA.DATASET, config.values.MODEL.NAME
     holds = annotation_type("dataset", dataset)
     if holds is not None and reads not in annotation_types("dataset", dataset):
-        fitting = ", ".join(list_names("dataset", reads))
+        fitting = list_names("dataset", reads)
         recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES[CLASS_LABELS]))
         raise UserError(
             f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: "
-            f"{_recommend(config, 'DATA.DATASET', holds, recipe)}, or choose one of {fitting}"
+            + _recommend(config, "DATA.DATASET", holds, recipe, fitting)
         )
     learns = annotation_type("model", model)
     if learns is not None and learns not in (CLASS_LABELS, reads):
@@ -154,9 +154,13 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
         )
 
 
-def _recommend(config: ConfigView[RunSettings], name: str, kind: str, recipe: str) -> str:
-    """Return what to do about a TASK that does not fit key ``name``, whose recipe it may have been given for."""
+def _recommend(config: ConfigView[RunSettings], name: str, kind: str, recipe: str, fitting: Sequence[str] = ()) -> str:
+    """Return what to do about a TASK that does not fit key ``name``, whose recipe it may have been given for.
+
+    ``fitting`` are values of the key that fit the task.
+    """
+    others = ", ".join(fitting)
     task, other = config.settings.get("TASK"), config.settings.get(name)
     if task is not None and task.source == COMMAND_LINE and (other is None or other.source != COMMAND_LINE):
-        return f"leave out TASK for {kind}"
-    return f"choose a recipe for {kind}, such as -cfg={recipe}"
+        return f"leave out TASK for {kind}" + (f", or choose one of {others}" if others else "")
+    return f"choose a recipe for {kind}, such as -cfg={recipe}" + (f", or one of {others}" if others else "")

@@ -84,8 +84,8 @@ class Restorable(Protocol):
 class LogContributor:
     """Adds lines to the log of a run.
 
-    Asked for in ``core/tasks/protocols.py``, ``core/engine/hooks.py``, ``core/inference/evaluation.py``,
-    ``extensions/debug/doctor_checks.py``.
+    Asked for in ``core/tasks/protocols.py``, ``core/engine/hooks.py``, ``core/engine/startup_log.py``,
+    ``core/inference/evaluation.py``, ``extensions/debug/doctor_checks.py``.
     """
 
     def describe_samples(self, dataset: TransformedDataset) -> str | None:

@@ -87,13 +87,13 @@ class LayerNorm(nn.LayerNorm):
         weight, bias = own.get("weight"), own.get("bias")
         if weight is None or bias is None:  # there is none, or Paddle's weight_norm computes it
             weight, bias = self.weight, self.bias
-        if weight is not None and weight.stop_gradient and _is_scaled_apart(x, bias):
-            return bias + weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
-        first_axis = len(x.shape) - len(self._normalized_shape)
         is_usual = weight is not None and bias is not None and len(self._normalized_shape) == 1
         if is_usual and x.dtype == paddle.float64:
             centered = x - x.mean(axis=-1, keepdim=True)  # Paddle's function keeps the epsilon in float32
             return centered / ((centered**2).mean(axis=-1, keepdim=True) + self._epsilon).sqrt() * weight + bias
+        if weight is not None and weight.stop_gradient and _is_scaled_apart(x, bias):
+            return bias + weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
+        first_axis = len(x.shape) - len(self._normalized_shape)
         return paddle._C_ops.layer_norm(x, weight, bias, self._epsilon, first_axis)
 
 

@@ -147,7 +147,7 @@ def test_a_run_that_ends_early_ends_as_a_finished_one_does(tmp_path, capsys):
     assert values["top-1"] == events(tmp_path)[-2]["top-1"] and events(tmp_path)[-1]["kind"] == "ended_early"
     assert (tmp_path / "checkpoints" / "last").resolve().name == "epoch_0002"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "ended early after epoch 2 of 3" in page and "figures-0-training" in page and "(95 %), epoch " in page
+    assert "ended early after epoch 2 of 3" in page and "figures-0-training" in page and "95 % interval: " in page
     assert build(str(tmp_path), *words, "-resume=auto").train() == {}
     assert "nothing to do: ended early after epoch 2 of 3" in capsys.readouterr().out
     build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "REPORT", "False").train()

@@ -196,11 +196,11 @@ def test_task_data_set_and_model_are_for_the_same_kind_of_data():
     points = ", ".join(name for name in sorted(lookup.DATASETS) if lookup.find_package("dataset", name) == "points")
     assert check(task="semantic_segmentation", dataset="digits", model="minkunet34c") == (
         "DATA.DATASET digits (-dataset) is for images, TASK semantic_segmentation (-task) for points: choose a recipe "
-        f"for images, such as -cfg=vit_digits, or choose one of {points}"
+        f"for images, such as -cfg=vit_digits, or one of {points}"
     )
     assert check(dataset="scannet").startswith(
         "DATA.DATASET scannet (-dataset) is for points, TASK classification (default) for images: choose a recipe for "
-        "points, such as -cfg=minkunet34c_scannet, or choose one of ade20k, "
+        "points, such as -cfg=minkunet34c_scannet, or one of ade20k, "
     )
     assert check(model="minkunet34c") == (
         "MODEL.NAME minkunet34c (-model) is for points, TASK classification (default) for images: choose a recipe for "
@@ -225,7 +225,7 @@ def test_annotations_are_those_that_the_task_reads(dataset, holds, recipe, task,
     fitting = [name for name in sorted(lookup.DATASETS) if reads in lookup.annotation_types("dataset", name)]
     assert check(dataset=dataset, task=task) == (
         f"DATA.DATASET {dataset} (-dataset) contains {holds}, but TASK {task} (-task) reads {reads}: choose a recipe "
-        f"for {holds}, such as -cfg={recipe}, or choose one of {', '.join(fitting)}"
+        f"for {holds}, such as -cfg={recipe}, or one of {', '.join(fitting)}"
     )
 
 
@@ -238,7 +238,7 @@ def test_a_task_given_with_the_command_is_to_be_left_out():
                 ConfigView(tree(task="multi_label"), {**settings, **settle(task="multi_label")})
             )
     assert check(task="multi_label", dataset="folder").endswith(
-        "choose a recipe for images, such as -cfg=finetune_folder, or choose one of multi_digits, table"
+        "choose a recipe for images, such as -cfg=finetune_folder, or one of multi_digits, table"
     )
 
 

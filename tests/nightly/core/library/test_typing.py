@@ -1,6 +1,7 @@
 """A strict type checker on a user's program."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from support.processes import ROOT
@@ -17,7 +18,7 @@ def test_a_strict_type_checker_passes_a_users_program_and_finds_its_mistakes(tmp
         out, err, code = mypy.run([*words, str(path)])
         return out + err, code
 
-    said, code = check(shutil.copy(ROOT / "tests" / "nightly" / "core" / "library" / "user_script.py", tmp_path / "program.py"))
+    said, code = check(shutil.copy(Path(__file__).with_name("user_script.py"), tmp_path / "program.py"))
     assert code == 0, said
     wrong = 'import paddlevit_dist as pv\n\nscore: str = pv.train("vit_digits").values["top-1"]\npv.trian("x")\n'
     (tmp_path / "wrong.py").write_text(wrong)

@@ -1,55 +1,178 @@
 """Say what to look at next: what a run's curves, classes and data show, with the setting that would change it."""
 
+import re
+import statistics
 from collections.abc import Iterator
 from typing import Any
 
 from ...core.runtime.metrics_file import is_number
-from ...core.runtime.printing import one_line
-from .runs import ReportedRun
+from ...core.runtime.printing import one_line, shorten
+from .runs import Points, ReportedRun
 
 _SCORES_OF_CLASSES = ("AP %", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # columns; less is worse
+_PLURALS = {"class": "classes", "category": "categories", "point": "points"}
+_TAKEN_FOR = "most often taken for"
+_OF_VOLUMES = ("volumes with it", "missed in")
+_WEIGHTS = ("CLASS_WEIGHTS", "VOLUMES.FOREGROUND_FRACTION")  # ends of keys that give rare classes more weight
+_CONFIDENCE_LOWERED_BY = ("TRAIN.SMOOTHING", "SHAPES.LABEL_SMOOTHING", "TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA")
+_NOTHING = "nothing"  # is detected
 _STILL_RISING = 0.02  # share of the whole improvement that the last third must have
+_ENDED = 0.01  # of the highest learning rate
 _LOSS_RISE = 1.1  # of an evaluation's smallest loss
 _WIDE = 0.03  # width of an interval as a share of its score
 _FEW = 0.5  # of the median number of samples of a class
+_MUCH_LOWER = 0.8  # of the highest F1
+_APART = 4.0  # precision and recall, percent
+_UNCALIBRATED = 0.05  # mean confidence minus accuracy
+_LONGEST_LIST = 120  # letters of names
 
 
 def advise(run: ReportedRun) -> list[str]:
-    """Return a line for each thing that stands out, the worst class first."""
-    rules = (_worst_class, _unused_epochs, _overfitting, _width)
+    """Return a line for each thing that stands out, the largest first."""
+    rules = (_unseen_detections, _worst_class, _unequal_rates, _miscalibration, _unused_epochs, _overfitting, _width)
     return [one_line(line) for find in rules for line in find(run)]
 
 
-def _worst_class(run: ReportedRun) -> Iterator[str]:
-    for table in [figure for stored in run.figures.values() for figure in stored.figures if isinstance(figure, dict)]:
-        columns, rows = table.get("columns"), table.get("rows")  # of other figures, and in damaged files, anything
-        if not isinstance(columns, list) or not isinstance(rows, list):
+def _figures(run: ReportedRun, kind: str) -> Iterator[dict[str, Any]]:
+    """Yield the figures of a kind; in damaged files, their content may be anything."""
+    for stored in run.figures.values():
+        yield from (figure for figure in stored.figures if isinstance(figure, dict) and figure.get("kind") == kind)
+
+
+def _find_table(run: ReportedRun, *columns: str) -> dict[str, list[Any]] | None:
+    """Return the first table that has all of these columns, as cells by column; None if there is none."""
+    for table in _figures(run, "table"):
+        names, rows = table.get("columns"), table.get("rows")
+        if not isinstance(names, list) or not isinstance(rows, list) or not {*columns} <= {*map(str, names)}:
             continue
-        column = next((name for name in _SCORES_OF_CLASSES if name in columns), None)
-        if column is not None and all(isinstance(row, list) and len(row) == len(columns) for row in rows):
-            yield from _describe_worst(table, column, run)
-            return
+        if all(isinstance(row, list) and len(row) == len(names) for row in rows):
+            return {str(name): [row[at] for row in rows] for at, name in enumerate(names)}
+    return None
 
 
-def _describe_worst(table: dict[str, Any], column: str, run: ReportedRun) -> Iterator[str]:
-    columns, at = table["columns"], table["columns"].index(column)
-    rows = [row for row in table["rows"] if is_number(row[at])]
-    if len(rows) < 2:
+def _find_line(run: ReportedRun, title: str, name: str | None = None) -> Points:
+    """Return the points of a chart's line, by default the first; empty if there is none."""
+    for chart in _figures(run, "chart"):
+        lines = chart.get("lines") if chart.get("title") == title else None
+        for line in lines if isinstance(lines, list) else ():
+            if isinstance(line, dict) and name in (None, line.get("name")):
+                pairs = zip(line.get("x") or (), line.get("y") or ())
+                return [(x, y) for x, y in pairs if is_number(x) and is_number(y)]
+    return []
+
+
+def _unseen_detections(run: ReportedRun) -> Iterator[str]:
+    points, shown = (
+        _find_line(run, "Choice of the score threshold", "F1"),
+        run.settings.get("DETECTION.SCORE_THRESHOLD"),
+    )
+    if not points or shown is None or not re.fullmatch(r"\d*\.?\d+", shown):
         return
-    worst = min(rows, key=lambda row: row[at])
-    values = sorted(row[at] for row in rows)
-    if values[0] == values[-1]:
+    best, highest = max(points, key=lambda point: point[1])
+    _, value = min(points, key=lambda point: abs(point[0] - float(shown)))
+    if value >= _MUCH_LOWER * highest:
         return
-    text = f"{columns[0]} {worst[0]} has the lowest {column.removesuffix(' %')}, {worst[at]:.4g}"
-    text += f"{' %' if column.endswith('%') else ''}; the median is {values[len(values) // 2]:.4g}"
-    if columns[-1] == "most often taken for" and worst[-1] is not None:
-        text += f"; it is most often taken for {worst[-1]}"
-    counts = run.data.get("train", {}).get("counts") or {}
-    if str(worst[0]) in counts:
-        number, median = counts[str(worst[0])], sorted(counts.values())[len(counts) // 2]
-        if number < _FEW * median:
-            text += f"; it has only {number:,} training samples (median {median:,}): add some"
-    yield text[0].upper() + text[1:] + "."
+    text = f"No object is found with a score of at least {shown}; F1 is best"
+    if value > 0:
+        text = f"F1 is {value:.3f} with detections from a score of {shown} on, and best"
+    yield f"{text}, {highest:.3f}, from {best:.2f} on (DETECTION.SCORE_THRESHOLD)."
+
+
+def _worst_class(run: ReportedRun) -> Iterator[str]:
+    tables = ((column, _find_table(run, column)) for column in _SCORES_OF_CLASSES)
+    column, table = next(((column, table) for column, table in tables if table is not None), ("", None))
+    if table is None:
+        return
+    kind, names = next(iter(table.items()))
+    scores = [(value, place) for place, value in enumerate(table[column]) if is_number(value)]
+    if len(scores) < 2:
+        return
+    score, (lowest, worst), unit = column.removesuffix(" %"), min(scores), " %" if column.endswith("%") else ""
+    if lowest == 0:
+        yield _describe_unfound(kind, table, score, [place for value, place in scores if value == 0], run)
+    elif lowest < max(scores)[0]:
+        text = f"{kind} {names[worst]} has the lowest {score}, {lowest:.4g}{unit}"
+        text += f"; the median is {sorted(scores)[len(scores) // 2][0]:.4g}"
+        other = _find_taken_for(run, names[worst])
+        if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
+            text += "; it is most often " + ("missed" if other == _NOTHING else f"taken for {other}")
+        counts = run.data.get("train", {}).get("counts") or {}
+        if str(names[worst]) in counts:
+            number, median = counts[str(names[worst])], sorted(counts.values())[len(counts) // 2]
+            if number < _FEW * median:
+                text += f"; it has only {number:,} training samples (median {median:,}): add some"
+        yield text[0].upper() + text[1:] + "."
+
+
+def _describe_unfound(kind: str, table: dict[str, list[Any]], score: str, places: list[int], run: ReportedRun) -> str:
+    """Describe the classes in these rows, of which nothing is found, and what gives them more weight."""
+    names = [str(table[kind][place]) for place in places]
+    if len(names) > 1:
+        listed = shorten(", ".join(names), _LONGEST_LIST)
+        text = f"{len(names)} of {len(table[kind])} {_PLURALS.get(kind, kind)} have {score} 0: {listed}"
+    else:
+        text = f"{kind.capitalize()} {names[0]} has {score} 0"
+        labeled, missed = (table[column][places[0]] if column in table else None for column in _OF_VOLUMES)
+        if is_number(labeled) and is_number(missed) and missed <= labeled:
+            text += f": it is missed in {missed} of {labeled} volumes"
+    amount = next((column for column in table if column.startswith("labeled ") and column != "labeled Dice"), "")
+    if amount and all(map(is_number, table[amount])):
+        share = sum(table[amount][place] for place in places) / max(sum(table[amount]), 1)
+        text += f"; {'it has' if len(names) == 1 else 'they have'} {100 * share:.2g} % of the {amount}"
+    key = next((name for name in run.settings if name.endswith(_WEIGHTS)), None)
+    return f"{text}. More weight or more samples may help{f' ({key})' if key else ''}."
+
+
+def _find_taken_for(run: ReportedRun, name: object) -> str | None:
+    """Return the class that a class is most often taken for, if that is one, and happened more than once."""
+    for matrix in _figures(run, "matrix"):
+        names, cells = matrix.get("names"), matrix.get("cells")
+        if not isinstance(names, list) or not isinstance(cells, list) or name not in names or "is_pairs" in matrix:
+            continue
+        row = names.index(name)
+        counts = sorted((n, other) for true, other, n in zip(*[iter(cells)] * 3) if true == row != other)
+        if counts and counts[-1][0] > 1 and (len(counts) == 1 or counts[-1][0] > counts[-2][0]):
+            return str(names[counts[-1][1]])
+    return None
+
+
+def _unequal_rates(run: ReportedRun) -> Iterator[str]:
+    table = _find_table(run, "precision %", "recall %", "threshold")
+    if table is None or run.settings.get("MULTI_LABEL.THRESHOLDS") != "fixed":
+        return
+    pairs = [pair for pair in zip(table["precision %"], table["recall %"]) if all(map(is_number, pair))]
+    precision, recall = map(statistics.fmean, zip(*pairs)) if pairs else (0, 0)
+    if abs(precision - recall) > _APART:
+        what = "Many labels are missed" if recall < precision else "Many labels are chosen wrongly"
+        yield (
+            f"{what}: the classes' mean recall is {recall:.1f} %, their precision {precision:.1f} %; a "
+            "threshold of each class balances them (MULTI_LABEL.THRESHOLDS f1)."
+        )
+
+
+def _miscalibration(run: ReportedRun) -> Iterator[str]:
+    means, numbers = _find_line(run, "Calibration", "this model"), _find_line(run, "Confidence")
+    filled = [number for _, number in numbers if number > 0]
+    if not filled or len(filled) != len(means):
+        return
+    confidence, accuracy = (
+        sum(number * point[axis] for number, point in zip(filled, means)) / sum(filled) for axis in (0, 1)
+    )
+    if abs(confidence - accuracy) < _UNCALIBRATED:
+        return
+    lowering = [f"{key} {run.settings[key]}" for key in _CONFIDENCE_LOWERED_BY if key in run.settings]
+    active = [setting for setting in lowering if not setting.endswith((" 0.0", " 0", " null"))]
+    remedy = "label smoothing, mixing or fewer epochs lower its confidence"
+    if confidence < accuracy:
+        remedy = (
+            f"less of {' and '.join(active)} raises its confidence" if active else "more epochs raise its confidence"
+        )
+    elif lowering:
+        remedy += f" ({lowering[0]})"
+    yield (
+        f"The model is {'under' if confidence < accuracy else 'over'}-confident: it is {100 * confidence:.1f} % sure "
+        f"on average, and right in {100 * accuracy:.1f} %; {remedy}."
+    )
 
 
 def _unused_epochs(run: ReportedRun) -> Iterator[str]:
@@ -59,9 +182,15 @@ def _unused_epochs(run: ReportedRun) -> Iterator[str]:
     values = [value for _, value in run.metrics.evaluation.get(best["name"], ())]
     if len(values) < 3:
         return
-    late, whole = abs(values[-1] - values[-1 - len(values) // 3]), abs(values[-1] - values[0])
-    if late > _STILL_RISING * whole:
-        yield f"{best['name']} was best in the last of {epochs} epochs: try more (TRAIN.NUM_EPOCHS)."
+    before = values[-1 - len(values) // 3]
+    if abs(values[-1] - before) <= _STILL_RISING * abs(values[-1] - values[0]):
+        return
+    rates = [rate for _, rate in run.metrics.training.get("learning_rate", ())]
+    text = f"{best['name']} was best in the last of {epochs} epochs: try more (TRAIN.NUM_EPOCHS)"
+    if not rates or rates[-1] > _ENDED * max(rates):
+        yield f"{text}."
+    elif not best.get("interval") or not best["interval"][0] <= before <= best["interval"][1]:
+        yield f"{text}, in a new run, since the learning rate has fallen to 0."
 
 
 def _overfitting(run: ReportedRun) -> Iterator[str]:

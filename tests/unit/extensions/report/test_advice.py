@@ -2,15 +2,17 @@
 
 import json
 
+import numpy as np
+import pytest
 from support.trainings.report_runs import event, write_run
 
-from paddlevit_dist.core.tasks.figures import FigureTable
+from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, FigureTable
 from paddlevit_dist.extensions.report.advice import advise
 from paddlevit_dist.extensions.report.runs import read_runs
 
 
-def read_advice(folder, events, figures=None, counts=None, epochs=4):
-    write_run(folder, events, f"TRAIN: {{NUM_EPOCHS: {epochs}}}\n", figures)
+def read_advice(folder, events, figures=None, counts=None, epochs=4, config=""):
+    write_run(folder, events, f"TRAIN.NUM_EPOCHS: {epochs}\n{config}", figures)
     data = {"train": {"counts": counts}} if counts else {}
     (folder / "run.json").write_text(json.dumps({"data": data}))
     return advise(*read_runs([folder]))
@@ -19,13 +21,75 @@ def read_advice(folder, events, figures=None, counts=None, epochs=4):
 def test_the_worst_class_is_named_with_what_it_is_taken_for_and_how_rare_it_is(tmp_path):
     columns = ("class", "images", "recall %", "most often taken for")
     rows = [("ant", 5, 90.0, None), ("cow", 5, 40.5, "ant"), ("dog", 5, 80.0, "cow"), ("none", 0, None, None)]
-    figures = [FigureTable("Pairs", ("a", "b"), [(1, 2)]), FigureTable("Classes", columns, rows)]
+    matrix = ConfusionMatrix("Confusion", ("ant", "cow", "dog"), np.array([[9, 1, 0], [4, 2, 1], [0, 1, 4]]))
+    figures = [FigureTable("Pairs", ("a", "b"), [(1, 2)]), FigureTable("Classes", columns, rows), matrix]
     (line,) = read_advice(tmp_path / "rare", [], figures, {"ant": 90, "cow": 9, "dog": 50})
     text = "Class cow has the lowest recall, 40.5 %; the median is 80; it is most often taken for ant"
     assert line == f"{text}; it has only 9 training samples (median 50): add some."
     assert read_advice(tmp_path / "plain", [], figures) == [f"{text}."]
+    single = [figures[1], matrix._replace(values=np.array([[9, 0, 0], [1, 2, 1], [0, 0, 4]]))]
+    assert read_advice(tmp_path / "single", [], single) == [f"{text.partition('; it')[0]}."]
     equal = [FigureTable("Classes", columns, [(name, 1, 50.0, None) for name in "ab"])]
     assert read_advice(tmp_path / "equal", [], equal) == []
+
+
+def test_classes_that_are_not_found_are_told_first(tmp_path):
+    columns = ("class", "Dice", "labeled Dice", "volumes with it", "missed in")
+    eyes = [FigureTable("Classes", columns, [("bone", 0.95, 0.95, 24, 0), ("eyes", 0.0, 0.0, 24, 23)])]
+    config = "VOLUMES: {FOREGROUND_FRACTION: 0.5}\n"
+    (line,) = read_advice(tmp_path / "eyes", [], eyes, config=config)
+    assert line.startswith("Class eyes has Dice 0: it is missed in 23 of 24 volumes. ")
+    assert line.endswith("(VOLUMES.FOREGROUND_FRACTION).")
+    rows = [("wall", 50.0, 75), ("sink", 0.0, 20), ("door", 0.0, 5)]
+    (line,) = read_advice(tmp_path / "rooms", [], [FigureTable("Classes", ("class", "IoU %", "labeled points"), rows)])
+    assert line.startswith("2 of 3 classes have IoU 0: sink, door; they have 25 % of the labeled points. ")
+
+
+@pytest.mark.parametrize(
+    "shown, text",
+    [
+        (0.5, "No object is found with a score of at least 0.5; F1 is best, 0.600, from 0.30 on"),
+        (0.4, "F1 is 0.400 with detections from a score of 0.4 on, and best, 0.600, from 0.30 on"),
+        (0.3, None),
+    ],
+)
+def test_a_score_threshold_that_hides_detections_is_told(tmp_path, shown, text):
+    lines = {"recall": ([0.3], [0.9]), "F1": ([0.2, 0.3, 0.4, 0.5], [0.5, 0.6, 0.4, 0.0])}
+    figures = [Chart("Choice of the score threshold", "score", "fraction", lines)]
+    told = read_advice(tmp_path / "run", [], figures, config=f"DETECTION.SCORE_THRESHOLD: {shown}\n")
+    assert told == ([f"{text} (DETECTION.SCORE_THRESHOLD)."] if text else [])
+
+
+def calibrate(confidence, accuracy):
+    """A model of 15 predictions, 10 of which have a confidence of 1."""
+    bars = {"images": ([0.1, 0.5, 0.9], [5, 0, 10])}
+    curves = {"this model": ([confidence, 1.0], [accuracy, 1.0]), "perfect": ([0, 1], [0, 1])}
+    return [Chart("Calibration", "", "", curves), Chart("Confidence", "", "", bars, kind="bar")]
+
+
+def test_a_model_that_is_too_sure_or_not_sure_enough_is_told_what_changes_it(tmp_path):
+    config = "TRAIN.SMOOTHING: 0.1\nTRAIN.MIXUP_ALPHA: 0.0\n"
+    (under,) = read_advice(tmp_path / "under", [], calibrate(0.1, 0.7), config=config)
+    assert under == (
+        "The model is under-confident: it is 70.0 % sure on average, and right in 90.0 %; less of TRAIN.SMOOTHING 0.1 "
+        "raises its confidence."
+    )
+    (over,) = read_advice(tmp_path / "over", [], calibrate(0.4, 0.1))
+    assert "over-confident: it is 80.0 % sure" in over and "right in 70.0 %; label smoothing" in over
+    assert read_advice(tmp_path / "calibrated", [], calibrate(0.4, 0.4)) == []
+
+
+def test_labels_that_are_missed_suggest_other_thresholds(tmp_path):
+    columns, rows = ("class", "precision %", "recall %", "threshold"), [("a", 99.0, 80.0, 0.5), ("b", 95.0, 90.0, 0.5)]
+    figures = [FigureTable("Classes", columns, rows)]
+    told = [
+        read_advice(tmp_path / kind, [], figures, config=f"MULTI_LABEL.THRESHOLDS: {kind}\n")[1:]
+        for kind in ("fixed", "f1")
+    ]
+    text = (
+        "Many labels are missed: the classes' mean recall is 85.0 %, their precision 97.0 %; a threshold of each class"
+    )
+    assert told == [[f"{text} balances them (MULTI_LABEL.THRESHOLDS f1)."], []]
 
 
 def evaluate(values, **more):
@@ -41,6 +105,13 @@ def test_a_score_that_rises_to_the_end_suggests_a_longer_training_and_a_flat_one
     (line,) = read_advice(tmp_path / "rising", [*trained, *evaluate([1.0, 2.0, 3.0, 4.0])])
     assert line == "score was best in the last of 4 epochs: try more (TRAIN.NUM_EPOCHS)."
     assert read_advice(tmp_path / "flat", [*trained, *evaluate([1.0, 3.99, 3.999, 4.0])]) == []
+    trained.append(event("training", epoch=1, update=1, loss=1.0, learning_rate=0.1))
+    trained.append(event("training", epoch=4, update=4, loss=1.0, learning_rate=1e-8))
+    rising = evaluate([1.0, 2.0, 3.0, 4.0], interval={"percent": 95, "score": [3.95, 4.05]})
+    (anew,) = read_advice(tmp_path / "ended", [*trained, *rising])
+    assert anew.endswith("(TRAIN.NUM_EPOCHS), in a new run, since the learning rate has fallen to 0.")
+    within = evaluate([1.0, 2.0, 3.0, 4.0], interval={"percent": 95, "score": [2.95, 5.05]})
+    assert not any("TRAIN.NUM_EPOCHS" in line for line in read_advice(tmp_path / "within", [*trained, *within]))
     assert read_advice(tmp_path / "fallen", [*trained, *evaluate([1.0, 2.0, 4.0, 3.0])]) == []
 
 

@@ -33,26 +33,9 @@ def advise(run: ReportedRun) -> list[str]:
     return [one_line(line) for find in rules for line in find(run)]
 
 
-def _figures(run: ReportedRun, kind: str) -> Iterator[dict[str, Any]]:
-    """Yield the figures of a kind; in damaged files, their content may be anything."""
-    for stored in run.figures.values():
-        yield from (figure for figure in stored.figures if isinstance(figure, dict) and figure.get("kind") == kind)
-
-
-def _find_table(run: ReportedRun, *columns: str) -> dict[str, list[Any]] | None:
-    """Return the first table that has all of these columns, as cells by column; None if there is none."""
-    for table in _figures(run, "table"):
-        names, rows = table.get("columns"), table.get("rows")
-        if not isinstance(names, list) or not isinstance(rows, list) or not {*columns} <= {*map(str, names)}:
-            continue
-        if all(isinstance(row, list) and len(row) == len(names) for row in rows):
-            return {str(name): [row[at] for row in rows] for at, name in enumerate(names)}
-    return None
-
-
 def _find_line(run: ReportedRun, title: str, name: str | None = None) -> Points:
     """Return the points of a chart's line, by default the first; empty if there is none."""
-    for chart in _figures(run, "chart"):
+    for chart in run.list_figures("chart"):
         lines = chart.get("lines") if chart.get("title") == title else None
         for line in lines if isinstance(lines, list) else ():
             if isinstance(line, dict) and name in (None, line.get("name")):
@@ -79,7 +62,7 @@ def _unseen_detections(run: ReportedRun) -> Iterator[str]:
 
 
 def _worst_class(run: ReportedRun) -> Iterator[str]:
-    tables = ((column, _find_table(run, column)) for column in _SCORES_OF_CLASSES)
+    tables = ((column, run.find_table(column)) for column in _SCORES_OF_CLASSES)
     column, table = next(((column, table) for column, table in tables if table is not None), ("", None))
     if table is None:
         return
@@ -125,7 +108,7 @@ def _describe_unfound(kind: str, table: dict[str, list[Any]], score: str, places
 
 def _find_taken_for(run: ReportedRun, name: object) -> str | None:
     """Return the class that a class is most often taken for, if that is one, and happened more than once."""
-    for matrix in _figures(run, "matrix"):
+    for matrix in run.list_figures("matrix"):
         names, cells = matrix.get("names"), matrix.get("cells")
         if not isinstance(names, list) or not isinstance(cells, list) or name not in names or "is_pairs" in matrix:
             continue
@@ -137,7 +120,7 @@ def _find_taken_for(run: ReportedRun, name: object) -> str | None:
 
 
 def _unequal_rates(run: ReportedRun) -> Iterator[str]:
-    table = _find_table(run, "precision %", "recall %", "threshold")
+    table = run.find_table("precision %", "recall %", "threshold")
     if table is None or run.settings.get("MULTI_LABEL.THRESHOLDS") != "fixed":
         return
     pairs = [pair for pair in zip(table["precision %"], table["recall %"]) if all(map(is_number, pair))]

@@ -3,13 +3,13 @@
 import itertools
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 WIDTH, HEIGHT = 360, 240  # nearly the pixels of a phone, so that labels keep their size there
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 24, 40
 _MOST_POINTS = 500  # of a line; a chart has fewer pixels in width
-NUM_COLORS, MUTED = 8, 1  # the second color is gray
+NUM_COLORS, MUTED = 12, 1  # the second color is gray, and the third the first of classes
 _LOG_FROM = 5  # ratio of the largest to the smallest value
 _MARKED = 30  # points up to which a line has dots
 
@@ -70,6 +70,16 @@ def build_chart(
         ],
         "data": data,
     }
+
+
+def color_lines(names: Iterable[str], classes: Sequence[str]) -> dict[str, int]:
+    """Choose a color for each name: of a class the same in all charts, of others the first free one."""
+    colors: dict[str, int] = {}
+    for name in sorted(dict.fromkeys(names), key=lambda name: name not in classes):  # classes first
+        first = MUTED + 1 + classes.index(name) % (NUM_COLORS - MUTED - 1) if name in classes else 0
+        free = ((first + step) % NUM_COLORS for step in range(NUM_COLORS))
+        colors[name] = next((color for color in free if color not in colors.values()), first)
+    return colors
 
 
 def thin(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:

@@ -136,11 +136,12 @@ def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]
     """Build a section with the figures of each run, by the macro ``render_part``; a line replaces a damaged figure."""
     sections: list[Section] = []
     for number, run in enumerate(runs):
+        prepare = {**_PREPARE, "chart": functools.partial(prepare_chart, classes=run.classes)}
         for title_part, stored in run.figures.items():
             notices, rendered = list(stored.problems), []
             for figure in stored.figures:
                 try:
-                    rendered.append((figure["kind"], render_part(_PREPARE.get(figure["kind"], dict)(figure))))
+                    rendered.append((figure["kind"], render_part(prepare.get(figure["kind"], dict)(figure))))
                 except Exception as error:  # the file may contain anything; show the other figures
                     notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
             by_kind = itertools.groupby(rendered, key=lambda row: row[0])
@@ -168,18 +169,18 @@ def prepare_matrix(figure: Part) -> Part:
     return {**figure, "rows": rows}
 
 
-def prepare_chart(figure: Part) -> Part:
-    """Make the chart of a figure that has lines."""
-    lines = []
-    for number, line in enumerate(figure["lines"]):
+def prepare_chart(figure: Part, classes: Sequence[str] = ()) -> Part:
+    """Make the chart of a figure that has lines, some of which may be of ``classes``."""
+    lines, colors = [], curves.color_lines([line["name"] for line in figure["lines"]], classes)
+    for line in figure["lines"]:
         points = [(float(x), float(y)) for x, y in zip(line["x"], line["y"]) if x is not None and y is not None]
         style = "bar" if figure["shape"] == "bar" else "line"
-        lines.append(curves.CurveLine(line["name"], points, number, style))
+        lines.append(curves.CurveLine(line["name"], points, colors[line["name"]], style))
     return curves.build_chart(figure["title"], lines, figure["x_label"], figure["y_label"], figure["note"])
 
 
 # Computed for the macros of these kinds.
-_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": prepare_matrix, "chart": prepare_chart}
+_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": prepare_matrix}
 
 
 def make_differences(runs: Sequence[ReportedRun]) -> list[Part]:

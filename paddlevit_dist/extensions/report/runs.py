@@ -56,6 +56,30 @@ class ReportedRun(NamedTuple):
     notices: list[str]  # missing and damaged files, and how to fix them
     group: str = ""  # name of its group of seeds; empty for single runs
 
+    def list_figures(self, kind: str) -> list[dict[str, Any]]:
+        """List the figures of a kind; in damaged files, their content may be anything."""
+        figures = [figure for stored in self.figures.values() for figure in stored.figures]
+        return [figure for figure in figures if isinstance(figure, dict) and figure.get("kind") == kind]
+
+    def find_table(self, *columns: str) -> dict[str, list[Any]] | None:
+        """Return the first table that has all of these columns, as cells by column; None if there is none."""
+        for table in self.list_figures("table"):
+            names, rows = table.get("columns"), table.get("rows")
+            if not isinstance(names, list) or not isinstance(rows, list) or not {*columns} <= {*map(str, names)}:
+                continue
+            if all(isinstance(row, list) and len(row) == len(names) for row in rows):
+                return {str(name): [row[at] for row in rows] for at, name in enumerate(names)}
+        return None
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes that its data and figures tell, in the order of their numbers."""
+        tables = [self.find_table(column) or {} for column in ("class", "category", "point", "landmark")]
+        in_figures = [str(name) for table in tables if table for name in next(iter(table.values())) if name != "all"]
+        return [
+            *dict.fromkeys([name for about in self.data.values() for name in about.get("counts") or ()] + in_figures)
+        ]
+
 
 def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
     """Read the runs in these folders, and all seeds of groups; raises a UserError if a folder contains no run."""

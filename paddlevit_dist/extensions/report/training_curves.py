@@ -19,6 +19,7 @@ _TITLES = {
 _AFTER_METRICS = ("learning_rate", "gradient_norm")
 _OF_THE_MACHINE = ("samples_per_second", "data_wait_fraction", "skipped_updates")
 _MOST_CURVES = 10  # further charts are folded
+_COLORED = 4  # classes with the lowest and with the highest values
 _FEWEST_OF_A_FAMILY = 3  # names with the same first word
 
 
@@ -27,8 +28,10 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names = list(dict.fromkeys(name for _, *kinds in series for points in kinds[::-1] for name in points))
     constants = {name: _find_constant(name, series) for name in names}
-    shown = [name for name in names if not name.endswith(COUNTS) and constants[name] is None]
-    families = _group(sorted(shown, key=_sort_key))
+    families = _group(sorted((name for name in names if not name.endswith(COUNTS)), key=_sort_key))
+    # Of classes, those that stay at 0 are shown, too.
+    families = {t: own for t, own in families.items() if any(constants[name] is None for name in own.values())}
+    shown = {name for family in families.values() for name in family.values()}
     x_label = "update" if any(run.metrics.training for run in runs) else "epoch"
     groups = [run.group for run in runs]
     charts, on_machine, of_many = list[Part](), list[Part](), list[Part]()
@@ -38,7 +41,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
             target = on_machine if title in _OF_THE_MACHINE or "memory" in title else charts
             target.append(curves.build_chart(_TITLES.get(title, title), lines, x_label, offers_log=True))
         elif len(runs) == 1:
-            charts.append(_build_family(title, family, series[0], x_label))
+            charts.append(_build_family(title, family, series[0], x_label, runs[0].classes))
         else:  # lines are runs
             own = [
                 curves.build_chart(name, curves.build_lines(series, name, groups), x_label) for name in family.values()
@@ -48,7 +51,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     texts = [
         f"{_TITLES.get(name, name)} {value:g}"
         for name, value in constants.items()
-        if value and not name.endswith(COUNTS)  # 0 is uninformative
+        if value and name not in shown and not name.endswith(COUNTS)  # 0 is uninformative
     ]
     if parts and texts:
         parts.append(make_note(f"Constant: {', '.join(texts)}."))
@@ -71,26 +74,28 @@ def _group(names: Sequence[str]) -> dict[str, dict[str, str]]:
     return families
 
 
-def _build_family(title: str, family: dict[str, str], series: Any, x_label: str) -> Part:
+def _build_family(title: str, family: dict[str, str], series: Any, x_label: str, classes: Sequence[str]) -> Part:
     """Build the chart of a quantity's classes in one run; only the lowest and highest have colors."""
     _, training, evaluation = series
     found = [
-        (f"{label} {kind}" if name in training and name in evaluation else label, points[name], style)
+        (label, f"{label} {kind}" if name in training and name in evaluation else label, points[name], style)
         for label, name in family.items()
         for kind, style, points in (("training", "line", training), ("evaluation", "dots", evaluation))
         if points.get(name)
     ]
-    order = sorted(range(len(found)), key=lambda place: found[place][1][-1][1])
-    half = curves.NUM_COLORS // 2
-    colored = {*order[:half], *order[-half:]}
-    lines, colors = [], iter(range(len(found)))
-    for place, (label, points, style) in enumerate(found):
+    order = sorted(range(len(found)), key=lambda place: found[place][2][-1][1])
+    colored = sorted({*order[:_COLORED], *order[-_COLORED:]})
+    colors = curves.color_lines(
+        [found[place][0] for place in colored], classes or [name for name in family if name != "all"]
+    )
+    lines = []
+    for place, (label, name, points, style) in enumerate(found):
         if place in colored:
-            lines.append(curves.CurveLine(label, points, next(colors), style))
+            lines.append(curves.CurveLine(name, points, colors[label], style))
         else:
-            lines.insert(0, curves.CurveLine(label, points, curves.MUTED, "thin"))
-    note = f"The {half} lowest and the {half} highest of {len(found)} at the end are in color."
-    return curves.build_chart(_TITLES.get(title, title), lines, x_label, note=note if len(found) > 2 * half else "")
+            lines.insert(0, curves.CurveLine(name, points, curves.MUTED, "thin"))
+    note = f"The {_COLORED} lowest and the {_COLORED} highest of {len(found)} at the end are in color."
+    return curves.build_chart(_TITLES.get(title, title), lines, x_label, note=note if len(found) > 2 * _COLORED else "")
 
 
 def _find_constant(name: str, series: Sequence[Any]) -> float | None:

@@ -45,7 +45,7 @@ def test_bars_below_zero_hang_from_it_and_narrow_or_low_ones_stay_visible():
 
 def test_lines_keep_their_places_colors_and_values():
     lines = [
-        CurveLine("up", [(0, 1.0), (5, 2.0), (10, 3.0)], 9),
+        CurveLine("up", [(0, 1.0), (5, 2.0), (10, 3.0)], 13),
         CurveLine("none", [], 1),
         CurveLine("one", [(10, 1.0)], 2),
         CurveLine("two", [(0, 2.0), (10, 1 / 3)], 3),

@@ -254,11 +254,30 @@ def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
     assert [line["style"] for line in lines].count("thin") == 12 and len(lines) == 20
     colored = [line["name"] for line in lines if line["style"] != "thin"]
     assert colored == [f"class {n}" for n in (0, 1, 2, 3, 16, 17, 18, 19)]
-    assert {line["color"] for line in lines if line["style"] != "thin"} == set(range(8))
+    assert {line["color"] for line in lines if line["style"] != "thin"} == {2, 3, 4, 5, 8, 9, 10, 11}  # by number
     assert by_title["IoU"]["note"] == "The 4 lowest and the 4 highest of 20 at the end are in color."
     parts_of_two = training_curves.make_curves(runs)
     assert [part.get("summary") for part in parts_of_two] == [None, "Dice (2)", "IoU (20)", "labeled Dice (3)"]
     assert parts_of_two[2]["parts"][0]["charts"][0]["title"] == "IoU class 0"
+
+
+def test_a_class_that_stays_at_0_is_drawn_and_has_one_color_in_all_charts(tmp_path):
+    dice = [{"bone": 0.5, "eyes": 0.0, "brain": 0.9}, {"bone": 0.6, "eyes": 0.0, "brain": 0.8}]
+    events = [
+        event("evaluation", epoch=n, **{"Dice": 0.4 + n / 10, **{f"Dice {name}": value for name, value in own.items()}})
+        for n, own in enumerate(dice, 1)
+    ]
+    table = FigureTable("Classes", ("class", "Dice"), [("bone", 0.6), ("eyes", 0.0), ("brain", 0.8)])
+    (run,) = read(write_run(tmp_path / "run", events, figures=[table]))
+    (part,) = training_curves.make_curves([run])
+    (chart,) = part["charts"]
+    colors = {line["name"]: line["color"] for line in chart["data"]["lines"]}
+    assert colors == {"all": 0, "bone": 2, "eyes": 3, "brain": 4}
+    lines = [{"name": name, "x": [0, 1], "y": [0, 1]} for name in ("brain", "any", "bone")]
+    figure = {"lines": lines, "shape": "line", **dict.fromkeys(("title", "x_label", "y_label", "note"), "")}
+    shown = page.prepare_chart(figure, run.classes)["data"]["lines"]
+    assert [line["color"] for line in shown] == [colors["brain"], 0, colors["bone"]]
+    assert [line["color"] for line in page.prepare_chart(figure)["data"]["lines"]] == [0, 1, 2]
 
 
 def test_curves_beyond_the_first_and_those_of_the_machine_are_folded_and_constants_told(tmp_path):

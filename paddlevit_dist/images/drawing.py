@@ -55,6 +55,7 @@ def build_gallery(
     chosen: Sequence[tuple[int, str]],
     draw_cells: Callable[[int, np.ndarray, Any], Sequence[np.ndarray]],
     note: str,
+    folded: str = "",
 ) -> list[Figure]:
     """Build the gallery of an evaluation's hardest images; images that can no longer be read are skipped.
 
@@ -63,6 +64,7 @@ def build_gallery(
         chosen: index and caption of each image.
         draw_cells: returns the cells of an image, given its index, pixels, uint8 (height, width, 3), and ground truth.
         note: text below the gallery.
+        folded: why it is folded away.
     """
     images = []
     for index, caption in chosen:
@@ -72,7 +74,7 @@ def build_gallery(
             continue
         cells = draw_cells(index, np.asarray(image), truth)
         images.append((join_cells(cells), f"{caption}\n{dataset.describe(index)}"))
-    return [Gallery("Hardest images", images, note)] if images else []
+    return [Gallery("Hardest images", images, note, folded)] if images else []
 
 
 def get_palette(dataset: object, number: int) -> np.ndarray:

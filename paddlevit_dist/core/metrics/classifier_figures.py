@@ -101,8 +101,8 @@ def _pairs(wrong: FilledCells, evaluated: EvaluatedPredictions) -> list[Figure]:
     for (label, predicted), number in islice(counts.items(), _MOST_PAIRS):
         share = 100 * number / int(numbers[label])
         rows.append((names[label], names[predicted], number, share, counts.get((predicted, label), 0)))
-    if not rows:
-        return []
+    if all(row[2] == 1 for row in rows):
+        return []  # none is more frequent than others
     columns = ("true class", "taken for", evaluated.sample_name, "% of the class", "the other way round")
     note = f"The {_MOST_PAIRS} most frequent." if len(counts) > _MOST_PAIRS else ""
     return [FigureTable("Most confused", columns, rows, note)]
@@ -115,8 +115,8 @@ def _classes(wrong: FilledCells, evaluated: EvaluatedPredictions) -> Figure:
     for label, name in enumerate(evaluated.names):
         other = evaluated.names[others[label]] if label in others else None
         scores = (percent(shares[score][label]) for score in ("recall", "precision", "Dice"))  # Dice of samples is F1
-        rows.append((name, numbers[label], predicted[label], *scores, other))
-    columns = ("class", evaluated.sample_name, "predicted", "recall %", "precision %", "F1 %", "most often taken for")
+        rows.append((name, *scores, other, numbers[label], predicted[label]))
+    columns = ("class", "recall %", "precision %", "F1 %", "most often taken for", evaluated.sample_name, "predicted")
     return FigureTable("Classes", columns, rows)
 
 

@@ -27,6 +27,7 @@ class FigureTable(NamedTuple):
     columns: Sequence[str]  # the first column names the row
     rows: Sequence[Sequence[Any]]  # a cell per column: text, whole number, float (shown with four digits), None (empty)
     note: str = ""
+    folded: str = ""  # why it is folded away until the reader unfolds it; empty: it is not
 
 
 class FilledCells(NamedTuple):
@@ -87,6 +88,7 @@ class Gallery(NamedTuple):
     title: str
     images: Sequence[tuple[np.ndarray, str]]
     note: str = ""
+    folded: str = ""  # as of a table
 
 
 class SliceStack(NamedTuple):

@@ -141,7 +141,10 @@ def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]
             notices, rendered = list(stored.problems), []
             for figure in stored.figures:
                 try:
-                    rendered.append((figure["kind"], render_part(prepare.get(figure["kind"], dict)(figure))))
+                    part = prepare.get(figure["kind"], dict)(figure)
+                    if figure.get("folded"):
+                        part = fold(f"{figure['title']}: {figure['folded']}", part)
+                    rendered.append((part["kind"], render_part(part)))
                 except Exception as error:  # the file may contain anything; show the other figures
                     notices.append(one_line(f"a figure cannot be shown: {type(error).__name__}: {error}"))
             by_kind = itertools.groupby(rendered, key=lambda row: row[0])

@@ -146,7 +146,8 @@ def show_hardest(
     ]
     note = "Images with the lowest F1 of their boxes at an IoU of 0.5, then with the most mistakes. "
     note += f"Left: annotations; right: detections with a score of at least {least_score:g}."
-    return build_gallery(dataset, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note)
+    why = quality.explain_empty([place for _, place in chosen], least_score)
+    return build_gallery(dataset, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note, why)
 
 
 def chart_precision(classes: Sequence[ClassDetections], names: Sequence[str]) -> list[Figure]:

@@ -42,7 +42,11 @@ class ShownImages(NamedTuple):
     predict: Callable[[int], DetectedKeypoints]  # objects of a sample
 
     def build_gallery(
-        self, chosen: Sequence[tuple[int, str]], note: str, choose: Callable[[DetectedKeypoints], DetectedKeypoints]
+        self,
+        chosen: Sequence[tuple[int, str]],
+        note: str,
+        choose: Callable[[DetectedKeypoints], DetectedKeypoints],
+        folded: str = "",
     ) -> list[Figure]:
         """Draw annotations and the objects that ``choose`` returns next to each other; ``chosen``: index, caption."""
 
@@ -51,7 +55,7 @@ class ShownImages(NamedTuple):
             both = DrawnObjects.from_annotations(truth), found
             return [fit_in_cell(pixels, objects, self.keypoint_sets, self.names) for objects in both]
 
-        return build_gallery(self.dataset, chosen, draw, note)
+        return build_gallery(self.dataset, chosen, draw, note, folded)
 
 
 class KeypointFigures(TaskAspect, Reportable):
@@ -104,15 +108,17 @@ def build_keypoint_figures(
 def _show_hardest(
     images: ShownImages, indices: Sequence[int], quality: ImageQuality, least_score: float
 ) -> list[Figure]:
+    places = quality.find_hardest(_SHOWN).tolist()
     chosen = [
         (indices[place], f"{quality.right[place]} right, {quality.wrong[place]} wrong, {quality.missed[place]} missed")
-        for place in quality.find_hardest(_SHOWN).tolist()
+        for place in places
     ]
     note = (
         "Images with the lowest F1 of their objects at an OKS of 0.5, then with the most mistakes. Left: annotations, "
     )
     note += f"hidden points hollow; right: objects with a score of at least {least_score:g}, uncertain points hollow."
-    return images.build_gallery(chosen, note, lambda found: found.only(found.scores >= least_score))
+    why = quality.explain_empty(places, least_score)
+    return images.build_gallery(chosen, note, lambda found: found.only(found.scores >= least_score), why)
 
 
 def tabulate_points(

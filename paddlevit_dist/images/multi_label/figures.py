@@ -138,11 +138,11 @@ class EvaluatedLabels:
         for label, (name, curve) in enumerate(zip(self.names, curves)):
             one = curve.count_draws(ones)
             hits, chosen, positives = one.hits[0], one.chosen[0], one.positives[0]
-            shares = quotient(np.array([hits, hits, 2 * hits]), np.array([chosen, positives, chosen + positives]))
+            shares = quotient(np.array([hits, 2 * hits, hits]), np.array([positives, chosen + positives, chosen]))
             threshold = round(float(self.thresholds[label]), 4)
             numbers = map(int, (positives, chosen, one.known[0]))
-            rows.append((name, *map(percent, (one.ap[0], *shares)), *numbers, threshold))
-        columns = ("class", "AP %", "precision %", "recall %", "F1 %", "has it", "chosen", "known", "threshold")
+            rows.append((name, *map(percent, (one.ap[0], *shares)), threshold, *numbers))
+        columns = ("class", "AP %", "recall %", "F1 %", "precision %", "threshold", "has it", "chosen", "known")
         return FigureTable("Classes", columns, rows, "Of the images whose label is known. Empty: not defined.")
 
     def curves(self) -> list[Figure]:
@@ -233,8 +233,11 @@ def _contradicted(rows: Sequence[Sequence[Any]], number: int, file: str) -> list
         return []
     listed = "all" if number == len(rows) else f"the first {len(rows):,}"
     more = f"The first {_MOST_ROWS} of {number:,}; {listed}: {file}." if number > _MOST_ROWS else f"Also in {file}."
-    note = f"Known labels on the other side of the threshold, by the probability that they are wrong. {more}"
-    return [FigureTable("Contradicted labels", COLUMNS, rows[:_MOST_ROWS], note)]
+    note = f"Known labels on the other side of the threshold. Wrong: the probability that the label is. {more}"
+    shown = [
+        (*row[:2], percent(1 - row[3] if row[2] else row[3]), *row[2:]) for row in rows[:_MOST_ROWS]
+    ]  # the order of the rows
+    return [FigureTable("Contradicted labels", (*COLUMNS[:2], "wrong %", *COLUMNS[2:]), shown, note)]
 
 
 def _write_table(path: Path, rows: Sequence[Sequence[Any]]) -> None:

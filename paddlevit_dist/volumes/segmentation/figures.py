@@ -105,12 +105,16 @@ def segmentation_figures(
     totals = scores.compute(arrays, np.ones((1, len(records))))
     numbers = [select(arrays["sums"], what).sum(axis=0).astype(int).tolist() for what in ("labeled", "missed")]
     rows = []
-    for name, *class_numbers in zip(class_names[1:], *numbers):
-        values = [_round(totals.get(f"{what} {name}", [np.nan])[0]) for what in CLASS_VALUES]
-        rows.append((name, *values, *class_numbers))
+    columns, few = scores.columns(arrays), []
+    for name, labeled, missed in zip(class_names[1:], *numbers):
+        dice, *values = (_round(totals.get(f"{what} {name}", [np.nan])[0]) for what in CLASS_VALUES)
+        rows.append((name, dice, missed, labeled, *values))
+        measured = int(np.isfinite(columns.get(f"assd_mm {name}", [])).sum())
+        few += [f"{name} {measured} of {labeled}"] if 0 < measured < labeled else []
     note = "Dice: mean over volumes; pooled: over the voxels of all volumes. Missed: only labeled, or only predicted."
-    classes = FigureTable("Classes of voxels", ["class", *CLASS_VALUES, "volumes with it", "missed in"], rows, note)
-    columns = scores.columns(arrays)
+    note += f" Distances are of fewer volumes, where a class is found: {', '.join(few)}." if few else ""
+    names = ["class", "Dice", "missed in", "volumes with it", *CLASS_VALUES[1:]]
+    classes = FigureTable("Classes of voxels", names, rows, note)
     order = np.argsort(np.nan_to_num(columns["Dice"], nan=2.0), kind="stable").tolist()
     names = [samples.dataset.case(i) for i, _ in records]
     rows = [(names[at], *(_round(column[at]) for column in columns.values())) for at in order[:_MOST_ROWS]]

@@ -27,6 +27,11 @@ class ImageQuality(NamedTuple):
         order = np.lexsort((-mistakes, self.f1))  # stable
         return order[mistakes[order] > 0][:most]
 
+    def explain_empty(self, places: Sequence[int], least_score: float) -> str:
+        """Explain why nothing is detected in any of the images at these positions; empty if something is."""
+        is_empty = not (self.right + self.wrong)[list(places)].any()
+        return f"nothing in them is detected with a score of at least {least_score:g}" if is_empty else ""
+
 
 def compute_image_quality(table: MatchTable, least_score: float) -> ImageQuality:
     """Count the correct and wrong detections of each image, among detections of at least this score."""

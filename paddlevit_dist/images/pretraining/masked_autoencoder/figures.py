@@ -60,7 +60,7 @@ class ReconstructionFigures(TaskAspect, Reportable):
                 samples.append(dataset.sample(index, np.random.default_rng(0)))
             except (UserError, OSError):
                 continue
-            captions.append(f"{dataset.describe(index)}: loss {loss:.3f}")
+            captions.append(f"loss {loss:.3f}\n{dataset.describe(index)}")
         if not samples:
             return []
         rows = self.draw(model, self.task.collate(samples))

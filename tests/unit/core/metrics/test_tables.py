@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.core.metrics.tables import class_tables, percent, sample_table, score_samples
+from paddlevit_dist.core.tasks.figures import FigureTable
 
 CONFUSION = np.array([[5, 2, 0, 0], [1, 3, 0, 4], [0, 0, 0, 0], [0, 0, 0, 0]])
 NAMES = ["sky", "tree", "road", "car"]
@@ -57,7 +58,7 @@ def test_samples_stand_from_the_worst_to_the_best_and_those_without_labels_first
     expected = [("b", None, None, 0), ("d", 0.0, 0.0, 3)]
     expected += [("c", round(25 / 3, 2), 25.0, 4), ("a", 65.0, round(500 / 6, 2), 6)]
     table = sample_table("Scenes", "scene", "abcd", score_samples(statistics), "points")
-    assert table == ("Scenes", columns, expected, "")
+    assert table == FigureTable("Scenes", columns, expected)
 
 
 @pytest.mark.parametrize("number, note", [(1000, ""), (1001, "The 1,000 worst of 1,001.")])

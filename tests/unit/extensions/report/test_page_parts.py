@@ -224,6 +224,16 @@ def test_a_small_matrix_has_all_its_counts_and_a_large_one_its_cells_alone():
         assert ("rows" in page.prepare_matrix({"names": ["x"] * size, "cells": []})) == has_rows
 
 
+def test_a_figure_may_be_folded_with_the_reason(tmp_path):
+    plain = FigureTable("Classes", ("class", "AP %"), [("a", 1.0)])
+    figures = [plain, plain._replace(title="Labels", folded="none stands out")]
+    (run,) = read(write_run(tmp_path / "run", figures=figures))
+    ((_, _, (*_, shown)),) = page.make_figures([run], lambda part: part)
+    (_, [table]), (kind, [folded]) = shown["groups"]
+    assert table["title"] == "Classes" and kind == folded["kind"] == "folded"
+    assert folded["summary"] == "Labels: none stands out" and folded["parts"][0]["title"] == "Labels"
+
+
 @pytest.mark.parametrize(("shape", "style"), [("bar", "bar"), ("line", "line"), ("odd", "line")])
 def test_a_chart_has_all_its_lines_without_points_that_are_not_finite(shape, style):
     lines = [{"name": "a", "x": [0, 1, 2], "y": [3, None, 5]}, {"name": "b", "x": [0, None, 2], "y": [1, 2, 4]}]

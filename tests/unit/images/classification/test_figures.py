@@ -75,7 +75,7 @@ def test_confusion_and_scores_of_classes_are_those_counted_one_by_one():
     for label, predicted in zip(labels, logits.argmax(axis=1)):
         expected[label, predicted] += 1
     np.testing.assert_array_equal(to_dense(matrix.values, 7), expected, strict=True)
-    for label, (name, images, predicted, recall, precision, f1, other) in enumerate(classes.rows):
+    for label, (name, recall, precision, f1, other, images, predicted) in enumerate(classes.rows):
         right = expected[label, label]
         assert (name, images, predicted) == ("abcdefg"[label], expected[label].sum(), expected[:, label].sum())
         assert recall == pytest.approx(100 * right / images, abs=0.006)

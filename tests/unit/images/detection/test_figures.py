@@ -73,6 +73,8 @@ def test_the_hardest_images():
     assert quality.missed.tolist() == [0, 1, 2, 0, 0, 0]
     assert np.allclose(quality.f1, [1, 2 / 3, 0, 1, 0, 0])
     assert quality.find_hardest(10).tolist() == [2, 4, 5, 1] and quality.find_hardest(2).tolist() == [2, 4]
+    assert quality.explain_empty([2, 4], 0.5) == ""
+    assert quality.explain_empty([2, 3], 0.5) == "nothing in them is detected with a score of at least 0.5"
 
 
 def test_numbers_of_each_image_are_pycocotools_of_this_image_alone():

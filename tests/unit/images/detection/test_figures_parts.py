@@ -169,7 +169,7 @@ def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):
 def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeypatch):
     drawn = []
 
-    def gallery(dataset, chosen, draw, note):
+    def gallery(dataset, chosen, draw, note, folded):
         image, boxes = IMAGES[chosen[0][0] - 10]
         drawn.append((dataset, list(chosen), note, draw(chosen[0][0], "pixels", image), boxes))
         return [SimpleNamespace(title="gallery")]
@@ -205,7 +205,7 @@ def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeyp
     assert cells == [("pixels", 0, [], NAMES, None), ("pixels", 1, [3], NAMES, [0.65])]
     crowd = []
     monkeypatch.setattr(
-        figures, "build_gallery", lambda data, chosen, draw, note: crowd.extend(draw(12, "p", IMAGES[2][0]))
+        figures, "build_gallery", lambda data, chosen, draw, *_: crowd.extend(draw(12, "p", IMAGES[2][0]))
     )
     figures.show_hardest(
         None,
@@ -224,7 +224,7 @@ def test_the_last_categories_may_be_absent_and_a_score_at_the_limit_counts(recor
     limit = float(np.float32(0.7))
     seen = []
     monkeypatch.setattr(
-        figures, "build_gallery", lambda data, chosen, draw, note: seen.extend(draw(0, "p", IMAGES[0][0]))
+        figures, "build_gallery", lambda data, chosen, draw, *_: seen.extend(draw(0, "p", IMAGES[0][0]))
     )
     monkeypatch.setattr(figures, "fit_in_cell", lambda pixels, boxes, *_, **__: len(boxes))
     quality = figures.compute_image_quality(figures.join_tables(records, 4), limit)

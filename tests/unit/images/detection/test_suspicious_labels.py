@@ -60,7 +60,9 @@ def test_disagreements_are_listed_with_the_most_suspicious_first(tmp_path):
     assert tuple(written[0]) == COLUMNS and len(written) == 4 and written[1]["label"] == ""
     (table,) = build_suspect_table(rows, "s.csv")
     assert list(table.rows) == rows and table.note.endswith("Also in s.csv.")
-    assert build_suspect_table([], "s.csv") == []
+    assert build_suspect_table([], "s.csv") == [] and table.folded == ""
+    (table,) = build_suspect_table([row for row in rows if row[1] == "not found"], "s.csv")
+    assert len(table.rows) == 1 and table.folded.startswith("none stands out")
     many = [(*rows[0][:2], number, *rows[0][3:]) for number in range(101)]
     (table,) = build_suspect_table(many, "s.csv")
     assert list(table.rows) == many[:100] and table.note.endswith("The first 100 of 101; all: s.csv.")

@@ -52,9 +52,9 @@ def test_scores_and_curves_of_classes_are_of_the_known_labels(evaluated):
         ap = sum((r - before) * p for (r, p), before in zip(points, [0, *(r for r, _ in points)]))
         chosen = scores > 0.5
         hits, right, found = (chosen & truth).sum(), truth.sum(), chosen.sum()
-        expected = [100 * share for share in (ap, hits / found, hits / right, 2 * hits / (found + right))]
+        expected = [100 * share for share in (ap, hits / right, 2 * hits / (found + right), hits / found)]
         assert rows[label][0] == name and rows[label][1:5] == pytest.approx(expected, abs=0.006)
-        assert rows[label][5:] == (right, found, known.sum(), 0.5)
+        assert rows[label][5:] == (0.5, right, found, known.sum())
 
 
 def test_contradicted_labels_are_listed_from_the_farthest_and_written(evaluated, tmp_path):
@@ -64,11 +64,15 @@ def test_contradicted_labels_are_listed_from_the_farthest_and_written(evaluated,
     wrong.sort(key=lambda place: -abs(labels[place] - shares[place]))
     expected = [(dataset.name(place[0]), NAMES[place[1]], labels[place], round(shares[place], 6)) for place in wrong]
     figure = figures["Contradicted labels"]
-    assert figure.rows == expected and len(expected) > 5
-    assert figure.note.endswith("wrong. Also in contradicted_labels.csv.")
+    assert [(*row[:2], *row[3:]) for row in figure.rows] == expected and len(expected) > 5
+    assert [row[2] for row in figure.rows] == [round(100 * abs(row[3] - row[4]), 2) for row in figure.rows]
+    assert figure.note.endswith("the label is. Also in contradicted_labels.csv.")
     (file,) = tmp_path.rglob("contradicted_labels.csv")
     with open(file, newline="") as stream:
-        assert list(csv.reader(stream)) == [[*figure.columns], *([str(cell) for cell in row] for row in expected)]
+        assert list(csv.reader(stream)) == [
+            ["image", "class", "label", "probability"],
+            *([str(cell) for cell in row] for row in expected),
+        ]
 
 
 def test_images_with_the_largest_mean_loss_come_first_with_what_was_found(evaluated):
@@ -132,7 +136,7 @@ def test_of_many_classes_the_most_frequent_are_shown():
     assert list(matrix.names) == [names[label] for label in kept]
     np.testing.assert_array_equal(matrix.values, labels[:, kept].T.astype(int) @ labels[:, kept])
     assert matrix.note.endswith(" have the label. The 40 most frequent classes.")
-    assert [row[-1] for row in evaluated.classes().rows] == [round(level, 4) for level in levels]
+    assert [row[5] for row in evaluated.classes().rows] == [round(level, 4) for level in levels]
     chosen = probabilities[7] > levels
     words = {
         "right": (labels[7] == 1) & chosen,
@@ -173,7 +177,7 @@ def test_only_the_twelve_hardest_images_are_shown_and_one_hundred_labels(tmp_pat
     wrong = ((logits.numpy() > 0) != labels).sum()
     table, gallery = figures["Contradicted labels"], figures["Hardest images"]
     assert len(gallery.images) == 12 and len(table.rows) == 100 < wrong
-    assert table.note.endswith(f" wrong. The first 100 of {wrong}; all: contradicted_labels.csv.")
+    assert table.note.endswith(f" the label is. The first 100 of {wrong}; all: contradicted_labels.csv.")
     losses = np.logaddexp(0, np.where(labels == 1, -1, 1) * logits.numpy()).mean(axis=1)
     hardest = [samples.describe(places[row][0]) for row in np.argsort(-losses)[:12]]
     assert [caption.split("\n")[-1] for _, caption in gallery.images] == hardest

@@ -99,6 +99,16 @@ def task():
     return task
 
 
+def test_distances_tell_of_how_many_volumes_they_are(task, monkeypatch):
+    monkeypatch.setattr(figures, "_SHOWN", 0)
+    labels = Volumes().read(0)[1].array % IGNORED
+    found, metrics = [labels, np.where(labels == 2, 0, labels), labels * 0], task.build_metrics()
+    records = [(n, metrics.update(predicted, labels, np.full(3, 2.0))) for n, predicted in enumerate(found)]
+    samples = SegmentedSamples(Volumes(), IntensityConfig(("none", "none")))
+    classes, _ = figures.segmentation_figures(samples, records, NAMES, NAMES, None)
+    assert classes.note.endswith("Distances are of fewer volumes, where a class is found: a 2 of 3, b 1 of 3.")
+
+
 def test_tables_and_pictures_are_of_the_worst_volumes(task, monkeypatch):
     monkeypatch.setattr(figures, "_MOST_ROWS", 4)
     samples = SegmentedSamples(Volumes(), IntensityConfig(("none", "none")))
@@ -113,12 +123,13 @@ def test_tables_and_pictures_are_of_the_worst_volumes(task, monkeypatch):
 
     values = {name: np.nan for kind in figures.CLASS_VALUES for name in [f"{kind} c"]} | metrics.compute({})
     labeled = [sum((found[index][1] == label).any() for index in order) for label in (1, 2, 3)]
-    assert classes.columns == ["class", *figures.CLASS_VALUES, "volumes with it", "missed in"] and labeled == [3, 3, 0]
+    assert classes.columns == ["class", "Dice", "missed in", "volumes with it", *figures.CLASS_VALUES[1:]]
+    assert labeled == [3, 3, 0]
     for row, name, number in zip(classes.rows, NAMES[1:], labeled, strict=True):
         expected = [values.get(f"{kind} {name}", np.nan) for kind in figures.CLASS_VALUES]
         said = [None if np.isnan(value) else pytest.approx(value, abs=6e-5) for value in expected]
-        assert row == (name, *said, number, values[f"missed {name}"])
-    assert [row[-1] for row in classes.rows] == [0, 3, 3] and classes.rows[2][4] is None
+        assert row == (name, said[0], values[f"missed {name}"], number, *said[1:])
+    assert [row[2] for row in classes.rows] == [0, 3, 3] and classes.rows[2][6] is None
 
     columns = metrics.columns(metrics.per_sample())
     dice = dict(zip(order, columns["Dice"]))

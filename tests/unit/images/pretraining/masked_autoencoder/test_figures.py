@@ -67,7 +67,7 @@ def test_a_report_leaves_out_images_that_cannot_be_read(task, images):
     model.eval()
     figures, records = get_aspect(task, Reportable).figures, [(0, 0.25), (1, 0.5), (2, 0.75)]
     [gallery] = figures(Samples(images), records, model)
-    assert [caption for _, caption in gallery.images] == ["images/0.png: loss 0.250", "images/2.png: loss 0.750"]
+    assert [caption for _, caption in gallery.images] == ["loss 0.250\nimages/0.png", "loss 0.750\nimages/2.png"]
     for (row, _), image in zip(gallery.images, images):
         np.testing.assert_array_equal(row[:, :16], image.transpose(1, 2, 0))
     assert figures(Samples(images), records[1:2], model) == []

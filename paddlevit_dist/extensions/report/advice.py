@@ -12,7 +12,6 @@ from .runs import Points, ReportedRun
 _SCORES_OF_CLASSES = ("AP %", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # columns; less is worse
 _PLURALS = {"class": "classes", "category": "categories", "point": "points"}
 _TAKEN_FOR = "most often taken for"
-_OF_VOLUMES = ("volumes with it", "missed in")
 _WEIGHTS = ("CLASS_WEIGHTS", "VOLUMES.FOREGROUND_FRACTION")  # ends of keys that give rare classes more weight
 _CONFIDENCE_LOWERED_BY = ("TRAIN.SMOOTHING", "SHAPES.LABEL_SMOOTHING", "TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA")
 _NOTHING = "nothing"  # is detected
@@ -45,11 +44,9 @@ def _find_line(run: ReportedRun, title: str, name: str | None = None) -> Points:
 
 
 def _unseen_detections(run: ReportedRun) -> Iterator[str]:
-    points, shown = (
-        _find_line(run, "Choice of the score threshold", "F1"),
-        run.settings.get("DETECTION.SCORE_THRESHOLD"),
-    )
-    if not points or shown is None or not re.fullmatch(r"\d*\.?\d+", shown):
+    points = _find_line(run, "Choice of the score threshold", "F1")
+    shown = run.settings.get("DETECTION.SCORE_THRESHOLD", "")
+    if not points or not re.fullmatch(r"\d*\.?\d+", shown):
         return
     best, highest = max(points, key=lambda point: point[1])
     _, value = min(points, key=lambda point: abs(point[0] - float(shown)))
@@ -74,17 +71,19 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
     if lowest == 0:
         yield _describe_unfound(kind, table, score, [place for value, place in scores if value == 0], run)
     elif lowest < max(scores)[0]:
-        text = f"{kind} {names[worst]} has the lowest {score}, {lowest:.4g}{unit}"
-        text += f"; the median is {sorted(scores)[len(scores) // 2][0]:.4g}"
+        text = f"{kind.capitalize()} {names[worst]} has the lowest {score}, {lowest:.4g}{unit}; the median is "
+        text += f"{sorted(scores)[len(scores) // 2][0]:.4g}"
         other = _find_taken_for(run, names[worst])
         if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
             text += "; it is most often " + ("missed" if other == _NOTHING else f"taken for {other}")
-        counts = run.data.get("train", {}).get("counts") or {}
-        if str(names[worst]) in counts:
-            number, median = counts[str(names[worst])], sorted(counts.values())[len(counts) // 2]
-            if number < _FEW * median:
-                text += f"; it has only {number:,} training samples (median {median:,}): add some"
-        yield text[0].upper() + text[1:] + "."
+        yield f"{text}{_describe_rare(run, str(names[worst]))}."
+
+
+def _describe_rare(run: ReportedRun, name: str) -> str:
+    counts = run.data.get("train", {}).get("counts") or {}
+    number, median = counts.get(name), sorted(counts.values())[len(counts) // 2] if counts else 0
+    is_rare = number is not None and number < _FEW * median
+    return f"; it has only {number:,} training samples (median {median:,}): add some" if is_rare else ""
 
 
 def _describe_unfound(kind: str, table: dict[str, list[Any]], score: str, places: list[int], run: ReportedRun) -> str:
@@ -95,9 +94,10 @@ def _describe_unfound(kind: str, table: dict[str, list[Any]], score: str, places
         text = f"{len(names)} of {len(table[kind])} {_PLURALS.get(kind, kind)} have {score} 0: {listed}"
     else:
         text = f"{kind.capitalize()} {names[0]} has {score} 0"
-        labeled, missed = (table[column][places[0]] if column in table else None for column in _OF_VOLUMES)
+        labeled, missed = (table.get(column, table[kind])[places[0]] for column in ("volumes with it", "missed in"))
         if is_number(labeled) and is_number(missed) and missed <= labeled:
             text += f": it is missed in {missed} of {labeled} volumes"
+        text += _describe_rare(run, names[0])
     amount = next((column for column in table if column.startswith("labeled ") and column != "labeled Dice"), "")
     if amount and all(map(is_number, table[amount])):
         share = sum(table[amount][place] for place in places) / max(sum(table[amount]), 1)
@@ -143,18 +143,14 @@ def _miscalibration(run: ReportedRun) -> Iterator[str]:
     )
     if abs(confidence - accuracy) < _UNCALIBRATED:
         return
-    lowering = [f"{key} {run.settings[key]}" for key in _CONFIDENCE_LOWERED_BY if key in run.settings]
-    active = [setting for setting in lowering if not setting.endswith((" 0.0", " 0", " null"))]
-    remedy = "label smoothing, mixing or fewer epochs lower its confidence"
+    values = {key: run.settings[key] for key in _CONFIDENCE_LOWERED_BY if key in run.settings}
+    active = [f"{key} {value}" for key, value in values.items() if value not in ("0", "0.0", "None")]
+    side, remedy = "over", f"label smoothing, mixing or fewer epochs ({', '.join(values)}) may lower its confidence"
     if confidence < accuracy:
-        remedy = (
-            f"less of {' and '.join(active)} raises its confidence" if active else "more epochs raise its confidence"
-        )
-    elif lowering:
-        remedy += f" ({lowering[0]})"
+        side, remedy = "under", f"less of {', '.join(active) or 'regularization'} may raise its confidence"
     yield (
-        f"The model is {'under' if confidence < accuracy else 'over'}-confident: it is {100 * confidence:.1f} % sure "
-        f"on average, and right in {100 * accuracy:.1f} %; {remedy}."
+        f"The model is {side}-confident: it is {100 * confidence:.1f} % sure on average, and right in "
+        f"{100 * accuracy:.1f} %; {remedy}."
     )
 
 

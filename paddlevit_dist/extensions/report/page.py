@@ -3,6 +3,8 @@
 import base64
 import functools
 import itertools
+import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,6 +23,7 @@ from .training_curves import make_curves
 
 PAGE = "report.html"
 _MOST_NAMES, _MOST_UNREADABLE, _MOST_BARS = 200, 10, 40
+_LONG = 12  # letters that captions have in common
 _LARGEST_GRID = 24  # classes of a matrix in HTML; larger ones are drawn on a canvas
 
 Section = tuple[str, str, list[Part]]  # id, title, content
@@ -172,6 +175,21 @@ def prepare_matrix(figure: Part) -> Part:
     return {**figure, "rows": rows}
 
 
+def prepare_gallery(figure: Part) -> Part:
+    """Tell once what the last lines of all captions begin and end with, such as the path of their file."""
+    origins = [image["caption"][-1] for image in figure["images"]]
+    first = re.sub(r"[^ /]*$", "", os.path.commonprefix(origins))
+    first = first if len(first) >= _LONG else ""
+    names = [origin.removeprefix(first) for origin in origins]
+    last = re.sub(r"^[^ /]*", "", os.path.commonprefix([name[::-1] for name in names])[::-1])
+    last = last if len(last) >= _LONG else ""
+    names = [name.removesuffix(last) for name in names]
+    if names == origins or not all(names):
+        return figure
+    images = [{**image, "caption": [*image["caption"][:-1], name]} for image, name in zip(figure["images"], names)]
+    return {**figure, "images": images, "note": f"{figure['note']} All are {first}…{last}.".strip()}
+
+
 def prepare_chart(figure: Part, classes: Sequence[str] = ()) -> Part:
     """Make the chart of a figure that has lines, some of which may be of ``classes``."""
     lines, colors = [], curves.color_lines([line["name"] for line in figure["lines"]], classes)
@@ -183,7 +201,7 @@ def prepare_chart(figure: Part, classes: Sequence[str] = ()) -> Part:
 
 
 # Computed for the macros of these kinds.
-_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": prepare_matrix}
+_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": prepare_matrix, "gallery": prepare_gallery}
 
 
 def make_differences(runs: Sequence[ReportedRun]) -> list[Part]:

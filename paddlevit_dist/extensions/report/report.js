@@ -159,6 +159,15 @@ document.querySelectorAll("figure.chart").forEach((figure) => {
 });
 document.querySelectorAll("table.sorted").forEach(makeSortable);
 document.querySelectorAll(".scroll.tall").forEach(makeSearchable);
+// Phones show the first pictures of a gallery.
+document.querySelectorAll("figure.gallery").forEach((figure) => {
+  const number = figure.querySelectorAll("li").length;
+  if (number <= (figure.querySelector("li.large") ? 4 : 6)) return;
+  figure.classList.add("short");
+  const button = make("button", { type: "button", class: "more" }, make("p", { class: "tools" }, figure));
+  button.textContent = `show all ${number}`;
+  button.addEventListener("click", () => { figure.classList.remove("short"); button.remove(); });
+});
 // What a link leads to must not stay folded away.
 const unfold = () => {
   const target = location.hash.length > 1 && document.getElementById(location.hash.slice(1));

@@ -177,10 +177,9 @@ document.querySelectorAll("figure.points").forEach((figure) =>
 // ---- slices ------------------------------------------------------------------------------------------------
 
 document.querySelectorAll(".stack").forEach((stack) => {
-  const slider = stack.querySelector("input"), images = stack.querySelectorAll("img"), shown = stack.querySelector("output");
+  const slider = stack.querySelector("input"), images = stack.querySelectorAll("img"); // pictures have their own numbers
   slider.addEventListener("input", () => {
     images.forEach((image, place) => { image.hidden = place !== +slider.value; });
-    shown.textContent = `slice ${+slider.value + 1} of ${images.length}`;
-    slider.setAttribute("aria-valuetext", shown.textContent);
+    slider.setAttribute("aria-valuetext", `image ${+slider.value + 1} of ${images.length}`);
   });
 });

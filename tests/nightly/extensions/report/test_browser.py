@@ -6,11 +6,12 @@
 import json
 import os
 
+import numpy as np
 import pytest
 from support import browser
 from support.trainings.report_runs import event, one_of_each, training, write_run
 
-from paddlevit_dist.core.tasks.figures import FigureTable
+from paddlevit_dist.core.tasks.figures import FigureTable, Gallery
 from paddlevit_dist.extensions.report.page import write_page
 
 pytestmark = [
@@ -149,7 +150,7 @@ def test_scripts_draw_and_answer_to_keys(window, tmp_path):
     window.press("ArrowRight")
     stack = "[...document.querySelectorAll('.stack:first-child img')].map((image) => image.checkVisibility())"
     assert window.run(stack) == [False, False, True]
-    assert window.run("document.querySelector('.stack output').textContent") == "slice 3 of 3"
+    assert window.run("document.querySelector('.stack input').ariaValueText") == "image 3 of 3"
     window.run("document.querySelector('#curves svg').focus()")
     window.press("ArrowRight")
     assert window.run("document.querySelector('#curves .under').textContent") == "1: 1"
@@ -157,6 +158,28 @@ def test_scripts_draw_and_answer_to_keys(window, tmp_path):
     assert window.run(views) == ["inline", "none"]
     window.run("document.querySelector('.log').click()")
     assert window.run(views) == ["none", "inline"]
+
+
+def test_phones_show_the_first_pictures_in_two_columns_and_the_first_column_of_tables(window, tmp_path):
+    small = [(np.full((20, 20), 10 * n, np.uint8), f"digit\ndata/digits/{n}.png") for n in range(9)]
+    wide = FigureTable("Wide", ["class", *(f"a long name {n}" for n in range(9))], [("dog", *range(9))] * 2)
+    folder = write_run(tmp_path / "run", figures=[Gallery("Digits", small), wide])
+    window.open(write_page([folder], folder / "report.html"), 375)
+    shown = "[...document.querySelectorAll('.gallery li')].filter((one) => one.checkVisibility()).length"
+    assert window.run(shown) == 6
+    places = "[...document.querySelectorAll('.gallery li')].slice(0, 4).map((one) => one.getBoundingClientRect().left)"
+    left, right, below, _ = window.run(places)
+    assert left == below < right < 375
+    window.run("document.querySelector('.more').click()")
+    assert window.run(shown) == 9
+    scroll = "document.querySelector('.table .scroll')"
+    assert window.run(f"{scroll}.scrollWidth > {scroll}.clientWidth + 100")
+    window.run(f"{scroll}.scrollLeft = 100")
+    edges = [f"{scroll}{part}.getBoundingClientRect().left" for part in ("", ".querySelector('tbody th')")]
+    outer, inner = map(window.run, edges)
+    assert 0 <= inner - outer <= 2
+    window.open(folder / "report.html", 1200)
+    assert window.run(shown) == 9
 
 
 def test_keys_reach_everything_in_the_order_of_the_page_and_it_has_names(window, page):

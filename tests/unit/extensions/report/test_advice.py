@@ -72,7 +72,7 @@ def test_a_model_that_is_too_sure_or_not_sure_enough_is_told_what_changes_it(tmp
     (under,) = read_advice(tmp_path / "under", [], calibrate(0.1, 0.7), config=config)
     assert under == (
         "The model is under-confident: it is 70.0 % sure on average, and right in 90.0 %; less of TRAIN.SMOOTHING 0.1 "
-        "raises its confidence."
+        "may raise its confidence."
     )
     (over,) = read_advice(tmp_path / "over", [], calibrate(0.4, 0.1))
     assert "over-confident: it is 80.0 % sure" in over and "right in 70.0 %; label smoothing" in over

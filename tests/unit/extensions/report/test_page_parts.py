@@ -224,6 +224,26 @@ def test_a_small_matrix_has_all_its_counts_and_a_large_one_its_cells_alone():
         assert ("rows" in page.prepare_matrix({"names": ["x"] * size, "cells": []})) == has_rows
 
 
+@pytest.mark.parametrize(
+    "origins, shown, note",
+    [
+        (
+            ["sample 1 of data/digits.npz", "sample 20 of data/digits.npz"],
+            ["sample 1", "sample 20"],
+            "… of data/digits.npz",
+        ),
+        (["some/folder/cat/1.png", "some/folder/dog/12.png"], ["cat/1.png", "dog/12.png"], "some/folder/…"),
+        (["val 1 of x", "val 2 of x"], ["val 1 of x", "val 2 of x"], None),
+        (["some/folder/1.png"] * 2, ["1.png"] * 2, "some/folder/…"),
+    ],
+)
+def test_captions_tell_what_they_have_in_common_once(origins, shown, note):
+    images = [{"caption": ["true: 1", origin], "size": [4, 4]} for origin in origins]
+    gallery = page.prepare_gallery({"title": "t", "note": "Wrong.", "images": images})
+    assert [image["caption"] for image in gallery["images"]] == [["true: 1", name] for name in shown]
+    assert gallery["note"] == ("Wrong." if note is None else f"Wrong. All are {note}.")
+
+
 def test_a_figure_may_be_folded_with_the_reason(tmp_path):
     plain = FigureTable("Classes", ("class", "AP %"), [("a", 1.0)])
     figures = [plain, plain._replace(title="Labels", folded="none stands out")]

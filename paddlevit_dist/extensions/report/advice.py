@@ -14,7 +14,6 @@ _PLURALS = {"class": "classes", "category": "categories", "point": "points"}
 _TAKEN_FOR = "most often taken for"
 _WEIGHTS = ("CLASS_WEIGHTS", "VOLUMES.FOREGROUND_FRACTION")  # ends of keys that give rare classes more weight
 _CONFIDENCE_LOWERED_BY = ("TRAIN.SMOOTHING", "SHAPES.LABEL_SMOOTHING", "TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA")
-_NOTHING = "nothing"  # is detected
 _STILL_RISING = 0.02  # share of the whole improvement that the last third must have
 _ENDED = 0.01  # of the highest learning rate
 _LOSS_RISE = 1.1  # of an evaluation's smallest loss
@@ -75,7 +74,7 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
         text += f"{sorted(scores)[len(scores) // 2][0]:.4g}"
         other = _find_taken_for(run, names[worst])
         if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
-            text += "; it is most often " + ("missed" if other == _NOTHING else f"taken for {other}")
+            text += "; it is most often " + ("missed" if other == "nothing" else f"taken for {other}")
         yield f"{text}{_describe_rare(run, str(names[worst]))}."
 
 
@@ -148,10 +147,7 @@ def _miscalibration(run: ReportedRun) -> Iterator[str]:
     side, remedy = "over", f"label smoothing, mixing or fewer epochs ({', '.join(values)}) may lower its confidence"
     if confidence < accuracy:
         side, remedy = "under", f"less of {', '.join(active) or 'regularization'} may raise its confidence"
-    yield (
-        f"The model is {side}-confident: it is {100 * confidence:.1f} % sure on average, and right in "
-        f"{100 * accuracy:.1f} %; {remedy}."
-    )
+    yield f"The model is {side}-confident: it is {confidence:.1%} sure on average, right in {accuracy:.1%}; {remedy}."
 
 
 def _unused_epochs(run: ReportedRun) -> Iterator[str]:

@@ -178,16 +178,19 @@ def prepare_matrix(figure: Part) -> Part:
 def prepare_gallery(figure: Part) -> Part:
     """Tell once what the last lines of all captions begin and end with, such as the path of their file."""
     origins = [image["caption"][-1] for image in figure["images"]]
-    first = re.sub(r"[^ /]*$", "", os.path.commonprefix(origins))
-    first = first if len(first) >= _LONG else ""
+    first = _find_prefix(origins)
     names = [origin.removeprefix(first) for origin in origins]
-    last = re.sub(r"^[^ /]*", "", os.path.commonprefix([name[::-1] for name in names])[::-1])
-    last = last if len(last) >= _LONG else ""
+    last = _find_prefix([name[::-1] for name in names])[::-1]
     names = [name.removesuffix(last) for name in names]
     if names == origins or not all(names):
         return figure
     images = [{**image, "caption": [*image["caption"][:-1], name]} for image, name in zip(figure["images"], names)]
-    return {**figure, "images": images, "note": f"{figure['note']} All are {first}…{last}.".strip()}
+    return {**figure, "images": images, "note": f"{figure['note']} Names in full: {first}…{last}.".strip()}
+
+
+def _find_prefix(texts: Sequence[str]) -> str:
+    prefix = re.sub(r"[^ /]*$", "", os.path.commonprefix(texts))
+    return prefix if len(prefix) >= _LONG else ""
 
 
 def prepare_chart(figure: Part, classes: Sequence[str] = ()) -> Part:

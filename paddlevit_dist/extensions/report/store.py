@@ -60,9 +60,8 @@ def save(path: Path, figures: Sequence[Figure], about: dict[str, Any]) -> list[s
     for figure in figures:
         try:
             encoded = _ENCODERS[type(figure)](figure, members)
-            folded = one_line(getattr(figure, "folded", ""))
-            texts = {"title": one_line(figure.title), "note": one_line(figure.note)}
-            entries.append({**encoded, **texts, **({"folded": folded} if folded else {})})
+            texts = {name: one_line(getattr(figure, name, "")) for name in ("title", "note", "folded")}
+            entries.append({**encoded, **texts})
         except Exception as error:  # an error of the task; store the other figures
             title = figure.title if type(figure) in _ENCODERS else type(figure).__name__
             problems.append(one_line(f"figure '{title}' was skipped: {type(error).__name__}: {error}"))

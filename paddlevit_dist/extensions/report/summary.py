@@ -90,10 +90,7 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
     """Make the score of a single run, with what it was measured, trained and compared on."""
     scores, where = find_scores(run)
     model, data = (run.settings.get(name) for name in _NAMES)
-    splits = {  # the classes are listed below
-        name: about.get("samples") or one_line(about.get("holds") or "").split(": ")[0]
-        for name, about in run.data.items()
-    }
+    splits = {n: str(about.get("samples") or about.get("holds") or "").split(": ")[0] for n, about in run.data.items()}
     trained, state, duration = splits.pop("train", None), format_state(run), format_duration(run)
     updates = max((points[-1][0] for points in run.metrics.training.values()), default=0)
     facts = {

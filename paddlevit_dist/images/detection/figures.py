@@ -140,14 +140,11 @@ def show_hardest(
         left = fit_in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
         return [left, fit_in_cell(pixels, detections.boxes, detections.labels, names, scores=detections.scores)]
 
-    captions = [
-        f"{quality.right[place]} right, {quality.wrong[place]} wrong, {quality.missed[place]} missed"
-        for _, place in chosen
-    ]
     note = "Images with the lowest F1 of their boxes at an IoU of 0.5, then with the most mistakes. "
     note += f"Left: annotations; right: detections with a score of at least {least_score:g}."
     why = quality.explain_empty([place for _, place in chosen], least_score)
-    return build_gallery(dataset, [(index, caption) for (index, _), caption in zip(chosen, captions)], draw, note, why)
+    captioned = [(index, quality.caption(place)) for index, place in chosen]
+    return build_gallery(dataset, captioned, draw, note, why)
 
 
 def chart_precision(classes: Sequence[ClassDetections], names: Sequence[str]) -> list[Figure]:

@@ -117,6 +117,6 @@ def build_suspect_table(rows: Sequence[Sequence[Any]], file: str) -> list[Figure
     if not rows:
         return []
     more = f"The first {_MOST_SHOWN} of {len(rows):,}; all: {file}." if len(rows) > _MOST_SHOWN else f"Also in {file}."
-    is_plain = all(row[1] == _KINDS[NOT_FOUND] for row in rows)
-    why = "none stands out, since all of them are of objects that the model does not find" if is_plain else ""
+    are_equal = all(row[1] == _KINDS[NOT_FOUND] for row in rows)
+    why = "none stands out, since the model finds none of these objects" if are_equal else ""
     return [FigureTable("Suspicious labels", COLUMNS, rows[:_MOST_SHOWN], f"{NOTE} {more}", why)]

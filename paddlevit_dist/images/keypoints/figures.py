@@ -109,10 +109,7 @@ def _show_hardest(
     images: ShownImages, indices: Sequence[int], quality: ImageQuality, least_score: float
 ) -> list[Figure]:
     places = quality.find_hardest(_SHOWN).tolist()
-    chosen = [
-        (indices[place], f"{quality.right[place]} right, {quality.wrong[place]} wrong, {quality.missed[place]} missed")
-        for place in places
-    ]
+    chosen = [(indices[place], quality.caption(place)) for place in places]
     note = (
         "Images with the lowest F1 of their objects at an OKS of 0.5, then with the most mistakes. Left: annotations, "
     )

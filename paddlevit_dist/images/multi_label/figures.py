@@ -234,9 +234,7 @@ def _contradicted(rows: Sequence[Sequence[Any]], number: int, file: str) -> list
     listed = "all" if number == len(rows) else f"the first {len(rows):,}"
     more = f"The first {_MOST_ROWS} of {number:,}; {listed}: {file}." if number > _MOST_ROWS else f"Also in {file}."
     note = f"Known labels on the other side of the threshold. Wrong: the probability that the label is. {more}"
-    shown = [
-        (*row[:2], percent(1 - row[3] if row[2] else row[3]), *row[2:]) for row in rows[:_MOST_ROWS]
-    ]  # the order of the rows
+    shown = [(*row[:2], percent(abs(row[2] - row[3])), *row[2:]) for row in rows[:_MOST_ROWS]]
     return [FigureTable("Contradicted labels", (*COLUMNS[:2], "wrong %", *COLUMNS[2:]), shown, note)]
 
 

@@ -27,6 +27,10 @@ class ImageQuality(NamedTuple):
         order = np.lexsort((-mistakes, self.f1))  # stable
         return order[mistakes[order] > 0][:most]
 
+    def caption(self, place: int) -> str:
+        """Describe the image at this position."""
+        return f"{self.right[place]} right, {self.wrong[place]} wrong, {self.missed[place]} missed"
+
     def explain_empty(self, places: Sequence[int], least_score: float) -> str:
         """Explain why nothing is detected in any of the images at these positions; empty if something is."""
         is_empty = not (self.right + self.wrong)[list(places)].any()

@@ -241,7 +241,7 @@ def test_captions_tell_what_they_have_in_common_once(origins, shown, note):
     images = [{"caption": ["true: 1", origin], "size": [4, 4]} for origin in origins]
     gallery = page.prepare_gallery({"title": "t", "note": "Wrong.", "images": images})
     assert [image["caption"] for image in gallery["images"]] == [["true: 1", name] for name in shown]
-    assert gallery["note"] == ("Wrong." if note is None else f"Wrong. All are {note}.")
+    assert gallery["note"] == ("Wrong." if note is None else f"Wrong. Names in full: {note}.")
 
 
 def test_a_figure_may_be_folded_with_the_reason(tmp_path):

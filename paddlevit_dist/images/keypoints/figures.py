@@ -146,17 +146,17 @@ def tabulate_points(
             statistics = (similarities[own].mean(), distances[own].mean(), np.median(distances[own]))
             most = (np.percentile(distances[own], 95), 100 * shares[own].mean(), 100 * is_exchanged[own].mean())
             values = [float(value) for value in (*statistics, *most)]
-        rows.append((name, int(labeled[number]), int(own.sum()), *values))
+        rows.append((name, *values, int(labeled[number]), int(own.sum())))
     columns = (
         "point",
-        "labeled",
-        "found",
         "OKS",
         "mean px",
         "median px",
         "95 % below px",
         "mean % of size",
         "exchanged %",
+        "labeled",
+        "found",
     )
     note = (
         "Errors of labeled points of the objects found at an OKS of 0.5. OKS: the point's part of it, 1 without an "

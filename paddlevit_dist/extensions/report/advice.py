@@ -21,7 +21,7 @@ _WIDE = 0.03  # width of an interval as a share of its score
 _FEW = 0.5  # of the median number of samples of a class
 _MUCH_LOWER = 0.8  # of the highest F1
 _APART = 4.0  # precision and recall, percent
-_UNCALIBRATED = 0.05  # mean confidence minus accuracy
+_UNCALIBRATED = 5.0  # mean confidence minus accuracy, percent
 _LONGEST_LIST = 120  # letters of names
 
 
@@ -86,7 +86,7 @@ def _describe_rare(run: ReportedRun, name: str) -> str:
 
 
 def _describe_unfound(kind: str, table: dict[str, list[Any]], score: str, places: list[int], run: ReportedRun) -> str:
-    """Describe the classes in these rows, of which nothing is found, and what gives them more weight."""
+    """Describe the classes in these rows, which are not found, and what gives them more weight."""
     names = [str(table[kind][place]) for place in places]
     if len(names) > 1:
         listed = shorten(", ".join(names), _LONGEST_LIST)
@@ -138,7 +138,7 @@ def _miscalibration(run: ReportedRun) -> Iterator[str]:
     if not filled or len(filled) != len(means):
         return
     confidence, accuracy = (
-        sum(number * point[axis] for number, point in zip(filled, means)) / sum(filled) for axis in (0, 1)
+        100 * sum(number * point[axis] for number, point in zip(filled, means)) / sum(filled) for axis in (0, 1)
     )
     if abs(confidence - accuracy) < _UNCALIBRATED:
         return
@@ -147,7 +147,7 @@ def _miscalibration(run: ReportedRun) -> Iterator[str]:
     side, remedy = "over", f"label smoothing, mixing or fewer epochs ({', '.join(values)}) may lower its confidence"
     if confidence < accuracy:
         side, remedy = "under", f"less of {', '.join(active) or 'regularization'} may raise its confidence"
-    yield f"The model is {side}-confident: it is {confidence:.1%} sure on average, right in {accuracy:.1%}; {remedy}."
+    yield f"The model is {side}-confident: {confidence:.1f} % sure on average, {accuracy:.1f} % right; {remedy}."
 
 
 def _unused_epochs(run: ReportedRun) -> Iterator[str]:

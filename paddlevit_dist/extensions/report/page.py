@@ -139,7 +139,8 @@ def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]
     """Build a section with the figures of each run, by the macro ``render_part``; a line replaces a damaged figure."""
     sections: list[Section] = []
     for number, run in enumerate(runs):
-        prepare = {**_PREPARE, "chart": functools.partial(prepare_chart, classes=run.classes)}
+        prepare: dict[str, Callable[[Part], Part]] = {**_PREPARE}
+        prepare["chart"] = functools.partial(prepare_chart, classes=run.classes)
         for title_part, stored in run.figures.items():
             notices, rendered = list(stored.problems), []
             for figure in stored.figures:
@@ -176,7 +177,7 @@ def prepare_matrix(figure: Part) -> Part:
 
 
 def prepare_gallery(figure: Part) -> Part:
-    """Tell once what the last lines of all captions begin and end with, such as the path of their file."""
+    """Move what the last lines of all captions begin and end with to the note, such as the path of their file."""
     origins = [image["caption"][-1] for image in figure["images"]]
     first = _find_prefix(origins)
     names = [origin.removeprefix(first) for origin in origins]
@@ -194,7 +195,7 @@ def _find_prefix(texts: Sequence[str]) -> str:
 
 
 def prepare_chart(figure: Part, classes: Sequence[str] = ()) -> Part:
-    """Make the chart of a figure that has lines, some of which may be of ``classes``."""
+    """Make the chart of a figure that has lines; ``classes`` have their colors."""
     lines, colors = [], curves.color_lines([line["name"] for line in figure["lines"]], classes)
     for line in figure["lines"]:
         points = [(float(x), float(y)) for x, y in zip(line["x"], line["y"]) if x is not None and y is not None]

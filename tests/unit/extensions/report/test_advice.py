@@ -71,11 +71,11 @@ def test_a_model_that_is_too_sure_or_not_sure_enough_is_told_what_changes_it(tmp
     config = "TRAIN.SMOOTHING: 0.1\nTRAIN.MIXUP_ALPHA: 0.0\n"
     (under,) = read_advice(tmp_path / "under", [], calibrate(0.1, 0.7), config=config)
     assert under == (
-        "The model is under-confident: it is 70.0% sure on average, right in 90.0%; less of TRAIN.SMOOTHING 0.1 "
+        "The model is under-confident: 70.0 % sure on average, 90.0 % right; less of TRAIN.SMOOTHING 0.1 "
         "may raise its confidence."
     )
     (over,) = read_advice(tmp_path / "over", [], calibrate(0.4, 0.1))
-    assert "over-confident: it is 80.0% sure" in over and "right in 70.0%; label smoothing" in over
+    assert "over-confident: 80.0 % sure" in over and "70.0 % right; label smoothing" in over
     assert read_advice(tmp_path / "calibrated", [], calibrate(0.4, 0.4)) == []
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import paddle
 
 from ....core.tasks.step_types import ExportParts
-from ...detection.detector import Detector
 from ...detection.export import BoxExport, EvaluatedFunction, compare_detections, require_one_size
-from .network import TopPoses
+from .network import DetrPose, TopPoses
 from .task import KeypointDetection
 
 
@@ -51,7 +50,7 @@ class PoseExport(BoxExport):
 class ExportedPoseDetector(paddle.nn.Layer):
     """A DETRPose as a function of normalized images of one size, without padding."""
 
-    def __init__(self, model: Detector) -> None:
+    def __init__(self, model: DetrPose) -> None:
         super().__init__()
         self.model = model
 

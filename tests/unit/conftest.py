@@ -72,6 +72,7 @@ def pytest_collection_finish() -> None:
     """Do what takes seconds at first: it belongs to no test, and a process that only directs others need not do it."""
     importlib.import_module("paddle")
     platform.processor()  # Python starts uname for it
+    importlib.import_module("numpy.testing")  # NumPy 1 starts lscpu for it
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

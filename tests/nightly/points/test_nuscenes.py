@@ -44,7 +44,7 @@ def test_the_pages_commands_train_score_and_write_a_submission(tmp_path):
         on_val = [word.replace("-split=test", "-group=drive") for word in test]
         folder = tmp_path / f"on_{processes}"
         ended = run(on_val, "-eval", f"-ngpus={processes}", f"-output={folder}", "SAVE_PREDICTIONS", "true")
-        scores.add(re.search(r"mIoU (\S+) \[", ended.out)[1])
+        scores.add(re.search(r"\bmIoU ([\d.]+)", ended.out)[1])
         counts = np.zeros((17, 17), np.int64)
         for name, (_, categories) in written.items():
             if name[:10] in ("scene-0003", "scene-0012"):
@@ -53,7 +53,7 @@ def test_the_pages_commands_train_score_and_write_a_submission(tmp_path):
         counts[0] = 0
         with np.errstate(invalid="ignore"):
             values = np.diag(counts) / (counts.sum(axis=0) + counts.sum(axis=1) - np.diag(counts))
-        assert float(re.search(r"mIoU (\S+) \[", ended.out)[1]) == pytest.approx(np.nanmean(values[1:]), abs=6e-5)
+        assert float(re.search(r"\bmIoU ([\d.]+)", ended.out)[1]) == pytest.approx(np.nanmean(values[1:]), abs=6e-5)
     assert len(scores) == 1
 
 

@@ -18,7 +18,7 @@ _LEAST_CAPABILITY = 8  # of the GPU: Ampere
 _MOST_WEIGHTS = 1 << 24  # of a head at a time: 64 MB
 
 
-class Patches(NamedTuple):
+class SerializedPatches(NamedTuple):
     """The patches of a level in one order, see ``PatchTable``."""
 
     rows: paddle.Tensor  # int32 (T,), the level's row at each place of the patches
@@ -102,7 +102,7 @@ class PatchAttention(nn.Layer):
         self.rpe = None if patch_size is None else RelativePosition(num_heads, patch_size)
         self.rope = RotaryFrequencies(self.head_dim) if is_rotary else None
 
-    def forward(self, x: paddle.Tensor, patches: Patches) -> paddle.Tensor:
+    def forward(self, x: paddle.Tensor, patches: SerializedPatches) -> paddle.Tensor:
         """Return (N, C) from the rows of a level (N, C)."""
         qkv = self.qkv(x)  # (N, 3 C)
         if self.rope is not None and patches.turns is not None:
@@ -120,7 +120,7 @@ class PatchAttention(nn.Layer):
             return False
         return paddle.device.cuda.get_device_capability()[0] >= _LEAST_CAPABILITY
 
-    def _fused(self, qkv: paddle.Tensor, patches: Patches) -> paddle.Tensor:
+    def _fused(self, qkv: paddle.Tensor, patches: SerializedPatches) -> paddle.Tensor:
         """Return (T, C) with one operation for patches of any lengths, which keeps no weights."""
         q, k, v = qkv.reshape([-1, 3, self.num_heads, self.head_dim]).unbind(axis=1)
         longest = max(patches.lengths)
@@ -129,7 +129,7 @@ class PatchAttention(nn.Layer):
         )
         return y.flatten(1)
 
-    def _plain(self, qkv: paddle.Tensor, patches: Patches) -> paddle.Tensor:
+    def _plain(self, qkv: paddle.Tensor, patches: SerializedPatches) -> paddle.Tensor:
         """Return (T, C) with products of all patches of one length."""
         cells = None if self.rpe is None or patches.grid is None else paddle.gather(patches.grid, patches.rows)
         results: list[paddle.Tensor] = []

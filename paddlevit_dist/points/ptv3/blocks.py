@@ -12,7 +12,7 @@ from ..sparse.device_plan import KernelDirection, KernelMap, KernelPairs, Plan
 from ..sparse.layers import Convolution, RowsBatchNorm, RowsLinear
 from ..sparse.pooling import max_over_pairs
 from ..sparse.tensor import SparseTensor
-from .attention import PatchAttention, Patches, RotaryFrequencies
+from .attention import PatchAttention, RotaryFrequencies, SerializedPatches
 from .serialization import patch_lengths
 from .tables import CellTable, GridTable, PatchTable
 
@@ -53,7 +53,7 @@ class ChannelScale(nn.Layer):
         return x * self.gamma.astype(x.dtype)
 
 
-class Level:
+class SerializedLevel:
     """A level of a batch: its convolutions' plan, its patches in each order, and positions of its voxels.
 
     ``orders`` are the patches' tables in the order in which blocks take turns, ``positions`` (N, 3) or None.
@@ -68,10 +68,12 @@ class Level:
         self._patches = []
         for order in orders:
             rows, places, starts = plan.table(order)
-            self._patches.append(Patches(rows, places, starts, patch_lengths(sizes, order.find_size(sizes)), grid))
+            self._patches.append(
+                SerializedPatches(rows, places, starts, patch_lengths(sizes, order.find_size(sizes)), grid)
+            )
         self._turns: dict[int, tuple[paddle.Tensor, paddle.Tensor]] = {}
 
-    def patches(self, block: int, rotary: RotaryFrequencies | None) -> Patches:
+    def patches(self, block: int, rotary: RotaryFrequencies | None) -> SerializedPatches:
         """Return the patches for the block of this number in a stage."""
         patches = self._patches[block % len(self._patches)]
         if rotary is None or self.positions is None:
@@ -88,7 +90,7 @@ class SparsePosition(nn.Sequential):
     def __init__(self, channels: int, norm: NormBuilder) -> None:
         super().__init__(Convolution(channels, channels, 3, bias=True), RowsLinear(channels, channels), norm(channels))
 
-    def forward(self, x: paddle.Tensor, level: Level) -> paddle.Tensor:
+    def forward(self, x: paddle.Tensor, level: SerializedLevel) -> paddle.Tensor:
         """Return (N, C) from the features (N, C) of a level."""
         convolution, linear, norm = self
         return norm(linear(convolution(SparseTensor(x, plan=level.plan, stride=level.stride)).features))
@@ -130,7 +132,7 @@ class SerializedBlock(nn.Layer):
         self.drop_path = nn.Dropout(drop_path, axis=0) if drop_path else nn.Identity()
 
     def forward(
-        self, x: paddle.Tensor, seen: paddle.Tensor, level: Level, number: int
+        self, x: paddle.Tensor, seen: paddle.Tensor, level: SerializedLevel, number: int
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Return features (N, C) of a level, and the last branch alone, (N, C), from the features before, ``x`` (N, C).
 

@@ -27,9 +27,9 @@ from .blocks import (
     CellPooling,
     CellUnpooling,
     ConditionalNorm,
-    Level,
     NormBuilder,
     SerializedBlock,
+    SerializedLevel,
     batch_norm,
     mean_positions,
     unpool,
@@ -253,7 +253,7 @@ class PointTransformer(SparseNetwork):
                 positions = None if positions is None else mean_positions(positions, plan, cells)
                 features = stage.down(features, plan, cells)
             turns = [tables[order] for order in orders[number][: self._turns[number]]]
-            levels.append(Level(plan, turns, self.has_grid, positions))
+            levels.append(SerializedLevel(plan, turns, self.has_grid, positions))
             features = found[f"enc{number}"] = self._run_blocks(stage, features, features, levels[-1])
             skipped.append(features)
         for number in reversed(range(len(self.cells))):
@@ -267,7 +267,9 @@ class PointTransformer(SparseNetwork):
             features = found[f"dec{number}"] = self._run_blocks(stage, features, seen, levels[number])
         return {**found, "features": features}
 
-    def _run_blocks(self, stage: nn.Layer, features: paddle.Tensor, seen: paddle.Tensor, level: Level) -> paddle.Tensor:
+    def _run_blocks(
+        self, stage: nn.Layer, features: paddle.Tensor, seen: paddle.Tensor, level: SerializedLevel
+    ) -> paddle.Tensor:
         blocks = [block for block in stage.sublayers(include_self=False) if isinstance(block, SerializedBlock)]
         for number, block in enumerate(blocks):
             features, branch = block(features, seen, level, number)

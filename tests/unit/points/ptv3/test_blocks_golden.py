@@ -10,8 +10,8 @@ from paddlevit_dist.points.ptv3.blocks import (
     BlockOptions,
     CellPooling,
     CellUnpooling,
-    Level,
     SerializedBlock,
+    SerializedLevel,
     batch_norm,
     mean_positions,
 )
@@ -53,7 +53,7 @@ def test_golden_blocks(case):
     load(block, entry["state"], "block.")
     x, _ = serialized.inputs("block", about["sizes"], about["channels"])
     table = PatchTable((1,), about["orders"][entry["order_index"]], about["patch_size"], is_fresh, by_scene=False)
-    level = Level(x.plan, [table], block.attn.rpe is not None)
+    level = SerializedLevel(x.plan, [table], block.attn.rpe is not None)
     with paddle.no_grad():
         position = block.cpe(x.features, level)
         inner = x.features + position

@@ -111,7 +111,7 @@ def test_many_patches_are_computed_in_parts(monkeypatch):
     whole = model(x).numpy()
     monkeypatch.setattr(attention, "_MOST_WEIGHTS", 2 * 8**2)
     np.testing.assert_allclose(model(x).numpy(), whole, rtol=0, atol=5e-5)
-    patches = attention.Patches(*[paddle.zeros([1])] * 3, [8] * 5 + [3] + [8])
+    patches = attention.SerializedPatches(*[paddle.zeros([1])] * 3, [8] * 5 + [3] + [8])
     assert list(patches.runs()) == [(0, 2, 8), (16, 2, 8), (32, 1, 8), (40, 1, 3), (43, 1, 8)]
 
 

@@ -75,7 +75,7 @@ def find_switches(model: Any) -> dict[str, Switch]:
     from paddlevit_dist.core.runtime.lazy_names import import_object
     from paddlevit_dist.extensions.cpu_kernels import accelerate
 
-    kinds = {name.split(":")[1]: import_object(f".cpu_kernels.{name}") for name in accelerate._FAST.values()}
+    kinds = {name.split(":")[1]: import_object(f".extensions.cpu_kernels.{name}") for name in accelerate._FAST.values()}
     assert {name for names in FAMILIES.values() for name in names} == set(kinds)  # no class is forgotten
     switches: dict[str, Switch] = {}
     for family, names in FAMILIES.items():

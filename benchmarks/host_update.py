@@ -76,6 +76,7 @@ def on_gpu(in_half: bool) -> Iterator[None]:
     import paddle
 
     from paddlevit_dist.core.runtime import autocast, biases
+    from paddlevit_dist.images.models import layers
     from paddlevit_dist.images.models.attention import attention
 
     # What they take themselves is no time of the host on a GPU, where Paddle's C++ does this.
@@ -102,6 +103,7 @@ def on_gpu(in_half: bool) -> Iterator[None]:
             stack.enter_context(attention(fused=True))
             stand_ins: list[tuple[Any, str, Any]] = [
                 (autocast, "product_dtype", lambda: paddle.float32),
+                (layers, "_keeps_epsilon_in_float32", lambda x: False),  # float64 stands for float32
                 (biases, "has_epilogue", lambda weight, bias, dtype: True),
                 (biases, "fused_linear", fused_linear),
                 (paddle._C_ops, "conv2d", conv2d),

@@ -88,8 +88,8 @@ class LayerNorm(nn.LayerNorm):
         if weight is None or bias is None:  # there is none, or Paddle's weight_norm computes it
             weight, bias = self.weight, self.bias
         is_usual = weight is not None and bias is not None and len(self._normalized_shape) == 1
-        if is_usual and x.dtype == paddle.float64:
-            centered = x - x.mean(axis=-1, keepdim=True)  # Paddle's function keeps the epsilon in float32
+        if is_usual and _keeps_epsilon_in_float32(x):
+            centered = x - x.mean(axis=-1, keepdim=True)
             return centered / ((centered**2).mean(axis=-1, keepdim=True) + self._epsilon).sqrt() * weight + bias
         if weight is not None and weight.stop_gradient and _is_scaled_apart(x, bias):
             return bias + weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
@@ -106,6 +106,11 @@ class GELU(nn.GELU):
     def forward(self, x):
         """Compute the GELU of each value."""
         return paddle._C_ops.gelu(x, False) if paddle.in_dynamic_mode() else nn.GELU.forward(self, x)
+
+
+def _keeps_epsilon_in_float32(x: paddle.Tensor) -> bool:
+    """Return whether Paddle's layer norm of ``x`` adds an epsilon that is rounded to fewer digits than ``x`` has."""
+    return bool(x.dtype == paddle.float64)
 
 
 @paddle.jit.not_to_static

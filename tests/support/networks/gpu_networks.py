@@ -34,6 +34,9 @@ SHAPES = "DATA.SHAPES.TRAIN 64 DATA.SHAPES.VAL 16".split()
 SQUARES = "DATA.SHORTEST_SIDES [96] DATA.EVAL_SHORTEST_SIDE 96 MODEL.NUM_QUERIES 25".split()
 SIDES_OF_RF_DETR = "DATA.SHORTEST_SIDES [224] DATA.EVAL_SHORTEST_SIDE 224".split()  # windows of patches of 14 and 16
 SIDES_OF_SEG = "DATA.SHORTEST_SIDES [240] DATA.EVAL_SHORTEST_SIDE 240".split()  # of 12, and of 8
+# Rotary positions need a multiple of six channels for each head.
+CHANNELS_OF_UTONIA = ["MODEL.OPTIONS.encoder_channels", "[36,54,72,108,144]"]
+CHANNELS_OF_UTONIA += ["MODEL.OPTIONS.decoder_channels", "[54,54,72,108]"]
 CROPS = "VOLUMES.OVERLAP 0.1 VOLUMES.CROP_SIZE [24,40,32] VOLUMES.UNET_DEPTH 2".split()
 TASKS = {
     "digits": ["-cfg=vit_digits"],
@@ -109,7 +112,8 @@ def words_of_network(name: str, small: bool) -> list[str]:
         backbone = ["MODEL.BACKBONE_PRETRAINED", "None"] if "shapes" in recipe else []
         sides = SIDES_OF_RF_DETR if name.startswith("rfdetr") else []
         sides = SIDES_OF_SEG if name.startswith("rfdetr_seg") else sides
-        return [*TASKS[recipe], *common, *backbone, *sides]
+        channels = CHANNELS_OF_UTONIA if name == "utonia" else []
+        return [*TASKS[recipe], *common, *backbone, *sides, *channels]
     size = name.rpartition("_")[2]
     is_reduced = small and not name.startswith("timm:")
     sides = reduced(name) if is_reduced else [f"-image_size={size if size.isdecimal() else 224}"]

@@ -11,7 +11,7 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from ..runtime.run_folders import CHECKPOINTS, CONFIG, find_run, suggest_runs
 from ..settings import files
-from ..settings.command_line import read, takes_next_word
+from ..settings.command_line import iterate_options, read, takes_next_word
 from ..settings.table import find_key
 
 _EVALUATES = {"-eval", "--eval"}
@@ -88,14 +88,14 @@ def _find_named(source: str) -> Path | None:
 
 def _expand(run: Path, words: Sequence[str], *refused: str) -> list[str]:
     """Return flags and keys for a run's settings and folders, without those that ``words`` set."""
-    given, overrides = read(words)
+    given, _ = read(words)
     for name in ("cfg", *refused):
         if name in given:
             raise UserError(
                 f"{run} is a run, which has settings and weights: remove -{name}={given[name].values[-1]}, or write "
                 f"-cfg={run / CONFIG} and -pretrained=WEIGHTS in place of {run}"
             )
-    set_by_words = {name for name, _ in overrides} | {flag.key for flag, _ in given.values()}
+    set_by_words = {option.key for option in iterate_options(words)}
     keys = {"SAVE": str(run), **find_output_keys(run / CONFIG), "ALLOW_CHANGES": False}
     keys |= {} if _EVALUATES & set(words) else _STOPS
     return [f"-cfg={run / CONFIG}", *(f"{name}={value}" for name, value in keys.items() if name not in set_by_words)]

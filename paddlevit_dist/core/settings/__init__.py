@@ -1,4 +1,10 @@
-"""Configuration: defaults, then YAML files (BASE first), then the command line; merged, checked and frozen once.
+"""Configuration: defaults, then YAML files (BASE first), then the command line; parsed, merged and checked once.
+
+``configuration.load(argv)`` takes three steps and freezes the result. It imports the keys of the chosen task only.
+
+- ``parse``: texts of ``command_line`` and ``files`` become typed settings, each with its origin
+- ``merge``: settings become one tree of values, where the later one wins; ``names``: of task, dataset and model
+- ``check``: values against one another, and keys that nobody reads
 
 The keys are fields of classes: in ``every_run`` and ``optimizer_keys`` for every task, in ``images/settings.py`` and
 others for one kind.
@@ -6,11 +12,9 @@ others for one kind.
 - ``key``: a key as a field of a class; ``values``: the parsing of its value
 - ``table``: tables of keys with their rules; the tree of a configuration and its YAML
 - ``custom_keys``, ``user_modules``: additions of users
-- ``command_line``, ``files``: sources of values; ``help``: the help pages
-- ``merge``: merge all sources, check values against one another; ``names``: names of task, dataset and model
+- ``help``: the help pages
 
-``load(argv)`` reads the command line and the files it names, checks every value against its key, checks values
-against one another, and freezes. It imports the keys of the chosen task only. Nothing here imports paddle.
+Nothing here imports paddle.
 """
 
 from ..runtime.lazy_names import lazy_names

@@ -1,6 +1,6 @@
+from .configuration import Configuration, load
 from .files import DEFAULT_RECIPE, RecipeMissing, StoredSettings, recipe_folder, recipe_title
 from .key import Key, Range
-from .merge import Configuration, load
 from .table import default_config, dump_yaml
 
 __all__ = [

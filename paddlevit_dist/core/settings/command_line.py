@@ -3,7 +3,7 @@
 import difflib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -90,35 +90,60 @@ def parse(argv: Sequence[str]) -> CommandLine:
     if {"-version", "--version"} & set(argv):
         print(versions())
         raise SystemExit(0)
-    given, overrides = read(argv)
-    command = CommandLine(show="show_config" in given, argv=list(argv))
-    for flag, values in given.values():
-        name = flag.name
+    flags, overrides = read(argv)
+    command = CommandLine(show="show_config" in flags, argv=list(argv))
+    for name, (flag, values) in flags.items():
         if name == "import":  # each adds to the others
             values = [",".join(values)]
-        if len(values) > 1:
+        elif len(values) > 1:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
             command.notices.append(f"-{name} is given {len(values)} times{last}")
-        if flag.argument == SIZE:
-            values = [_expand_size(flag, item) for item in values]
-        if name == "batch_size" and values[-1] == "auto":
-            command.settings.append(KeySetting("DATA.FIND_BATCH_SIZE", True, COMMAND_LINE, "-batch_size=auto"))
-        elif flag.key:
-            value = values[-1] if flag.argument else True
-            command.settings.append(KeySetting(flag.key, value, COMMAND_LINE, f"-{name}"))
-    if "cfg" in given:
-        command.cfg = given["cfg"].values[-1]
+        command.settings += _list_settings(flag, values[-1])
+    if "cfg" in flags:
+        command.cfg = flags["cfg"].values[-1]
     named = {setting.name for setting in command.settings}
     if "DATA.BATCH_SIZE" in named and "DATA.BATCH_SIZE_EVAL" not in named:
-        command.settings.append(
-            KeySetting("DATA.BATCH_SIZE_EVAL", given["batch_size"].values[-1], COMMAND_LINE, "-batch_size")
-        )
+        value = flags["batch_size"].values[-1]
+        command.settings.append(KeySetting("DATA.BATCH_SIZE_EVAL", value, COMMAND_LINE, "-batch_size"))
     for name, value in overrides:
         if name in named:
             command.notices.append(f"{name} is given more than once: the last override, {show(value)}, is used")
         named.add(name)
         command.settings.append(KeySetting(name, value, COMMAND_LINE, COMMAND_LINE))
     return command
+
+
+def _list_settings(flag: Flag, value: str) -> list[KeySetting]:
+    """Return the setting of a flag's key, none if the flag sets no key."""
+    if flag.name == "batch_size" and value == "auto":
+        return [KeySetting("DATA.FIND_BATCH_SIZE", True, COMMAND_LINE, "-batch_size=auto")]
+    if not flag.key:
+        return []
+    typed = True if flag.argument is None else _expand_size(flag, value) if flag.argument == SIZE else value
+    return [KeySetting(flag.key, typed, COMMAND_LINE, f"-{flag.name}")]
+
+
+class GivenOption(NamedTuple):
+    """A flag or a key of a command line with its value."""
+
+    flag: Flag | None  # None for a key
+    key: str  # the key that it sets; empty for a flag of the command itself
+    value: str  # empty for a switch
+    words: list[str]  # as typed
+
+
+def iterate_options(argv: Sequence[str]) -> Iterator[GivenOption]:
+    """Yield each flag and each key of a command line; raises a UserError at the first word that is neither."""
+    rest = list(argv)
+    while rest:
+        before = list(rest)
+        flag: Flag | None = None
+        if is_flag(rest[0]):
+            flag, value = take_flag(rest)
+            key = flag.key or ""
+        else:
+            key, value = take_override(rest)
+        yield GivenOption(flag, key, value, before[: len(before) - len(rest)])
 
 
 class GivenFlag(NamedTuple):
@@ -130,16 +155,14 @@ class GivenFlag(NamedTuple):
 
 def read(argv: Sequence[str]) -> tuple[dict[str, GivenFlag], list[tuple[str, str]]]:
     """Parse into the flags by name, and (key, value) of each override."""
-    given: dict[str, GivenFlag] = {}
+    flags: dict[str, GivenFlag] = {}
     overrides: list[tuple[str, str]] = []
-    words = list(argv)
-    while words:
-        if is_flag(words[0]):
-            flag, value = take_flag(words)
-            given.setdefault(flag.name, GivenFlag(flag, [])).values.append(value)
+    for option in iterate_options(argv):
+        if option.flag is None:
+            overrides.append((option.key, option.value))
         else:
-            overrides.append(take_override(words))
-    return given, overrides
+            flags.setdefault(option.flag.name, GivenFlag(option.flag, [])).values.append(option.value)
+    return flags, overrides
 
 
 def take_flag(words: list[str]) -> tuple[Flag, str]:
@@ -220,16 +243,7 @@ def _format_value(value: object, is_yaml: bool) -> str:
 
 def remove_keys(argv: Sequence[str], names: Sequence[str]) -> list[str]:
     """Return the words of a parsed command line without the flags and overrides of these keys."""
-    remaining: list[str] = []
-    words = list(argv)
-    while words:
-        word = words.pop(0)
-        name = word.partition("=")[0]
-        flag = find_flag(name.lstrip("-").replace("-", "_")) if is_flag(word) else None
-        setting = [word, *([words.pop(0)] if takes_next_word(word) else [])]
-        if (name if flag is None else flag.key) not in names:
-            remaining += setting
-    return remaining
+    return [word for option in iterate_options(argv) if option.key not in names for word in option.words]
 
 
 def describe_flag(flag: Flag) -> str:

@@ -15,10 +15,10 @@ from ..registry.lookup import (
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
-from . import command_line, files, user_modules
+from . import command_line, parse
 from .command_line import describe_flag
 from .key import Key
-from .table import COMMAND_LINE, KeySetting, keys
+from .table import KeySetting, keys
 
 
 class CommandHelp(NamedTuple):
@@ -101,8 +101,11 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
 
 def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
     """Format the keys of the task that the words name, the keys of every run and, if requested, of other tasks."""
-    _load_user_modules(words)
-    task = _find_task(words)
+    try:
+        command_line.read(words)
+    except UserError:  # print the help anyway
+        words = []
+    task = _find_task(parse.import_modules(parse.read(words)).settings)
     every_run = {key.name: key for table in common_tables() for key in table.keys}
     user_keys = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
     task_keys = {**keys(task), **user_keys}
@@ -131,31 +134,15 @@ def _section(title: str, rows: dict[str, Key]) -> list[str]:
     return lines
 
 
-def _load_user_modules(words: Sequence[str]) -> None:
-    """Import the modules that the words name, for the keys that they register."""
+def _find_task(settings: Sequence[KeySetting]) -> str:
+    """Return the task that is set, or that reads the dataset; the default one for unknown names: help still works."""
+    values = {setting.name: setting.value for setting in settings}
     try:
-        given, _ = command_line.read(words)
-    except UserError:  # print the help anyway
-        return
-    settings = files.read(given["cfg"].values[-1]) if "cfg" in given else []
-    if "import" in given:
-        settings.append(KeySetting("IMPORTS", ",".join(given["import"].values), COMMAND_LINE, "-import"))
-    user_modules.load(settings)
-
-
-def _find_task(words: Sequence[str]) -> str:
-    """Return the task that the words choose; the default one if they cannot be parsed, so that help still works."""
-    try:
-        given, overrides = command_line.read(words)
-        cfg, dataset = given.get("cfg"), given.get("dataset")
-        settings = {setting.name: setting.value for setting in files.read(cfg.values[-1])} if cfg else {}
-        settings.update({"DATA.DATASET": dataset.values[-1]} if dataset else {})
-        settings.update(overrides)
-        if "TASK" in settings:
-            return find_name("task", settings["TASK"])
-        dataset_name = find_name("dataset", settings["DATA.DATASET"]) if "DATA.DATASET" in settings else ""
+        if "TASK" in values:
+            return find_name("task", values["TASK"])
+        dataset = find_name("dataset", values["DATA.DATASET"]) if "DATA.DATASET" in values else ""
     except UserError:
-        dataset_name = ""
-    holds = find_package("dataset", dataset_name), annotation_type("dataset", dataset_name)
+        dataset = ""
+    holds = find_package("dataset", dataset), annotation_type("dataset", dataset)
     fitting = (task for task in TASKS if (find_package("task", task), annotation_type("task", task)) == holds)
     return next(fitting, keys()["TASK"].default) if holds[0] else keys()["TASK"].default

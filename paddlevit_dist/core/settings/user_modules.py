@@ -56,7 +56,7 @@ def explain_missing(settings: Sequence[KeySetting], error: UserError | None = No
     unknown = [
         f"{key} {show(values[key])} is not known"
         for key, table in (("TASK", TASKS), ("MODEL.NAME", MODELS))
-        if key in values and values[key] not in table
+        if key in values and str(values[key]) not in table
     ]
     if missing and (error is not None or unknown):
         flags = " ".join(f"-import={name}" for name in missing)

@@ -6,9 +6,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.runtime.errors import UserError
-from ...core.settings.command_line import is_flag, take_flag, take_override
+from ...core.settings.command_line import iterate_options
 from ...core.settings.key import split_option
-from ...core.settings.merge import closest_key
+from ...core.settings.parse import find_closest_key
 from ...core.settings.table import find_key
 
 if TYPE_CHECKING:
@@ -58,19 +58,12 @@ def take_ranges(words: Sequence[str]) -> tuple[list[SearchRange], list[str]]:
     """
     ranges: list[SearchRange] = []
     others: list[str] = []
-    rest = list(words)
-    while rest:
-        before = list(rest)
-        if is_flag(rest[0]):
-            flag, value = take_flag(rest)
-            name = flag.key or ""
-        else:
-            name, value = take_override(rest)
-        key = find_key(name)
-        is_range = name and not (key is not None and key.kind == "path")
-        found = parse_range(f"{name}={value}") if is_range else None
+    for option in iterate_options(words):
+        key = find_key(option.key)
+        is_range = option.key and not (key is not None and key.kind == "path")
+        found = parse_range(f"{option.key}={option.value}") if is_range else None
         if found is None:
-            others += before[: len(before) - len(rest)]
+            others += option.words
         elif found.name in [other.name for other in ranges]:
             raise UserError(f"search: {found.word}: {found.name} has another range, too: keep one")
         else:
@@ -91,7 +84,7 @@ def parse_range(word: str) -> SearchRange | None:
     name = match[1]
     key = find_key(name)
     if key is None:
-        raise UserError(f"{word}: {name} is not a known key: the closest is {closest_key(name)}")
+        raise UserError(f"{word}: {name} is not a known key: the closest is {find_closest_key(name)}")
     texts = match[2].split("|") if choices else [match[2], match[3]]
     for text in texts:
         try:

@@ -40,9 +40,9 @@ from ...core.logging.progress import write_line
 from ...core.logging.record import RunLog
 from ...core.registry.lookup import require_derived
 from ...core.runtime.errors import UserError
+from ...core.settings.configuration import Configuration
 from ...core.settings.every_run import RunSettings
 from ...core.settings.key import OPTIONS
-from ...core.settings.merge import Configuration
 from ...core.settings.table import leaves
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.model_factory import build_model

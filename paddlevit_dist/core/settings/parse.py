@@ -1,0 +1,212 @@
+"""Step 1 of 3: the command line and the files that it names become typed settings, in order, each with its origin."""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, NamedTuple
+
+from ..registry import lookup, model_sources
+from ..runtime.errors import UserError
+from . import command_line, files, names, user_modules
+from .every_run import DEFAULT_TASK
+from .key import Key, show, split_option
+from .table import COMMAND_LINE, KeySetting, index_keys, keys, resolve_flag, tables_with
+from .values import InvalidValue, OutOfRange
+
+
+@dataclass(frozen=True)
+class GivenSettings:
+    """What the command line and its files set, as written: in order, where later ones win."""
+
+    argv: list[str]  # the command line
+    cfg: str | None  # the file that -cfg names
+    shows: bool  # whether -show_config was given
+    settings: list[KeySetting]
+    notices: list[str]  # lines for the log
+
+    @property
+    def task(self) -> str:
+        """The last TASK, in the given spelling, or the default one."""
+        return _find_task(self.settings) or DEFAULT_TASK
+
+
+class ParsedSettings(NamedTuple):
+    """The given settings in the words and types of this package, in order."""
+
+    settings: list[KeySetting]
+    given: list[KeySetting]  # as written
+    renamed: list[str]  # notices of names and values that PaddleViT spells differently
+    ignored: list[str]  # notices of keys that only PaddleViT has
+
+
+def read(argv: Sequence[str], stored: files.StoredSettings | None = None) -> GivenSettings:
+    """Read the command line and its files, or ``stored`` settings in place of a file.
+
+    Raises:
+        UserError: a flag, a file or its form is wrong.
+        SystemExit: the version was requested and is printed.
+    """
+    command = command_line.parse(argv)
+    if command.cfg is not None and not files.is_known(command.cfg):
+        user_modules.load(command.settings, command.show)  # of -import: they may have recipes
+    settings, task = [], _find_task(command.settings)
+    if stored is not None:
+        settings = files.read_stored(stored, task)
+    elif command.cfg is not None:
+        settings = files.read(command.cfg, task)
+    task = _find_task([*settings, *command.settings]) or DEFAULT_TASK
+    settings += [_resolve_word(setting, task) for setting in command.settings]
+    notices = list(command.notices)
+    if command.cfg is not None and (ambiguity := files.find_ambiguity(command.cfg)):
+        notices.append(ambiguity)
+    if (command.cfg or stored) and _may_be_of_clone(settings):
+        tables = lookup.key_tables()
+        known = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
+        settings, adapted = model_sources.adapt_clone(settings, known)
+        notices += adapted
+    return GivenSettings(command.argv, command.cfg, command.show, settings, notices)
+
+
+def _resolve_word(setting: KeySetting, task: str) -> KeySetting:
+    """Return a setting of the command line for the task's key, its text as a value of YAML if the key is not a text."""
+    setting = resolve_flag(setting, task)
+    if not isinstance(setting.value, str):  # of a flag without a value
+        return setting
+    return dataclasses.replace(setting, value=command_line.parse_value(setting.name, setting.value, task))
+
+
+def _find_task(settings: Sequence[KeySetting]) -> str | None:
+    setting = _find_last(settings, "TASK")
+    return None if setting is None else str(setting.value)
+
+
+def _find_last(settings: Sequence[KeySetting], name: str) -> KeySetting | None:
+    return next((setting for setting in reversed(settings) if setting.name == name), None)
+
+
+def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
+    """Return whether a user's file names the model, or the command line one that is not known: maybe PaddleViT's."""
+    model = _find_last(settings, "MODEL.NAME")
+    if model is None:
+        return False
+    return not (model.value in lookup.MODELS if model.source == COMMAND_LINE else files.is_recipe_file(model.source))
+
+
+def import_modules(given: GivenSettings, stored: files.StoredSettings | None = None) -> GivenSettings:
+    """Import the modules that the settings name in IMPORTS, and read all again: the modules may register keys."""
+    if _find_last(given.settings, "IMPORTS") is None:
+        return given
+    imported = user_modules.load(given.settings, should_print=given.shows)
+    given = read(given.argv, stored)
+    return dataclasses.replace(given, settings=user_modules.merge_imports(given.settings, imported))
+
+
+def refuse_code(settings: Sequence[KeySetting]) -> None:
+    """Raise ``UserError`` if settings that came with weights need code of others, which is not imported for them."""
+    model = _find_last(settings, "MODEL.NAME")
+    if model is not None and model.source != COMMAND_LINE:
+        model_sources.refuse_clone_model(model.value, model.origin)
+    user_modules.explain_missing(settings)
+
+
+def add_default_recipe(given: GivenSettings, recipe: str) -> GivenSettings:
+    """Read the default recipe before all settings if the command line names neither a file nor data."""
+    if given.cfg is not None:
+        return given
+    cfg = names.choose_recipe([setting for setting in given.settings if setting.source == COMMAND_LINE], recipe)
+    before = files.read(cfg, _find_task(given.settings)) if cfg else []
+    return dataclasses.replace(given, cfg=cfg, settings=[*before, *given.settings])
+
+
+def parse(given: GivenSettings) -> ParsedSettings:
+    """Translate PaddleViT's names and values to the ones here, and parse each value as its key says.
+
+    Raises:
+        UserError: a key is not known, or does not allow its value.
+    """
+    tables = tables_with([setting.name for setting in given.settings], given.task)
+    known = index_keys(tables)
+    needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
+    our_names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
+    our_values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
+    parsed: list[KeySetting] = []
+    renamed: list[str] = []
+    ignored: dict[str, str] = {}
+    for setting in given.settings:
+        (name, value), origin = split_option(setting.name, setting.value), setting.origin
+        if name in needless:
+            if value is not None:
+                ignored[name] = f"{origin}: {name} does not exist here and is not needed: {needless[name]}"
+            continue
+        is_ours = name in known and name not in our_names
+        if not is_ours and (refusal := model_sources.explain_other_task(setting.source)):
+            raise UserError(refusal)
+        if name in our_names:
+            renamed.append(f"{origin}: {name} is called {our_names[name]} here")
+            name = our_names[name]
+        setting = dataclasses.replace(setting, name=name, value=value)
+        if name not in known:
+            raise UserError(_explain_unknown_key(setting) + _explain_unknown_model(setting, given.settings))
+        if name == "BASE":
+            raise UserError(f"{origin}: BASE belongs in a YAML file: name the file with -cfg=FILE")
+        if (name, str(value).lower()) in our_values:
+            ours = our_values[name, str(value).lower()]
+            renamed.append(f"{origin}: {name} {show(value)} is called '{ours}' here")
+            setting = dataclasses.replace(setting, value=ours)
+        parsed.append(dataclasses.replace(setting, value=_parse_value(setting, known[name], given.settings)))
+    return ParsedSettings(parsed, given.settings, renamed, list(ignored.values()))
+
+
+def _parse_value(setting: KeySetting, key: Key, settings: list[KeySetting]) -> Any:
+    value = setting.value
+    try:
+        return key.parse(value)
+    except InvalidValue as mismatch:
+        message = f"{setting.origin}: {setting.name} is {show(value)}: expected {key.expected()}"
+        message += f"; {mismatch}" if isinstance(mismatch, OutOfRange) else ""
+        if key.kind in ("text", "path") and not key.choices and not isinstance(value, (str, dict, NoneType)):
+            message += "; write it in quotes, as YAML has other values for words like no, on, 007, 1.50 and null"
+        raise UserError(message + _explain_unknown_model(setting, settings)) from None
+
+
+def _explain_unknown_key(setting: KeySetting) -> str:
+    name = setting.name if setting.name.isprintable() else show(setting.name)
+    is_section, is_typed = isinstance(setting.value, Mapping), setting.source == COMMAND_LINE
+    if is_section and any(key.startswith(f"{name.upper()}.") for key in keys()):
+        return f"{setting.origin}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
+    spelling = ""
+    if is_typed and files.names_recipe(setting.name):
+        spelling = f"-cfg={name}"
+    elif is_typed and name.islower() and "." not in name:
+        spelling = command_line.spell_here(name, str(setting.value))
+    advice = f"write {spelling}" if spelling else f"the closest is {find_closest_key(setting.name)}"
+    return (
+        f"{setting.origin}: {name} ({'a section' if is_section else show(setting.value)}) is not a known key: {advice}"
+    )
+
+
+def find_closest_key(name: str) -> str:
+    """Return the key with the spelling closest to ``name``, first among those that end in the same or a known word.
+
+    A known word in the section of its key, or in none, means this key: TRAIN.LEARNING_RATE is TRAIN.BASE_LR.
+    """
+    upper = name.upper()
+    section, _, end = upper.rpartition(".")
+    translated = command_line.find_key(end)
+    if translated and section in ("", translated.rpartition(".")[0]):
+        return translated
+    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
+    candidates = same_end or ([translated] if translated else list(keys()))
+    return difflib.get_close_matches(upper, candidates, cutoff=0.0)[0]
+
+
+def _explain_unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
+    """Return a hint for a MODEL key or value of a family of models that does not exist here, or an empty text."""
+    model = _find_last(settings, "MODEL.NAME")
+    is_of_file = setting.name.startswith("MODEL.") and setting.source != COMMAND_LINE
+    if not is_of_file or model is None or str(model.value) in lookup.MODELS:
+        return ""
+    near = lookup.closest(str(model.value), list(lookup.MODELS)).strip()
+    return f"; MODEL.NAME {show(str(model.value))} is not a known model{': ' + near if near else ''}"

@@ -15,7 +15,7 @@ from ..core.checkpoint.published import (
     find_published_for,
     find_sibling_file,
 )
-from ..core.registry.features import find_function
+from ..core.registry.extension_points import FIND_RUN_INPUT
 from ..core.registry.lookup import SPELLINGS, find_name
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import readable
@@ -95,7 +95,7 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
     Raises:
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
-    find_run_input = find_function("find_run_input")
+    find_run_input = FIND_RUN_INPUT.find()
     of_run = find_run_input and find_run_input(values.MODEL.PRETRAINED)
     if of_run:
         return of_run, values.MODEL.PRETRAINED

@@ -8,7 +8,7 @@ from paddlevit_dist.core.registry import features, lookup, plugins, register
 
 _NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
 _NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "RECIPE_FOLDERS", "_KEY_TABLES")
-_ROWS = ("MANIFESTS", "COMMANDS", "NAMINGS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "SOURCES", "_FUNCTIONS")
+_ROWS = ("MANIFESTS", "COMMANDS", "NAMINGS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "SOURCES", "FUNCTIONS")
 _IMPORTED = ("_loaded", "_folders")
 
 

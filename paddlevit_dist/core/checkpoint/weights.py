@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..registry.features import find_function
+from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.text_files import read_json
@@ -172,7 +172,7 @@ def find_weights_file(path: str | os.PathLike) -> Path:
         for candidate in (expanded, with_extension, *in_directory):
             if candidate.is_file():
                 if candidate.suffix.lower() in _OTHER_FORMATS and find_format(candidate) in (None, "paddle"):
-                    parse_exported: Callable[[str], str | None] | None = find_function("parse_evaluated_argument")
+                    parse_exported = PARSE_EVALUATED_ARGUMENT.find()
                     # The name says whether it can be one: a path always can.
                     setting = parse_exported and parse_exported(candidate.name) and parse_exported(str(candidate))
                     advice = f"; evaluate it with {setting}" if setting else ""

@@ -10,7 +10,7 @@ from PIL import Image
 
 from .. import settings as configuration
 from ..launch.tuning import import_paddle
-from ..registry.features import find_function
+from ..registry.extension_points import SHOW_LEAKS
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -73,7 +73,7 @@ def draw(values: RunSettings, target: Path) -> None:
         print(one_line(line))
     shown = f"{len(columns[0][1])} of {len(samples):,} training {task.traits.sample_name}"
     print(one_line(f"{shown}, {epochs} epoch{'s' if epochs > 1 else ''}: {target}"))
-    show_leaks = find_function("show_leaks")
+    show_leaks = SHOW_LEAKS.find()
     if show_leaks is not None and has_numba():
         show_leaks(values, task, samples, target.parent)
     elif show_leaks is not None:

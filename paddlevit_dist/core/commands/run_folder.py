@@ -1,12 +1,12 @@
 """A run's folder on a command line stands for its configuration, its weights and its output folder."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ..logging.record import SEEDS
-from ..registry.features import find_function
+from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from ..runtime.run_folders import CHECKPOINTS, CONFIG, find_run, suggest_runs
@@ -45,7 +45,7 @@ def expand_run(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    parse_exported: Callable[[str], str | None] | None = find_function("parse_evaluated_argument")
+    parse_exported = PARSE_EVALUATED_ARGUMENT.find()
     is_value = False
     expanded: list[str] = []
     lines: list[str] = []

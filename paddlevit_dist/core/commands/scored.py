@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
-from ..registry.features import find_function
+from ..registry.extension_points import WRITE_SCORED
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.json_format import format_json
@@ -286,6 +286,6 @@ def write_scores(
         folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "scores.json") as file:
         file.write((format_json(scores, indent=1) + "\n").encode())
-    write_table: Callable[[Path, ScoreReport, str, SampleGroups | None], None] | None = find_function("write_scored")
+    write_table = WRITE_SCORED.find()
     if scored is not None and write_table is not None:
         write_table(folder / TABLE, scored, results, groups)

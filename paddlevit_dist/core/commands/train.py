@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import settings as configuration
-from ..registry.features import JOBS, find_function, find_job
+from ..registry.extension_points import FIND_IN_TRAINING, WRITE_LAST_PAGE
+from ..registry.features import JOBS, find_job
 from ..registry.register import register_callback
 from ..runtime import signals
 from ..runtime.environment import restart
@@ -155,7 +156,7 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
     with heartbeat.at("fetching the weights"):
         find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
-        find_function("find_in_training")(run.values, datasets, folder)
+        FIND_IN_TRAINING.require()(run.values, datasets, folder)
     if not run.values.EVAL:
         run = _with_fitting_course(run, plan.total_processes, task, datasets)
         if run.values.DATA.FIND_BATCH_SIZE:
@@ -172,7 +173,7 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
             with contextlib.suppress(UserError):  # an unwritable log must not hide why the run ended
                 note_end(folder, of_run, error, is_training=not run.values.EVAL)
                 if run.values.get("REPORT"):
-                    find_function("write_last_page")(folder, of_metrics)
+                    WRITE_LAST_PAGE.require()(folder, of_metrics)
         raise
 
 

@@ -2,8 +2,7 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Generator, Sequence
-from pathlib import Path
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import paddle
@@ -14,7 +13,7 @@ from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, worl
 from ..intervals import ConfidenceInterval
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
-from ..registry.features import find_function
+from ..registry.extension_points import WRITE_EVALUATED
 from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
@@ -206,7 +205,7 @@ class Evaluator:
 
     def write_sample_table(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write the table of the samples next to the file ``name`` with the intervals, if there are any."""
-        write: Callable[[Path, Evaluator, dict[str, Any]], None] | None = find_function("write_evaluated")
+        write = WRITE_EVALUATED.find()
         if self.intervals and self.table is not None and run_log.writes and write is not None:
             write(run_log.folder / name, self, facts)
 

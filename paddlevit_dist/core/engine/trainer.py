@@ -24,7 +24,8 @@ from ..distributed import (
 from ..logging.callbacks import CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
-from ..registry.features import HOOKS, build_set, find_function, has_function
+from ..registry.extension_points import FIRST_LAYER_FINDER, LOAD_EXPORTED_LAYER
+from ..registry.features import HOOKS, build_set
 from ..registry.lookup import require_derived
 from ..runtime import device_kinds, signals
 from ..runtime.errors import Stopped
@@ -126,7 +127,7 @@ class Trainer:
             num_logged = len(task.notices)
             build: Callable[[RunSettings, Task], Any] = build_model
             if config.get("EXPORTED"):
-                build = find_function("load_exported_layer")
+                build = LOAD_EXPORTED_LAYER.require()
             self.model = build(config, task)
         for line in task.notices[num_logged:]:  # added by build_model, such as the source of a backbone
             self.run_log.log_and_print(line)
@@ -148,8 +149,7 @@ class Trainer:
         self.sampler = build_sampler(config, samples)
         self.updates_per_epoch = self.sampler.updates_per_epoch
         self.loader = build_loader(config, samples, self.sampler, CountingCollate(task), check=get_sample_check(task))
-        finder = "FirstLayerFinder"  # imported and called for a step that is not finite only, and on every rank
-        explain = [lambda *step: find_function(finder)(self)(*step)] if has_function(finder) else []
+        explain = [self._find_first_layer] if FIRST_LAYER_FINDER.is_there else []
         self.state = build_training_state(config, task, self.model, self.sampler, run_log.log_and_print, explain)
         if has_batch_norm(self.model):  # with frozen ones alone, no statistics are computed
             run_log.log_and_print(describe_batch_norm(config, self.batch_norm, reason))
@@ -193,6 +193,10 @@ class Trainer:
         if caching is not None:
             features = FeatureCache(self.config, self.task, self.run_log.log_and_print, self.heartbeat)
             caching.on_weights_loaded(self.model, self.datasets, features)
+
+    def _find_first_layer(self, *step: Any) -> list[str]:
+        """Name the first layer with a value that is not finite; imported for such a step only, and on every rank."""
+        return FIRST_LAYER_FINDER.require()(self)(*step)
 
     def _add_hooks(self) -> None:
         train, epochs_left = self.config.TRAIN, range(self.sampler.epoch, self.last_epoch + 1)

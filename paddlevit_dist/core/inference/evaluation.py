@@ -20,7 +20,8 @@ from ..engine.precision import compile_model
 from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
 from ..metrics.classification import ClassifierTask
-from ..registry.features import OBSERVERS, build_set, find_function
+from ..registry.extension_points import LOAD_COMPARISON_WEIGHTS, WRITE_EVALUATION_REPORT
+from ..registry.features import OBSERVERS, build_set
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors
@@ -45,7 +46,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         config, run_log, labeled = run.config, run.run_log, run.eval_dataset.labeled
         load: Callable[[Trainer, Any], tuple[str | Path, list[str]]] = load_evaluated_weights
         if config.get("EXPORTED"):
-            load = find_function("load_comparison_weights")
+            load = LOAD_COMPARISON_WEIGHTS.require()
         source, lines = load(run, run.model)
         start_run_log(config, run_log, run.task, run.datasets)
         is_reported = bool(config.get("REPORT"))
@@ -81,7 +82,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         _finish_observers(run, observers, values, {"of": weights, "split": split}, line)
         run.evaluator.write_sample_table(run_log, _INTERVALS, facts)
         if is_reported:
-            find_function("write_evaluation_report")(run, recorder, {"of": weights, "split": split})
+            WRITE_EVALUATION_REPORT.require()(run, recorder, {"of": weights, "split": split})
         return values
 
 

@@ -14,7 +14,7 @@ import paddle
 from ..distributed import all_gather, rank, reduce_dict
 from ..engine.confidence import IntervalConfig, compute_intervals
 from ..intervals import ConfidenceInterval
-from ..registry.features import find_function
+from ..registry.extension_points import METRICS
 from ..runtime.errors import UserError
 from ..tasks.metrics import PerSampleMetrics
 from .checks import check_label_pair, host, prefix_errors, require, require_classes, require_few
@@ -232,7 +232,7 @@ class MeanIoU(Meter):
         require(of in ("pixels", "points"), f"of={of!r}: expected 'pixels' or 'points'")
         if of == "pixels":
             require_few(names)
-        return find_function(f"metrics of {of}")(names)
+        return METRICS[of].require()(names)
 
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
         takes_points = self._of == "points"

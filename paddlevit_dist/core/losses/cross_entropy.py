@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ..registry.features import find_function
+from ..registry.extension_points import RESIZED_CROSS_ENTROPY
 from ..runtime.autocast import as_dtype
 from ..runtime.transfers import constant, is_on_gpu
 
@@ -46,7 +46,7 @@ def resized_cross_entropy(
 
     Logits are float32 (N, classes, height, width), labels int64 (N, rows, columns). See ``summed_cross_entropy``.
     """
-    compiled: Callable[..., paddle.Tensor | None] | None = find_function("resized_cross_entropy")
+    compiled = RESIZED_CROSS_ENTROPY.find()
     fast = None if compiled is None else compiled(logits, labels, ignored, weights)
     if fast is not None:
         return fast

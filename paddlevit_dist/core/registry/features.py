@@ -28,9 +28,9 @@ NAMINGS: dict[str, tuple[Target, str]] = {}  # program -> function that names we
 JOBS: dict[str, Target] = {}  # key -> what runs instead of training or evaluation
 HOOKS: dict[str, Target] = {}  # key -> hook of training
 OBSERVERS: dict[str, Target] = {}  # key -> observer of a run that only evaluates
+FUNCTIONS: dict[str, Target] = {}  # name of one of ``extension_points.POINTS`` -> function
 BRIDGES: dict[str, Target] = {}  # prefix of a model's name that another package builds -> class
 SOURCES: dict[str, str] = {}  # such a prefix -> module with the names and weights
-_FUNCTIONS: dict[str, Target] = {}
 
 
 def locate(manifest: Manifest, target: object) -> Any:
@@ -54,19 +54,9 @@ def add(manifest: Manifest) -> None:
         (OBSERVERS, manifest.observers),
         (BRIDGES, manifest.bridges),
         (SOURCES, manifest.sources),
-        (_FUNCTIONS, manifest.functions),
+        (FUNCTIONS, manifest.functions),
     ):
         table.update(locate_all(manifest, rows))
-
-
-def has_function(name: str) -> bool:
-    """Return whether a feature that is there brings a function of this name, without importing it."""
-    return name in _FUNCTIONS
-
-
-def find_function(name: str) -> Any:
-    """Import a function or class that a feature brings to the core; None if no feature that is there does."""
-    return import_object(_FUNCTIONS.get(name))
 
 
 def find_job(values: Any) -> str | None:

@@ -16,6 +16,7 @@ from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from . import features, model_sources, plugins
+from .extension_points import FIND_LAYOUTS, GUESS, GUESS_DATASET
 from .features import locate, locate_all
 from .manifest import Manifest, Target
 from .model_names import read_model_names
@@ -237,8 +238,9 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
     function "guess ANNOTATIONS", this one decides.
     """
     contents = annotation_type("task", task) if task is not None else None
-    guess = features.find_function(f"guess {contents}")
-    return guess(path) if guess is not None else features.find_function("guess_dataset")(path, contents)
+    point = GUESS.get(contents or "")
+    guess = None if point is None else point.find()
+    return guess(path) if guess is not None else GUESS_DATASET.require()(path, contents)
 
 
 def find_layouts(dataset: str, folder: str) -> list[str]:
@@ -246,7 +248,8 @@ def find_layouts(dataset: str, folder: str) -> list[str]:
 
     A feature whose annotations have several layouts brings a function "find ANNOTATIONS".
     """
-    find = features.find_function(f"find {annotation_type('dataset', dataset)}")
+    point = FIND_LAYOUTS.get(annotation_type("dataset", dataset) or "")
+    find = None if point is None else point.find()
     return [] if find is None else [guess.dataset for guess in find(folder, folder)]
 
 

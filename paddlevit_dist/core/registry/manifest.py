@@ -48,7 +48,7 @@ class Manifest(NamedTuple):
         jobs: key -> function of the ``Configuration`` that runs instead of training or evaluation if the key is set.
         hooks: key -> ``engine.hooks.Hook`` of training if the key is set, built from the trainer.
         observers: key -> ``EvaluationObserver`` that a run that only evaluates has if the key is set, built alike.
-        functions: name -> function or class that the core uses if it is there.
+        functions: name of one of ``extension_points.POINTS`` -> function or class that the core uses if it is there.
     """
 
     package: str = ""

@@ -5,7 +5,8 @@ from typing import Any
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from .features import BRIDGES, SOURCES, find_function
+from .extension_points import ADAPT_CLONE, EXPLAIN_OTHER_TASK, EXPLAIN_UNSUPPORTED, REFUSE_CLONE_MODEL
+from .features import BRIDGES, SOURCES
 from .manifest import Target
 
 
@@ -20,25 +21,25 @@ def find_bridged(name: str) -> tuple[str, Target] | None:
 
 def explain_unsupported(name: str) -> str:
     """Return advice for one of PaddleViT's models that does not exist here; empty for any other name."""
-    explain = find_function("explain_unsupported")
+    explain = EXPLAIN_UNSUPPORTED.find()
     return explain(name) if explain else ""
 
 
 def explain_other_task(file: str) -> str:
     """Return why a YAML file with unknown keys, in a clone of PaddleViT, is refused; empty for any other file."""
-    explain = find_function("explain_other_task")
+    explain = EXPLAIN_OTHER_TASK.find()
     return explain(file) if explain else ""
 
 
 def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
     """Translate the settings of a YAML file in a clone of PaddleViT; return them and lines for the log (``adapt``)."""
-    adapt = find_function("adapt_clone")
+    adapt = ADAPT_CLONE.find()
     return adapt(settings, known) if adapt else (settings, [])
 
 
 def refuse_clone_model(name: object, origin: str) -> None:
     """Raise ``UserError`` for a model that only weights name, in ``origin``, and that a clone's code would build."""
-    refuse = find_function("refuse_clone_model") if str(name).startswith("paddlevit:") else None
+    refuse = REFUSE_CLONE_MODEL.find() if str(name).startswith("paddlevit:") else None
     if refuse:
         refuse(name, origin)
 

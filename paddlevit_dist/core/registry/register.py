@@ -8,7 +8,7 @@ from typing import Any
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from ..runtime.printing import shorten
-from . import features
+from . import extension_points, features
 from .lookup import KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, add, list_other_tables
 from .manifest import Manifest, Target
 from .required_methods import require_methods
@@ -134,7 +134,13 @@ def register_feature(manifest: Manifest) -> None:
         if not (os.path.isabs(folder) and os.path.isdir(folder)):
             advice = "str(Path(__file__).with_name('recipes'))"
             raise UserError(f"{origin}: recipe folder {folder!r} is not the full path of a folder: write {advice}")
+    extension_points.require_points(manifest, origin)
     keys = [key_table for declared in manifest.key_tables for key_table in _as_tables(manifest, declared, origin)]
+    known = {row.name for key_table in (*keys, *list_other_tables()) for row in key_table.keys}
+    for kind in ("job", "hook", "observer"):
+        for name in getattr(manifest, f"{kind}s"):
+            if name not in known:
+                raise UserError(f"{origin}: {kind} '{name}' is for a key that does not exist: add it to key_tables")
     _FEATURES.append(manifest)
     features.add(manifest)
     add(manifest._replace(key_tables=tuple(keys)))

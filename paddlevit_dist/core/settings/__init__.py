@@ -4,7 +4,7 @@
 
 - ``parse``: texts of ``command_line`` and ``files`` become typed settings, each with its origin
 - ``merge``: settings become one tree of values, where the later one wins; ``names``: of task, dataset and model
-- ``check``: values against one another, and keys that nobody reads
+- ``check``: values against one another, and keys that the run does not read
 
 The keys are fields of classes: in ``every_run`` and ``optimizer_keys`` for every task, in ``images/settings.py`` and
 others for one kind.

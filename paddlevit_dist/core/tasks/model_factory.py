@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..registry import lookup
-from ..registry.features import find_function
+from ..registry.extension_points import ACCELERATE
 from ..registry.lookup import SPELLINGS, as_source, find_name, is_weights_name, require_derived, resolve
 from ..runtime import limits
 from ..runtime.errors import OwnCodeError, UserError
@@ -102,7 +102,7 @@ def prepare(model: paddle.nn.Layer) -> paddle.nn.Layer:
 
 def accelerate(model: paddle.nn.Layer) -> None:
     """Use the compiled layers of CPUs, if they are there."""
-    replace_layers: Callable[[paddle.nn.Layer], None] | None = find_function("accelerate")
+    replace_layers = ACCELERATE.find()
     if replace_layers is not None:
         replace_layers(model)
 

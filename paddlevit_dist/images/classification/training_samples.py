@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...core.registry.features import find_function
+from ...core.registry.extension_points import COMPILED_TRAINING_TRANSFORM
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
@@ -27,7 +27,7 @@ def build_training_transform(config: ClassificationSettings, kind: str) -> Train
         distortion = data.GLYPH_DISTORTION
         return GlyphTransform(data.IMAGE_SIZE, True, data.IMAGE_CHANNELS, distortion=distortion, augment=augment)
     crop = (data.CROP_SCALE[0], data.CROP_SCALE[1]), (data.CROP_RATIO[0], data.CROP_RATIO[1])
-    transform = find_function("CompiledTrainingTransform") or TrainingTransform
+    transform = COMPILED_TRAINING_TRANSFORM.find() or TrainingTransform
     return transform(data.IMAGE_SIZE, *crop, data.HORIZONTAL_FLIP, data.IMAGE_CHANNELS, augment)
 
 

@@ -49,7 +49,7 @@ def test_scores_of_a_table_need_neither_paddle_nor_the_wing_of_comparisons(tmp_p
         (tmp_path / f"{name}.csv").write_text(table(rows))
     program = (
         f"{WITHOUT_PADDLE}sys.modules['paddlevit_dist.extensions.compare.tables'] = None\n"
-        "from paddlevit_dist.core.registry import features; del features._FUNCTIONS['write_scored']\n"
+        "from paddlevit_dist.core.registry import features; del features.FUNCTIONS['write_scored']\n"
         "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'classes', *sys.argv[1:]]))"
     )
     ended = run_program(program, "truth.csv", "scores.csv", "-output=out", folder=tmp_path)

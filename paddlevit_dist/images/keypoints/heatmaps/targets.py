@@ -3,12 +3,12 @@
 Source: Huang et al., CVPR 2020, section 3.2: the Gaussian's center is the point's exact place, not the nearest cell.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import paddle
 
-from ....core.registry.features import find_function
+from ....core.registry.extension_points import GAUSSIAN_LOSSES
 from ....core.runtime.transfers import constant
 
 _CUT = 3.0  # deviations from the map beyond which a point does not count
@@ -55,7 +55,7 @@ def gaussian_losses(
     maps: paddle.Tensor, cells: paddle.Tensor, weights: paddle.Tensor, deviation: float
 ) -> paddle.Tensor:
     """Return ``heatmap_losses`` of maps, for targets of ``draw_targets``."""
-    compiled: Callable[..., paddle.Tensor | None] | None = find_function("gaussian_losses")
+    compiled = GAUSSIAN_LOSSES.find()
     fast = None if compiled is None else compiled(maps, cells, weights, deviation)
     if fast is not None:
         return fast

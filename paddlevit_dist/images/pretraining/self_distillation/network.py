@@ -16,7 +16,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....core.registry.features import find_function
+from ....core.registry.extension_points import NORMALIZED_LINEAR
 from ....core.tasks.model import Model
 from ...models.layers import linear
 
@@ -43,7 +43,7 @@ class WeightNormLinear(nn.Layer):
     def forward(self, x):
         """Map (rows, in_features) to (rows, out_features)."""
         norms = self.weight_g.squeeze(1)  # (out_features,)
-        compiled = find_function("normalized_linear")
+        compiled = NORMALIZED_LINEAR.find()
         fast = None if compiled is None else compiled(x, self.weight_v, norms)
         if fast is not None:
             return fast

@@ -5,13 +5,12 @@ section 3.1.
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import paddle
 
 from ....core.distributed import all_reduce_sum, host_barrier, world_size
-from ....core.registry.features import find_function
+from ....core.registry.extension_points import MOVE_TOWARD
 from ....core.tasks.aspects import TaskAspect
 from ....core.tasks.protocols import StateKeeping
 from ....core.tasks.step_types import StepPosition
@@ -56,7 +55,7 @@ class TeacherAverage(WeightAverage):
         for name, parameter in trained.items():
             self._pairs.setdefault(parameter.dtype, []).append((parameter, own[name]))
         # One pass over both on CPUs, where copies of all weights take a tenth of a step.
-        self._move: Callable[..., bool] | None = find_function("move_toward")
+        self._move = MOVE_TOWARD.find()
         self.restart()
 
     @property

@@ -1,17 +1,20 @@
 """The rows of manifests exist, and a folder whose module is missing brings nothing."""
 
 import inspect
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import paddlevit_dist
+from paddlevit_dist import UserError
 from paddlevit_dist.core.commands import COMMANDS, import_command, list_commands
 from paddlevit_dist.core.engine.evaluation import EvaluationObserver
 from paddlevit_dist.core.engine.hooks import Hook
-from paddlevit_dist.core.registry import features, lookup
-from paddlevit_dist.core.registry.features import HOOKS, JOBS, OBSERVERS, locate, locate_all
+from paddlevit_dist.core.registry import extension_points, features, lookup
+from paddlevit_dist.core.registry.extension_points import POINTS
+from paddlevit_dist.core.registry.features import FUNCTIONS, HOOKS, JOBS, OBSERVERS, locate, locate_all
 from paddlevit_dist.core.registry.manifest import Manifest
 from paddlevit_dist.core.runtime.lazy_names import import_object
 
@@ -112,9 +115,20 @@ CALLED_WITH = {
 }
 
 
-@pytest.mark.parametrize("name", features._FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_takes_what_the_core_calls_it_with(name):
-    inspect.signature(features.find_function(name)).bind(*CALLED_WITH[name])
+    inspect.signature(POINTS[name].require()).bind(*CALLED_WITH[name])
+
+
+def test_every_point_is_brought_by_a_feature_and_asked_for():
+    """A point is the value of a name, or of a table of them, in ``extension_points``; other files ask by that name."""
+    assert set(FUNCTIONS) == set(POINTS)
+    package = Path(paddlevit_dist.__file__).parent
+    texts = [path.read_text() for path in package.rglob("*.py") if path.name != "extension_points.py"]
+    for name, value in vars(extension_points).items():
+        points = value.values() if isinstance(value, dict) and value is not POINTS else [value]
+        if any(isinstance(point, extension_points.ExtensionPoint) for point in points):
+            assert any(re.search(rf"\b{name}[.\[]", text) for text in texts), f"nothing asks for {name}"
 
 
 def test_commands_are_listed_by_their_first_word():
@@ -149,8 +163,15 @@ def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
         assert features.find_manifest("extensions.cpu_kernels") is None
     assert features.find_manifest("a_folder_that_was_deleted") is None
     assert features.find_manifest("a_room.a_folder_that_was_deleted") is None
-    assert features.find_function("a_function_of_it") is None
-    assert [features.has_function(name) for name in ("a_function_of_it", "accelerate")] == [False, True]
+
+
+def test_an_absent_feature_brings_nothing_and_a_misspelt_function_is_refused(monkeypatch):
+    monkeypatch.delitem(FUNCTIONS, "accelerate")
+    assert extension_points.ACCELERATE.find() is None and not extension_points.ACCELERATE.is_there
+    with pytest.raises(
+        UserError, match="^acme: function 'accelerated' is not one that the package calls: .*accelerate"
+    ):
+        extension_points.require_points(Manifest(functions={"accelerated": len}), "acme")
 
 
 def test_locations_of_a_manifest_are_relative_to_its_package():

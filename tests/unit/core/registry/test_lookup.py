@@ -148,13 +148,13 @@ def test_a_data_set_in_two_manifests_has_the_annotations_of_each(monkeypatch):
 
 def test_a_data_set_is_guessed_for_what_the_task_reads(monkeypatch):
     calls = []
-    monkeypatch.setitem(features._FUNCTIONS, "guess_dataset", lambda *words: calls.append(words))
+    monkeypatch.setitem(features.FUNCTIONS, "guess_dataset", lambda *words: calls.append(words))
     lookup.guess_dataset("/data", "detection")
     lookup.guess_dataset("/data", "semantic_segmentation")
     lookup.guess_dataset("/data")
     assert calls == [("/data", "images with boxes"), ("/data", None), ("/data", None)]
-    monkeypatch.setitem(features._FUNCTIONS, "guess images with boxes", lambda path: f"boxes at {path}")
-    assert lookup.guess_dataset("/data", "detection") == "boxes at /data" and len(calls) == 3
+    monkeypatch.setitem(features.FUNCTIONS, "guess images with keypoints", lambda path: f"points at {path}")
+    assert lookup.guess_dataset("/data", "keypoint_detection") == "points at /data" and len(calls) == 3
 
 
 def test_the_closest_name_is_suggested_if_it_is_close():

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry import features, model_sources
+from paddlevit_dist.core.registry import extension_points, model_sources
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_files_and_weights_of_clones_are_for_the_feature_that_knows_them(monkeyp
         "refuse_clone_model": lambda name, origin: asked.append((name, origin)),
     }
     for there in (functions, {}):
-        monkeypatch.setattr(features, "_FUNCTIONS", there)
+        monkeypatch.setattr(extension_points, "FUNCTIONS", there)
         explained = model_sources.explain_unsupported("net"), model_sources.explain_other_task("a.yaml")
         assert explained == (("no net", "of a.yaml") if there else ("", ""))
         adapted = model_sources.adapt_clone([1], ["known"])

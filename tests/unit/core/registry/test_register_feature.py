@@ -4,7 +4,7 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist import Key, Manifest, UserError, register_feature
-from paddlevit_dist.core.registry import features, lookup
+from paddlevit_dist.core.registry import extension_points, features, lookup
 from paddlevit_dist.core.settings.table import keys
 
 NOTE = Key("ACME_NOTE", None, "text", "file of notes", optional=True)
@@ -21,7 +21,7 @@ FEATURE = Manifest(
     namings={"acme_program": (".names:rename", "its names")},
     key_tables=([NOTE],),
     hooks={"ACME_NOTE": ".work:NoteHook"},
-    functions={"acme_function": len},
+    functions={"accelerate": len},
 )
 
 
@@ -41,7 +41,7 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
     assert features.COMMANDS["acme"] == ("acme.work:hello", "greet")
     assert features.NAMINGS["acme_program"] == ("acme.names:rename", "its names")
     assert features.HOOKS["ACME_NOTE"] == "acme.work:NoteHook"
-    assert features.find_function("acme_function") is len
+    assert extension_points.ACCELERATE.find() is len
     assert keys("detection")["ACME_NOTE"] == keys("classification")["ACME_NOTE"] == NOTE
     assert features.MANIFESTS.count(FEATURE) == 1
 
@@ -54,6 +54,14 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
         (Manifest("b", commands={"train": ("b:run", "train otherwise")}), "command 'train' is registered twice"),
         (Manifest("b", namings={"transformers": ("b:rename", "mine")}), "naming 'transformers' is registered twice"),
         (Manifest("b", hooks={"REPORT": "b:Hook"}), "hook 'REPORT' is registered twice"),
+        (
+            Manifest("b", hooks={"MY_NOTE": "b:Hook"}),
+            "hook 'MY_NOTE' is for a key that does not exist",
+        ),
+        (
+            Manifest("b", functions={"write_evaluatd": len}),
+            "function 'write_evaluatd' is not one that",
+        ),
         (Manifest("b", key_tables=([Key("SEED", 3, "int", "another seed")],)), "b: key SEED exists already"),
         ("b", "register_feature('b'): expected a Manifest"),
     ],

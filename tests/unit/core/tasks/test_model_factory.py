@@ -138,9 +138,9 @@ def test_the_momentum_of_batch_norms_is_set_or_refused():
 @pytest.mark.parametrize("has_kernels", [True, False])
 def test_the_model_of_a_run_is_accelerated_and_unbiased(monkeypatch, has_kernels):
     accelerated = []
-    monkeypatch.delitem(features._FUNCTIONS, "accelerate", raising=False)
+    monkeypatch.delitem(features.FUNCTIONS, "accelerate", raising=False)
     if has_kernels:
-        monkeypatch.setitem(features._FUNCTIONS, "accelerate", accelerated.append)
+        monkeypatch.setitem(features.FUNCTIONS, "accelerate", accelerated.append)
     model = build(0)
     assert accelerated == [model] * has_kernels
     model(paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3)).astype("float32")))

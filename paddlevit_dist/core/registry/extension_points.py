@@ -1,0 +1,99 @@
+"""The functions that the core calls if a feature brings them: their names, and how they are called.
+
+A feature may be absent. A manifest's function with a name that is not declared here is refused: it would be ignored.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ..runtime.errors import UserError
+from ..runtime.lazy_names import import_object
+from .features import FUNCTIONS, MANIFESTS
+from .manifest import BOX_LABELS, KEYPOINT_LABELS, NO_LABELS, Manifest
+
+POINTS: dict[str, "ExtensionPoint[Any]"] = {}  # name -> point
+FunctionT = TypeVar("FunctionT")
+Annotations = str  # of images, such as ``BOX_LABELS``
+
+
+class ExtensionPoint(Generic[FunctionT]):
+    """A function or class that the core uses if a feature brings it under this name in ``Manifest.functions``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        POINTS[name] = self
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a feature that is there brings it; it is not imported."""
+        return self.name in FUNCTIONS
+
+    def find(self) -> FunctionT | None:
+        """Import and return what a feature brings; None if no feature that is there does."""
+        return import_object(FUNCTIONS.get(self.name))
+
+    def require(self) -> FunctionT:
+        """Import and return what a feature brings where a key of the same feature asks for it."""
+        return import_object(FUNCTIONS[self.name])
+
+
+# Paddle's layers and tensors, trainers and tasks are Any here: the registry is below their packages.
+Compute = Callable[..., Any]  # returns a tensor, or None where the compiled function does not apply
+
+# Compiled functions for CPUs
+ACCELERATE = ExtensionPoint[Callable[[Any], None]]("accelerate")  # (network)
+COMPILED_TRAINING_TRANSFORM = ExtensionPoint[Callable[..., Any]]("CompiledTrainingTransform")
+GAUSSIAN_LOSSES = ExtensionPoint[Compute]("gaussian_losses")  # (maps, cells, weights, deviation)
+MOVE_TOWARD = ExtensionPoint[Callable[..., bool]]("move_toward")  # (tensors, goals, share)
+NORMALIZED_LINEAR = ExtensionPoint[Compute]("normalized_linear")  # (x, weight, norms)
+RESIZED_CROSS_ENTROPY = ExtensionPoint[Compute]("resized_cross_entropy")  # (logits, labels, ignored, weights)
+
+# Search for the first layer with a value that is not finite: (trainer) -> function of a step
+FIRST_LAYER_FINDER = ExtensionPoint[Callable[[Any], Callable[..., Any]]]("FirstLayerFinder")
+
+# Exported models: of -eval's words, weights and network of a run
+LOAD_COMPARISON_WEIGHTS = ExtensionPoint[Callable[[Any, Any], tuple[str | Path, list[str]]]]("load_comparison_weights")
+LOAD_EXPORTED_LAYER = ExtensionPoint[Callable[[Any, Any], Any]]("load_exported_layer")  # (config, task)
+PARSE_EVALUATED_ARGUMENT = ExtensionPoint[Callable[[str], str | None]]("parse_evaluated_argument")
+
+# Files about results
+WRITE_EVALUATED = ExtensionPoint[Callable[[Path, Any, dict[str, Any]], None]]("write_evaluated")
+WRITE_SCORED = ExtensionPoint[Callable[[Path, Any, str, Any], None]]("write_scored")
+WRITE_EVALUATION_REPORT = ExtensionPoint[Callable[[Any, Any, dict[str, Any]], None]]("write_evaluation_report")
+WRITE_LAST_PAGE = ExtensionPoint[Callable[[Path, Any], None]]("write_last_page")  # (folder, stamp of its metrics)
+
+# Samples of evaluation in the training set
+FIND_IN_TRAINING = ExtensionPoint[Callable[[Any, Mapping[str, Any], Path], None]]("find_in_training")
+SHOW_LEAKS = ExtensionPoint[Callable[[Any, Any, Any, Path], None]]("show_leaks")
+
+# Files of PaddleViT
+EXPLAIN_UNSUPPORTED = ExtensionPoint[Callable[[str], str]]("explain_unsupported")  # (model)
+EXPLAIN_OTHER_TASK = ExtensionPoint[Callable[[str], str]]("explain_other_task")  # (file)
+ADAPT_CLONE = ExtensionPoint[Callable[[list[Any], Sequence[str]], tuple[list[Any], list[str]]]]("adapt_clone")
+REFUSE_CLONE_MODEL = ExtensionPoint[Callable[[object, str], None]]("refuse_clone_model")  # (model, origin)
+
+# Input, layout and scores of data. A guess has ``dataset`` and ``reason``.
+FIND_RUN_INPUT = ExtensionPoint[Callable[[Any], Any]]("find_run_input")  # (weights)
+GUESS_DATASET = ExtensionPoint[Callable[[str, Annotations | None], Any]]("guess_dataset")
+GUESS: dict[Annotations, ExtensionPoint[Callable[[str], Any]]] = {
+    annotations: ExtensionPoint(f"guess {annotations}") for annotations in (NO_LABELS, KEYPOINT_LABELS)
+}
+FIND_LAYOUTS: dict[Annotations, ExtensionPoint[Callable[[str, str], Sequence[Any]]]] = {
+    annotations: ExtensionPoint(f"find {annotations}") for annotations in (BOX_LABELS, KEYPOINT_LABELS)
+}
+METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {
+    elements: ExtensionPoint(f"metrics of {elements}") for elements in ("pixels", "points")
+}
+
+
+def require_points(manifest: Manifest, place: str) -> None:
+    """Raise a ``UserError`` that begins with ``place`` if a manifest brings a function that is never asked for."""
+    for name in manifest.functions:
+        if name not in POINTS:
+            valid = ", ".join(sorted(POINTS))
+            raise UserError(f"{place}: function '{name}' is not one that the package calls: expected one of {valid}")
+
+
+for _manifest in MANIFESTS:
+    require_points(_manifest, _manifest.package)

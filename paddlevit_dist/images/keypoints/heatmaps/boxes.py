@@ -1,7 +1,7 @@
 """Boxes of the objects whose keypoints are found: of annotations, of whole images, in a file, or by a detector."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from ...detection.evaluation.yolo_results import load_annotations
 from ...detection.prediction import DetectionInput, build_evaluation_transform, build_window_plan
 from ...detection.task import Detection
 from ..data.keypoint_dataset import KeypointDataset, is_posed
+from .settings import HeatmapKeys
 
 
 class ObjectBoxes(NamedTuple):
@@ -33,6 +34,34 @@ class ObjectBoxes(NamedTuple):
     def only(self, chosen: np.ndarray) -> "ObjectBoxes":
         """Return the ``chosen`` objects."""
         return ObjectBoxes(*(column[chosen] for column in self))
+
+
+class ChosenBoxes(NamedTuple):
+    """Where an evaluation takes the boxes of objects from."""
+
+    find: Callable[[int, tuple[int, int], ImageAnnotations], ObjectBoxes]  # of index, (height, width), annotations
+    protocol: str = ""  # behind the score
+    notices: Sequence[str] = ()  # lines for the log
+
+
+def choose_boxes(
+    keys: HeatmapKeys, dataset: KeypointDataset, cache_folder: Path, whole_images: "WholeImages | None"
+) -> ChosenBoxes:
+    """Choose the boxes of HEATMAPS.BOX_FILE, of whole images, or of annotations; functions of loader processes.
+
+    Raises:
+        UserError: the file cannot be read, or names other images.
+    """
+    if keys.BOX_FILE is not None:
+        file = BoxFile(keys.BOX_FILE, dataset, cache_folder, keys.BOX_SCORE)
+        return ChosenBoxes(file.find_in_image, notices=file.notices)
+    if whole_images is not None:
+        return ChosenBoxes(whole_images.find_in_image, "in whole images")
+    return ChosenBoxes(_find_annotated, "in the boxes of the annotations")
+
+
+def _find_annotated(index: int, size: tuple[int, int], annotations: ImageAnnotations) -> ObjectBoxes:
+    return find_true_boxes(annotations)
 
 
 def find_true_boxes(annotations: ImageAnnotations) -> ObjectBoxes:
@@ -52,6 +81,10 @@ class WholeImages(NamedTuple):
         number = len(self.labels)
         boxes = np.tile(np.array([0.0, 0.0, size[1], size[0]]), (number, 1))
         return ObjectBoxes(boxes, np.array(self.labels, np.int64), np.ones(number))
+
+    def find_in_image(self, index: int, size: tuple[int, int], annotations: object) -> ObjectBoxes:
+        """Return the objects of an image of this height and width."""
+        return self(size)
 
 
 class BoxFile:
@@ -92,6 +125,10 @@ class BoxFile:
             self._rows = map_array(self.file)
         rows = self._rows[self.starts[index] : self.ends[index]]
         return ObjectBoxes(rows[:, 3:], rows[:, 1].astype(np.int64), rows[:, 2])
+
+    def find_in_image(self, index: int, size: tuple[int, int], annotations: object) -> ObjectBoxes:
+        """Return the detections in image ``index``."""
+        return self.find(index)
 
 
 class BoxDetector:

@@ -10,31 +10,29 @@ import paddle
 from ....core.registry.lookup import resolve
 from ....core.runtime import autocast
 from ....core.runtime.errors import UserError
-from ....core.tasks.dataset import TransformedDataset, is_training_split, name_outputs, resolve_class_names
+from ....core.tasks.dataset import TransformedDataset, is_training_split
 from ....core.tasks.metrics import Metrics
 from ....core.tasks.model_factory import build_network
 from ....core.tasks.network_checks import check_network
-from ....core.tasks.prediction import CheckpointMeta
 from ....core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....core.tasks.task import Records
-from ...backbone_task import TURNED, BackboneTask, is_turned
+from ...backbone_task import BackboneTask, is_turned
 from ...data.data_warnings import count
 from ...data.image_samples import ImageSamples, open_dataset
 from ...detection.data.split_checks import check_files
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
-from ..described_points import SIGMA
-from ..keypoint_set import COCO_PERSON, KeypointFacts, KeypointSet, can_mirror
-from .boxes import BoxDetector, BoxFile, ObjectBoxes, WholeImages, find_true_boxes
-from .channels import PointChannels
+from ..keypoint_set import can_mirror
+from .boxes import BoxDetector, choose_boxes
 from .inference import HEATMAPS, KeypointFinder
 from .network import HeatmapNetwork
+from .points import NamedPointsTask
 from .samples import HOST, CropConfig, ObjectCrops, ObjectsOfImages, Size, collate, count_cells
 from .settings import HeatmapSettings
 from .targets import gaussian_losses
 
 
-class KeypointHeatmaps(BackboneTask):
+class KeypointHeatmaps(NamedPointsTask):
     """Trains and evaluates a network that returns a heatmap for each point of the object in a crop.
 
     The loss is the mean squared error of all cells, divided by the objects of all ranks and micro-batches.
@@ -82,10 +80,6 @@ class KeypointHeatmaps(BackboneTask):
             jitter=data.COLOR_JITTER,
         )
         self.detector = None if keys.DETECTOR is None else BoxDetector(keys.DETECTOR, keys.BOX_SCORE)
-        self.keypoint_sets: tuple[KeypointSet, ...] = ()
-        self.category_ids: list[int] = []
-        self.point_names: list[str] = []  # of the heatmaps
-        self.channels = PointChannels((), ())
         self.evaluated: KeypointDataset | None = None
         self._reads_boxes = False  # from a file
         self._is_whole = getattr(resolve("dataset", data.DATASET), "has_whole_objects", False)
@@ -126,77 +120,24 @@ class KeypointHeatmaps(BackboneTask):
         if self.detector is not None:
             lines += self.detector.match_categories(self.class_names)
             return ObjectsOfImages(dataset, self.crops, None, self.detector.prepare), lines
-        if keys.BOX_FILE is not None:
-            boxes = BoxFile(keys.BOX_FILE, dataset, cache_folder, keys.BOX_SCORE)
-            self._reads_boxes = True
-            return ObjectsOfImages(dataset, self.crops, FileBoxes(boxes)), [*lines, *boxes.notices]
-        find = WholeBoxes(self.whole_images) if keys.BOXES == "image" else _find_true
-        samples = ObjectsOfImages(dataset, self.crops, find)
-        samples.eval_protocol = "in whole images" if keys.BOXES == "image" else "in the boxes of the annotations"
-        return samples, lines
-
-    def _take_points(self, dataset: KeypointDataset) -> None:
-        """Take categories and points of the first split; UserError: another split has other points."""
-        class_names = list(map(str, dataset.class_names or ()))
-        channels = PointChannels(class_names, dataset.keypoint_sets)
-        before = self.point_names
-        if self.class_names and class_names != self.class_names:
-            raise UserError(
-                f"dataset {self.config.DATA.DATASET}: the categories of training and validation data differ: "
-                f"{', '.join(self.class_names)} and {', '.join(class_names)}"
-            )
-        self.point_names = resolve_class_names(self.config, channels.names, "points", before=before)
-        self.num_classes = len(self.point_names)
-        self._set_points(class_names, dataset.keypoint_sets, list(map(int, dataset.category_ids)))
-
-    def _set_points(
-        self, class_names: list[str], keypoint_sets: Sequence[KeypointSet], category_ids: list[int]
-    ) -> None:
-        self.class_names, self.keypoint_sets = class_names, tuple(keypoint_sets)
-        self.category_ids, self.channels = category_ids, PointChannels(class_names, keypoint_sets)
+        whole = self.whole_images if keys.BOXES == "image" else None
+        boxes = choose_boxes(keys, dataset, cache_folder, whole)
+        self._reads_boxes = keys.BOX_FILE is not None
+        samples = ObjectsOfImages(dataset, self.crops, boxes.find)
+        samples.eval_protocol = boxes.protocol
+        return samples, [*lines, *boxes.notices]
 
     def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing that the weights depend on, or categories and points of samples."""
-        if dataset is None:
-            data, keys = self.config.DATA, self.config.HEATMAPS
-            values = {f"DATA.{name}": data[name] for name in ("IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")}
-            return {**values, "HEATMAPS.CROP_SIZE": list(self.crop_size), "HEATMAPS.BOX_SCALE": keys.BOX_SCALE}
-        facts = {**super().signature(dataset), "number of classes": self.num_classes, "classes": self.point_names}
-        if isinstance(dataset, ImageSamples):
-            facts["categories"] = self.class_names
-            facts["category ids"] = self.category_ids
-            facts["points"] = [points.to_plain() for points in self.keypoint_sets]
-            facts[TURNED] = is_turned(dataset.dataset)
-        return facts
-
-    def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
-        """Take categories and points from the weights; 17 points without names are COCO's person."""
-        self.num_classes, self.point_names = number, name_outputs(meta.class_names, number)
-        facts = meta.read_data(KeypointFacts)
-        if facts.points:
-            categories = facts.categories or [str(label) for label in range(len(facts.points))]
-            self._set_points(categories, facts.sets, facts.category_ids or list(range(1, len(categories) + 1)))
-            if len(self.channels.names) != number:
-                raise UserError(
-                    f"{meta.source}: points of {len(self.channels.names)} heatmaps, and {number} classes; remove the "
-                    "file to continue without it"
-                )
-            return
-        points = COCO_PERSON
-        if number != len(points.names):
-            names = tuple(self.point_names) if meta.class_names else tuple(f"point {k + 1}" for k in range(number))
-            points = KeypointSet(names, (), (SIGMA,) * number, ())
-        self.point_names = list(points.names)
-        self._set_points(["person" if points is COCO_PERSON else "object"], [points], [1])
+        if dataset is not None:
+            return super().signature(dataset)
+        data, keys = self.config.DATA, self.config.HEATMAPS
+        values = {f"DATA.{name}": data[name] for name in ("IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")}
+        return {**values, "HEATMAPS.CROP_SIZE": list(self.crop_size), "HEATMAPS.BOX_SCALE": keys.BOX_SCALE}
 
     def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
         """Collate samples to a batch."""
         return collate(samples)
-
-    @property
-    def whole_images(self) -> WholeImages:
-        """Takes whole images as one object of each category with points."""
-        return WholeImages([label for label, points in enumerate(self.keypoint_sets) if points.names])
 
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the network for the configured crops."""
@@ -257,29 +198,3 @@ class KeypointHeatmaps(BackboneTask):
         if step.writer is not None:
             step.writer.add(found)
         return (lambda: records) if step.keeps_records else None
-
-
-class FileBoxes:
-    """Finds the objects of images in a file of detections, in loader processes."""
-
-    def __init__(self, boxes: BoxFile) -> None:
-        self.boxes = boxes
-
-    def __call__(self, index: int, size: Size, annotations: object) -> ObjectBoxes:
-        """Return the detections of image ``index``."""
-        return self.boxes.find(index)
-
-
-def _find_true(index: int, size: Size, annotations: Any) -> ObjectBoxes:
-    return find_true_boxes(annotations)
-
-
-class WholeBoxes:
-    """Takes whole images as objects."""
-
-    def __init__(self, whole_images: WholeImages) -> None:
-        self.whole_images = whole_images
-
-    def __call__(self, index: int, size: Size, annotations: object) -> ObjectBoxes:
-        """Return the objects of an image of this height and width."""
-        return self.whole_images(size)

@@ -21,7 +21,8 @@ from .formatting import (
 )
 from .groups import SeedGroup
 from .pairs import find_warnings
-from .tables import find_differing_settings, load_run_settings, read_table
+from .run_settings import find_differing_settings, load_run_settings
+from .tables import read_table
 
 
 def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

@@ -21,8 +21,9 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from ...core.tasks.sample_groups import SampleGroups
 from ...core.tasks.score_kind import ScoreKind
+from .run_settings import find_differing_settings, load_settings
 from .significance import SwapDifference, mcnemar_test, permutation_test, subtract_swapped
-from .tables import RESULTS, EvaluationTable, TableArrays, find_differing_settings, load_settings
+from .tables import RESULTS, EvaluationTable, TableArrays
 
 PERCENT = 95
 _FIRST, _SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
@@ -269,6 +270,7 @@ def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str,
         {"class": class_scores[name], "score": name, **row} for name, row in rows.items() if name in class_scores
     ]
     classes.sort(key=lambda row: -abs(row["difference"]["value"]))
+    before, now = (load_settings(str(table.about["of"]), table.file.parent) for table in (first, second))
     return {
         "first": first.run,
         "second": second.run,
@@ -280,7 +282,7 @@ def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str,
         "p": float(f"{p:.6g}"),
         "test": test,
         **({} if pair.groups is None else {"groups": pair.groups.to_dict()}),
-        "settings": find_differing_settings(load_settings(first), load_settings(second), ignored=("score",)),
+        "settings": find_differing_settings(before, now, ignored=("score",)),
         "warnings": [*find_warnings(first, second), *_compare_groups(pair)],
         "notes": _find_notes(pair, intervals),
         "values": {name: row for name, row in rows.items() if name not in class_scores},

@@ -1,6 +1,5 @@
 """Write and read the results of each sample of an evaluation, a file in the run's folder."""
 
-import contextlib
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import numpy as np
 
 from ...core.checkpoint.array_files import read_npz
-from ...core.checkpoint.content import find_directory, read_about, read_about_file
-from ...core.checkpoint.finding import find_run_settings
 from ...core.registry.lookup import find_package
 from ...core.registry.plugins import find_missing
 from ...core.runtime.errors import UserError
@@ -23,6 +20,7 @@ from ...core.runtime.text_files import parse_json
 from ...core.tasks.sample_groups import GROUP, SampleGroups
 from ...core.tasks.score_kind import ScoreKind, find_score_kind
 from ...core.tasks.score_report import ScoreReport
+from .run_settings import load_run_settings
 
 if TYPE_CHECKING:
     from ...core.engine.evaluation import Evaluator
@@ -32,8 +30,6 @@ RESULTS = "results "  # prefix for results of other programs, whose weights are 
 _FORMAT = 1
 _INVALID = (AttributeError, LookupError, TypeError, ValueError)  # of content that has another form
 _ABOUT, _NAMES, INDICES, _GROUPS = "about", "names", "indices", "groups"
-_NOT_COMPARED = ("start", "place", "machine")  # effects of settings that do not change scores
-_STARTED_FROM = ("MODEL.PRETRAINED", "MODEL.BACKBONE_PRETRAINED")  # these do change scores
 _TEXTS = ("task", "kind", "score", "split", "dataset", "of", "digest")
 
 
@@ -154,43 +150,6 @@ def _decode_names(array: np.ndarray) -> list[str]:
     return [name.decode("utf-8", "surrogateescape") for name in array.tobytes().split(b"\0")]
 
 
-def load_settings(table: EvaluationTable) -> dict[str, Any]:
-    """Load the configuration with which the weights of a table were trained; empty if it is not known."""
-    of = str(table.about["of"])
-    if of.startswith("epoch "):
-        return load_run_settings(table.file.parent)
-    with contextlib.suppress(UserError):
-        if Path(of).exists():  # never for RESULTS
-            folder = find_directory(of)
-            return find_run_settings(read_about(str(folder)) or {}, folder / "weights") or {}
-    return {}
-
-
-def load_run_settings(run: Path) -> dict[str, Any]:
-    """Load the configuration of the training run in a folder; empty if there is no readable one."""
-    file = run / "config.yaml"
-    with contextlib.suppress(UserError):
-        return read_about_file(file) if file.is_file() else {}
-    return {}
-
-
-def find_differing_settings(
-    first: dict[str, Any], second: dict[str, Any], ignored: Sequence[str] = ()
-) -> dict[str, list[Any]]:
-    """Return the values of settings that differ between two training runs, by name.
-
-    Settings that are not known in both runs, or that do not affect scores, are ignored, as are those whose effect
-    (``settings.key.EFFECTS``) is in ``ignored``.
-    """
-    from ...core.settings.table import effects, leaves
-
-    ignored_effects = {None, *_NOT_COMPARED, *ignored}
-    key_effects = {**effects(first), **dict.fromkeys(_STARTED_FROM, "training")}
-    before, now = leaves(first), leaves(second)
-    shared = [name for name in now if name in before and key_effects.get(name) not in ignored_effects]
-    return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}
-
-
 def read_table(run: str) -> EvaluationTable:
     """Read the table of a run's last evaluation, during or after training, from its folder or a file in it.
 
@@ -203,23 +162,17 @@ def read_table(run: str) -> EvaluationTable:
 def _read_file(run: str, file: Path) -> EvaluationTable:
     arrays = dict(read_npz(file))
     try:
-        about, names, indices = (
-            parse_json(arrays.pop(_ABOUT).tobytes()),
-            _decode_names(arrays.pop(_NAMES)),
-            arrays.pop(INDICES),
-        )
-        groups = (
-            SampleGroups(about[GROUP], np.array(_decode_names(arrays.pop(_GROUPS))), str(file))
-            if _GROUPS in arrays
-            else None
-        )
-        if about["format"] != _FORMAT or not len(names) == len(indices) == len(
-            names if groups is None else groups.names
-        ):
+        about = parse_json(arrays.pop(_ABOUT).tobytes())
+        names, indices, groups = _decode_names(arrays.pop(_NAMES)), arrays.pop(INDICES), None
+        lengths = {len(names), len(indices)}
+        if _GROUPS in arrays:
+            groups = SampleGroups(about[GROUP], np.array(_decode_names(arrays.pop(_GROUPS))), str(file))
+            lengths.add(len(groups.names))
+        if about["format"] != _FORMAT or len(lengths) > 1:
             raise ValueError
         if not all(isinstance(about[name], str) for name in _TEXTS) or not isinstance(about["classes"], list):
             raise ValueError
-        about["protocol"].items(), about["input"].items()
+        about["protocol"].items(), about["input"].items()  # mappings
         about["time"] = float(about["time"])
         about["more_is_better"] = bool(about["more_is_better"])
         about["classes"] = [str(name) for name in about["classes"]]

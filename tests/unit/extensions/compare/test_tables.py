@@ -13,7 +13,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.metrics import SampleTable
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.core.tasks.score_report import ResultSource, ScoreReport
-from paddlevit_dist.extensions.compare import tables
+from paddlevit_dist.extensions.compare import run_settings, tables
 
 ARRAYS = {
     "labels": np.array([0, 1, 1], np.int32),
@@ -142,14 +142,14 @@ def test_a_file_with_other_numbers_of_samples_is_damaged(tmp_path, name, text):
 def test_settings_are_those_of_the_training_of_the_weights(tmp_path):
     (tmp_path / "run" / "checkpoints" / "best").mkdir(parents=True)
     write(tmp_path / "run", {"epoch": 4})
-    table = tables.read_table(str(tmp_path / "run"))
-    assert tables.load_settings(table) == {}
+    of, run = tables.read_table(str(tmp_path / "run")).about["of"], tmp_path / "run"
+    assert run_settings.load_settings(of, run) == {}
     (tmp_path / "run" / "config.yaml").write_text("SEED: 7\n")
     best = str(tmp_path / "run" / "checkpoints" / "best")
     for of, settings in (("epoch 4", {"SEED": 7}), (best, {"SEED": 7}), (f"{best}er", {}), ("results r.csv", {})):
-        assert tables.load_settings(table._replace(about={**table.about, "of": of})) == settings
+        assert run_settings.load_settings(of, run) == settings
     (tmp_path / "run" / "config.yaml").write_text("SEED: [\n")
-    assert tables.load_run_settings(tmp_path / "run") == tables.load_run_settings(tmp_path / "absent") == {}
+    assert run_settings.load_run_settings(tmp_path / "run") == run_settings.load_run_settings(tmp_path / "absent") == {}
 
 
 def test_settings_that_differ_are_those_of_both_that_change_scores():
@@ -163,7 +163,10 @@ def test_settings_that_differ_are_those_of_both_that_change_scores():
         "MODEL.NAME": ["vit", "resnet"],
         "MODEL.PRETRAINED": ["a", "b"],
     }
-    assert tables.find_differing_settings(first, second) == differing
+    assert run_settings.find_differing_settings(first, second) == differing
     del differing["TRAIN.TF32"]
-    assert tables.find_differing_settings(first, second, ("score",)) == differing
-    assert list(tables.find_differing_settings(second, first, ("score", "network"))) == ["SEED", "MODEL.PRETRAINED"]
+    assert run_settings.find_differing_settings(first, second, ("score",)) == differing
+    assert list(run_settings.find_differing_settings(second, first, ("score", "network"))) == [
+        "SEED",
+        "MODEL.PRETRAINED",
+    ]

@@ -189,7 +189,7 @@ def _find_arguments(source: object) -> tuple[Any, str]:
     """
     if not isinstance(source, str) or not os.path.exists(source):
         return None, ""
-    from ..core.checkpoint.weights import find_weights_file  # it needs NumPy
+    from ..core.checkpoint.weight_files import find_weights_file  # it needs NumPy
 
     folder = source if os.path.isdir(source) else os.path.dirname(source)
     file = os.path.join(folder, _TIMM_RUN)

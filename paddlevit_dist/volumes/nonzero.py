@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from ..core.checkpoint.content import read_about
 from ..core.checkpoint.finding import resolve
-from ..core.checkpoint.weights import evaluated_weights
+from ..core.checkpoint.weight_files import evaluated_weights
 from ..core.runtime.text_files import convert_facts
 from .input_facts import VolumeInputFacts
 from .reading import import_extra

@@ -5,7 +5,7 @@
 - ``content``: the files of a checkpoint, with their checks
 - ``load``: weights of any origin into a model; ``load_report``: what became of every name, and whether it is enough
 - ``low_rank``: what checkpoints of LoRA hold; ``completion``: the rest, from their base
-- ``weights``: the file that a path means, and the weights in its content; ``published`` for names, ``download``
+- ``weight_files``: the file that a path means; ``published`` for names, ``download``; ``weights``: what it contains
 - ``unpickling`` (Paddle's files) with ``pickle_instructions``, ``torch_files`` (PyTorch's), ``array_files`` (numpy's,
   safetensors): the formats
 """

@@ -14,7 +14,7 @@ from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
 from .network_facts import find_config
 from .published import find_published
-from .weights import local_file
+from .weight_files import local_file
 
 _LABELS = ("id2label", "label_names", "labels")  # the last is timm's older name
 _MOST = 0.8  # share of equal names that identifies a published list; others have several synonyms

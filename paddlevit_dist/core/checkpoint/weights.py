@@ -1,6 +1,5 @@
-"""Reads weights: finds the file that a path means, and the weights in its content; renames them from other schemes."""
+"""Reads weights: the arrays in the content of a file of any format, and their names in other schemes."""
 
-import difflib
 import math
 import os
 import sys
@@ -10,29 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
-from .content import AVERAGED, MODEL, resolve_checkpoint, verify_while_reading
-from .download import CachedCopy, silent
+from .content import verify_while_reading
 from .entries import PADDLE_RANKING, RANKING, choose_entry
-from .file_formats import SUFFIXES, choose_format, find_format, may_be_weights
-from .published import is_fetched, local_weights, similar_names
+from .file_formats import SUFFIXES, choose_format
 from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load
+from .weight_files import local_file
 
-EXTENSION = ".pdparams"
-_OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")
-_IN_DIRECTORY = (  # in a checkpoint of this package, or in a model's folder from Hugging Face
-    AVERAGED,  # first: a run with an average is scored by it
-    MODEL,
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
 # Limits of the arrays' bytes: bfloat16 becomes twice as large, and one array may have two names.
 _ALWAYS_ALLOWED, _LARGEST_GAIN = 1 << 26, 4
 
@@ -149,85 +136,6 @@ def _weights(
             "lists the same data under many names; save each array once"
         )
     return SourceWeights(name, _arrays(state, name), in_paddle_layout, notices)
-
-
-def local_file(source: str | os.PathLike, log: Callable[[str], None] = silent) -> CachedCopy:
-    """Return the local file that ``source`` means, as in ``read_weights``; used by every command.
-
-    A line is logged before a download. Raises UserError if there is none, or it cannot be downloaded.
-    """
-    return local_weights(source, log) or CachedCopy(find_weights_file(source), ())
-
-
-def find_weights_file(path: str | os.PathLike) -> Path:
-    """Return the file that ``path`` means: itself, the path with the extension, or the weights in that directory.
-
-    A run's output folder, or its ``checkpoints``, means its best checkpoint, else its last; ``~`` is the home folder.
-    Raises UserError if none of them exists; the message lists what was tried and similar names.
-    """
-    expanded = resolve_checkpoint(path)
-    with_extension = expanded.with_name(expanded.name + EXTENSION) if expanded.name else expanded
-    in_directory = [expanded / name for name in _IN_DIRECTORY] + _only_weights_in(expanded)
-    with reading(str(path), "path"):
-        for candidate in (expanded, with_extension, *in_directory):
-            if candidate.is_file():
-                if candidate.suffix.lower() in _OTHER_FORMATS and find_format(candidate) in (None, "paddle"):
-                    parse_exported = PARSE_EVALUATED_ARGUMENT.find()
-                    # The name says whether it can be one: a path always can.
-                    setting = parse_exported and parse_exported(candidate.name) and parse_exported(str(candidate))
-                    advice = f"; evaluate it with {setting}" if setting else ""
-                    raise UserError(
-                        f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are{advice}"
-                    )
-                return candidate
-    if expanded.is_dir():
-        existing = _what_is_there(expanded, MODEL)
-        raise UserError(
-            f"{expanded} contains no model.pdparams, model.safetensors or pytorch_model.bin, and not exactly one "
-            f"weights file with another name: {existing}"
-        )
-    tried = str(expanded) if expanded.suffix == EXTENSION else f"{expanded}, {with_extension}"
-    raise UserError(
-        f"no weights at {path} (tried {tried}): {_what_is_there(expanded.parent, expanded.name)}"
-        f"{similar_names(str(path))}"
-    )
-
-
-def evaluated_weights(source: str | os.PathLike) -> str:
-    """Return the weights that reproduce a run's scores: its averaged weights, if any, else its checkpoint.
-
-    Another ``source`` than a run's is returned unchanged.
-    """
-    if is_fetched(source):
-        return str(source)
-    checkpoint = resolve_checkpoint(source)
-    averaged = checkpoint / AVERAGED
-    if averaged.is_file():
-        return str(averaged)
-    # Other sources keep their spelling: "./NAME" is a path, but NAME may be published weights.
-    return str(source if checkpoint == Path(source).expanduser() else checkpoint)
-
-
-def _only_weights_in(folder: Path) -> list[Path]:
-    """Return the only file of a supported format in a directory, in a list; empty if there are none or several."""
-    if not folder.is_dir():
-        return []
-    files = [file for file in folder.iterdir() if may_be_weights(file)]
-    return files if len(files) == 1 else []
-
-
-def _what_is_there(folder: Path, requested: str) -> str:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return f"the folder {folder} does not exist or cannot be read"
-    stems = {name.removesuffix(EXTENSION): name for name in names}
-    similar = [stems[stem] for stem in difflib.get_close_matches(requested.removesuffix(EXTENSION), stems, cutoff=0.5)]
-    shown = similar or names[:5]
-    if not shown:
-        return f"the folder {folder} is empty"
-    more = "" if len(shown) == len(names) or similar else f" and {len(names) - len(shown)} more"
-    return f"{'similar names' if similar else 'names'} in {folder}: {', '.join(shown)}{more}"
 
 
 def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:

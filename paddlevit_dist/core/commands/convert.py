@@ -18,16 +18,8 @@ from ..checkpoint.low_rank import is_factor
 from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
-from ..checkpoint.weights import (
-    EXTENSION,
-    SourceWeights,
-    evaluated_weights,
-    find_weights_file,
-    local_file,
-    read_weights,
-    rename_states,
-    to_torch_names,
-)
+from ..checkpoint.weight_files import EXTENSION, evaluated_weights, find_weights_file, local_file
+from ..checkpoint.weights import SourceWeights, read_weights, rename_states, to_torch_names
 from ..launch.tuning import import_paddle
 from ..registry.features import NAMINGS
 from ..registry.lookup import MODELS, annotation_type, find_name, find_package

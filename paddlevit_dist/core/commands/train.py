@@ -199,7 +199,7 @@ def find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], No
     """
     from ..checkpoint.finding import find_existing, holds_any
     from ..checkpoint.published import is_fetched
-    from ..checkpoint.weights import local_file
+    from ..checkpoint.weight_files import local_file
 
     def find(source: str) -> None:
         if fetches == is_fetched(source):

@@ -17,7 +17,7 @@ from ... import __version__
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import read_weights_info
 from ..checkpoint.published import is_fetched
-from ..checkpoint.weights import find_weights_file
+from ..checkpoint.weight_files import find_weights_file
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings

@@ -12,7 +12,8 @@ from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.load_report import require_trained
 from ..checkpoint.low_rank import LowRankBase
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
-from ..checkpoint.weights import evaluated_weights, read_state
+from ..checkpoint.weight_files import evaluated_weights
+from ..checkpoint.weights import read_state
 from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, RunLog, supersede
 from ..runtime.errors import UserError

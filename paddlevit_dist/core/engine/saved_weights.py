@@ -10,7 +10,7 @@ import paddle
 from ..checkpoint.content import MODEL
 from ..checkpoint.load import load_weights
 from ..checkpoint.low_rank import FACTORS, list_factors
-from ..checkpoint.weights import evaluated_weights
+from ..checkpoint.weight_files import evaluated_weights
 from ..runtime.errors import UserError
 
 _ROUNDING = 1e-5  # of the largest value of a merged matrix

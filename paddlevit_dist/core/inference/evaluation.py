@@ -11,7 +11,7 @@ import paddle
 
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.load import load_weights
-from ..checkpoint.weights import evaluated_weights
+from ..checkpoint.weight_files import evaluated_weights
 from ..distributed import StopRequested, barrier, is_main, rank, world_size
 from ..engine.class_names import compare_classes, find_class_names
 from ..engine.compatibility import CheckpointDiff

@@ -15,7 +15,8 @@ from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import LoadReport
-from ..checkpoint.weights import evaluated_weights, list_shards, local_file, read_weights
+from ..checkpoint.weight_files import evaluated_weights, local_file
+from ..checkpoint.weights import list_shards, read_weights
 from ..engine.compatibility import to_plain_settings
 from ..registry.lookup import find_package
 from ..runtime.errors import UserError

@@ -11,7 +11,8 @@ from .. import settings as configuration
 from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import require_trained
 from ..checkpoint.published import find_published_for
-from ..checkpoint.weights import evaluated_weights, read_weights
+from ..checkpoint.weight_files import evaluated_weights
+from ..checkpoint.weights import read_weights
 from ..inference.predictor import prepare_task
 from ..inference.trained import build_trained, open_source
 from ..registry.lookup import find_name, is_weights_name

@@ -240,7 +240,8 @@ def _load_foreign_weights(
 ) -> TrainedModel:
     """Load weights of another program into a registered model, with the preprocessing that they expect, if known."""
     from ...core.checkpoint.load import count_classes, load_weights
-    from ...core.checkpoint.weights import evaluated_weights, read_weights
+    from ...core.checkpoint.weight_files import evaluated_weights
+    from ...core.checkpoint.weights import read_weights
     from ...core.registry.lookup import SPELLINGS, annotation_type, find_name
     from ...core.registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
     from ...core.tasks.model_factory import build_outline, create_model, explain_options

@@ -14,7 +14,8 @@ import paddle.nn.functional as F
 from ...core.checkpoint.class_rows import ClassNames, order_outputs, read_class_names
 from ...core.checkpoint.load import count_classes, load_weights
 from ...core.checkpoint.load_report import LoadReport
-from ...core.checkpoint.weights import evaluated_weights, read_weights
+from ...core.checkpoint.weight_files import evaluated_weights
+from ...core.checkpoint.weights import read_weights
 from ...core.losses import log_softmax
 from ...core.registry.lookup import MODELS, annotation_type
 from ...core.registry.model_sources import find_bridged

@@ -10,7 +10,7 @@ from yacs.config import CfgNode
 from ...core.checkpoint.content import ABOUT, read_about_file, read_weights_info
 from ...core.checkpoint.finding import find_run_settings
 from ...core.checkpoint.published import is_fetched
-from ...core.checkpoint.weights import local_file
+from ...core.checkpoint.weight_files import local_file
 from ...core.runtime.errors import UserError
 from ..expected_input import find_expected_input
 from ..image_size import ImageSize, as_pair, as_setting, format_size

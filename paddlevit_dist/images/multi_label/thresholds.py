@@ -9,7 +9,7 @@ import numpy as np
 
 from ...core.checkpoint.content import ABOUT, read_about_file, read_evaluated_values, read_samples, read_weights_info
 from ...core.checkpoint.published import is_fetched
-from ...core.checkpoint.weights import find_weights_file
+from ...core.checkpoint.weight_files import find_weights_file
 from ...core.metrics.classification import require_num_classes
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json_facts

@@ -9,7 +9,8 @@ from support.processes import run_together
 from support.trainings import small_detections
 
 from paddlevit_dist import Predictor, UserError
-from paddlevit_dist.core.checkpoint.weights import evaluated_weights, read_weights
+from paddlevit_dist.core.checkpoint.weight_files import evaluated_weights
+from paddlevit_dist.core.checkpoint.weights import read_weights
 
 TRAIN, EVALUATE = "support.trainings.small_detections:train", "support.trainings.small_detections:evaluate"
 FEW = ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 1]"]  # many images, and some ranks' batches, have no boxes

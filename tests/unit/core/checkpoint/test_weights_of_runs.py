@@ -4,7 +4,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import load_weights
-from paddlevit_dist.core.checkpoint.weights import evaluated_weights
+from paddlevit_dist.core.checkpoint.weight_files import evaluated_weights
 
 
 @pytest.fixture

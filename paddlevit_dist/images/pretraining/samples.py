@@ -7,7 +7,7 @@ import numpy as np
 from ..data.image_samples import ImageSamples
 from ..data.parts import PartReader
 from ..transforms.crops import TrainingTransform
-from .unlabeled import UNKNOWN
+from .unlabeled_sources import UNKNOWN
 
 _SEED_OF_EVALUATION = 917
 

@@ -13,7 +13,7 @@ from PIL import Image
 from ...transforms.crops import GlyphTransform, TrainingTransform
 from ...transforms.operations import change
 from ..samples import PretrainingSamples
-from ..unlabeled import UNKNOWN
+from ..unlabeled_sources import UNKNOWN
 
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = 0.4, 0.4, 0.2, 0.1
 _GRAY_CHANGES = 2  # brightness and contrast

@@ -25,7 +25,7 @@ from .evaluation.matching import MAX_DETECTIONS
 from .evaluation.point_scores import PCK_SHARE
 from .evaluation.score_kind import name_points
 from .keypoint_set import KeypointSet
-from .records import KeypointRecord, PointRecord
+from .records import POINT_ERRORS, KeypointRecord, PointRecord
 
 _SHOWN = 12  # images of the gallery
 _MOST_LINES = 7  # points in a chart, limited by the colors; the table has all
@@ -88,16 +88,13 @@ def build_keypoint_figures(
     names = list(images.names)
     table = join_tables([record for _, record in records], len(names))  # type: ignore[misc]
     quality, indices = compute_image_quality(table, least_score), [index for index, _ in records]
-    errors = [
-        np.concatenate(column)
-        for column in zip(*(record[6:] for _, record in records))  # from ``points`` on
-    ]
+    errors = {name: np.concatenate([getattr(record, name) for _, record in records]) for name in POINT_ERRORS}
     labeled = np.sum([record.labeled.astype(np.int64) for _, record in records], axis=0)
-    points = name_points(names, images.keypoint_sets)
+    points, size = name_points(names, images.keypoint_sets), "the square root of the object's area"
     return [
         *_show_hardest(images, indices, quality, least_score),
-        tabulate_points(points, labeled, *errors),
-        *chart_errors(points, errors[0], 100 * errors[2], "error, % of the square root of the object's area"),
+        tabulate_points(points, labeled, **errors),
+        *chart_errors(points, errors["points"], 100 * errors["shares"], f"error, % of {size}"),
         *_chart_precision(table),
         _chart_similarities(table),
         *_tabulate_categories(table, names, least_score),
@@ -112,8 +109,8 @@ def _show_hardest(
     chosen = [(indices[place], quality.caption(place)) for place in places]
     note = (
         "Images with the lowest F1 of their objects at an OKS of 0.5, then with the most mistakes. Left: annotations, "
+        f"hidden points hollow; right: objects with a score of at least {least_score:g}, uncertain points hollow."
     )
-    note += f"hidden points hollow; right: objects with a score of at least {least_score:g}, uncertain points hollow."
     why = quality.explain_empty(places, least_score)
     return images.build_gallery(chosen, note, lambda found: found.only(found.scores >= least_score), why)
 
@@ -229,7 +226,8 @@ def build_error_figures(images: ShownImages, records: Sequence[tuple[int, PointR
     """Return the figures of one object an image, with index and record of each sample; in millimeters if known."""
     names = list(images.keypoint_sets[0].names)
     sides = np.array([record.side for _, record in records])
-    errors, errors_mm = (np.stack([record[at] for _, record in records]) for at in range(2))  # (images, K)
+    errors = np.stack([record.errors for _, record in records])  # (images, K)
+    errors_mm = np.stack([record.errors_mm for _, record in records])
     shares = errors / np.maximum(sides, 1e-9)[:, None]
     is_known = not np.isnan(errors_mm).all()
     unit, shown = ("mm", errors_mm) if is_known else ("px", errors)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..detection.data.detection_dataset import ImageAnnotations
     from .detected_keypoints import DetectedKeypoints
 
+POINT_ERRORS = "points", "distances", "shares", "similarities", "is_exchanged"  # columns of (m,)
 _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 
 

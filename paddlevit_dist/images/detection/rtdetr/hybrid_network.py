@@ -12,8 +12,11 @@ from paddle import nn
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import constant
+from ....core.tasks.model import ClassLayout
 from ...models.layers import Conv2D
+from ..denoising import PREFIX
 from ..detector import Outputs, QueryDetector, build_backbone, single_or_double
+from .decoder import build_classifier
 
 _EPSILON = 1e-5
 _ANCHOR = 0.05  # side of the anchors on the finest map; doubled on each further map
@@ -36,7 +39,8 @@ class ChosenCells(NamedTuple):
 class HybridNetwork(QueryDetector):
     """Base class of networks for images of one size, whose sides are multiples of the coarsest map's stride.
 
-    A subclass sets ``encoder``, a ``HybridEncoder``.
+    Queries start at the best cells of all maps, and in training others restore objects with noise. A subclass sets the
+    layers below, and ``embed_dim``, ``num_queries`` and ``denoising``; it calls ``reset_classifier`` last.
     """
 
     #: name of the architecture in messages
@@ -44,7 +48,12 @@ class HybridNetwork(QueryDetector):
     has_no_object = False
     takes_padding = False  # places would be fractions of the padded image
     published_input = ("DATA.IMAGENET_MEAN", "[0.0,0.0,0.0]", "DATA.IMAGENET_STD", "[1.0,1.0,1.0]")
-    encoder: nn.Layer
+    classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
+    encoder: nn.Layer  # a ``HybridEncoder``
+    enc_output: nn.Layer  # of cells before they are ranked
+    decoder: Any  # with ``layers``
+    embed_dim: int  # width of the decoder
+    denoising: int  # pairs of denoising queries of an image; 0: none
 
     def build_maps(
         self,
@@ -90,6 +99,42 @@ class HybridNetwork(QueryDetector):
             [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]
         )
 
+    def choose_queries(self, memory: paddle.Tensor, grids: Grids) -> tuple[ChosenCells, paddle.Tensor, paddle.Tensor]:
+        """Choose the best cells, and return them with their contents (N, Q, dim) and logits (N, Q, classes)."""
+        self.require_cells(grids)
+        cells = self.enc_output(memory * inside_cells(grids, memory.dtype))
+        logits = self.enc_score_head(cells)  # (N, cells, classes)
+        best = choose_cells(logits, self.num_queries, memory)
+        return best, best.gather(cells), best.gather(logits)
+
+    @staticmethod
+    def split_outputs(decoded: Outputs, extra: int, chosen: Outputs) -> Outputs:
+        """Return the decoder's outputs, of the ``extra`` denoising queries by ``PREFIX``, and those of chosen cells."""
+        outputs = {**slice_queries(decoded, extra, None), **chosen}
+        if extra:
+            outputs.update({PREFIX + name: part for name, part in slice_queries(decoded, 0, extra).items()})
+        return outputs
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Replace the classifiers by new ones."""
+        self.num_classes, dim, outputs = num_classes, self.embed_dim, max(num_classes, 1)
+        self.enc_score_head = build_classifier(dim, outputs)
+        self.decoder.class_embed = nn.LayerList([build_classifier(dim, outputs) for _ in self.decoder.layers])
+        initial = paddle.ParamAttr(initializer=self.label_initializer(), trainable=self.denoising > 0)
+        self.denoising_class_embed = nn.Embedding(outputs + 1, dim, weight_attr=initial)
+
+    def label_initializer(self) -> Any:
+        """Return the initializer of the embeddings of denoising queries' classes."""
+        return nn.initializer.Normal(0.0, 1.0)
+
+    def class_layout(self, name: str) -> ClassLayout:
+        """Return how a classifier's outputs are ordered."""
+        return ClassLayout(after=1, axis=0) if name.startswith("denoising_class_embed.") else ClassLayout()
+
+    def recomputed_layers(self) -> list[nn.Layer]:
+        """Return the layers that can be recomputed: the decoder's."""
+        return list(self.decoder.layers)
+
     def require_cells(self, grids: Grids) -> int:
         """Return the number of cells of all maps; raise UserError if there are fewer than queries."""
         total = sum(height * width for height, width in grids)
@@ -99,6 +144,14 @@ class HybridNetwork(QueryDetector):
                 "it, or use larger images"
             )
         return total
+
+
+def list_points(points: int | Sequence[int], levels: int) -> tuple[int, ...]:
+    """Return the number of points that are sampled on each map; UserError: ``points`` is a list for other maps."""
+    numbers = (points,) * levels if isinstance(points, int) else tuple(points)
+    if len(numbers) != levels:
+        raise UserError(f"points {list(numbers)}: expected {levels} numbers, one for each map")
+    return numbers
 
 
 def flatten_maps(maps: Sequence[paddle.Tensor]) -> tuple[paddle.Tensor, Grids]:

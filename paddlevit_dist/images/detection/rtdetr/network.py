@@ -14,16 +14,15 @@ from paddle.nn import functional as F
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import constant
-from ....core.tasks.model import ClassLayout
 from ...models.layers import LayerNorm
 from ...models.resnet import RESNET_FACTS
-from ..denoising import PREFIX, ContrastiveNoise
+from ..denoising import ContrastiveNoise
 from ..detector import DetectionTargets, Outputs, single_or_double, without_gradient
 from ..detr.criterion import load_solver
 from ..detr.transformer import xavier
 from . import key_names
 from .criterion import VarifocalCriterion
-from .decoder import ACTIVATIONS, DecoderConfig, FineDecoder, RtDetrDecoder, SamplingPoints, build_classifier
+from .decoder import ACTIVATIONS, DecoderConfig, FineDecoder, RtDetrDecoder, SamplingPoints
 from .distributions import DistanceBins
 from .encoder import HybridEncoder
 from .fine_criterion import FineCriterion
@@ -31,11 +30,9 @@ from .hybrid_network import (
     Grids,
     HybridNetwork,
     cell_boxes,
-    choose_cells,
     flatten_maps,
-    inside_cells,
+    list_points,
     project_map,
-    slice_queries,
 )
 from .variants import RTDETR
 
@@ -84,7 +81,6 @@ class RtDetr(HybridNetwork):
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR
-    classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
     reference_normalizer = "as by RT-DETR's authors: by the mean of the devices' objects, at least 1"
 
     def __init__(
@@ -128,9 +124,7 @@ class RtDetr(HybridNetwork):
             [project_map(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in feature_levels]
         )
         self.enc_output = nn.Sequential(xavier(embed_dim, embed_dim), LayerNorm(embed_dim, epsilon=_EPSILON))
-        numbers = (points,) * levels if isinstance(points, int) else tuple(points)
-        if len(numbers) != levels:
-            raise UserError(f"points {list(numbers)}: expected {levels} numbers, one for each map")
+        numbers = list_points(points, levels)
         if activation not in ACTIVATIONS:
             raise UserError(f"option activation '{activation}' is not known: expected one of {list(ACTIVATIONS)}")
         sampling = SamplingPoints(numbers, is_discrete)
@@ -194,9 +188,7 @@ class RtDetr(HybridNetwork):
             content = paddle.concat([class_embeddings.astype(content.dtype), content], axis=1)
             start = paddle.concat([denoising.boxes.astype(starts.dtype), start], axis=1)
         decoded = self.decoder(content, start, memory, grids, blocked)
-        outputs = {**slice_queries(decoded, extra, None), "encoder_logits": scores, "encoder_boxes": chosen}
-        if extra:
-            outputs.update({PREFIX + name: part for name, part in slice_queries(decoded, 0, extra).items()})
+        outputs = self.split_outputs(decoded, extra, {"encoder_logits": scores, "encoder_boxes": chosen})
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}
 
     def encode(self, images: paddle.Tensor) -> tuple[paddle.Tensor, Grids]:
@@ -210,29 +202,11 @@ class RtDetr(HybridNetwork):
         Returns:
             Boxes before the sigmoid (N, Q, 4), logits (N, Q, classes), boxes as fractions and contents (N, Q, dim).
         """
-        self.require_cells(grids)
-        cells = self.enc_output(memory * inside_cells(grids, memory.dtype))
-        logits = self.enc_score_head(cells)  # (N, cells, classes)
-        best = choose_cells(logits, self.num_queries, memory)
-        content = best.gather(cells)
+        best, content, logits = self.choose_queries(memory, grids)
         deltas = single_or_double(self.enc_bbox_head(content))
         anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(deltas.dtype), best.numbers.flatten())
         starts = deltas + anchors.reshape([*best.numbers.shape, 4])
-        return starts, best.gather(logits), F.sigmoid(starts), content
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the classifiers by new ones."""
-        self.num_classes = num_classes
-        outputs = max(num_classes, 1)
-        self.enc_score_head = build_classifier(self.embed_dim, outputs)
-        self.decoder.class_embed = nn.LayerList(
-            [build_classifier(self.embed_dim, outputs) for _ in self.decoder.layers]
-        )
-        self.denoising_class_embed = nn.Embedding(
-            outputs + 1,
-            self.embed_dim,
-            weight_attr=paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, 1.0), trainable=self.denoising > 0),
-        )
+        return starts, logits, F.sigmoid(starts), content
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Select the rows of COCO's 80 categories from classifiers of Objects365."""
@@ -241,10 +215,6 @@ class RtDetr(HybridNetwork):
             return None
         return key_names.select_objects365_rows(value, self.num_classes, is_embedding)
 
-    def class_layout(self, name: str) -> ClassLayout:
-        """Return how a classifier's outputs are ordered."""
-        return ClassLayout(after=1, axis=0) if name.startswith("denoising_class_embed.") else ClassLayout()
-
     def published_classes(self, classes: int) -> list[str] | None:
         """Return the class names of the authors' classifiers for Objects365."""
         return key_names.objects365_class_names(classes)
@@ -252,10 +222,6 @@ class RtDetr(HybridNetwork):
     def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return a notice if the classifier's rows were selected."""
         return [key_names.OBJECTS365_TAKEN] if any(name.startswith("enc_score_head.") for name in names) else []
-
-    def recomputed_layers(self) -> list[nn.Layer]:
-        """Return the layers that can be recomputed: the decoder's."""
-        return list(self.decoder.layers)
 
 
 def _anchors(grids: Sequence[tuple[int, int]]) -> np.ndarray:

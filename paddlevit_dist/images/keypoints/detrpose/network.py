@@ -12,24 +12,18 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import constant
-from ....core.tasks.model import ClassLayout
-from ...detection.denoising import PREFIX
 from ...detection.detector import Outputs, rank_queries, single_or_double, without_gradient
 from ...detection.detr.criterion import load_solver
 from ...detection.detr.transformer import HeadMlp, xavier
-from ...detection.rtdetr.decoder import build_classifier
 from ...detection.rtdetr.distributions import DistanceBins
 from ...detection.rtdetr.encoder import HybridEncoder, unit_waves
 from ...detection.rtdetr.hybrid_network import (
     Grids,
     HybridNetwork,
     cell_boxes,
-    choose_cells,
     flatten_maps,
-    inside_cells,
-    slice_queries,
+    list_points,
 )
 from ...models.layers import LayerNorm
 from ..detected_keypoints import DetectedKeypoints
@@ -91,7 +85,6 @@ class DetrPose(HybridNetwork):
     variants = DETRPOSE
     coco_outputs = key_names.AUTHORS_OUTPUTS
     key_maps = key_names.DETRPOSE
-    classifier_layers = ("enc_score_head", "decoder.class_embed", "denoising_class_embed")
     reference_normalizer = "as by DETRPose's authors: by the mean of the devices' objects, at least 1"
 
     def __init__(
@@ -123,9 +116,7 @@ class DetrPose(HybridNetwork):
         fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
         self.build_maps(backbone, fixed, backbone_options, feature_levels, embed_dim)
         levels = len(feature_levels)
-        numbers = (points,) * levels if isinstance(points, int) else tuple(points)
-        if len(numbers) != levels:
-            raise UserError(f"points {list(numbers)}: expected {levels} numbers, one for each map")
+        numbers = list_points(points, levels)
         attention = (encoder_layers, num_heads, encoder_feedforward)
         self.encoder = HybridEncoder(embed_dim, levels, *attention, blocks, expansion, True, unit_waves, True)
         self.enc_output = nn.Sequential(xavier(embed_dim, embed_dim), LayerNorm(embed_dim, epsilon=_EPSILON))
@@ -173,13 +164,8 @@ class DetrPose(HybridNetwork):
             noisy = denoising.points.astype(start.dtype)
             start = paddle.concat([noisy.reshape([*noisy.shape[:2], -1, 2]), start], axis=1)
         decoded = self.decoder(content, start, memory, grids, blocked)
-        outputs = {
-            **slice_queries(decoded, extra, None),
-            "encoder_logits": encoder_logits,
-            "encoder_poses": starts.flatten(2),
-        }
-        if extra:
-            outputs.update({PREFIX + name: part for name, part in slice_queries(decoded, 0, extra).items()})
+        chosen = {"encoder_logits": encoder_logits, "encoder_poses": starts.flatten(2)}
+        outputs = self.split_outputs(decoded, extra, chosen)
         return {"logits": outputs["layer_logits"][-1], "poses": outputs["layer_poses"][-1], **outputs}
 
     def best(self, outputs: Outputs) -> TopPoses:  # type: ignore[override]  # poses, not boxes
@@ -190,15 +176,12 @@ class DetrPose(HybridNetwork):
 
     def select_poses(self, memory: paddle.Tensor, grids: Grids) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Return the poses (N, Q, K, 2), as fractions, and logits (N, Q, classes) of the best cells."""
-        self.require_cells(grids)
-        cells = self.enc_output(memory * inside_cells(grids, memory.dtype))
-        logits = self.enc_score_head(cells)  # (N, cells, classes)
-        best = choose_cells(logits, self.num_queries, memory)
-        deltas = single_or_double(self.enc_pose_head(best.gather(cells)))
+        best, content, logits = self.choose_queries(memory, grids)
+        deltas = single_or_double(self.enc_pose_head(content))
         anchors = paddle.gather(constant(_anchors, tuple(grids)).astype(deltas.dtype), best.numbers.flatten())
         deltas = deltas.reshape([*best.numbers.shape, self.keypoints, 2])
         poses = F.sigmoid(deltas + anchors.reshape([*best.numbers.shape, 1, 2]))
-        return poses, best.gather(logits)
+        return poses, logits
 
     def _build_tokens(self, memory: paddle.Tensor) -> paddle.Tensor:
         """Return the initial tokens of the queries, (N, Q, 1 + K, dim)."""
@@ -214,12 +197,9 @@ class DetrPose(HybridNetwork):
         points = self.denoising_pose_embed.weight.unsqueeze([0, 1]).expand([*labels.shape, -1, -1])
         return paddle.concat([instance, points], axis=2)
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the classifiers by new ones."""
-        self.num_classes, dim, outputs = num_classes, self.embed_dim, max(num_classes, 1)
-        self.enc_score_head = build_classifier(dim, outputs)
-        self.decoder.class_embed = nn.LayerList([build_classifier(dim, outputs) for _ in self.decoder.layers])
-        self.denoising_class_embed = _embedding(outputs + 1, dim, trainable=self.denoising > 0)
+    def label_initializer(self) -> Any:
+        """Return the initializer of the embeddings of denoising queries' classes."""
+        return nn.initializer.XavierUniform()
 
     def outputs_to_classes(self, outputs: int) -> int:
         """Return the number of classes of a classifier with these outputs; the authors' has two for one, the person."""
@@ -233,17 +213,9 @@ class DetrPose(HybridNetwork):
             return None
         return key_names.select_person(value, self.num_classes)
 
-    def class_layout(self, name: str) -> ClassLayout:
-        """Return how a classifier's outputs are ordered."""
-        return ClassLayout(after=1, axis=0) if name.startswith("denoising_class_embed.") else ClassLayout()
-
     def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return a notice if the classifier's rows were selected."""
         return [key_names.PERSON_TAKEN] if any(name.startswith("enc_score_head.") for name in names) else []
-
-    def recomputed_layers(self) -> list[nn.Layer]:
-        """Return the layers that can be recomputed: the decoder's."""
-        return list(self.decoder.layers)
 
 
 def _embedding(rows: int, dim: int, trainable: bool = True) -> nn.Embedding:

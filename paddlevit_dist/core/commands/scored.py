@@ -35,6 +35,15 @@ def add_options(parser: CommandParser, truth: str, results: str, sample: str, da
     ``truth`` and ``results`` are their help texts, ``sample`` is what half samples choose, in the plural, and ``data``:
     ground truth may come from a dataset.
     """
+    add_inputs(parser, truth, results, data)
+    add_interval(parser, sample)
+    add_group(parser)
+    parser.add_argument("--json", "-json", action="store_true", help="print all values as one line of JSON")
+    add_output(parser)
+
+
+def add_inputs(parser: CommandParser, truth: str, results: str, data: bool = True) -> None:
+    """Add ``[TRUTH] RESULTS`` with these help texts and, if ``data``, the options for a dataset as ground truth."""
     if data:
         truth = f"{truth}; or a dataset folder, as -data_path"
         parser.add_argument("truth", metavar="TRUTH", nargs="?", type=path, help=truth)
@@ -43,14 +52,12 @@ def add_options(parser: CommandParser, truth: str, results: str, sample: str, da
     parser.add_argument("results", metavar="RESULTS", type=path, help=results)
     if data:
         add_data(parser)
-    percents, meaning = (
-        ("off", "95", "99"),
-        f"level of the confidence intervals over {sample}, in percent; off: no intervals",
-    )
-    parser.option("interval", "95", meaning, choices=percents)
-    add_group(parser)
-    parser.add_argument("--json", "-json", action="store_true", help="print all values as one line of JSON")
-    add_output(parser)
+
+
+def add_interval(parser: CommandParser, sample: str) -> None:
+    """Add the option for the level of intervals over ``sample``, in the plural."""
+    meaning = f"level of the confidence intervals over {sample}, in percent; off: no intervals"
+    parser.option("interval", "95", meaning, choices=("off", "95", "99"))
 
 
 def add_data(parser: CommandParser) -> None:

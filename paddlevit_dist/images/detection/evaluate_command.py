@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...core.commands.parser import CommandParser, at_least, path
+from ...core.commands.parser import CommandParser, at_least
 from ...core.commands.scored import (
     MOST_SHOWN,
-    add_data,
     add_group,
+    add_inputs,
+    add_interval,
     add_output,
     compute_intervals,
     data_set,
@@ -80,8 +81,10 @@ def _print_and_write(
     table = scored_files.build_match_table(annotations, results, kind, limits)
     all_stats, all_class_ap = DetectionCurves.from_table(table, limits).scores(np.ones((1, len(table.image_ids))))
     stats, class_ap = np.nan_to_num(all_stats[0], nan=UNDEFINED), np.nan_to_num(all_class_ap[0], nan=UNDEFINED)
+    arrays = {"ids": table.image_ids, "limits": np.array(limits), **table.to_arrays()}
+    task = "detection" if kind == "bbox" else "detection by masks"  # a run's main score is the AP of boxes
     report = MatchReport(
-        _score(annotations, table, origin, kind, limits),
+        collect_matches(annotations, arrays, origin, task, "boxes"),
         dict(zip(stat_names(limits), stats.tolist())),
         dict(zip(annotations.names, class_ap[:, 0].tolist())),
         f"{count_annotations(annotations)}, {len(results.labels):,} results; IoU of {kind}",
@@ -158,11 +161,8 @@ def _options(words: list[str]) -> Namespace:
         ("things/annotations/val.json output/things_eval/predictions/results.json", "things runs/detect/val/labels"),
         imports=True,
     )
-    truth = "COCO annotations of the images, a JSON file; or a dataset folder, as -data_path"
-    parser.add_argument("truth", metavar="TRUTH", nargs="?", type=path, help=truth)
-    meaning = "results in COCO's format, a JSON file; or a folder of YOLO text files, one line for each box"
-    parser.add_argument("results", metavar="RESULTS", type=path, help=meaning)
-    add_data(parser)
+    results = "results in COCO's format, a JSON file; or a folder of YOLO text files, one line for each box"
+    add_inputs(parser, "COCO annotations of the images, a JSON file", results)
     add_output(parser)
     parser.option("iou_type", "bbox", "compare boxes (bbox) or masks (segm)", choices=("bbox", "segm"))
     add_scoring(parser, 100, 10)  # recall is also computed at 1 and 10
@@ -171,12 +171,7 @@ def _options(words: list[str]) -> Namespace:
 
 def add_scoring(parser: CommandParser, most: int, least: int) -> None:
     """Add the options for intervals, groups, JSON, and the limit of results, ``most`` by default."""
-    parser.option(
-        "interval",
-        "95",
-        "level of the confidence intervals over images, in percent; off: no intervals",
-        choices=("off", "95", "99"),
-    )
+    add_interval(parser, "images")
     limit = "detections that count for each image and category, COCO's maxDets"
     parser.option("max_detections", most, limit, at_least(least))
     add_group(parser)
@@ -188,10 +183,10 @@ def add_scoring(parser: CommandParser, most: int, least: int) -> None:
     )
 
 
-def _score(
-    annotations: "AnnotationFile", table: "MatchTable", origin: ResultSource, kind: str, limits: Sequence[int]
+def collect_matches(
+    annotations: "AnnotationFile", arrays: Mapping[str, np.ndarray], origin: ResultSource, task: str, kind: str
 ) -> ScoreReport:
-    """Collect the matches in the form that intervals and ``compare`` need."""
+    """Collect the matches of images in the form that intervals and ``compare`` need; ``kind`` of scores, see there."""
     names = [name or f"image {image_id}" for name, image_id in zip(annotations.file_names, annotations.image_ids)]
     return ScoreReport(
         counted="",
@@ -201,9 +196,9 @@ def _score(
         classes=annotations.names,
         protocol=[],
         notices=[],
-        task="detection" if kind == "bbox" else "detection by masks",  # a run's main score is the AP of boxes
-        kind="boxes",
-        arrays={"ids": table.image_ids, "limits": np.array(limits), **table.to_arrays()},
+        task=task,
+        kind=kind,
+        arrays=arrays,
         origin=origin,
     )
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.commands.parser import CommandParser, path
-from ...core.commands.scored import MOST_SHOWN, add_data, add_output, data_set, print_scores, takes_data
+from ...core.commands.parser import CommandParser
+from ...core.commands.scored import MOST_SHOWN, add_inputs, add_output, data_set, print_scores, takes_data
 from ...core.intervals import quotient
 from ...core.runtime.printing import one_line, shorten
 from ...core.tasks.sample_groups import FOLDER
@@ -17,6 +17,7 @@ from ..detection.evaluate_command import (
     UNDEFINED,
     MatchReport,
     add_scoring,
+    collect_matches,
     count_annotations,
     list_categories,
     note_crowded,
@@ -113,11 +114,8 @@ def _options(words: list[str]) -> Namespace:
         ("annotations/person_keypoints_val2017.json results.json", "hands.json results.json -sigmas=0.05"),
         imports=True,
     )
-    truth = "COCO annotations of the images with keypoints, a JSON file; or a dataset folder, as -data_path"
-    parser.add_argument("truth", metavar="TRUTH", nargs="?", type=path, help=truth)
-    meaning = "results in COCO's format, a JSON file, with keypoints x, y, score of each point"
-    parser.add_argument("results", metavar="RESULTS", type=path, help=meaning)
-    add_data(parser)
+    results = "results in COCO's format, a JSON file, with keypoints x, y, score of each point"
+    add_inputs(parser, "COCO annotations of the images with keypoints, a JSON file", results)
     add_output(parser)
     sigmas = "COCO's sigma of each point, or one for all: 0.05 or 0.03,0.05,0.1 (default: by TRUTH, as for training)"
     parser.option("sigmas", None, sigmas, _parse_sigmas, metavar="NUMBERS")
@@ -145,19 +143,7 @@ def _score(
     file = annotations.file
     names = encode_names(name_points(file.names, annotations.sets))
     table = {"ids": matches.table.image_ids, "limits": np.array([most]), "points": matches.sums, "point_names": names}
-    return ScoreReport(
-        counted="",
-        names=[name or f"image {image_id}" for name, image_id in zip(file.file_names, file.image_ids)],
-        sample="image",
-        shown={"AP": 4},
-        classes=file.names,
-        protocol=[],
-        notices=[],
-        task=TASK,
-        kind=KIND,
-        arrays={**table, **matches.table.to_arrays()},
-        origin=origin,
-    )
+    return collect_matches(file, {**table, **matches.table.to_arrays()}, origin, TASK, KIND)
 
 
 class _PointValues:

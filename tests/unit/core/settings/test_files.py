@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.settings import files, load
+from paddlevit_dist.core.settings import StoredSettings, files, load
 
 
 def test_later_files_win_and_each_value_knows_its_source(write):
@@ -278,3 +278,9 @@ def test_the_closest_yaml_file_is_suggested(tmp_path):
     assert said == f"there is no file {tmp_path}/recipe.yaml: did you mean '{tmp_path}/recipes.yml'?"
     assert files.explain_missing_file(f"{tmp_path}/q") == f"there is no file {tmp_path}/q"
     assert files.explain_missing_file(f"{tmp_path}/.") == f"{tmp_path} is a folder: expected a YAML file"
+
+
+@pytest.mark.parametrize("content", [{"TASK": [[1]]}, {"MODEL": {"NAME": {"a": 1}}}])
+def test_names_in_stored_settings_are_texts(content):
+    with pytest.raises(UserError, match=r"^about.yaml: (TASK|MODEL.NAME) is .*: expected text"):
+        load([], is_trusted=False, stored=StoredSettings(content, "about.yaml"))

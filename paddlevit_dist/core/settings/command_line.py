@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import yaml
@@ -69,19 +69,29 @@ def find_flag(name: str) -> Flag | None:
     return next((flag for flag in _COMMAND_FLAGS if flag.name == name), None) or table.find_flag(name)
 
 
-@dataclass
-class CommandLine:
-    """The command line; in ``settings`` later ones win, and values are texts; ``argv`` is the whole command line."""
+@dataclass(frozen=True)
+class GivenSettings:
+    """What the command line, and later its files, set: in order, where later ones win."""
 
-    cfg: str | None = None
-    show: bool = False
-    settings: list[KeySetting] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-    argv: list[str] = field(default_factory=list)
+    argv: list[str]  # the command line
+    cfg: str | None  # the file that -cfg names
+    shows: bool  # whether -show_config was given
+    settings: list[KeySetting]
+    notices: list[str]  # lines for the log
+
+    def find_last(self, name: str) -> KeySetting | None:
+        """Return the last setting of a key; None if it is not set."""
+        return next((setting for setting in reversed(self.settings) if setting.name == name), None)
+
+    @property
+    def task(self) -> str | None:
+        """The last TASK, in the given spelling; None if it is not set."""
+        setting = self.find_last("TASK")
+        return None if setting is None else str(setting.value)
 
 
-def parse(argv: Sequence[str]) -> CommandLine:
-    """Read flags (``-flag=value``, ``-flag value``, ``--flag``) and overrides (``KEY VALUE``, ``KEY=VALUE``).
+def parse(argv: Sequence[str]) -> GivenSettings:
+    """Read flags (``-flag=value``, ``-flag value``, ``--flag``) and overrides (``KEY VALUE``, ``KEY=VALUE``) as texts.
 
     Raises:
         UserError: a flag is unknown, lacks its value or has an extra one; an override is incomplete.
@@ -91,26 +101,25 @@ def parse(argv: Sequence[str]) -> CommandLine:
         print(versions())
         raise SystemExit(0)
     flags, overrides = read(argv)
-    command = CommandLine(show="show_config" in flags, argv=list(argv))
+    cfg = flags["cfg"].values[-1] if "cfg" in flags else None
+    given = GivenSettings(list(argv), cfg, "show_config" in flags, settings=[], notices=[])
     for name, (flag, values) in flags.items():
         if name == "import":  # each adds to the others
             values = [",".join(values)]
         elif len(values) > 1:
             last = f": the last one, {show(values[-1])}, is used" if flag.argument else ""
-            command.notices.append(f"-{name} is given {len(values)} times{last}")
-        command.settings += _list_settings(flag, values[-1])
-    if "cfg" in flags:
-        command.cfg = flags["cfg"].values[-1]
-    named = {setting.name for setting in command.settings}
+            given.notices.append(f"-{name} is given {len(values)} times{last}")
+        given.settings.extend(_list_settings(flag, values[-1]))
+    named = {setting.name for setting in given.settings}
     if "DATA.BATCH_SIZE" in named and "DATA.BATCH_SIZE_EVAL" not in named:
         value = flags["batch_size"].values[-1]
-        command.settings.append(KeySetting("DATA.BATCH_SIZE_EVAL", value, COMMAND_LINE, "-batch_size"))
+        given.settings.append(KeySetting("DATA.BATCH_SIZE_EVAL", value, COMMAND_LINE, "-batch_size"))
     for name, value in overrides:
         if name in named:
-            command.notices.append(f"{name} is given more than once: the last override, {show(value)}, is used")
+            given.notices.append(f"{name} is given more than once: the last override, {show(value)}, is used")
         named.add(name)
-        command.settings.append(KeySetting(name, value, COMMAND_LINE, COMMAND_LINE))
-    return command
+        given.settings.append(KeySetting(name, value, COMMAND_LINE, COMMAND_LINE))
+    return given
 
 
 def _list_settings(flag: Flag, value: str) -> list[KeySetting]:

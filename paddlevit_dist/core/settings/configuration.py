@@ -10,9 +10,10 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from . import files, names, user_modules
 from .check import check
-from .every_run import RunSettings
+from .command_line import GivenSettings
+from .every_run import DEFAULT_TASK, RunSettings
 from .merge import merge
-from .parse import GivenSettings, add_default_recipe, import_modules, parse, read, refuse_code
+from .parse import add_default_recipe, import_modules, parse, read, refuse_code
 from .table import COMMAND_LINE, DERIVED, ConfigView, KeySetting, default_config, describe, get_value, put
 
 
@@ -78,7 +79,7 @@ def load(
     if is_trusted:
         given = import_modules(given, stored)
     else:
-        refuse_code(given.settings)
+        refuse_code(given)
     try:
         return _configure(given, default_recipe, is_checked=stored is None or stored.is_checked)
     except UserError as error:
@@ -93,8 +94,9 @@ def _configure(given: GivenSettings, default_recipe: str | None, is_checked: boo
     is_run = default_recipe is not None
     if default_recipe is not None:
         given = add_default_recipe(given, default_recipe)
+    task = given.task or DEFAULT_TASK
     parsed = parse(given)
-    merged = merge(parsed, given.task, is_run)
+    merged = merge(parsed, task, is_run)
     view = ConfigView(merged.values, merged.settings)
     if is_run:
         names.check_task_dataset_model(view)
@@ -105,7 +107,7 @@ def _configure(given: GivenSettings, default_recipe: str | None, is_checked: boo
     of_files = [
         setting.value for setting in parsed.settings if setting.name == epochs and setting.source != COMMAND_LINE
     ]
-    recipe_epochs = of_files[-1] if of_files else get_value(default_config(given.task), epochs)
+    recipe_epochs = of_files[-1] if of_files else get_value(default_config(task), epochs)
     recipe = Path(given.cfg).stem if given.cfg else merged.values.DATA.DATASET
     return Configuration(
         merged.values, merged.sources, notices, given.shows, given.argv, recipe, recipe_epochs, merged.settings

@@ -3,33 +3,17 @@
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import NoneType
 from typing import Any, NamedTuple
 
 from ..registry import lookup, model_sources
 from ..runtime.errors import UserError
 from . import command_line, files, names, user_modules
+from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK
 from .key import Key, show, split_option
 from .table import COMMAND_LINE, KeySetting, index_keys, keys, resolve_flag, tables_with
 from .values import InvalidValue, OutOfRange
-
-
-@dataclass(frozen=True)
-class GivenSettings:
-    """What the command line and its files set, as written: in order, where later ones win."""
-
-    argv: list[str]  # the command line
-    cfg: str | None  # the file that -cfg names
-    shows: bool  # whether -show_config was given
-    settings: list[KeySetting]
-    notices: list[str]  # lines for the log
-
-    @property
-    def task(self) -> str:
-        """The last TASK, in the given spelling, or the default one."""
-        return _find_task(self.settings) or DEFAULT_TASK
 
 
 class ParsedSettings(NamedTuple):
@@ -48,25 +32,26 @@ def read(argv: Sequence[str], stored: files.StoredSettings | None = None) -> Giv
         UserError: a flag, a file or its form is wrong.
         SystemExit: the version was requested and is printed.
     """
-    command = command_line.parse(argv)
-    if command.cfg is not None and not files.is_known(command.cfg):
-        user_modules.load(command.settings, command.show)  # of -import: they may have recipes
-    settings, task = [], _find_task(command.settings)
+    given = command_line.parse(argv)
+    if given.cfg is not None and not files.is_known(given.cfg):
+        user_modules.load(given.settings, given.shows)  # of -import: they may have recipes
+    of_files: list[KeySetting] = []
     if stored is not None:
-        settings = files.read_stored(stored, task)
-    elif command.cfg is not None:
-        settings = files.read(command.cfg, task)
-    task = _find_task([*settings, *command.settings]) or DEFAULT_TASK
-    settings += [_resolve_word(setting, task) for setting in command.settings]
-    notices = list(command.notices)
-    if command.cfg is not None and (ambiguity := files.find_ambiguity(command.cfg)):
+        of_files = files.read_stored(stored, given.task)
+    elif given.cfg is not None:
+        of_files = files.read(given.cfg, given.task)
+    task = dataclasses.replace(given, settings=[*of_files, *given.settings]).task or DEFAULT_TASK
+    settings = [*of_files, *(_resolve_word(setting, task) for setting in given.settings)]
+    notices = list(given.notices)
+    if given.cfg is not None and (ambiguity := files.find_ambiguity(given.cfg)):
         notices.append(ambiguity)
-    if (command.cfg or stored) and _may_be_of_clone(settings):
+    given = dataclasses.replace(given, settings=settings)
+    if (given.cfg or stored) and _may_be_of_clone(given.find_last("MODEL.NAME")):
         tables = lookup.key_tables()
         known = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
         settings, adapted = model_sources.adapt_clone(settings, known)
         notices += adapted
-    return GivenSettings(command.argv, command.cfg, command.show, settings, notices)
+    return dataclasses.replace(given, settings=settings, notices=notices)
 
 
 def _resolve_word(setting: KeySetting, task: str) -> KeySetting:
@@ -77,18 +62,8 @@ def _resolve_word(setting: KeySetting, task: str) -> KeySetting:
     return dataclasses.replace(setting, value=command_line.parse_value(setting.name, setting.value, task))
 
 
-def _find_task(settings: Sequence[KeySetting]) -> str | None:
-    setting = _find_last(settings, "TASK")
-    return None if setting is None else str(setting.value)
-
-
-def _find_last(settings: Sequence[KeySetting], name: str) -> KeySetting | None:
-    return next((setting for setting in reversed(settings) if setting.name == name), None)
-
-
-def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
+def _may_be_of_clone(model: KeySetting | None) -> bool:
     """Return whether a user's file names the model, or the command line one that is not known: maybe PaddleViT's."""
-    model = _find_last(settings, "MODEL.NAME")
     if model is None:
         return False
     return not (model.value in lookup.MODELS if model.source == COMMAND_LINE else files.is_recipe_file(model.source))
@@ -96,19 +71,19 @@ def _may_be_of_clone(settings: Sequence[KeySetting]) -> bool:
 
 def import_modules(given: GivenSettings, stored: files.StoredSettings | None = None) -> GivenSettings:
     """Import the modules that the settings name in IMPORTS, and read all again: the modules may register keys."""
-    if _find_last(given.settings, "IMPORTS") is None:
+    if given.find_last("IMPORTS") is None:
         return given
     imported = user_modules.load(given.settings, should_print=given.shows)
     given = read(given.argv, stored)
     return dataclasses.replace(given, settings=user_modules.merge_imports(given.settings, imported))
 
 
-def refuse_code(settings: Sequence[KeySetting]) -> None:
+def refuse_code(given: GivenSettings) -> None:
     """Raise ``UserError`` if settings that came with weights need code of others, which is not imported for them."""
-    model = _find_last(settings, "MODEL.NAME")
+    model = given.find_last("MODEL.NAME")
     if model is not None and model.source != COMMAND_LINE:
         model_sources.refuse_clone_model(model.value, model.origin)
-    user_modules.explain_missing(settings)
+    user_modules.explain_missing(given.settings)
 
 
 def add_default_recipe(given: GivenSettings, recipe: str) -> GivenSettings:
@@ -116,7 +91,7 @@ def add_default_recipe(given: GivenSettings, recipe: str) -> GivenSettings:
     if given.cfg is not None:
         return given
     cfg = names.choose_recipe([setting for setting in given.settings if setting.source == COMMAND_LINE], recipe)
-    before = files.read(cfg, _find_task(given.settings)) if cfg else []
+    before = files.read(cfg, given.task) if cfg else []
     return dataclasses.replace(given, cfg=cfg, settings=[*before, *given.settings])
 
 
@@ -126,7 +101,7 @@ def parse(given: GivenSettings) -> ParsedSettings:
     Raises:
         UserError: a key is not known, or does not allow its value.
     """
-    tables = tables_with([setting.name for setting in given.settings], given.task)
+    tables = tables_with([setting.name for setting in given.settings], given.task or DEFAULT_TASK)
     known = index_keys(tables)
     needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
     our_names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
@@ -148,18 +123,18 @@ def parse(given: GivenSettings) -> ParsedSettings:
             name = our_names[name]
         setting = dataclasses.replace(setting, name=name, value=value)
         if name not in known:
-            raise UserError(_explain_unknown_key(setting) + _explain_unknown_model(setting, given.settings))
+            raise UserError(_explain_unknown_key(setting) + _explain_unknown_model(setting, given))
         if name == "BASE":
             raise UserError(f"{origin}: BASE belongs in a YAML file: name the file with -cfg=FILE")
         if (name, str(value).lower()) in our_values:
             ours = our_values[name, str(value).lower()]
             renamed.append(f"{origin}: {name} {show(value)} is called '{ours}' here")
             setting = dataclasses.replace(setting, value=ours)
-        parsed.append(dataclasses.replace(setting, value=_parse_value(setting, known[name], given.settings)))
+        parsed.append(dataclasses.replace(setting, value=_parse_value(setting, known[name], given)))
     return ParsedSettings(parsed, given.settings, renamed, list(ignored.values()))
 
 
-def _parse_value(setting: KeySetting, key: Key, settings: list[KeySetting]) -> Any:
+def _parse_value(setting: KeySetting, key: Key, given: GivenSettings) -> Any:
     value = setting.value
     try:
         return key.parse(value)
@@ -168,7 +143,7 @@ def _parse_value(setting: KeySetting, key: Key, settings: list[KeySetting]) -> A
         message += f"; {mismatch}" if isinstance(mismatch, OutOfRange) else ""
         if key.kind in ("text", "path") and not key.choices and not isinstance(value, (str, dict, NoneType)):
             message += "; write it in quotes, as YAML has other values for words like no, on, 007, 1.50 and null"
-        raise UserError(message + _explain_unknown_model(setting, settings)) from None
+        raise UserError(message + _explain_unknown_model(setting, given)) from None
 
 
 def _explain_unknown_key(setting: KeySetting) -> str:
@@ -202,9 +177,9 @@ def find_closest_key(name: str) -> str:
     return difflib.get_close_matches(upper, candidates, cutoff=0.0)[0]
 
 
-def _explain_unknown_model(setting: KeySetting, settings: list[KeySetting]) -> str:
+def _explain_unknown_model(setting: KeySetting, given: GivenSettings) -> str:
     """Return a hint for a MODEL key or value of a family of models that does not exist here, or an empty text."""
-    model = _find_last(settings, "MODEL.NAME")
+    model = given.find_last("MODEL.NAME")
     is_of_file = setting.name.startswith("MODEL.") and setting.source != COMMAND_LINE
     if not is_of_file or model is None or str(model.value) in lookup.MODELS:
         return ""

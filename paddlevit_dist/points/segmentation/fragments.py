@@ -4,6 +4,7 @@ The network's input, mainly its plan, is built and held for one block at a time.
 scene stay in the host's memory.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -14,15 +15,17 @@ from ..data.scene import IGNORED
 
 _CHUNK_POINTS = 1 << 20  # points whose scores are in memory at a time
 
-#: coordinates int32 (M, 4) of the voxels of one block, and their rows in the batch -> logits float32 (M, classes)
-Network = Callable[[np.ndarray, np.ndarray], np.ndarray]
+#: rows of the batch's features -> logits float32 (M, classes) of the M voxels of a block
+BlockNetwork = Callable[[np.ndarray], np.ndarray]
+#: coordinates int32 (M, 4) of the voxels of a block, and their rows in the batch -> the block's network
+Network = Callable[[np.ndarray, np.ndarray], BlockNetwork]
 
 
 class FloorBlocks(NamedTuple):
     """Square blocks on the floor, unlimited in height, in voxels."""
 
     size: int  # edge of a block
-    overlap: int  # overlap of neighboring blocks, less than ``size``
+    overlap: int = 0  # overlap of neighboring blocks, less than ``size``
 
     def split(self, voxels: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the rows of each non-empty block of voxels, int32 (M, 3), increasing; each row is in at least one."""
@@ -44,6 +47,30 @@ class FloorBlocks(NamedTuple):
         return range(first, max(last - self.overlap, first) + 1, step)
 
 
+class BatchView(NamedTuple):
+    """A view of a scene in a batch."""
+
+    rows: slice  # of its M voxels in the batch
+    first: int  # number of its first point among the points of all views
+    inverse: np.ndarray  # int64 (P,), the voxel of each point, from 0
+
+
+def iterate_scenes(batch: dict[str, np.ndarray]) -> Iterator[tuple[slice, list[Callable[[], BatchView]]]]:
+    """Yield the points of each scene that has points, and functions that return its views."""
+    ends, number, inverse = batch["offsets"].tolist(), len(batch["labels"]), batch["inverse"]
+    num_scenes, num_views = len(ends) - 1, len(inverse) // max(number, 1)
+    starts = np.searchsorted(batch["coordinates"][:, 0], np.arange(num_views * num_scenes + 1)).tolist()
+
+    def get_view(scene: int, view: int) -> BatchView:
+        rows = slice(*starts[view * num_scenes + scene :][:2])
+        first, end = (view * number + ends[scene + side] for side in (0, 1))
+        return BatchView(rows, first, inverse[first:end] - rows.start)
+
+    for scene, (first, end) in enumerate(zip(ends[:-1], ends[1:])):
+        if first < end:
+            yield slice(first, end), [functools.partial(get_view, scene, view) for view in range(num_views)]
+
+
 def score_fragments(
     network: Network, blocks: FloorBlocks, batch: dict[str, np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -53,29 +80,24 @@ def score_fragments(
     views of a scene, probabilities are averaged. So each point counts once, and no result depends on the batch.
     ``network`` computes the logits of a block; ``batch`` has the fields of ``collate_samples``.
     """
-    labels, ends = batch["labels"], batch["offsets"].tolist()
+    labels = batch["labels"]
     classes, losses = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.float32)
-    num_scenes = len(ends) - 1
-    views = len(batch["inverse"]) // max(len(labels), 1)
-    starts = np.searchsorted(batch["coordinates"][:, 0], np.arange(views * num_scenes + 1))
-    for scene, (first, end) in enumerate(zip(ends[:-1], ends[1:])):
-        if first == end:
-            continue
+    for points, views in iterate_scenes(batch):
         total = None  # sum of the points' probabilities
-        for view in range(views):
-            rows = slice(*starts[view * num_scenes + scene :][:2])
-            scores = _mean_logits(network, blocks, batch["coordinates"][rows], rows.start)
-            inverse = batch["inverse"][view * len(labels) :][first:end] - rows.start
-            if views > 1:
-                scores = np.exp(scores - _log_sum_exp(scores)) / np.float32(views)
-                total = np.zeros((end - first, scores.shape[1]), np.float32) if total is None else total
-                for part in _iterate_chunks(len(inverse)):
+        for view in (get_view() for get_view in views):
+            scores, inverse = (
+                _mean_logits(network, blocks, batch["coordinates"][view.rows], view.rows.start),
+                view.inverse,
+            )
+            if len(views) > 1:
+                scores = softmax(scores) / np.float32(len(views))
+                total = np.zeros((len(inverse), scores.shape[1]), np.float32) if total is None else total
+                for part in iterate_chunks(len(inverse)):
                     total[part] += scores[inverse[part]]
-        for part in _iterate_chunks(end - first):
-            logits = scores[inverse[part]] if total is None else np.log(np.maximum(total[part], 1e-38))
-            points = slice(first + part.start, first + part.stop)
-            classes[points] = logits.argmax(axis=1)
-            losses[points] = _cross_entropies(logits, labels[points])
+        for part in iterate_chunks(len(inverse)):
+            logits = scores[inverse[part]] if total is None else log_shares(total[part])
+            place = slice(points.start + part.start, points.start + part.stop)
+            classes[place], losses[place] = logits.argmax(axis=1), cross_entropies(logits, labels[place])
     return classes, losses
 
 
@@ -87,7 +109,7 @@ def _mean_logits(network: Network, blocks: FloorBlocks, coordinates: np.ndarray,
         status.set_detail(f"in block {place + 1} of a scene")
         inside = coordinates[rows]
         inside[:, 0] = 0
-        logits = network(inside, rows + first)
+        logits = network(inside, rows + first)(rows + first)
         if sums is None:
             sums = np.zeros((len(coordinates), logits.shape[1]), np.float32)
         sums[rows] += logits
@@ -95,9 +117,20 @@ def _mean_logits(network: Network, blocks: FloorBlocks, coordinates: np.ndarray,
     return np.divide(sums, numbers[:, None], out=sums)
 
 
-def _iterate_chunks(number: int) -> Iterator[slice]:
+def iterate_chunks(number: int) -> Iterator[slice]:
+    """Yield slices of so many points as may be in memory at a time."""
     for first in range(0, number, _CHUNK_POINTS):
         yield slice(first, min(first + _CHUNK_POINTS, number))
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return probabilities (rows, classes)."""
+    return np.exp(logits - _log_sum_exp(logits))
+
+
+def log_shares(shares: np.ndarray) -> np.ndarray:
+    """Return the logarithm of probabilities, which may be 0."""
+    return np.log(np.maximum(shares, 1e-38))
 
 
 def _log_sum_exp(logits: np.ndarray) -> np.ndarray:
@@ -106,7 +139,8 @@ def _log_sum_exp(logits: np.ndarray) -> np.ndarray:
     return highest + np.log(np.exp(logits - highest).sum(axis=1, keepdims=True))
 
 
-def _cross_entropies(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def cross_entropies(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the cross-entropy of each row, 0 for the label ``IGNORED``."""
     has_label = labels != IGNORED
     label_logits = np.take_along_axis(logits, np.where(has_label, labels, 0)[:, None], axis=1)
     return np.where(has_label, (_log_sum_exp(logits) - label_logits)[:, 0], 0.0)

@@ -73,6 +73,12 @@ class SegmentationPointSection(settings.PointSection):
         [1.0], "evaluation: scale factors of the scene over which predictions are averaged, too", Range(0.1, 10)
     )
     TEST_FLIPS: bool = key(False, "evaluation: also average over the mirror image of each rotation")
+    TEST_VOTES: int = key(
+        1,
+        "evaluation: passes of the network over each view, at most, until each point of a voxel has been the one whose "
+        "features the voxel has, and a point averages the probabilities of its passes; 1: one pass",
+        Range(low=1, high=1000),
+    )
     FRAGMENT_SIZE_M: float | None = key(
         None,
         "evaluation, prediction: edge of the square blocks in which the network processes a scene, meters; None: the "
@@ -107,6 +113,11 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
         raise UserError(f"{view['POINTS.CLASS_WEIGHTS']}: expected at least one weight above 0")
     if not points.TEST_SCALES:
         raise UserError(f"{view['POINTS.TEST_SCALES']}: expected at least one factor, such as [1.0]")
+    if points.TEST_VOTES > 1 and points.VOXEL_FEATURES == "mean":
+        raise UserError(
+            f"{view['POINTS.TEST_VOTES']}: single points vote, but {view['POINTS.VOXEL_FEATURES']} gives the network "
+            "means of all: set POINTS.TEST_VOTES 1"
+        )
     is_in_blocks = points.CROP == "block" and "height" in points.FEATURES
     if is_in_blocks and points.FRAGMENT_SIZE_M is None:
         raise UserError(

@@ -1,10 +1,11 @@
 """Semantic segmentation of point clouds: a class for every point, from a network on voxels."""
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -27,15 +28,20 @@ from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
 from ..scene_task import SceneTask, compute_outputs, get_slices
 from ..sparse import Plan, SparseTensor, build_plan
-from .fragments import FloorBlocks, score_fragments
+from .fragments import BlockNetwork, FloorBlocks, score_fragments
 from .metrics import SemanticMetrics, semantic_terms
 from .settings import SceneSegmentationSettings, SegmentationPointSection
+from .voting import score_votes
 
 _ELASTIC_M = ((0.1, 0.4), (0.4, 1.6))  # granularity and magnitude of each pass, meters
 
 
-class WholeScene(PointSample):
-    """A scene that the network processes in fragments."""
+class WholeScene(NamedTuple):
+    """A scene that the network processes in parts."""
+
+    scene: Scene
+    views: list[SceneView]
+    point_features: list[np.ndarray]  # float32 (P, C) of each view, for votes; else none
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class PointSamples(SceneSamples):
         flips: add a view of each rotation mirrored along x.
         scales: factors of the scene's size, each giving all of these views.
         in_fragments: the network processes a scene in parts, so its batch has no plan of the whole.
+        votes: passes of the network over the points of each voxel, at most; more than 1 are in parts.
         protocol: description of the evaluation protocol; "" for the usual one.
     """
 
@@ -58,21 +65,33 @@ class PointSamples(SceneSamples):
     in_fragments: bool = False
     eval_protocol: str = ""
     scales: Sequence[float] = (1.0,)
+    votes: int = 1
 
-    def voxelize(self, scene: Scene) -> PointSample:
+    def voxelize(self, scene: Scene) -> PointSample | WholeScene:
         """Return the sample of a scene to which all steps have been applied."""
         directions = [2 * math.pi * number / self.rotations for number in range(self.rotations)]
         kinds = itertools.product(self.scales, directions, (False, True)[: 1 + self.flips])
-        return (WholeScene if self.in_fragments else PointSample)(scene, [self._view(scene, *kind) for kind in kinds])
+        views, point_features = [], []
+        for turned in (self._turn(scene, *kind) for kind in kinds):
+            views.append(self._view(turned))
+            if self.votes > 1:
+                point_features.append(self._features(turned, slice(None)))
+        return WholeScene(scene, views, point_features) if self.in_fragments else PointSample(scene, views)
 
-    def _view(self, scene: Scene, scale: float, angle: float, is_flipped: bool) -> SceneView:
+    def _turn(self, scene: Scene, scale: float, angle: float, is_flipped: bool) -> Scene:
         matrix = scale * augment.rotation(2, angle)
         if is_flipped:
             matrix = matrix * np.array([-1.0, 1.0, 1.0])  # mirrors x after the rotation
         if angle != 0.0 or is_flipped or scale != 1.0:
-            scene = augment.map_around_middle(scene, matrix)  # as in training, which matters to the feature xyz
+            return augment.map_around_middle(scene, matrix)  # as in training, which matters to the feature xyz
+        return scene
+
+    def _features(self, scene: Scene, points: np.ndarray | slice) -> np.ndarray:
+        return point_features(scene, points, self.features, self.color_range)
+
+    def _view(self, scene: Scene) -> SceneView:
         voxels = discretize(scene.xyz, self.voxel_size_m)  # (P, 3)
-        return self.view(voxels, lambda points: point_features(scene, points, self.features, self.color_range))
+        return self.view(voxels, functools.partial(self._features, scene))
 
 
 def training_steps(
@@ -156,10 +175,11 @@ class SemanticSegmentation(SceneTask):
             1 if is_training else points.TEST_ROTATIONS,
             self.list_notices(dataset),
             points.TEST_FLIPS and not is_training,
-            points.FRAGMENT_SIZE_M is not None and not is_training,
+            (points.FRAGMENT_SIZE_M is not None or points.TEST_VOTES > 1) and not is_training,
             "" if is_training else self._protocol(),
             features=self.features,
             scales=(1.0,) if is_training else points.TEST_SCALES,
+            votes=1 if is_training else points.TEST_VOTES,
         )
 
     def _protocol(self) -> str:
@@ -168,15 +188,20 @@ class SemanticSegmentation(SceneTask):
         parts = [f"{points.TEST_ROTATIONS} directions"] * (points.TEST_ROTATIONS > 1)
         parts += ["mirrored views"] * points.TEST_FLIPS
         parts += [f"{len(points.TEST_SCALES)} scales"] * (points.TEST_SCALES != [1.0])
+        parts += [f"up to {points.TEST_VOTES} votes of a voxel's points"] * (points.TEST_VOTES > 1)
         if points.FRAGMENT_SIZE_M is not None:
             parts.append(f"blocks of {points.FRAGMENT_SIZE_M:g} m, {points.FRAGMENT_OVERLAP_M:g} m overlap")
         return ", ".join(parts)
 
     def collate(self, samples: Sequence[VoxelizedSample]) -> dict[str, Any]:
         """Return a batch, with coordinates instead of a plan for scenes in fragments."""
-        if not isinstance(samples[0], WholeScene):
+        scenes = [sample for sample in samples if isinstance(sample, WholeScene)]
+        if not scenes:
             return super().collate(samples)
-        batch = collate_samples(samples)
+        batch = collate_samples(scenes)
+        if scenes[0].point_features:
+            rows = [features for view in zip(*(scene.point_features for scene in scenes)) for features in view]
+            batch["point_features"] = np.concatenate([*rows, batch["features"][:1]])  # never without rows
         if HEIGHT in self.features and self.config.POINTS.CROP == "block":  # as in training
             batch["lowest"] = find_lowest([sample.scene for sample in samples], batch["inverse"], batch["features"])
         return batch
@@ -250,26 +275,34 @@ class SemanticSegmentation(SceneTask):
         return paddle.log(shares.mean(axis=0))
 
     def _score_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
-        features, plan_spec = batch["features"], self.plan_spec
-        points, voxel = self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
-        if plan_spec is None or points.FRAGMENT_SIZE_M is None:
-            raise ValueError("an evaluation in blocks needs a network and POINTS.FRAGMENT_SIZE_M")
+        plan_spec, points, voxel = self.plan_spec, self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
+        if plan_spec is None:
+            raise ValueError("an evaluation in parts needs a network")
+        features = batch["point_features" if points.TEST_VOTES > 1 else "features"]
 
-        def network(coordinates: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            plan = Plan.of_batch(build_plan(coordinates, plan_spec, num_scenes=1))
-            inputs = paddle.gather(features, to_device(rows))
+        def network(coordinates: np.ndarray, rows: np.ndarray) -> BlockNetwork:
+            plan, shape = Plan.of_batch(build_plan(coordinates, plan_spec, num_scenes=1)), (len(rows), self.num_classes)
+            floor = np.zeros((1, features.shape[1]), np.float32)
             if "lowest" in arrays:
-                floor = np.zeros((1, inputs.shape[1]), np.float32)
                 floor[0, feature_channels(self.features[: self.features.index(HEIGHT)])] = arrays["lowest"][rows].min()
-                inputs = inputs - to_device(floor)
-            shape = len(rows), self.num_classes
-            return compute_outputs(model, SparseTensor(inputs, plan=plan), shape, "voxel").numpy()
+            lowest = to_device(floor)
+
+            def compute(chosen: np.ndarray) -> np.ndarray:
+                inputs = paddle.gather(features, to_device(chosen)) - lowest
+                return compute_outputs(model, SparseTensor(inputs, plan=plan), shape, "voxel").numpy()
+
+            return compute
 
         names = [name for name in ("coordinates", "inverse", "labels", "offsets", "lowest") if name in batch]
         arrays = dict(zip(names, read(*(batch[name] for name in names))))
-        size, overlap = (round(length / voxel) for length in (points.FRAGMENT_SIZE_M, points.FRAGMENT_OVERLAP_M))
-        blocks = FloorBlocks(max(size, 1), min(overlap, max(size - 1, 0)))
-        classes, losses = score_fragments(network, blocks, arrays)
+        blocks = FloorBlocks(1 << 32)  # the whole scene
+        if points.FRAGMENT_SIZE_M is not None:
+            size, overlap = (round(length / voxel) for length in (points.FRAGMENT_SIZE_M, points.FRAGMENT_OVERLAP_M))
+            blocks = FloorBlocks(max(size, 1), min(overlap, max(size - 1, 0)))
+        score = (
+            score_fragments if points.TEST_VOTES == 1 else functools.partial(score_votes, most_votes=points.TEST_VOTES)
+        )
+        classes, losses = score(network, blocks, arrays)
         return to_device(classes), to_device(losses)
 
     def build_metrics(self) -> SemanticMetrics:

@@ -46,6 +46,7 @@ SCENES = Task(
             "turned": Value("POINTS.TEST_ROTATIONS 3", "none"),
             "mirrored": Value("POINTS.TEST_FLIPS True", "none"),
             "scaled": Value("POINTS.TEST_SCALES [0.9,1.1]", "none"),
+            "voting": Value("POINTS.TEST_VOTES 3", "none"),
         },
         "mix": NONE | {"mixed": Value("POINTS.MIX_PROB 0.8")},
         "loss": NONE

@@ -54,8 +54,8 @@ def score_votes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the class of each point, int64 (P,), and its cross-entropy, float32 (P,), 0 without a label.
 
-    A point has the mean of its votes in all blocks and views, which are probabilities: those of its voxel when this has
-    the point's features, see ``VotingTurns``. A block's passes are as many as its fullest voxel has points, at most
+    A point has the mean of its votes in all blocks and views, which are probabilities: its voxel's when that has the
+    point's features, see ``VotingTurns``. A block's passes are as many as its fullest voxel has points, at most
     ``most_votes``. ``batch`` has the fields of ``collate_samples``; the network of a block takes numbers of points.
     """
     labels = batch["labels"]
@@ -83,7 +83,7 @@ class SceneVotes:
     def add(
         self, network: Network, blocks: FloorBlocks, coordinates: np.ndarray, view: BatchView, most: int, name: str
     ) -> None:
-        """Add the votes of a view; ``coordinates`` int32 (M, 4) are those of the batch."""
+        """Add the votes of a view; ``coordinates`` are the batch's, int32 (M, 4)."""
         voxels, first = coordinates[view.rows], view.rows.start
         turns = VotingTurns(view, len(voxels), most)
         places = np.full(len(voxels), -1)  # of voxels in the block

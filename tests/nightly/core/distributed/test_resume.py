@@ -25,6 +25,12 @@ def test_two_processes_resume_bit_for_bit(by_two):
     require_equal_records(by_two)
 
 
+def test_sorted_points_resume_bit_for_bit(tmp_path):
+    folder = stop_kill_and_resume(tmp_path, processes=2, kind="sorted points")
+    require_equal_state(folder)
+    require_equal_records(folder)
+
+
 def test_a_run_resumes_with_another_number_of_processes(by_two, tmp_path):
     source = by_two / "half"
     ended = run(tmp_path / "other", f"-resume={source}", "-ngpus=1", "-accum_iter=4", "-allow_changes")

@@ -94,7 +94,7 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
                 notices.append(f"names read with the prefix '{around}.' of the network")
         notices += [describe_choice(prefix, others)] if others else []
         outside = frozenset(name for name in weights.state if prefix and not name.startswith(f"{prefix}."))
-    notices += interface.list_source_notices(naming, state)
+    notices += [*interface.list_source_notices(naming, state), *interface.list_license_notices(naming)]
     if fits and is_own and weights.in_paddle_layout:
         return NamedState(state, "a checkpoint of this package", notices)
 

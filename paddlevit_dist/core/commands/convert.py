@@ -1,7 +1,7 @@
 """``python -m paddlevit_dist convert IN OUT``: convert weights to ``.pdparams`` or ``.safetensors``."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,7 +43,8 @@ class ModelFamily(NamedTuple):
 
     name: str  # the module of the family
     key_maps: Mapping[str, Any]  # naming scheme -> function from its names to ours
-    names: set[str]  # of all parameters
+    list_license_notices: Callable[[str], list[str]]  # of a naming scheme
+    names: Mapping[str, set[int]]  # of all parameters, and the numbers of axes that those with a name have
     linear: set[str]  # names of Linear weights
     layers: Mapping[str, bool]  # whether a parameter of the network that these are from, by its exact name, is one
 
@@ -211,9 +212,10 @@ def _find_own_models(source: str) -> tuple[str, ...]:
 def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> ConvertedWeights:
     """Return the weights with timm's names and Paddle's layout; users' models ``own`` keep their names.
 
-    The prefix, family and naming scheme with the most matching names are chosen. All Linear weights are transposed or
-    none: a non-square weight shows its layout by its bias, whose length is the number of outputs. Raises UserError: no
-    family contains at least half of the names, and a fifth of those outside the backbone.
+    The prefix, family and naming scheme with the most matching names are chosen, among equals the first with the most
+    arrays whose number of axes fits. All Linear weights are transposed or none: a non-square weight shows its layout by
+    its bias, whose length is the number of outputs. Raises UserError: no family contains at least half of the names,
+    and a fifth of those outside the backbone.
     """
     given = {name: value for name, value in weights.state.items() if value.size}  # others have nothing to convert
     families, candidates = build_families(own), []
@@ -227,10 +229,13 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
                 is_known = {name: mask_numbers(name) in family.names for name in state}
                 number = sum(known or not find_pretraining_part(name) for name, known in is_known.items())
                 share = sum(is_known.values()) / max(number, 1)
-                candidates.append((round(share * len(inside), 3), share, family, naming, state, prefix, len(inside)))
+                fitting = sum(value.ndim in family.names.get(mask_numbers(name), ()) for name, value in state.items())
+                ranks = round(share * len(inside), 3), share, fitting
+                candidates.append((*ranks, family, naming, state, prefix, len(inside)))
         if max(candidate[1] for candidate in candidates) == 1:
             break
-    _, share, family, naming, state, prefix, number = max(candidates, key=lambda each: each[:2])  # the first on a tie
+    best = max(candidates, key=lambda each: each[:3])  # the first on a tie
+    _, share, _, family, naming, state, prefix, number = best
     _require_whole(weights.name, state, family.names)
     head = [mask_numbers(name) in family.names for name in state if not name.startswith(_BACKBONE)]
     head_share = float(np.mean(head)) if head else 1.0
@@ -248,7 +253,8 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
     origin = f"{family.name}, {naming} names, Linear weights {'(in, out)' if is_paddle_layout else '(out, in)'}"
     unknown = [name for name in state if mask_numbers(name) not in family.names]
     others = len(given) - number
-    beside = (f"only '{prefix}' was converted, {others} other entries are not",) if others else ()
+    beside = [f"only '{prefix}' was converted, {others} other entries are not"] if others else []
+    beside += family.list_license_notices(naming)
     return ConvertedWeights(state, linear, origin, unknown, weights.name, (*weights.notices, *beside))
 
 
@@ -283,8 +289,12 @@ def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
         weights = {id(layer.weight) for layer in model.sublayers() if isinstance(layer, paddle.nn.Linear)}
         layers = {parameter: id(tensor) in weights for parameter, tensor in model.state_dict().items()}
         linear = {mask_numbers(parameter) for parameter, is_linear in layers.items() if is_linear}
-        module, key_maps = target.partition(":")[0].rpartition(".")[2] or name, as_model(model).key_maps
-        families.append(ModelFamily(module, key_maps, set(map(mask_numbers, layers)), linear, layers))
+        module, interface = target.partition(":")[0].rpartition(".")[2] or name, as_model(model)
+        names: dict[str, set[int]] = {}
+        for parameter, tensor in model.state_dict().items():
+            names.setdefault(mask_numbers(parameter), set()).add(len(tensor.shape))
+        facts = interface.key_maps, interface.list_license_notices
+        families.append(ModelFamily(module, *facts, names, linear, layers))
     return families
 
 

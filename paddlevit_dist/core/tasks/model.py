@@ -243,6 +243,10 @@ class Model(nn.Layer):
         """Return log lines about weights that ``key_maps[naming]`` renamed to ``state``."""
         return []
 
+    def list_license_notices(self, naming: str) -> list[str]:
+        """Return log lines about the license of weights that were published under the names of ``key_maps[naming]``."""
+        return []
+
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names of parameters with two or more axes that are not decayed; those with one axis never are."""
         return ()

@@ -36,7 +36,7 @@ from .blocks import (
 )
 from .serialization import ORDERS
 from .tables import CellTable, PatchTable
-from .weights import LEGACY_NOTICE, from_pointcept
+from .weights import LEGACY_NOTICE, LICENSE_NOTICE, from_pointcept
 
 _SONATA: dict[str, Any] = {"family": "sonata", "in_channels": 9, "encoder_depths": (3, 3, 3, 12, 3)}
 _BASE = {"encoder_channels": (48, 96, 192, 384, 512), "encoder_heads": (3, 6, 12, 24, 32)}
@@ -57,6 +57,7 @@ VARIANTS: Variants = {
     "ptv3_legacy": {"is_legacy": True},  # of Pointcept until version 1.5.1
     "sonata_decoder": {**_SONATA, **_BASE, **_DECODER},
     "sonata": {**_SONATA, **_BASE, **_NO_DECODER},
+    "concerto_small": {"family": "sonata", "in_channels": 9, **_NO_DECODER},
     "concerto_large": {**_SONATA, **_LARGE, **_NO_DECODER},
     "utonia": {**_SONATA, **_UTONIA, **_NO_DECODER},
 }
@@ -298,6 +299,10 @@ class PointTransformer(SparseNetwork):
         """Return a line about weights of Pointcept: which version they are of does not show."""
         is_ambiguous = naming == "Pointcept" and self.family == "ptv3"
         return [LEGACY_NOTICE.format("until" if self.is_legacy else "after")] if is_ambiguous else []
+
+    def list_license_notices(self, naming: str) -> list[str]:
+        """Return a line about the published encoders."""
+        return [LICENSE_NOTICE] if naming == "Pointcept" and self.family != "ptv3" else []
 
 
 def split_rates(last_rate: float, depths: Sequence[int]) -> list[list[float]]:

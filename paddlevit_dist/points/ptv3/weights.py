@@ -14,6 +14,7 @@ LEGACY_NOTICE = (
     "one computes as {} 1.5.1: set MODEL.NAME to ptv3_legacy for the older, which the published weights of Point "
     "Transformer V3 are, to ptv3 for the newer"
 )
+LICENSE_NOTICE = "the published weights of Sonata, Concerto and Utonia are for non-commercial use (CC-BY-NC 4.0)"
 
 
 def from_pointcept(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.files.raw_scenes import zipped
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.array_files import read_safetensors
@@ -97,6 +98,42 @@ def test_convert_writes_pointcepts_names(name, tmp_path):
     back = paddle.load(str(tmp_path / "back.pdparams"))
     assert back.keys() == model.state_dict().keys()
     assert all(np.array_equal(back[key].numpy(), value.numpy()) for key, value in model.state_dict().items())
+
+
+def test_files_of_an_encoder_and_a_linear_head_fill_a_probe(tmp_path):
+    """As sonata.pth and sonata_linear_prob_head_sc.pth, whose head has features of all levels."""
+    source, target = build("sonata", 1, **ENCODER), build("sonata", 2, **ENCODER)
+    state = theirs(source, prefix="")
+    head = {key: state.pop(key) for key in ("seg_head.weight", "seg_head.bias")}
+    assert head["seg_head.weight"].shape == (5, 6 + 12)
+    zipped(tmp_path / "encoder.pth", {"config": {"in_channels": 4, "enc_mode": True}, "state_dict": state})
+    zipped(tmp_path / "head.pth", {"config": {"backbone_out_channels": 18, "num_classes": 5}, "state_dict": head})
+    report = load_weights(target, tmp_path / "encoder.pth")
+    assert report.unexpected == [] and report.reinitialized == ["seg_head.weight", "seg_head.bias"]
+    assert sum("CC-BY-NC 4.0" in notice for notice in report.notices) == 1
+    report = load_weights(target, tmp_path / "head.pth", minimum_loaded=0)
+    assert report.unexpected == [] and set(report.loaded) == set(head)
+    np.testing.assert_array_equal(logits(target), logits(source))
+
+
+def test_convert_reads_a_published_encoder_and_tells_its_license(tmp_path):
+    model = build("sonata", 1, **ENCODER)
+    state = {key: value for key, value in theirs(model, prefix="").items() if not key.startswith("seg_head")}
+    zipped(tmp_path / "sonata.pth", {"config": {"enc_mode": True}, "state_dict": state})
+    converted = convert(str(tmp_path / "sonata.pth"), str(tmp_path / "sonata.pdparams"))
+    assert any("CC-BY-NC 4.0" in notice for notice in converted.notices)
+    expected = {key: value.numpy() for key, value in model.state_dict().items() if not key.startswith("seg_head")}
+    assert converted.state.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(converted.state[key], value, err_msg=key)
+
+
+@pytest.mark.parametrize(("name", "millions"), [("concerto_small", 39), ("sonata", 108), ("concerto_large", 208)])
+def test_encoders_have_the_published_sizes(name, millions):
+    """Those that the page of Concerto states, https://github.com/Pointcept/Concerto."""
+    with paddle.LazyGuard():
+        model = create_model(name, num_classes=0)
+    assert round(sum(np.prod(parameter.shape) for parameter in model.parameters()) / 1e6) == millions
 
 
 def test_weights_of_another_width_are_refused():

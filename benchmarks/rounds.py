@@ -147,13 +147,16 @@ def start(command: Sequence[str], environment: Mapping[str, str], **options: Any
     return process
 
 
-def run_with_torch_peer(file: str, description: str, serves: str, serve: Callable[[], None], measure: Any) -> None:
+def run_with_torch_peer(
+    file: str, description: str, serves: str, serve: Callable[[], None], measure: Any, timeout: float = 280
+) -> None:
     """The command line of a benchmark that measures in a process with one thread and the environment of a run.
 
     Args:
         file: the benchmark, which starts itself again: for the measurement, and by the peer's interpreter.
         serves: the option of the peer's process, which calls ``serve``.
         measure: a function of the interpreter that has torch; "" where none was given.
+        timeout: seconds after which the measurement is ended.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--peer-python", default="", help="an interpreter that has torch")
@@ -168,7 +171,7 @@ def run_with_torch_peer(file: str, description: str, serves: str, serve: Callabl
         environment = {**tuned_environment(1), "OMP_NUM_THREADS": "1"}
         process = start([sys.executable, file, "--measure", "--peer-python", arguments.peer_python], environment)
         try:
-            raise SystemExit(process.wait(timeout=280))
+            raise SystemExit(process.wait(timeout=timeout))
         finally:
             end(process)
 

@@ -88,15 +88,15 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     """Compute the Lovasz extension of 1 - IoU of each class, summed over the classes that occur.
 
     Source: M. Berman et al., "The Lovasz-Softmax loss", CVPR 2018, arXiv 1705.08790, equations 8 to 11. Logits are
-    float32 (P, classes), P at least 1, labels int64 (P,).
+    float32 or float64 (P, classes), P at least 1, labels int64 (P,).
 
     Returns:
-        The sum, and the number of classes in it, float32 () each.
+        The sum, and the number of classes in it, () each, in the logits' dtype.
     """
     classes = logits.shape[1]
     is_valid = labels != ignored
-    valid = is_valid.astype("float32").unsqueeze(1)  # (P, 1)
-    truth = F.one_hot(replace_missing(labels, is_valid), classes) * valid  # (P, classes)
+    valid = is_valid.astype(logits.dtype).unsqueeze(1)  # (P, 1)
+    truth = as_dtype(F.one_hot(replace_missing(labels, is_valid), classes), logits.dtype) * valid  # (P, classes)
     # Unlabeled elements have no error, so they sort last and add nothing.
     errors = (truth - F.softmax(logits)).abs() * valid
     order = paddle.argsort(errors.detach(), axis=0, descending=True)  # over elements, for each class
@@ -107,7 +107,7 @@ def lovasz_softmax(logits: paddle.Tensor, labels: paddle.Tensor, ignored: int) -
     union = truth.sum(axis=0) + (paddle.take_along_axis(valid.expand_as(truth), order, axis=0) - truth).cumsum(axis=0)
     loss_at = 1.0 - intersection / paddle.clip(union, min=1.0)
     steps = paddle.concat([loss_at[:1], loss_at[1:] - loss_at[:-1]])
-    present = (truth.sum(axis=0) > 0).astype("float32")  # (classes,)
+    present = (truth.sum(axis=0) > 0).astype(logits.dtype)  # (classes,)
     products = errors * steps
     sums = as_dtype(widen_for_sum(products, products.shape[0]).sum(axis=0), products.dtype)
     return (sums * present).sum(), present.sum()

@@ -42,7 +42,10 @@ class SegmentationPointSection(settings.PointSection):
 
     MIX_PROB: float = key(0.0, "training: probability of adding a second scene (Mix3D)", SHARE, training_only=True)
     BLOCK_LR_FACTOR: float = key(
-        1.0, "training: factor of the learning rate of the network's blocks", ABOVE_0, training_only=True
+        1.0,
+        "training: factor of the learning rate of the network's blocks; TRAIN.LAYER_DECAY multiplies their rates further",
+        ABOVE_0,
+        training_only=True,
     )
     LOVASZ_WEIGHT: float = key(
         0.0, "weight of the Lovasz loss, added to the cross-entropy", AT_LEAST_0, training_only=True

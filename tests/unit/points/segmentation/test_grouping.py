@@ -4,7 +4,7 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
-from paddlevit_dist.core.engine.optimizer import decay_groups
+from paddlevit_dist.core.engine.optimizer import decay_groups, layer_decay_groups
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.protocols import ParameterGrouping
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
@@ -32,6 +32,17 @@ def test_blocks_have_a_rate_of_their_own():
     for (rate, decay), names in found.items():
         assert all((".block" in name) == (rate == 0.1) for name in names)
         assert all((parameters[name].ndim > 1) == (decay > 0) for name in names)
+
+
+def test_the_rate_of_a_block_is_multiplied_by_its_layers_decay():
+    groups, model = group("ptv3", "MODEL.OPTIONS", NARROW, "POINTS.BLOCK_LR_FACTOR", "0.1")
+    found = layer_decay_groups(groups, model.layer_groups(), 0.5)
+    rates = {name: each["learning_rate"] for each in found for name in each["names"]}
+    blocks = ["enc.enc0.block0", "enc.enc1.block0", "dec.dec0.block0"]
+    for place, block in enumerate(blocks):
+        assert {rates[name] for name in rates if name.startswith(f"{block}.")} == {0.1 * 0.5 ** (3 - place)}
+    others = {name: rate for name, rate in rates.items() if ".block" not in name}
+    assert others["seg_head.weight"] == 1 and others["embedding.stem.conv.kernel"] == 0.5**4
 
 
 def test_without_the_key_groups_are_those_of_any_task():

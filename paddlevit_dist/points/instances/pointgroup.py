@@ -4,8 +4,9 @@ Source: L. Jiang et al., "PointGroup: Dual-Set Point Grouping for 3D Instance Se
 2004.01658.
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
@@ -15,8 +16,11 @@ from paddle.autograd import PyLayerContext
 
 from ...core.checkpoint.weights import from_torch_names
 from ...core.distributed import build_zero
+from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import read, to_device
-from ..sparse.coordinate_plan import PAIRS, build_plan
+from ...core.tasks.model import as_model
+from ...core.tasks.model_factory import create_model
+from ..sparse.coordinate_plan import PAIRS, PlanSpec, build_plan
 from ..sparse.device_plan import Plan
 from ..sparse.layers import (
     BatchNorm,
@@ -126,18 +130,38 @@ class PointGroup(SparseNetwork):
     odd size; this one keeps them.
 
     ``in_channels`` is 6 for color and position. Level i has i times ``width`` channels (``m`` in the paper's code) and
-    ``repeats`` residual blocks in each direction.
+    ``repeats`` residual blocks in each direction. A ``backbone``, the name of a serialized network such as ptv3, takes
+    the place of the U-Net, and its number of features that of ``width``. UserError for another network.
     """
 
     classifier_layers = ("linear",)
     key_maps = {"PointGroup": from_torch_names}
 
-    def __init__(self, num_classes: int = 20, in_channels: int = 6, width: int = 16, repeats: int = 2):
+    def __init__(
+        self,
+        num_classes: int = 20,
+        in_channels: int = 6,
+        width: int = 16,
+        repeats: int = 2,
+        backbone: str | None = None,
+        backbone_options: Mapping[str, Any] | None = None,
+    ):
         super().__init__(in_channels, 3)
+        self.backbone: SparseNetwork | None = None
+        if backbone is None:
+            self.input_conv = nn.Sequential(SubmanifoldConv3D(in_channels, width, 3))
+            self.unet = UBlock([width * level for level in range(1, NUM_LEVELS + 1)], repeats)
+            self.output_layer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
+        else:
+            self.backbone = create_model(backbone, num_classes=0, in_channels=in_channels, **(backbone_options or {}))
+            width = getattr(self.backbone, "num_features", 0)
+            if not width:
+                raise UserError(
+                    f"backbone is '{backbone}': expected a serialized network, such as ptv3 or sonata_decoder"
+                )
+            maps = as_model(self.backbone).key_maps.items()
+            self.key_maps = {naming: functools.partial(_rename_backbone, rename) for naming, rename in maps}
         self.width, self.repeats = width, repeats
-        self.input_conv = nn.Sequential(SubmanifoldConv3D(in_channels, width, 3))
-        self.unet = UBlock([width * level for level in range(1, NUM_LEVELS + 1)], repeats)
-        self.output_layer = nn.Sequential(BatchNorm(width, epsilon=_EPSILON), ReLU())
         self.reset_classifier(num_classes)
         self.offset = nn.Sequential(nn.Linear(width, width), RowsBatchNorm(width, epsilon=_EPSILON), nn.ReLU())
         self.offset_linear = nn.Linear(width, 3)
@@ -152,7 +176,17 @@ class PointGroup(SparseNetwork):
 
     def forward_features(self, x: SparseTensor) -> SparseTensor:
         """Return features (N, width) on the voxels of ``x``, which is (N, in_channels) at stride 1."""
+        if self.backbone is not None:
+            return self.backbone.forward_features(x)
         return self.output_layer(self.unet(self.input_conv(x)))
+
+    def plan_spec(self) -> PlanSpec:
+        """Return the ``PlanSpec`` for ``build_plan`` in the loader process."""
+        return super().plan_spec() if self.backbone is None else self.backbone.plan_spec()
+
+    def list_license_notices(self, naming: str) -> list[str]:
+        """Return those of the backbone."""
+        return [] if self.backbone is None else as_model(self.backbone).list_license_notices(naming)
 
     def predict_points(
         self, x: SparseTensor, inverse: paddle.Tensor | None = None
@@ -231,6 +265,11 @@ class PointGroup(SparseNetwork):
         # The max over a cluster's voxels equals the max over its points, and a voxel with many points is not a tie.
         largest = paddle.geometric.segment_max(voxel_features, cluster_numbers)  # (clusters, width)
         return self.score_linear(largest).squeeze(-1)
+
+
+def _rename_backbone(rename: Callable[..., dict[str, Any]], state: Mapping[str, Any]) -> dict[str, Any]:
+    """Name the weights of a network that is the backbone here."""
+    return {f"backbone.{name}": value for name, value in rename(state).items()}
 
 
 def _build_dummy_cluster(num_points: int) -> PointClusters:

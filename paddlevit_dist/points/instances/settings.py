@@ -11,7 +11,10 @@ class InstanceSection(Section):
     """Keys of POINTS.INSTANCES."""
 
     WIDTH: int = key(
-        16, "channels of the U-Net's first level; level i has i times this number", AT_LEAST_1, effect="network"
+        16,
+        "channels of the U-Net's first level; level i has i times this number, and a backbone in MODEL.OPTIONS its own",
+        AT_LEAST_1,
+        effect="network",
     )
     BLOCKS: int = key(
         2, "residual blocks of each level, on the way down and on the way up", AT_LEAST_1, effect="network"

@@ -43,7 +43,7 @@ class SegmentationPointSection(settings.PointSection):
     MIX_PROB: float = key(0.0, "training: probability of adding a second scene (Mix3D)", SHARE, training_only=True)
     BLOCK_LR_FACTOR: float = key(
         1.0,
-        "training: factor of the learning rate of the network's blocks; TRAIN.LAYER_DECAY multiplies their rates further",
+        "training: factor of the learning rate of the network's blocks, which TRAIN.LAYER_DECAY multiplies, too",
         ABOVE_0,
         training_only=True,
     )

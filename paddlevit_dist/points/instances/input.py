@@ -154,16 +154,18 @@ class InstanceSample(NamedTuple):
 
 @dataclass(frozen=True)
 class InstanceSamples(SceneSamples):
-    """Scenes as PointGroup's input: each point has the features, and its position after them."""
+    """Scenes as PointGroup's input: each point has the features and, with ``has_positions``, its position after them."""
 
     notices: Sequence[str] = ()
+    has_positions: bool = True
 
     def voxelize(self, scene: VoxelizedScene) -> InstanceSample:
         """Return the sample of a scene to which all steps have been applied."""
         rest = scene.name, scene.offset, scene.channels
         instance = remove_gaps(scene.instance)
         voxelized = Scene(scene.positions, scene.rgb, scene.semantic, instance, *rest, floor=scene.floor)
-        features = point_features(voxelized, slice(None), (*self.features, "xyz"), None)  # (n, channels)
+        names = (*self.features, "xyz") if self.has_positions else self.features
+        features = point_features(voxelized, slice(None), names, None)  # (n, channels)
         view = self.view(discretize(scene.xyz), lambda points: features[points])
         return InstanceSample(voxelized, [view], compute_instance_table(scene.positions, instance))
 

@@ -185,7 +185,7 @@ class PointGroup(SparseNetwork):
         return super().plan_spec() if self.backbone is None else self.backbone.plan_spec()
 
     def list_license_notices(self, naming: str) -> list[str]:
-        """Return those of the backbone."""
+        """Return the lines of the backbone."""
         return [] if self.backbone is None else as_model(self.backbone).list_license_notices(naming)
 
     def predict_points(

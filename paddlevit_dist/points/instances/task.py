@@ -66,6 +66,8 @@ class InstanceSegmentation(SceneTask):
     def __init__(self, config: InstanceSettings) -> None:
         super().__init__(config)
         self.keys = config.POINTS.INSTANCES
+        # The input of a backbone's published weights is a choice of features alone.
+        self.has_positions = (config.MODEL.OPTIONS or {}).get("backbone") is None
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> InstanceSamples:
         """Return the dataset's scenes as network input."""
@@ -76,7 +78,8 @@ class InstanceSegmentation(SceneTask):
             )
         data, notices = self.config.DATA, self.list_notices(dataset)
         steps = build_steps(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
-        return InstanceSamples(dataset, steps, self.voxel_features, notices, features=self.features)
+        facts = self.voxel_features, notices, self.has_positions
+        return InstanceSamples(dataset, steps, *facts, features=self.features)
 
     @property
     def _instance_classes(self) -> list[int]:
@@ -97,7 +100,7 @@ class InstanceSegmentation(SceneTask):
         model = create_configured(
             self,
             num_classes=num_classes or self.num_classes,
-            in_channels=feature_channels(self.features) + 3,  # and positions
+            in_channels=feature_channels(self.features) + 3 * self.has_positions,
             width=self.keys.WIDTH,
             repeats=self.keys.BLOCKS,
         )

@@ -42,7 +42,7 @@ def test_a_training_step_reaches_every_parameter():
     features, scores, _ = model.predict_points(SparseTensor(batch["features"], plan=plan), batch["inverse"])
     alone = model.backbone(SparseTensor(batch["features"], plan=plan))
     np.testing.assert_array_equal(features.numpy(), alone.numpy()[batch["inverse"].numpy()])
-    assert scores.shape == [len(batch["labels"]), 20]
+    assert scores.shape == [len(batch["labels"]), 20] and batch["features"].shape[1] == 3  # colors
 
 
 def test_published_weights_fill_the_backbone(tmp_path):

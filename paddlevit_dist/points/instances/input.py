@@ -154,7 +154,7 @@ class InstanceSample(NamedTuple):
 
 @dataclass(frozen=True)
 class InstanceSamples(SceneSamples):
-    """Scenes as PointGroup's input: each point has the features and, with ``has_positions``, its position after them."""
+    """Scenes as PointGroup's input: points have the features and, with ``has_positions``, positions after them."""
 
     notices: Sequence[str] = ()
     has_positions: bool = True

@@ -28,6 +28,7 @@ PAGE_OF_ITS_OWN = "tests/nightly/images/test_documented_session.py runs that pag
 SESSION = "tests/nightly/pages/test_tutorials.py runs that page, as it stands"
 CONTAINER = "needs Docker; tests/nightly/test_container.py does the steps of the file"
 FORMS = "tells how commands are written, of others and of ours"
+SMALL_ENCODER = "tests/nightly/pages/test_sonata_page.py runs that page, with a small encoder"
 KEYPOINT_RESULTS = "tests/unit/images/keypoints/test_evaluate_command.py scores files that it writes"
 OWN_NETWORK = "tests/nightly/points/test_documented_programs.py trains it as it stands, from weights that it makes"
 
@@ -208,5 +209,6 @@ NOT_RUN_PAGES = {
     "docs/tutorials/finetuning.md": PAGE_OF_ITS_OWN,
     **{page: HOURS for page in PAGES if "benchmarks" in page},
     **dict.fromkeys(_SESSIONS, SESSION),
+    "docs/tutorials/sonata.md": SMALL_ENCODER,
     **dict.fromkeys(("docs/guides/migrating.md", "docs/reference/keys.md", "docs/reference/commands.md"), FORMS),
 }

@@ -9,7 +9,15 @@ PAGES = [
     "README.md",
     *(
         f"docs/tutorials/{name}.md"
-        for name in ("quickstart_custom_images", "finetuning", "detection", "keypoints", "point_clouds", "volumes")
+        for name in (
+            "quickstart_custom_images",
+            "finetuning",
+            "detection",
+            "keypoints",
+            "point_clouds",
+            "sonata",
+            "volumes",
+        )
     ),
     *(
         f"docs/guides/{name}.md"

@@ -349,7 +349,7 @@ def check_classes(path: str, labels: np.ndarray, num_classes: int | None) -> np.
         row = int(wrong.argmax())
         raise UserError(
             f"{path}: point {row} has label {int(labels[row])}, which is out of range; with {limit} classes labels go "
-            f"from 0 to {limit - 1}, negative ones are ignored"
+            f"from 0 to {limit - 1}; negative ones are ignored, and the number given by -ignore_label"
         )
     return labels.astype(np.int16)
 

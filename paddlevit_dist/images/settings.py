@@ -236,6 +236,20 @@ class ObjectData(ImageDataSection):
         "evaluation and prediction: limit of the longer side in pixels; None: 1333 for detection, any for segmentation",
         SIDE_PX,
     )
+    TRAIN_ANNOTATIONS: PathText | None = key(
+        None,
+        "coco: file of the training annotations, relative to DATA_PATH or absolute; voc: name of a list such as "
+        "trainval",
+    )
+    VAL_ANNOTATIONS: PathText | None = key(
+        None,
+        "coco: file of the validation annotations, relative to DATA_PATH or absolute; voc: name of a list such as test",
+    )
+    TRAIN_IMAGES: PathText | None = key(None, "coco: folder of the training images, relative to DATA_PATH or absolute")
+    VAL_IMAGES: PathText | None = key(None, "coco: folder of the validation images, relative to DATA_PATH or absolute")
+    SEARCH_IMAGES_RECURSIVELY: bool = key(
+        False, "coco: allow a file_name outside of DATA_PATH and the folder of images, such as ../a.jpg or /a.jpg"
+    )
 
 
 class ObjectModel(ImageModelSection):

@@ -59,7 +59,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         raise UserError(f"data path {root} does not exist")
     shown = os.fspath(path).rstrip("/") or root
     if os.path.isfile(root):
-        return _detect_file(root, shown)
+        return _as_outlines(_detect_file(root, shown), contents)
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
@@ -73,9 +73,15 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     guesses += annotated
     _refuse_several(guesses)
     if guesses:
-        return guesses[0]._replace(reason=one_line(guesses[0].reason))
+        return _as_outlines(guesses[0]._replace(reason=one_line(guesses[0].reason)), contents)
     _refuse_point_clouds(root, shown)
     return _detect_table(root, shown)
+
+
+def _as_outlines(found: DatasetGuess | None, contents: str | None) -> DatasetGuess | None:
+    """Return the dataset that reads COCO's outlines as label maps if the task needs these."""
+    is_coco_file = found is not None and found.dataset == "coco" and contents == MASK_LABELS
+    return found._replace(dataset="coco_outlines") if found is not None and is_coco_file else found
 
 
 def _detect_file(file: str, shown: str) -> DatasetGuess | None:

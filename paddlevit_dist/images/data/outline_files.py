@@ -20,7 +20,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import readable
 from ...core.runtime.spelling import compose, find_spelling
 from ...core.runtime.text_files import read_bytes, to_utf8
-from ..run_lengths import parse_segmentation
+from ..run_lengths import MaskRuns, parse_segmentation
 from .annotated_files import map_images_by_stem
 from .class_lists import FILES
 from .formats import split_in_name
@@ -104,7 +104,20 @@ def draw(drawing: ImageOutlines, size: tuple[int, int], labels: Mapping[str, int
         except ValueError as error:
             raise ValueError(f"shape {number} of class '{name}' {error}") from None
         _fill(columns, runs.starts, runs.ends, labels[name])
-    return np.array(Image.fromarray(columns.reshape(width, height)).transpose(Image.Transpose.TRANSPOSE))
+    return _turn(columns, size)
+
+
+def draw_runs(parts: Iterable[tuple[MaskRuns, int]], size: tuple[int, int], unlabeled: int) -> np.ndarray:
+    """Draw the label map, uint8 (height, width), of masks with their labels, later ones over earlier ones."""
+    columns = np.full(size[0] * size[1], unlabeled, np.uint8)
+    for runs, label in parts:
+        _fill(columns, runs.starts, runs.ends, label)
+    return _turn(columns, size)
+
+
+def _turn(columns: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return the label map (height, width) of labels column by column."""
+    return np.array(Image.fromarray(columns.reshape(size[::-1])).transpose(Image.Transpose.TRANSPOSE))
 
 
 @compiled(needs_numba=False)

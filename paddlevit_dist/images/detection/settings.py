@@ -16,7 +16,6 @@ from ...core.settings.key import (
     SIZE,
     Flag,
     Pair,
-    PathText,
     Range,
     Section,
     key,
@@ -106,24 +105,10 @@ class DetectionDataSection(ObjectData):
         AT_LEAST_0,
         training_only=True,
     )
-    TRAIN_ANNOTATIONS: PathText | None = key(
-        None,
-        "coco: file of the training annotations, relative to DATA_PATH or absolute; voc: name of a list such as "
-        "trainval",
-    )
-    VAL_ANNOTATIONS: PathText | None = key(
-        None,
-        "coco: file of the validation annotations, relative to DATA_PATH or absolute; voc: name of a list such as test",
-    )
-    TRAIN_IMAGES: PathText | None = key(None, "coco: folder of the training images, relative to DATA_PATH or absolute")
-    VAL_IMAGES: PathText | None = key(None, "coco: folder of the validation images, relative to DATA_PATH or absolute")
     VOC_CORNERS: Literal["pixels", "edges"] = key(
         PIXELS,
         "voc: meaning of corners: pixels (VOC's: numbers of pixels from 1, inside the box), or edges (distances from "
         "the image's edges, from 0, as some programs write them)",
-    )
-    SEARCH_IMAGES_RECURSIVELY: bool = key(
-        False, "coco: allow a file_name outside of DATA_PATH and the folder of images, such as ../a.jpg or /a.jpg"
     )
     KEEP_EMPTY_IMAGES: bool = key(True, "training: keep images without objects to learn", training_only=True)
 

@@ -83,7 +83,7 @@ class SegmentationDataSection(ObjectData):
     )
     UNLABELED_PIXELS: Literal["background", "ignored"] = key(
         "background",
-        "label of pixels outside all outlines of Labelme or YOLO: class background, or ignored",
+        "label of pixels outside all outlines of Labelme, YOLO or COCO: class background, or ignored",
         effect="data",
     )
 
@@ -187,6 +187,12 @@ def _find_unused(view: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKeys
     elif view.values.SEGMENTATION.OHEM_MIN_KEPT >= math.prod(view.values.DATA.CROP_SIZE):
         reason = "a crop has no more pixels than always count: {}"
         yield IgnoredKeys(("SEGMENTATION.OHEM_THRESHOLD",), "SEGMENTATION.OHEM_MIN_KEPT", reason)
+    if view.values.DATA.DATASET == "coco_outlines":
+        names = ("DATA.CLASS_LIST", "DATA.REDUCE_ZERO_LABEL")
+        yield IgnoredKeys(names, "DATA.DATASET", "classes are the categories of the annotation file: {}")
+    else:
+        files = ("TRAIN_ANNOTATIONS", "VAL_ANNOTATIONS", "TRAIN_IMAGES", "VAL_IMAGES", "SEARCH_IMAGES_RECURSIVELY")
+        yield IgnoredKeys(tuple(f"DATA.{name}" for name in files), "DATA.DATASET", "it is for coco_outlines, and {}")
     if view.values.SEGMENTATION.PROTOCOL == "whole":
         yield IgnoredKeys(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
 

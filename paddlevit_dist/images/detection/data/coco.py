@@ -18,6 +18,7 @@ from ...data.box_layouts import is_coco, list_json_files, names_split
 from ...data.formats import SPLIT_WORDS, list_folders
 from ...data.reading import SPLITS, require_folder
 from ...run_lengths import outline
+from ...settings import ObjectSettings
 from ..coco_files import CocoFile, CocoImage, elements, file_name, require_sides, segmentation_at
 from ..settings import DetectionSettings
 from .indexed_images import (
@@ -95,7 +96,7 @@ class Coco(IndexedDetectionImages):
         return cls(*cls.list_options(config, split, cache_folder))
 
     @staticmethod
-    def list_options(config: DetectionSettings, split: str, cache_folder: Path) -> tuple[Any, ...]:
+    def list_options(config: ObjectSettings, split: str, cache_folder: Path) -> tuple[Any, ...]:
         """Return the arguments that open the split of a configuration."""
         data = config.DATA
         split_files = {
@@ -125,6 +126,10 @@ class Coco(IndexedDetectionImages):
     def masks(self, index: int) -> list[Any]:
         """Return the masks of image ``index``, read from the annotation file."""
         return [self._mask(row) for row in self._index.get_objects(index)]
+
+    def find_masked(self, index: int) -> np.ndarray:
+        """Return which objects of image ``index`` have a mask in the file, not only a box, bool (n,)."""
+        return self._index.get_objects(index)["bytes"] > 0
 
     def _mask(self, row: np.void) -> Any:
         if not row["bytes"]:

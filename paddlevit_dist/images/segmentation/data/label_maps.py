@@ -254,24 +254,38 @@ class LabelMaps(SegmentationDataset):
         return _SplitFiles(listed.images, listed.files, [b""] * len(listed.files))
 
     def _set_class_names(self, names: Sequence[str], spellings: Sequence[str], choices: LabelChoices) -> None:
-        """Set the classes of outlines; ``spellings`` is how their files name them.
-
-        Pixels outside all outlines are unlabeled, or of the class "background", which comes first unless it is listed.
-        """
-        background = next((name for name in names if name in _BACKGROUND), None)
-        more = [] if choices.is_unlabeled_ignored or background is not None else ["background"]
-        self.class_names = [*more, *names]
+        """Set the classes of outlines; ``spellings`` is how their files name them."""
+        classes = add_background(names, choices.is_unlabeled_ignored)
+        self.class_names, self._unlabeled = classes.names, classes.unlabeled
         self._label_by_spelling = {"__ignore__": IGNORED} | {
-            spelling: position + len(more) for position, spelling in enumerate(spellings)
+            spelling: position + classes.first for position, spelling in enumerate(spellings)
         }
-        if not choices.is_unlabeled_ignored:
-            self._unlabeled = 0 if background is None else list(names).index(background)
-            background_name = self.class_names[self._unlabeled]
-            self.notices.append(
-                f"pixels outside of outlines are of class {background_name} (DATA.UNLABELED_PIXELS ignored: unlabeled)"
-            )
+        self.notices += classes.notices
         if self._kind != YOLO_TEXT:
             self.notices.append("points and lines among the outlines have no pixels and are skipped")
+
+
+class OutlineClasses(NamedTuple):
+    """The classes of outlines: their names, the label of the first listed one, and that of pixels outside of all."""
+
+    names: list[str]
+    first: int
+    unlabeled: int
+    notices: list[str]
+
+
+def add_background(names: Sequence[str], is_unlabeled_ignored: bool) -> OutlineClasses:
+    """Add the class "background", which comes first, unless it is listed or pixels outside of outlines are ignored."""
+    if is_unlabeled_ignored:
+        return OutlineClasses(list(names), 0, IGNORED, [])
+    background = next((name for name in names if name in _BACKGROUND), None)
+    more = ["background"] if background is None else []
+    unlabeled = 0 if background is None else list(names).index(background)
+    notice = (
+        f"pixels outside of outlines are of class {background or 'background'} (DATA.UNLABELED_PIXELS ignored: "
+        "unlabeled)"
+    )
+    return OutlineClasses([*more, *names], len(more), unlabeled, [notice])
 
 
 def _read_classes(match: MatchedLayout, choices: LabelChoices) -> ClassList | None:

@@ -214,7 +214,11 @@ def _plan(
     ]
     report.notices += interface.list_resize_notices(report.resized)
     _report_rest(targets, state, fitting, report)
-    return fitting
+    begun = {key: interface.begin_classifier(key, state[key]) for key in report.reinitialized if key in state}
+    values = {key: value for key, value in begun.items() if value is not None and value.shape == report.shapes[key][1]}
+    if values:
+        report.notices.append("a new classifier begins with the rows of the source's classes, repeated if it has more")
+    return {**fitting, **values}
 
 
 def _fit(

@@ -205,6 +205,13 @@ class Model(nn.Layer):
         """
         return None
 
+    def begin_classifier(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        """Return the first value of parameter ``name`` of a classifier for other classes than those of ``value``.
+
+        Called when training starts from weights; None: its initial value.
+        """
+        return None
+
     def outputs_to_classes(self, outputs: int) -> int:
         """Return the number of classes of a last layer with ``outputs`` outputs; by default, they are equal."""
         return outputs

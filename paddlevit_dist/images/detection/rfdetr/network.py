@@ -288,6 +288,10 @@ class RfDetr(QueryDetector):
             return None
         return select_category_rows(value, self.num_classes, _OUTPUTS, [*COCO_CATEGORIES])
 
+    def begin_classifier(self, name: str, value: np.ndarray) -> np.ndarray | None:
+        """Repeat the outputs of ``value``, whatever their classes, as the authors do: they tell objects from others."""
+        return value.take(np.arange(self.num_classes) % value.shape[-1], axis=-1) if value.shape[-1] else None
+
     def published_classes(self, classes: int) -> list[str] | None:
         """Return the class names of the authors' classifiers for COCO."""
         return published_names(0, _OUTPUTS - 1) if classes == _OUTPUTS else None

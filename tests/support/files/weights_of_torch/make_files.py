@@ -3,6 +3,9 @@
 python make_files.py
 """
 
+import json
+import math
+from argparse import Namespace
 from collections import OrderedDict
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 FOLDER = Path(__file__).parent
+GOLDEN = FOLDER.parents[2] / "golden" / "rfdetr_seg.json"
 
 
 def numbers(*shape: int) -> torch.Tensor:
@@ -68,7 +72,37 @@ def vit() -> OrderedDict[str, torch.Tensor]:
     )
 
 
+def rfdetr(first: int) -> OrderedDict[str, torch.Tensor]:
+    """An RF-DETR Seg's state: array n, of half precision, begins at number ``first`` + n of one storage."""
+    storage = torch.from_numpy(np.random.default_rng(3).uniform(-0.3, 0.3, 22_000)).half()
+    shapes = json.loads(GOLDEN.read_text())["models"]["seg_small"]["state"]
+    return OrderedDict(
+        (name, storage[first + number :][: math.prod(shape)].reshape(shape))
+        for number, (name, shape) in enumerate(shapes.items())
+    )
+
+
+def rfdetr_files() -> None:
+    """Files as the package rfdetr has written them: of its training until 1.4, and Lightning's of a compiled network."""
+    about = {"num_classes": 6, "class_names": [f"class {number}" for number in range(6)], "group_detr": 3}
+    torch.save(
+        {"model": rfdetr(0), "ema_model": rfdetr(500), "args": Namespace(**about), "epoch": 3},
+        FOLDER / "rfdetr_seg.pth",
+    )
+    average = {f"module.model.{name}": value for name, value in rfdetr(500).items()}
+    content = {
+        "state_dict": {f"model._orig_mod.{name}": value for name, value in rfdetr(0).items()},
+        "callbacks": {"RFDETREMACallback": {"latest_update_step": 7, "average_model_state_dict": average}},
+        "optimizer_states": [{"state": {0: {"step": torch.tensor(4.0), "exp_avg": numbers(3)}}, "param_groups": []}],
+        "loops": {"fit_loop": {"state_dict": {}}},
+        "args": about,
+        "model_name": "RFDETRSegSmall",
+    }
+    torch.save(content, FOLDER / "rfdetr_seg.ckpt")
+
+
 if __name__ == "__main__":
+    rfdetr_files()
     torch.save(vit(), FOLDER / "vit.pth")
     torch.save({"model": vit()}, FOLDER / "vit_legacy.pth", _use_new_zipfile_serialization=False)
     wrapped = {"state_dict": state(), "epoch": 3, "optimizer": {"state": {0: {"step": torch.tensor(4.0)}}}}

@@ -6,10 +6,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import recipe
 from support.networks.golden_rfdetr import GOLDEN, batches, require_detections, require_outputs, stored
 
 from paddlevit_dist.images.detection.data.transforms import resize_as_torchvision, whole_view
+from paddlevit_dist.images.detection.rfdetr.seg_network import RfDetrSeg
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.transforms.described import normalize
 
@@ -42,3 +44,14 @@ def test_golden_input_of_a_picture():
     usual = SimpleNamespace(IMAGENET_MEAN=(0.485, 0.456, 0.406), IMAGENET_STD=(0.229, 0.224, 0.225))
     found = normalize(resized, usual)[0]
     np.testing.assert_allclose(found, stored()["pieces/predicted_picture"], rtol=0, atol=1e-5)
+
+
+def test_golden_rows_of_other_class_counts():
+    with weights_of_zero():
+        network = RfDetrSeg(1, **RfDetrSeg.variants["rfdetr_seg_shapes"])
+    for classes, rows in GOLDEN["pieces"]["resized_class_rows"].items():
+        network.num_classes = int(classes)
+        for value in (np.arange(6.0), np.tile(np.arange(6.0), (4, 1))):  # bias, and weight (inputs, outputs)
+            found = network.begin_classifier("class_embed.weight", value)
+            np.testing.assert_array_equal(found, np.broadcast_to(rows, (*value.shape[:-1], int(classes))))
+            assert found.shape == (*value.shape[:-1], len(rows))

@@ -74,17 +74,15 @@ def fit_in_cell(
     boxes: np.ndarray,
     labels: np.ndarray,
     names: Sequence[str],
-    masks: np.ndarray | None = None,
+    masks: Sequence[Any] | None = None,
     scores: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Draw boxes on an image resized into a white square of ``CELL_PX``, with the arguments of ``draw_boxes``.
-
-    But ``masks`` are uint8 (n, height, width) of the image, or None.
-    """
+    """Draw boxes on an image resized into a white square of ``CELL_PX``, with the arguments of ``draw_boxes``."""
     cell = fit_image(image)
     height, width = cell.shape[:2]
     if masks is not None:
-        masks = [np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) for mask in masks]
+        arrays = (mask if isinstance(mask, np.ndarray) else decode(mask, *image.shape[:2]) for mask in masks)
+        masks = [np.asarray(Image.fromarray(mask).resize((width, height), Image.Resampling.NEAREST)) for mask in arrays]
     return paste_in_square(draw_boxes(cell, boxes * (CELL_PX / max(image.shape[:2])), labels, names, scores, masks))
 
 

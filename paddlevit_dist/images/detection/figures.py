@@ -137,8 +137,10 @@ def show_hardest(
         detections = predict(index)
         detections = detections.only(detections.scores >= least_score)
         true_labels = np.where(truth.is_crowd, -1, truth.labels)
-        left = fit_in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names)
-        return [left, fit_in_cell(pixels, detections.boxes, detections.labels, names, scores=detections.scores)]
+        true_masks = None if detections.masks is None else truth.masks
+        left = fit_in_cell(pixels, boxes_to_corners(truth.boxes), true_labels, names, true_masks)
+        found = detections.boxes, detections.labels, names, detections.masks, detections.scores
+        return [left, fit_in_cell(pixels, *found)]
 
     note = "Images with the lowest F1 of their boxes at an IoU of 0.5, then with the most mistakes. "
     note += f"Left: annotations; right: detections with a score of at least {least_score:g}."

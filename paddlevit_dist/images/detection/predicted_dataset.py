@@ -17,6 +17,7 @@ from ..data.inputs import ImageInputs, InputImages
 from ..data.reading import orientation
 from ..run_lengths import compress_runs, compute_area
 from .detections import DetectedObjects, corners_to_boxes
+from .mask_outlines import join_outlines, trace_outlines
 
 COCO, YOLO, VOC = "coco", "yolo", "voc"
 LAYOUTS = (COCO, YOLO, VOC)
@@ -83,7 +84,7 @@ class PredictedDataset:
 
     def format_labels(self, shown: Any, size: tuple[int, int]) -> str:
         """Return the lines of YOLO's label file of an image of this height and width."""
-        return format_yolo(shown, size)
+        return format_yolo(shown, size) if shown.masks is None else format_yolo_outlines(shown, size)
 
     def build_entry(self, shown: Any, number: int, size: tuple[int, int]) -> dict[str, Any]:
         """Return the annotation of one of the objects in an image, without ids, in COCO's format."""
@@ -92,7 +93,8 @@ class PredictedDataset:
         entry["area"] = round(box[2] * box[3], 3)
         masks = getattr(shown, "masks", None)
         if masks is not None:
-            entry["segmentation"] = masks[number]
+            outlines = trace_outlines(masks[number], *size)
+            entry["segmentation"] = [corners.astype(int).reshape(-1).tolist() for corners in outlines]
             entry["area"] = compute_area(compress_runs(masks[number], *size))
         return {**entry, "score": round(float(shown.scores[number]), 4)}
 
@@ -161,6 +163,19 @@ def format_yolo(detections: DetectedObjects, size: tuple[int, int]) -> str:
     low, high = detections.boxes[:, :2] / sides, detections.boxes[:, 2:] / sides
     rows = np.concatenate([(low + high) / 2, high - low], axis=1).tolist()
     lines = (f"{label} {' '.join(f'{v:.7f}' for v in row)}\n" for label, row in zip(detections.labels.tolist(), rows))
+    return "".join(lines)
+
+
+def format_yolo_outlines(detections: DetectedObjects, size: tuple[int, int]) -> str:
+    """Return the lines of a label file: class, and x and y of the corners of an outline as shares of the image.
+
+    A mask of several parts, or with holes, has one outline, see ``join_outlines``; one without a pixel has its box.
+    """
+    lines = format_yolo(detections, size).splitlines(keepends=True)
+    for number, (label, mask) in enumerate(zip(detections.labels.tolist(), detections.masks or ())):
+        if outlines := trace_outlines(mask, *size):
+            shares = (join_outlines(outlines) / (size[1], size[0])).reshape(-1).tolist()
+            lines[number] = f"{label} {' '.join(f'{share:.7f}' for share in shares)}\n"
     return "".join(lines)
 
 

@@ -83,7 +83,7 @@ def rfdetr(first: int) -> OrderedDict[str, torch.Tensor]:
 
 
 def rfdetr_files() -> None:
-    """Files as the package rfdetr has written them: of its training until 1.4, and Lightning's of a compiled network."""
+    """Files as the package rfdetr writes them: of its own training, and Lightning's of a compiled network."""
     about = {"num_classes": 6, "class_names": [f"class {number}" for number in range(6)], "group_detr": 3}
     torch.save(
         {"model": rfdetr(0), "ema_model": rfdetr(500), "args": Namespace(**about), "epoch": 3},

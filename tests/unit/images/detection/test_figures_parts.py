@@ -7,11 +7,13 @@ import pytest
 from support.filled_cells import to_dense
 
 from paddlevit_dist.images.detection import figures
+from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match
 from paddlevit_dist.images.detection.evaluation.operating_points import NO_WISHES, WishedRates, split_by_class
 from paddlevit_dist.images.detection.records import DetectionRecord
+from paddlevit_dist.images.run_lengths import encode
 
 NAMES = ["ant", "bee", "cat", "dog"]
 
@@ -174,7 +176,8 @@ def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeyp
         drawn.append((dataset, list(chosen), note, draw(chosen[0][0], "pixels", image), boxes))
         return [SimpleNamespace(title="gallery")]
 
-    def cell(pixels, boxes, labels, names, scores=None):
+    def cell(pixels, boxes, labels, names, masks=None, scores=None):
+        assert masks is None
         return (
             pixels,
             len(boxes),
@@ -216,6 +219,25 @@ def test_the_hardest_images_are_drawn_with_the_boxes_that_count(records, monkeyp
         lambda n: IMAGES[2][1],
     )
     assert crowd == [("p", 4, [1, 1, 3, -1], NAMES, None), ("p", 2, [1, 1], NAMES, [0.95, 0.6])]
+
+
+@pytest.mark.parametrize("has_masks", [True, False])
+def test_masks_are_drawn_on_both_sides_if_the_network_has_some(records, monkeypatch, has_masks):
+    half = np.zeros((40, 40), np.uint8)
+    half[:20] = 1
+    boxes, zero = np.array([[0, 0, 40, 40.0]]), np.zeros(1, np.int64)
+    annotations = ImageAnnotations(boxes, zero, np.array([800.0]), zero > 0, zero, [encode(half)])
+    found = DetectedObjects(boxes.astype(np.float32), np.array([0.9], np.float32), zero)
+    found = found._replace(masks=[encode(half)]) if has_masks else found
+    cells, black = [], np.zeros((40, 40, 3), np.uint8)
+    monkeypatch.setattr(figures, "build_gallery", lambda *given: cells.extend(given[2](0, black, annotations)))
+    quality = figures.compute_image_quality(figures.join_tables(records, 4), 0.5)
+    figures.show_hardest(None, [(0, 0)], quality, NAMES, 0.5, lambda n: found)
+    assert len(cells) == 2
+    for cell in cells:
+        side = len(cell)
+        upper, lower = (cell[row : row + side // 8, side // 4 : -side // 4] for row in (side // 4, 5 * side // 8))
+        assert upper.any() == has_masks and not lower.any()
 
 
 def test_the_last_categories_may_be_absent_and_a_score_at_the_limit_counts(records, monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from pycocotools.coco import COCO
 from support.trainings import small_detections
 
 from paddlevit_dist import UserError
@@ -54,6 +55,15 @@ def opened(tmp_path):
     task = make_task(config.load([*small_detections.SHAPES, "-eval", "-pretrained=x"]).values)
     task.load_meta(CheckpointMeta(3, NAMES, {}, {"classes": [*NAMES], "category ids": [3, 7, 8]}))
     return task, get_aspect(task, Predictable).open_inputs([str(tmp_path / "x"), str(tmp_path / "y")], tmp_path)
+
+
+def _count_crossings(corners, points):
+    """How often the ray to the right of points (..., 2) crosses an outline: odd inside."""
+    numbers = np.zeros(points.shape[:-1], int)
+    for (x0, y0), (x1, y1) in zip(corners, np.roll(corners, -1, axis=0)):
+        is_between = (min(y0, y1) <= points[..., 1]) & (points[..., 1] < max(y0, y1))
+        numbers += is_between & (x0 + (points[..., 1] - y0) / ((y1 - y0) or 1) * (x1 - x0) > points[..., 0])
+    return numbers
 
 
 def save(task, samples, folder, layout, found=FOUND):
@@ -153,17 +163,33 @@ def test_results_of_two_images_of_one_name_are_refused(opened, tmp_path):
         evaluate_command.run([str(tmp_path / "dataset"), str(tmp_path / "results.json"), "-split=train"])
 
 
-def test_masks_are_kept_for_coco(opened, tmp_path):
+@pytest.mark.parametrize("layout", ["coco", "yolo"])
+def test_outlines_of_masks_are_read_again(opened, tmp_path, layout):
     task, samples = opened
     mask = np.zeros((10, 12), np.uint8)
-    mask[2:9, 1:5] = 1
-    found = [FOUND[2]._replace(boxes=np.array([[1, 2, 5, 9]], np.float32), masks=[encode(mask)]), *FOUND[1:2] * 2]
-    found[1:] = [one._replace(masks=[]) for one in found[1:]]
-    save(task, samples, tmp_path, "coco", found)
-    words = ["-dataset=coco", f"-data_path={tmp_path / 'dataset'}"]
-    read = Coco.open(config.load([*small_detections.SHAPES, *words]).values, "train", tmp_path)
+    mask[2:9, 1:5] = mask[1:3, 7:9] = 1
+    mask[3:5, 2:4] = 0  # a hole
+    boxes = np.array([[1, 1, 9, 9], [2, 3, 6, 7]], np.float32)
+    masks = [encode(mask), encode(np.zeros_like(mask))]  # the second one has no pixel
+    first = FOUND[0].only(np.array([True, True, False, False]))._replace(boxes=boxes, masks=masks)
+    save(task, samples, tmp_path, layout, [first, *(one.only(one.scores > 1)._replace(masks=[]) for one in FOUND[1:])])
+    root = tmp_path / "dataset"
+    words = [f"-dataset={layout}", f"-data_path={root}"]
+    read = READERS[layout].open(config.load([*small_detections.SHAPES, *words]).values, "train", tmp_path)
     annotations = next(read.read(index)[1] for index in range(3) if len(read.read(index)[1].labels))
-    assert np.array_equal(decode(annotations.masks[0], 10, 12), mask) and annotations.areas.tolist() == [28]
+    found = [decode(each, 10, 12) for each in annotations.masks]
+    np.testing.assert_array_equal(found[0], mask)
+    np.testing.assert_allclose(annotations.boxes, [[1, 1, 8, 8], [2, 3, 4, 4]], atol=1e-5)
+    if layout == "coco":  # by COCO's own tools
+        theirs = COCO(str(root / "annotations/instances_train.json"))
+        np.testing.assert_array_equal(theirs.annToMask(theirs.anns[1]), mask)
+        assert [theirs.anns[number]["area"] for number in (1, 2)] == [mask.sum(), 0]
+    else:
+        lines = [line.split() for line in (root / "labels/train/1.txt").read_text().splitlines()]
+        assert [line[0] for line in lines] == ["2", "0"] and len(lines[1]) == 5
+        corners = np.array(lines[0][1:], float).reshape(-1, 2) * (12, 10)
+        centers = np.stack(np.meshgrid(np.arange(12) + 0.5, np.arange(10) + 0.5), axis=-1)
+        np.testing.assert_array_equal(_count_crossings(corners, centers) % 2, mask)
 
 
 def test_only_tasks_with_boxes_save_data_sets():

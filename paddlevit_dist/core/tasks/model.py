@@ -206,9 +206,9 @@ class Model(nn.Layer):
         return None
 
     def begin_classifier(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Return the first value of parameter ``name`` of a classifier for other classes than those of ``value``.
+        """Return the first value of a classifier's parameter where ``value`` is of other classes; None: as initially.
 
-        Called when training starts from weights; None: its initial value.
+        Called when training starts from weights.
         """
         return None
 

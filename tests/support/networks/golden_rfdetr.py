@@ -1,6 +1,7 @@
 """RF-DETR and RF-DETR Seg of tests/golden/rfdetr_seg.json, the authors', with every dimension from the file, and what
 they compute."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterator
@@ -179,6 +180,17 @@ def require(about: Any, name: str, dtype: str, found: Any, expected: np.ndarray)
     assert error <= allowed, f"{name}: {error} > {allowed}"
 
 
+@contextlib.contextmanager
+def note_decoder(network: RfDetr) -> Iterator[tuple[list[np.ndarray], list[np.ndarray]]]:
+    """Lists that fill with the reference boxes that each decoder layer reads, and with each one's normalized output."""
+    references, hidden = [], []
+    hooks = [layer.register_forward_pre_hook(lambda _, given: references.append(given[2])) for layer in network.layers]
+    hooks.append(network.norm.register_forward_post_hook(lambda _, __, output: hidden.append(output.numpy())))
+    yield references, hidden
+    for hook in hooks:
+        hook.remove()
+
+
 @paddle.no_grad()
 def require_outputs(model: str, batch: int, dtype: str) -> None:
     """Compare maps, selection, and logits, boxes and masks of every layer with the file."""
@@ -187,7 +199,8 @@ def require_outputs(model: str, batch: int, dtype: str) -> None:
     layers, queries = config["dec_layers"], config["num_queries"]
     features = network.backbone.feature_maps(images)
     with mock.patch.object(network.backbone, "feature_maps", return_value=features):  # they take most of the time
-        maps, outputs = network.encode(images), network(images)
+        with note_decoder(network) as (references, hidden):
+            maps, outputs = network.encode(images), network(images)
         learned = (
             network(images, targets=make_targets(model, next(iter(MODELS[model]["cases"])))) if has_masks(model) else {}
         )
@@ -199,6 +212,12 @@ def require_outputs(model: str, batch: int, dtype: str) -> None:
             require(about, name, dtype, sample(part, len(expected)), expected)
     if dtype == "float32" and not about["float32_selects_the_same"]:
         return
+    if dtype == "float64":
+        expected = stored()[f"{prefix}/hidden"]
+        assert list(np.shape(hidden)) == about["hidden_shape"]
+        require(about, "hidden", dtype, sample(hidden, len(expected)), expected)
+        for each in references:  # the same in every layer
+            require(about, "references", dtype, each[:, :: steps["boxes"]], stored()[f"{prefix}/references"])
     for name in ("logits", "boxes"):
         require(about, name, dtype, outputs[name][:, :: steps[name]], stored()[f"{prefix}/{name}"])
         for number, expected in enumerate(stored()[f"{prefix}/aux_{name}"]):

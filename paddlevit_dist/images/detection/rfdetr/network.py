@@ -50,6 +50,7 @@ SMALL = {
         "patch_size": 8,
         "windows": 2,
         "feature_depths": (2, 4),
+        "init_values": 1.0,  # 1e-5 is for pretrained blocks
     },
     "embed_dim": 64,
     "num_heads": 4,
@@ -289,7 +290,7 @@ class RfDetr(QueryDetector):
         return select_category_rows(value, self.num_classes, _OUTPUTS, [*COCO_CATEGORIES])
 
     def begin_classifier(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Repeat the outputs of ``value``, whatever their classes, as the authors do: they tell objects from others."""
+        """Repeat the outputs of ``value``, as the authors do: also of other classes, they know what an object is."""
         return value.take(np.arange(self.num_classes) % value.shape[-1], axis=-1) if value.shape[-1] else None
 
     def published_classes(self, classes: int) -> list[str] | None:

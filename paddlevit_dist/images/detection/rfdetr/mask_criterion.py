@@ -79,10 +79,12 @@ class MaskGroupCriterion(GroupCriterion):
     def compare_masks(self, head: MaskVectors, masks: paddle.Tensor) -> paddle.Tensor:
         """Return the costs of masks, (groups, N, queries, M), of a head and objects' masks, uint8 (N, M, H, W)."""
         images, most = masks.shape[:2]
-        height, width = head.cells.shape[2:]
+        height, width = head.cells.shape[1:3]
         points = self.draw(1, max(height * width // _CELLS_PER_POINT, 1)).astype(head.cells.dtype)
         number = points.shape[1]
-        cells = sample_between(head.cells, points.expand([images, number, 2]))  # (N, dim, points)
+        cells = sample_between(
+            head.cells.transpose([0, 3, 1, 2]), points.expand([images, number, 2])
+        )  # (N, dim, points)
         logits = paddle.matmul(head.queries, cells) + head.bias  # (N, groups * queries, points)
         places = np.arange(images * most)[:, None]
         truth = sample_nearest(masks, to_device(places), points.expand([images * most, number, 2])).astype(logits.dtype)
@@ -114,9 +116,9 @@ class MaskGroupCriterion(GroupCriterion):
         rows = to_device(pairs.queries)
         queries, bias = (paddle.gather(part.flatten(0, 1), rows) for part in (head.queries, head.bias))  # (pairs, ...)
         images, counts = np.unique(pairs.images, return_counts=True)
-        parts = zip(paddle.split(queries, counts.tolist()), images.tolist())
-        logits = paddle.concat([paddle.matmul(part, head.cells[image].flatten(1)) for part, image in parts])
-        maps = (logits + bias).reshape([-1, 1, *head.cells.shape[2:]])
+        parts, cells = paddle.split(queries, counts.tolist()), paddle.unbind(head.cells.flatten(1, 2))  # (cells, dim)
+        products = [paddle.matmul(part, cells[image], transpose_y=True) for part, image in zip(parts, images.tolist())]
+        maps = (paddle.concat(products) + bias).reshape([-1, 1, *head.cells.shape[1:3]])
         return self.point_sums(maps, to_device(pairs.objects[:, None]), masks)
 
     def point_sums(

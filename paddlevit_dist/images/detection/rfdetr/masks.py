@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import paddle
 from paddle import nn
-from paddle.nn import functional as F
 
-from ...models.layers import Conv2D, LayerNorm
+from ...models.layers import GELU, ChannelsLastConv, ChannelsLastDepthwiseConv, LayerNorm
 from ..detector import dense, single_or_double, uniform, zeros
 from ..mask_logits import resize
 
@@ -22,13 +21,13 @@ class MaskVectors(NamedTuple):
     """What the masks of one head's queries are made of, of N images and Q queries."""
 
     queries: paddle.Tensor  # (N, Q, dim)
-    cells: paddle.Tensor  # (N, dim, height, width)
+    cells: paddle.Tensor  # (N, height, width, dim)
     bias: paddle.Tensor  # (N, Q, 1), all equal
 
     def logits(self) -> paddle.Tensor:
         """Return the logits of all masks, (N, Q, height, width), float32 or float64."""
-        height, width = self.cells.shape[2:]
-        logits = single_or_double(paddle.matmul(self.queries, self.cells.flatten(2)))
+        height, width = self.cells.shape[1:3]
+        logits = single_or_double(paddle.matmul(self.queries, self.cells.flatten(1, 2), transpose_y=True))
         return (logits + self.bias.astype(logits.dtype)).reshape([-1, self.queries.shape[1], height, width])
 
 
@@ -38,14 +37,14 @@ class DepthwiseBlock(nn.Layer):
     def __init__(self, dim: int):
         super().__init__()
         bound = 1 / 3  # PyTorch's default for nine weights
-        self.dwconv = Conv2D(dim, dim, 3, padding=1, groups=dim, weight_attr=uniform(bound), bias_attr=uniform(bound))
+        self.dwconv = ChannelsLastDepthwiseConv(dim, 3, weight_attr=uniform(bound), bias_attr=uniform(bound))
         self.norm = LayerNorm(dim, epsilon=_CELL_EPSILON)
         self.pwconv1 = dense(dim, dim)
+        self.act = GELU()
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Apply the layers to (batch, dim, height, width)."""
-        changes = F.gelu(self.pwconv1(self.norm(self.dwconv(x).transpose([0, 2, 3, 1]))))
-        return x + changes.transpose([0, 3, 1, 2])
+        """Apply the layers to (batch, height, width, dim)."""
+        return x + self.act(self.pwconv1(self.norm(self.dwconv(x))))
 
 
 class QueryBlock(nn.Layer):
@@ -54,7 +53,7 @@ class QueryBlock(nn.Layer):
     def __init__(self, dim: int):
         super().__init__()
         self.norm_in = LayerNorm(dim, epsilon=_QUERY_EPSILON)
-        self.layers = nn.Sequential(dense(dim, 4 * dim), nn.GELU(), dense(4 * dim, dim))
+        self.layers = nn.Sequential(dense(dim, 4 * dim), GELU(), dense(4 * dim, dim))
 
     def forward(self, x: paddle.Tensor) -> paddle.Tensor:
         """Apply the layers to (..., dim)."""
@@ -68,14 +67,15 @@ class MaskHead(nn.Layer):
         super().__init__()
         self.blocks = nn.LayerList([DepthwiseBlock(dim) for _ in range(blocks)])
         bound = dim**-0.5
-        self.spatial_features_proj = Conv2D(dim, dim, 1, weight_attr=uniform(bound), bias_attr=uniform(bound))
+        attributes = {"weight_attr": uniform(bound), "bias_attr": uniform(bound)}
+        self.spatial_features_proj = ChannelsLastConv(dim, dim, 1, **attributes)
         self.query_features_block = QueryBlock(dim)
         self.query_features_proj = dense(dim, dim)
         self.bias = self.create_parameter([1], attr=zeros())
 
     def last(self, x: paddle.Tensor, size: tuple[int, int], queries: paddle.Tensor) -> MaskVectors:
         """Return the vectors of the last decoder layer's ``queries`` (N, Q, dim); see ``forward``."""
-        x = resize(x, size)
+        x = resize(x, size).transpose([0, 2, 3, 1])
         for block in self.blocks:
             x = block(x)
         return self._project(x, queries)
@@ -91,7 +91,7 @@ class MaskHead(nn.Layer):
             layers: (N, Q, dim) of each decoder layer.
             selected: (N, Q, dim), the encoder's cells.
         """
-        x, parts = resize(x, size), []
+        x, parts = resize(x, size).transpose([0, 2, 3, 1]), []
         start = x
         for block, queries in zip(self.blocks, layers):
             x = block(x)

@@ -63,7 +63,7 @@ class RfDetrSeg(RfDetr):
     ) -> Outputs:
         """Return ``masks`` in an evaluation, the logits (N, queries, height, width) of the last layer.
 
-        In training, ``mask_queries_`` (N, queries, dim), ``mask_cells_`` (N, dim, height, width) and ``mask_bias_``
+        In training, ``mask_queries_`` (N, queries, dim), ``mask_cells_`` (N, height, width, dim) and ``mask_bias_``
         (N, queries, 1) with the number of each layer, and then the encoder's selection, see ``MaskVectors``.
         """
         size = (image_size[0] // self.mask_ratio, image_size[1] // self.mask_ratio)

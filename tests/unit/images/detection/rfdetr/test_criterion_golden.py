@@ -58,7 +58,7 @@ def test_golden_costs_of_masks(costs, name):
     drawn = _random("cost_points").random(PIECES["cost_points"], dtype=np.float32)
     criterion.draw = lambda images, number: paddle.to_tensor(drawn)
     queries = paddle.eye(len(logits), dtype="float64").unsqueeze(0)
-    head = MaskVectors(queries, logits.unsqueeze(0), paddle.zeros([1, len(logits), 1], "float64"))
+    head = MaskVectors(queries, logits.transpose([1, 2, 0]).unsqueeze(0), paddle.zeros([1, len(logits), 1], "float64"))
     found = criterion.compare_masks(head, masks[:, :3])[0, 0].numpy()
     np.testing.assert_allclose(found, stored()[f"pieces/{name}"], rtol=0, atol=EXACT)
 

@@ -190,6 +190,14 @@ ROWS = [
         metric="AP50",
     ),
     Row(
+        "masks of drawn shapes by RF-DETR Seg, 2 processes",
+        ["-cfg=configs/rfdetr_seg_shapes.yaml"],
+        0.60,
+        900.0,
+        nothing,
+        metric="mask AP",
+    ),
+    Row(
         "keypoints of drawn figures by DETRPose, 2 processes",
         ["-cfg=configs/detrpose_figures.yaml"],
         0.60,

@@ -100,7 +100,7 @@ def test_a_network_learns_them_from_the_path_alone(tmp_path):
         for label in range(4):
             here, there = (predicted == label) & (truth != 255), truth == label
             shared[label], either[label] = shared[label] + (here & there).sum(), either[label] + (here | there).sum()
-    np.testing.assert_allclose(values["mIoU"], (shared / either)[either > 0].mean(), rtol=1e-6)
+    np.testing.assert_allclose(values["mIoU"], (shared[either > 0] / either[either > 0]).mean(), rtol=1e-6)
 
 
 def test_what_defines_no_label_map_is_refused(tmp_path, cache):

@@ -201,18 +201,26 @@ def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, 
     warning = find_small_sample_warning(scored, intervals, groups, scored.shown)
     notes = [*scored.notices, *([warning] if warning else [])]
     scores = to_json(values, intervals, options.interval, number, scored.protocol, notes, groups)
-    for notice in scores["notes"]:
-        print(one_line(f"note: {notice}"), file=sys.stderr)
-    if options.output:
-        write_scores(scored, scores, Path(options.output), options.results, groups)
-    if options.json:
-        print(format_json(scores))
+    if publish_scores(scored, scores, options, groups):
         return
     print(one_line(scored.counted))
     for line in [*_main_lines(scored, values, intervals, options.interval, groups), *map(one_line, scored.protocol)]:
         print(line)
     for line in _class_lines(scored, values):
         print(line)
+
+
+def publish_scores(
+    scored: ScoreReport, scores: Mapping[str, Any], options: Namespace, groups: SampleGroups | None
+) -> bool:
+    """Print the notes, write ``scores`` to the folder of -output and, with -json, print them; return whether it did."""
+    for note in scores["notes"]:
+        print(one_line(f"note: {note}"), file=sys.stderr)
+    if options.output:
+        write_scores(scored, scores, Path(options.output), options.results, groups)
+    if options.json:
+        print(format_json(scores))
+    return bool(options.json)
 
 
 def to_json(

@@ -1,10 +1,8 @@
 """``paddlevit-dist evaluate detections [TRUTH] RESULTS``: COCO's twelve numbers of any results, without Paddle."""
 
 import os
-import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,11 +19,10 @@ from ...core.commands.scored import (
     data_set,
     find_sample_groups,
     find_small_sample_warning,
+    publish_scores,
     takes_data,
     to_json,
-    write_scores,
 )
-from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import one_line
 from ...core.tasks.sample_groups import FOLDER
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
@@ -119,8 +116,6 @@ def print_report(options: Namespace, report: MatchReport, shown_protocol: Sequen
     intervals = {name: interval for name, interval in intervals.items() if name in names}
     warning = find_small_sample_warning(scored, intervals, groups, names)
     notices = [*report.notices, *([warning] if warning else [])]
-    for notice in notices:
-        print(one_line(f"note: {notice}"), file=sys.stderr)
     values = {**report.stats, **{f"AP {name}": ap for name, ap in report.per_category.items()}}
     scores = to_json(
         {name: value for name, value in values.items() if value != UNDEFINED},
@@ -133,10 +128,7 @@ def print_report(options: Namespace, report: MatchReport, shown_protocol: Sequen
     )
     # in COCO's order, -1 for undefined values
     scores.update(stats=list(report.stats.values()), per_category=dict(report.per_category), **report.more)
-    if options.output:
-        write_scores(scored, scores, Path(options.output), options.results, groups)
-    if options.json:
-        print(format_json(scores))
+    if publish_scores(scored, scores, options, groups):
         return
     print(one_line(report.heading))
     wide = [name for name in ("AP", "AP50", "AP75") if name in intervals and intervals[name].has_width()]

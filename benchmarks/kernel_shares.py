@@ -87,9 +87,10 @@ def find_switches(model: Any) -> dict[str, Switch]:
 
 def without_function(name: str) -> contextlib.AbstractContextManager:
     """Hide a function that ``cpu_kernels`` brings."""
-    from paddlevit_dist.core.registry import features
+    from paddlevit_dist.core.registry import extension_points
 
-    return replaced(features, _FUNCTIONS={k: v for k, v in features._FUNCTIONS.items() if k != name})
+    others = {key: value for key, value in extension_points.FUNCTIONS.items() if key != name}
+    return replaced(extension_points, FUNCTIONS=others)
 
 
 def timed(work: Callable[[], Any], switch: Switch = contextlib.nullcontext) -> Callable[[], float]:

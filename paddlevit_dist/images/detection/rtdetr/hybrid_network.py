@@ -109,7 +109,7 @@ class HybridNetwork(QueryDetector):
 
     @staticmethod
     def split_outputs(decoded: Outputs, extra: int, chosen: Outputs) -> Outputs:
-        """Return the outputs of the decoder, of the ``extra`` denoising queries by ``PREFIX``, and of the chosen cells."""
+        """Return the decoder's outputs, named with ``PREFIX`` for the ``extra`` denoising queries, and ``chosen``."""
         outputs = {**slice_queries(decoded, extra, None), **chosen}
         if extra:
             outputs.update({PREFIX + name: part for name, part in slice_queries(decoded, 0, extra).items()})

@@ -191,6 +191,8 @@ class DetectionModelSection(ObjectModel):
         "any batch; published weights were not trained with it",
     )
     NUM_QUERIES: int | None = key(None, "DETR: largest number of objects detected in an image", AT_LEAST_1)
+    ENCODER_LAYERS: int | None = key(None, "DETR: number of encoder layers", AT_LEAST_0)
+    DECODER_LAYERS: int | None = key(None, "DETR: number of decoder layers", AT_LEAST_1)
 
 
 class DetectionTrainSection(ObjectTrain):

@@ -12,7 +12,6 @@ from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Figure
 from ...core.tasks.protocols import Checkable, Drawable, LogContributor, Reportable, count_samples
 from ..data.quarantine import merge_quarantine
-from .metrics import NEIGHBORS
 from .samples import PretrainingSamples
 from .task import PretrainingTask
 
@@ -27,11 +26,12 @@ class PretrainingLog(TaskAspect, LogContributor):
         text = count_samples(self.task, dataset)
         if not isinstance(dataset, PretrainingSamples) or dataset.is_training:
             return text
+        number = self.task.config.PRETRAINING.NEIGHBORS
         chooses = (
             "the last checkpoint counts as the best" if self.task.traits.takes_last else "the loss chooses the best one"
         )
         return text + (
-            f" of {dataset.dataset.num_classes:,} classes, compared with their {NEIGHBORS} nearest neighbors"
+            f" of {dataset.dataset.num_classes:,} classes, compared with their {number} nearest neighbors"
             if dataset.has_classes
             else f", which have no classes: {chooses}"
         )

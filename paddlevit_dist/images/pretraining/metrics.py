@@ -11,7 +11,6 @@ from .neighbors import predict_by_others
 from .scores import KIND
 
 FEATURES = "features"
-NEIGHBORS = 20  # that vote, as in DINO
 
 
 class PretrainingMetrics(TableMetrics):
@@ -24,7 +23,7 @@ class PretrainingMetrics(TableMetrics):
         neighbors: number of the most similar other images that vote.
     """
 
-    def __init__(self, class_names: Sequence[str], neighbors: int = NEIGHBORS) -> None:
+    def __init__(self, class_names: Sequence[str], neighbors: int) -> None:
         super().__init__(KIND, class_names)
         self.neighbors = neighbors
         self._predictions: np.ndarray | None = None

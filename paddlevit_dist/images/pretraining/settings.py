@@ -6,7 +6,7 @@ from typing import Any
 from yacs.config import CfgNode
 
 from ...core.runtime.errors import UserError
-from ...core.settings.key import PathText, Section, key, rows
+from ...core.settings.key import AT_LEAST_1, PathText, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..classification.settings import ClassificationSettings
 
@@ -29,6 +29,12 @@ class PretrainingKeys(Section):
         None,
         "images with classes that are evaluated instead of validation images: class folders, or a table of labels",
         effect="place",
+    )
+    NEIGHBORS: int = key(
+        20,
+        "evaluation of images with classes: number of the most similar other images that vote for the class",
+        AT_LEAST_1,
+        effect="score",
     )
 
 

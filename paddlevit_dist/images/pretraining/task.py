@@ -108,7 +108,7 @@ class PretrainingTask(LabeledImageTask):
 
     def build_metrics(self) -> PretrainingMetrics:
         """Return the metrics of an evaluation."""
-        return PretrainingMetrics(self.class_names or ())
+        return PretrainingMetrics(self.class_names or (), self.config.PRETRAINING.NEIGHBORS)
 
 
 def _expects_classes(config: PretrainingSettings) -> bool:

@@ -72,7 +72,7 @@ KEYPOINT_DETECTION = Task(
         | {
             "matched": Value("POSES.CLASS_LOSS mal"),
             "taught": Value("POSES.DISTILL_LOSS_WEIGHT 1.0"),
-            "weighted": Value("TRAIN.CLASS_LOSS_WEIGHT 2.0"),
+            "weighted": Value("POSES.KEYPOINT_LOSS_WEIGHT 5.0 POSES.OKS_LOSS_WEIGHT 0.0 TRAIN.CLASS_LOSS_WEIGHT 2.0"),
             "reference": Value("TRAIN.DETECTION_NORMALIZER reference"),
         },
         "queries": NONE | {"plain": Value("POSES.DENOISING 0"), "noisy": Value("POSES.DENOISING 9")},

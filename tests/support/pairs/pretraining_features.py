@@ -32,6 +32,7 @@ MASKED_AUTOENCODER = Task(
             "half": Value("MASKED_AUTOENCODER.MASK_SHARE 0.5"),
         },
         "target": {"normalized": Value(), "pixels": Value("MASKED_AUTOENCODER.NORMALIZED_PATCHES False")},
+        "neighbors": {"20": Value(), "3": Value("PRETRAINING.NEIGHBORS 3", "20")},
         "dropout": NONE | {"path": Value("MODEL.DROPPATH 0.2"), "dense": Value("MODEL.DROPOUT 0.2")},
         "augment": {"crop": Value("DATA.CROP_SCALE [0.2,1.0]"), "color": Value("TRAIN.COLOR_JITTER 0.4")},
         "reading": {
@@ -75,6 +76,7 @@ SELF_DISTILLATION = Task(
                 "SELF_DISTILLATION.TEMPERATURE_WARMUP_EPOCHS 2 SELF_DISTILLATION.TEACHER_TEMPERATURES [0.1,0.3]"
             ),
         },
+        "neighbors": {"20": Value(), "3": Value("PRETRAINING.NEIGHBORS 3", "20")},
         "dropout": NONE | {"path": Value("MODEL.DROPPATH 0.2")},
     },
     # Without classes no score tells when to stop, or which trial is better.

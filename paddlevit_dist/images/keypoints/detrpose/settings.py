@@ -24,6 +24,10 @@ class PoseKeys(Section):
         "loss of an object's score, which learns its similarity: vfl (varifocal loss), or mal (matchability-aware)",
         training_only=True,
     )
+    KEYPOINT_LOSS_WEIGHT: float = key(
+        10.0, "weight of the distances of points, as shares of the image", AT_LEAST_0, training_only=True
+    )
+    OKS_LOSS_WEIGHT: float = key(4.0, "weight of 1 - the similarity (OKS)", AT_LEAST_0, training_only=True)
     DISTILL_LOSS_WEIGHT: float = key(
         0.0,
         "weight of the divergence of each decoder layer's distributions from the last one's, as in D-FINE",

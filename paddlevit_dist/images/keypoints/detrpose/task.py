@@ -105,6 +105,8 @@ class KeypointDetection(Detection):
         return {
             **super()._loss_options(),
             "sigmas": tuple(tuple(map(float, row)) for row in rows),
+            "keypoints_weight": keys.KEYPOINT_LOSS_WEIGHT,
+            "oks_weight": keys.OKS_LOSS_WEIGHT,
             "distill_weight": keys.DISTILL_LOSS_WEIGHT,
         }
 

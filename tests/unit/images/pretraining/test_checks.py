@@ -33,11 +33,11 @@ def make(pool, task, *words):
     ],
 )
 def test_evaluated_images_are_described_by_their_classes_or_by_what_chooses_without_them(pool, name, chooses):
-    task = make(pool, name)
+    task = make(pool, name, "PRETRAINING.NEIGHBORS", "7")
     log = get_aspect(task, LogContributor)
     splits = {split: task.build_dataset(split, pool) for split in ("train", "val")}
     assert log.describe_samples(splits["train"]) == "3 images"
-    assert log.describe_samples(splits["val"]) == "2 images of 2 classes, compared with their 20 nearest neighbors"
+    assert log.describe_samples(splits["val"]) == "2 images of 2 classes, compared with their 7 nearest neighbors"
     (pool / "val" / "y").rename(pool / "val" / "x" / "y")
     task = make(pool, name)
     found = get_aspect(task, LogContributor).describe_samples(task.build_dataset("val", pool))

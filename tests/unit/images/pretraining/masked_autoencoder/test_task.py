@@ -149,7 +149,7 @@ def test_other_images_with_classes_are_evaluated(pool):
     assert [splits["val"].sample(k, np.random.default_rng(0))[1] for k in range(2)] == [0, 1]
     assert (len(splits["train"]), task.class_names) == (2, ["x", "y"])
     metrics = task.build_metrics()
-    assert (metrics.class_names, metrics.neighbors) == (["x", "y"], 20)
+    assert (metrics.class_names, metrics.neighbors) == (["x", "y"], task.config.PRETRAINING.NEIGHBORS)
     for split, number in (("train", 4), ("val", 2)):  # of folders and tables that have validation, only this
         for name in "ab":
             (pool / "both" / split / name).mkdir(parents=True)

@@ -1,6 +1,7 @@
 """The parts of a training are built from the configuration: each callee gets its own settings."""
 
 import numpy as np
+import paddle
 import pytest
 from paddle import nn
 from support.forced_device import forced_device
@@ -213,6 +214,20 @@ def test_low_rank_terms_are_added_with_their_settings():
     assert list(layers) == [f"blocks.{number}.mlp.{name}" for number in range(2) for name in ("fc1", "fc2")]
     assert {(layer.lora_scale, layer.lora_a.shape[1]) for layer in layers.values()} == {(7.0 / 3, 3)}
     assert printed[0].startswith("LoRA: 4 layers have matrices of rank 3 ")
+
+
+def test_low_rank_terms_are_equal_on_all_ranks_whatever_was_drawn_before():
+    words = ["TRAIN.LORA.RANK", "3", "-pretrained=x"]
+    factors = []
+    for rank in (0, 1):
+        paddle.seed(rank + 40)
+        model = create_model("vit", num_classes=3, image_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2)
+        with acting_as(rank, 2):
+            state, _ = build(*words, model=model)
+        factors.append({name: value.numpy() for name, value in state.model.state_dict().items() if "lora_" in name})
+    assert any(value.any() for value in factors[0].values())
+    for name, value in factors[0].items():
+        np.testing.assert_array_equal(factors[1][name], value, err_msg=name)
 
 
 class TwoProducts(Model):

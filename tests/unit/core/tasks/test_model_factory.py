@@ -7,6 +7,7 @@ import paddle
 import pytest
 from paddle import nn
 from support.registrations import forgotten
+from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import count_classes
@@ -123,8 +124,11 @@ def build(seed: int, momentum: float | None = None, layer: type = nn.BatchNorm1D
     return build_model(config, task)
 
 
-def test_the_initial_weights_follow_the_seed():
-    weights = [build(seed)[0].weight.numpy() for seed in (1, 1, 2)]
+def test_the_initial_weights_follow_the_seed_and_not_the_rank():
+    weights = []
+    for rank, seed in ((0, 1), (1, 1), (1, 2)):
+        with acting_as(rank, 2):
+            weights.append(build(seed)[0].weight.numpy())
     assert (weights[0] == weights[1]).all() and (weights[0] != weights[2]).any()
 
 

@@ -12,6 +12,7 @@ from support.trainings import small_runs
 from paddlevit_dist import Trainer, all_gather
 from paddlevit_dist.core.distributed import DistributedBatchNorm
 from paddlevit_dist.core.engine import accumulation_groups
+from paddlevit_dist.core.engine.step import step_seed
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition
 from paddlevit_dist.extensions.debug.first_layer import FirstLayerFinder, NonFiniteResult
@@ -58,12 +59,14 @@ class Faulty(paddle.nn.Layer):
 
 class Named(resolve("task", "classification")):
     passes = 0
+    drawn = 0.0
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         return Faulty()
 
     def train_step(self, model, batch, step):
         self.passes += 1
+        self.drawn = paddle.rand([1]).item()
         losses = paddle.nn.functional.cross_entropy(model(batch["images"] / 255.0), batch["labels"], reduction="sum")
         return {"loss": LossTerm(losses, len(batch["labels"]), 1.0)}
 
@@ -149,6 +152,18 @@ def test_what_comes_first_in_any_rank_is_told_first(trained):
     assert names == [f"    {number} x.png" for number in range(20)] and more == "    and 2 more"
     places = ["rank 2, micro-batch 1", "rank 0, micro-batch 1", "rank 3, micro-batch 1"]
     assert [line.partition(": ")[0] for line in (second, third, last)] == [f"also in {place}" for place in places]
+
+
+def test_a_rank_drops_again_what_it_has_dropped(trained):
+    def find_in_rank(rank):
+        if rank == 1:
+            return find(trained)
+        return [all_gather(value) for value in (None, [], [])]
+
+    ThreadRanks(2).run(find_in_rank)
+    drawn = trained[0].task.drawn
+    paddle.seed(step_seed(trained[0].config.SEED, 0, 1, PARTS - 1))  # of the update's last pass on rank 1
+    assert drawn == paddle.rand([1]).item()
 
 
 def test_inputs_that_are_not_finite_are_told_with_their_samples(trained):

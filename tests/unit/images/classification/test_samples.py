@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.samples.augmented_samples import EVERYTHING, Images, drawn, make_samples, make_task
+from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.step_types import StepPosition
@@ -109,7 +110,7 @@ def stepped(task, step):
     return model.seen.numpy(), {name: term.sum.item() for name, term in terms.items()}
 
 
-def test_steps_are_repeatable_and_differ_by_update_and_micro_batch():
+def test_steps_are_repeatable_and_differ_by_update_micro_batch_and_rank():
     task = make_task(*EVERYTHING, "TRAIN.MIXUP_MODE", "elem", "-num_classes=10")
     first, terms = stepped(task, StepPosition(1, 5, 9))
     again, same = stepped(task, StepPosition(1, 5, 9))
@@ -117,6 +118,8 @@ def test_steps_are_repeatable_and_differ_by_update_and_micro_batch():
     assert terms == same
     assert (stepped(task, StepPosition(1, 6, 9))[0] != first).any()
     assert (stepped(task, StepPosition(1, 5, 9, 1))[0] != first).any()
+    with acting_as(1, 2):
+        assert (stepped(task, StepPosition(1, 5, 9))[0] != first).any()
 
 
 def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():

@@ -9,6 +9,7 @@ from PIL import Image
 from support.filled_cells import to_dense
 from support.networks import coco_peer
 from support.samples.drawn_detections import CATEGORY_IDS, NAMES, drawn
+from support.thread_ranks import acting_as
 from support.trainings import small_detections
 
 from paddlevit_dist import UserError
@@ -203,6 +204,20 @@ def test_images_and_boxes_get_the_side_of_the_update(side):
     assert sizes.tolist() == targets.sizes.tolist() == [[int(48 * scale)] * 2] * 2
     np.testing.assert_allclose(targets.boxes.numpy(), batch["boxes"] * scale, rtol=1e-6)
     assert targets.labels.tolist() == batch["labels"].tolist() and targets.box_counts.tolist() == [2, 0]
+
+
+def test_all_ranks_have_the_side_of_an_update():
+    words = ["DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[48]", "DATA.BATCH_SIDES", "[24,96]"]
+    task = make_task(settings(*words, "-num_classes=3"))
+    task.build_dataset("train", None)
+
+    def side(rank, update):
+        with acting_as(rank, 2), pytest.raises(SeenError) as seen:
+            task.train_step(tell, as_tensors(task.collate([sample(48, 48, 1)])), StepPosition(1, update, 9))
+        return seen.value.args[0].shape[-1]
+
+    sides = [[side(rank, update) for update in range(8)] for rank in (0, 1)]
+    assert sides[0] == sides[1] and set(sides[0]) == {24, 96}
 
 
 # ---- parameters ----------------------------------------------------------------------------------------------------

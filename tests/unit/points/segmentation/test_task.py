@@ -6,6 +6,7 @@ import pytest
 from support.networks.varied import vary
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import make_samples, scene, tensors
+from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.core import settings
@@ -82,6 +83,32 @@ def forward(task: SemanticSegmentation, samples: list, model=None):
     batch = task.collate(samples)
     counts = task.loss_normalizers(batch)
     return model, counts, task.train_step(model, tensors(batch), StepPosition(1, 0, 10))
+
+
+class Seeds(paddle.nn.Layer):
+    """Keeps the seed with which a network may shuffle, and gives zeros."""
+
+    def __init__(self, num_classes):
+        super().__init__()
+        self.num_classes = num_classes
+
+    def forward(self, inputs):
+        self.seed = inputs.plan.seed
+        return paddle.zeros([len(inputs.features), self.num_classes])
+
+
+def test_networks_of_all_ranks_and_micro_batches_shuffle_by_the_same_seed_in_an_update():
+    task = make_task()
+    task.build_dataset("val", None)
+    task.build_model()  # says what a batch's plan is made for
+    model, batch = Seeds(task.num_classes), task.collate(read_all(make_samples(scene(50, 1))))
+
+    def seed(rank, micro, update=4):
+        with acting_as(rank, 2):
+            task.train_step(model, tensors(batch), StepPosition(1, update, 10, micro))
+        return model.seed
+
+    assert seed(0, 0) == seed(1, 0) == seed(1, 1) != seed(0, 0, update=5)
 
 
 @pytest.mark.parametrize("probability", ["0", "1"])

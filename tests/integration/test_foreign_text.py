@@ -2,6 +2,7 @@
 
 import sys
 
+import pytest
 from PIL import Image
 from support.hosts.foreign import EVIL, SHOWN
 from support.processes import run_command, run_main
@@ -14,6 +15,16 @@ def test_an_uncaught_error_cannot_pass_for_the_end_of_a_run():
     ended = run_command([sys.executable, "-c", program])
     lines = ended.err.splitlines()
     assert ended.code == 1 and lines[0].startswith("Traceback") and lines[-1] == "  error: all is well\\t\\x9b1A"
+
+
+@pytest.mark.parametrize("content", ["image,label\na.png,übung\n", "\ufeffimage,label\na.png,übung\n"])
+def test_a_table_is_read_as_utf_8_in_any_locale(tmp_path, content):
+    (tmp_path / "labels.csv").write_text(content, encoding="utf-8")
+    program = "import sys; from paddlevit_dist.core.runtime.tables import iterate_rows\n"
+    program += "print(ascii([row.cells for row in iterate_rows(sys.argv[1], ',')]))"
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    ended = well(run_command([sys.executable, "-c", program, str(tmp_path / "labels.csv")], **plain))
+    assert ended.out.strip() == r"[['image', 'label'], ['a.png', '\xfcbung']]"
 
 
 def test_names_of_classes_and_files_reach_no_terminal_as_they_are(tmp_path):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from support.key_pages import check_effects, check_rows
+from support.processes import ROOT
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
@@ -51,6 +52,15 @@ def test_a_model_or_weights_of_the_command_line_bring_the_other(words, name, wei
     assert (found.values.MODEL.NAME, found.values.MODEL.PRETRAINED) == (name, weights)
     notices = [line for line in found.notices if line.startswith(("MODEL.PRETRAINED ", "MODEL.NAME "))]
     assert len(notices) == (notice is not None) and all(re.fullmatch(notice, line) for line in notices)
+
+
+@pytest.mark.parametrize("recipe", ["configs/finetune_folder.yaml", "./configs/finetune_folder.yaml"])
+def test_a_recipe_named_from_the_folder_that_one_is_in_is_a_recipe(recipe, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    notices = load([f"-cfg={recipe}", "-pretrained=resnet18.tv_in1k"]).notices
+    assert [line.partition(", ")[0] for line in notices if line.startswith("MODEL.NAME ")] == [
+        "MODEL.NAME resnet18: the model of -pretrained resnet18.tv_in1k"
+    ]
 
 
 def test_a_model_without_published_weights_needs_its_own():

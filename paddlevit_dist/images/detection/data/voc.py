@@ -211,6 +211,11 @@ def _stem(name: str) -> str:
     return os.path.splitext(name)[0] if get_suffix(os.fsencode(name)) in readable_suffixes() else name
 
 
+def _without_suffix(file: str) -> str:
+    """Return the path of an XML file as lists name it: some programs write .XML."""
+    return compose(os.path.splitext(file)[0])
+
+
 def _read(
     root: str,
     stems: list[tuple[VocPart, str]],
@@ -223,8 +228,8 @@ def _read(
     found_labels: dict[str, int] = {}  # names of categories, in order of appearance
     odd = DataWarnings()
     images = {piece.images: map_images_by_stem(piece.images) for piece in dict.fromkeys(each for each, _ in stems)}
-    positions = {compose(os.path.join(piece.annotations, f"{base}.xml")): at for at, (piece, base) in enumerate(stems)}
-    missing = sorted(set(positions).difference(map(compose, annotated)))
+    positions = {compose(os.path.join(piece.annotations, base)): at for at, (piece, base) in enumerate(stems)}
+    missing = [f"{path}.xml" for path in sorted(set(positions).difference(map(_without_suffix, annotated)))]
     if missing:
         verb, total = ("are", f"them ({len(missing):,} of {len(stems):,} are missing)") if missing[1:] else ("is", "it")
         raise UserError(f"{', '.join(missing[:3])} {verb} missing, but a list of the split names {total}")
@@ -232,7 +237,7 @@ def _read(
     for file in tqdm(annotated, desc="reading XML", unit="file", delay=1.0, disable=None, leave=False):
         tree = _tree(file)
         _learn_names(file, tree, names, found_labels)
-        position = positions.get(compose(file))
+        position = positions.get(_without_suffix(file))
         if position is not None:
             part, stem = stems[position]
             paths[position] = os.path.join(part.images, _image(stem, tree, images[part.images]))

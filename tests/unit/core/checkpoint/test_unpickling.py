@@ -289,6 +289,7 @@ def array_with(state):
         Call(np.dtype, "f4,f4", False, True),
         Built(Call(np.dtype, "f4", False, True), (3, "<", None, ("a",), {"a": (np.dtype("f4"), 0)}, 4, 1, 0)),
         Built(Call(np.dtype, "f4", False, True), (3, "?", None, None, None, -1, -1, 0)),
+        Built(Call(np.dtype, "f4", False, True), (4, "<", None, None, None, -1, -1, 0)),
         array_with((1, (HUGE,), np.dtype("f4"), False, b"1234")),
         array_with((1, (2**62, 2**62), np.dtype("f4"), False, b"")),
         array_with((1, (-1,), np.dtype("f4"), False, b"1234")),

@@ -11,7 +11,7 @@ from support.processes import ROOT
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.core.checkpoint.load import load_weights
-from paddlevit_dist.core.checkpoint.weights import as_array, read_state, read_weights, weights_from_mapping
+from paddlevit_dist.core.checkpoint.weights import as_array, list_shards, read_state, read_weights, weights_from_mapping
 
 FILES = ROOT / "tests" / "support" / "files" / "weights_of_torch"  # made by make_files.py there
 
@@ -208,10 +208,12 @@ def test_a_directory_of_hugging_face_is_read_whole_or_in_shards(tmp_path):
     assert_same(read_state(tmp_path), {"a": numbers(2), "b": numbers(3)})
     (tmp_path / "model.safetensors").unlink()
     write_safetensors(tmp_path / "model-1.safetensors", {"module.a": numbers(2)})
-    write_safetensors(tmp_path / "model-2.safetensors", {"module.b": numbers(3)})
-    weight_map = {"module.a": "model-1.safetensors", "module.b": "model-2.safetensors"}
-    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    assert_same(read_state(tmp_path), {"module.a": numbers(2), "module.b": numbers(3)})
+    write_safetensors(tmp_path / "model-2.safetensors", {"module.b": numbers(3), "module.c": numbers(4)})
+    names = {"module.c": "model-2.safetensors", "module.a": "model-1.safetensors", "module.b": "model-2.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
+    assert_same(read_state(tmp_path), {"module.a": numbers(2), "module.b": numbers(3), "module.c": numbers(4)})
+    shards = list_shards(tmp_path / "model.safetensors.index.json")
+    assert [shard.name for shard in shards] == ["model-1.safetensors", "model-2.safetensors"]  # each is read once
 
 
 @pytest.mark.parametrize("shard", ["../outside.safetensors", "/etc/passwd", "script.py", 3])

@@ -66,6 +66,25 @@ def test_options_have_the_runs_values_by_default():
     assert options.settings == given.split()
 
 
+@pytest.mark.parametrize(
+    "hint, names",
+    [
+        ("write -least_score=SHARE", "conf conf_thres confidence threshold score_thr"),
+        (
+            "write the weights and then the inputs, without flags",
+            "source input inputs images img weights model checkpoint ckpt pretrained",
+        ),
+        ("the image size is stored with the weights: remove this option", "imgsz img_size"),
+        ("write -output=FOLDER", "project name"),
+    ],
+)
+def test_options_of_other_programs_are_told_as_what_they_are_here(hint, names, capsys):
+    for name in names.split():
+        for dashes in ("-", "--"):
+            line = refuse(predict.parse_words, ["run", "a.png", f"{dashes}{name}=b"])
+            assert hint in line and name in line, line
+
+
 def test_class_names_are_the_lines_of_a_file(tmp_path):
     names = tmp_path / "names.txt"
     names.write_bytes("\ufeffred \n\nblue fish\n\n".encode())

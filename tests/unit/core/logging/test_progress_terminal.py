@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import io
 import os
+import re
 import struct
 import sys
 import termios
@@ -83,6 +84,36 @@ def test_a_bar_is_shown_if_it_is_asked_for_and_can_be_drawn(monkeypatch):
             bar.close()
             bar.close()
             assert sys.stderr is stream and not bar.is_shown and bar.left == 1
+
+
+def read_screen(written: str) -> list[str]:
+    """The lines that a terminal shows after it was sent a text."""
+    lines, row, column = [""], 0, 0
+    for part in re.findall(r"\r|\n|\x1b\[A|[^\r\n\x1b]+", written):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row == len(lines))
+        elif part == "\x1b[A":
+            row -= 1
+        else:
+            lines[row] = (lines[row].ljust(column)[:column] + part + lines[row][column + len(part) :]).rstrip()
+            column += len(part)
+    return lines
+
+
+def test_fields_have_a_line_of_their_own_below_the_bar_and_none_when_it_is_closed(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with contextlib.redirect_stderr(stream), contextlib.redirect_stdout(Terminal()):
+        bar = ProgressBar(4, "epoch 2", True)
+        bar.show([ReportField("loss 1", "1")])
+        bar.step()
+        first, second = read_screen(stream.getvalue())
+        bar.close()
+    assert first.startswith("epoch 2") and "loss" not in first and second == "loss 1"
+    assert not any(read_screen(stream.getvalue()))
 
 
 def test_streams_print_above_bars_while_there_are_any():

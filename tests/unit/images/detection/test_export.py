@@ -89,6 +89,20 @@ def test_what_cannot_be_exported_is_one_line(name, words, message, tmp_path):
     assert "\n" not in str(error.value) and not [file for file in Path(tmp_path, "out").rglob("*") if file.is_file()]
 
 
+def test_outputs_of_an_exported_detector_have_the_types_and_shapes_of_their_description():
+    task = make_task(settings.load([*SHAPES, "-num_classes=3", "DETECTION.EXPORT_SIZE", "[64,64]"]).values)
+    export = get_aspect(task, Exportable)
+    with weights_of_zero():
+        model = task.build_model()
+    model.eval()
+    outputs = export.exported_model(model)(paddle.zeros([2, 3, 64, 64]), paddle.to_tensor([[64, 64], [9, 5]]))
+    described = export.export_parts().about["output"]
+    assert len(outputs) == len(described) == 3
+    for output, text in zip(outputs, described.values()):
+        kind, axes = text.partition(")")[0].split(" (")
+        assert str(output.dtype).endswith(kind) and len(axes.split(",")) == output.ndim
+
+
 @pytest.mark.parametrize("batching", ["single", "one_size"])
 def test_an_exported_detector_is_described_for_programs_without_this_package(batching):
     words = ["DATA.IMAGENET_MEAN", "[0.5,0.25,0]", "DATA.IMAGENET_STD", "[1,0.5,0.2]", "DATA.EXIF_ROTATE", "True"]

@@ -183,6 +183,21 @@ def test_only_the_twelve_hardest_images_are_shown_and_one_hundred_labels(tmp_pat
     assert [caption.split("\n")[-1] for _, caption in gallery.images] == hardest
 
 
+@pytest.mark.parametrize("wrong", [100, 101])
+def test_a_table_that_has_all_contradicted_labels_does_not_say_that_it_has_the_first(wrong, tmp_path):
+    task, splits = make_task(folder=tmp_path)
+    labels = np.arange(360).reshape(120, 3) % 2
+    answers = np.where(np.arange(360).reshape(120, 3) < wrong, 1 - labels, labels)
+    step = EvaluationStep(task.build_metrics(), keeps_records=True)
+    batch = {"images": paddle.zeros([120, 3, 16, 16]), "labels": paddle.to_tensor(labels.astype(np.int8))}
+    records = task.eval_step(lambda images: paddle.to_tensor(4.0 * answers - 2, "float32"), batch, step)()
+    places = [(number % 23, record) for number, record in enumerate(records)]
+    figures = {figure.title: figure for figure in get_aspect(task, Reportable).figures(splits["train"], places, None)}
+    said = "Also in" if wrong == 100 else "The first 100 of 101; all:"
+    table = figures["Contradicted labels"]
+    assert table.note.endswith(f" {said} contradicted_labels.csv.") and len(table.rows) == 100
+
+
 @pytest.mark.parametrize("mode", ["const", "rand"])
 def test_a_drawn_training_batch_is_erased(mode, tmp_path):
     words = {"PROB": "0.7", "MODE": mode, "COUNT": "2"}

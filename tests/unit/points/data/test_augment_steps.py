@@ -22,7 +22,7 @@ from paddlevit_dist.points.data.augment import (
     to_meters,
     transform_normals,
 )
-from paddlevit_dist.points.data.scene import IGNORED, NORMAL, Scene
+from paddlevit_dist.points.data.scene import IGNORED, NORMAL, Scene, find_floor
 from paddlevit_dist.points.data.scene_store import read_scene, write_scene
 from paddlevit_dist.points.instances.input import BoxCrop, ShiftToOrigin, VoxelPlacement
 
@@ -137,6 +137,16 @@ def test_a_crop_has_all_points_around_a_labeled_one(shape):
     two = two._replace(xyz=np.float32([[0, 0, 0], [9, 9, 9]]))  # without labels, around any
     assert {float(crop(two, random(seed)).xyz[0, 0]) for seed in range(20)} == {0.0, 9.0}
     assert crop(draw_scene(0), random()).xyz.shape == (0, 3)
+
+
+@pytest.mark.parametrize("shape", ["sphere", "block"])
+def test_heights_are_from_the_lowest_point_of_a_block_and_of_the_scene_around_a_sphere(shape):
+    scene = draw_scene(300)
+    cropped = PointCrop(shape, 1.0)(scene, random(3))
+    lowest = (cropped if shape == "block" else scene).xyz[:, 2].min()
+    assert 5 < scene.xyz[:, 2].min() < cropped.xyz[:, 2].min()
+    heights = np.unique(cropped.xyz[:, 2].astype(np.float64) - find_floor(cropped))
+    np.testing.assert_allclose(heights, np.unique(cropped.xyz[:, 2].astype(np.float64) - lowest), atol=1e-6)
 
 
 def test_a_selection_has_channels_and_labels_of_its_points():

@@ -163,6 +163,15 @@ def test_other_layouts_are_found_and_told(tmp_path, cache, file, folder):
     assert Coco.has_validation(str(tmp_path))
 
 
+def test_of_several_files_of_a_split_that_of_instances_is_taken(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, BOX)])
+    for name in ("captions_train2017", "person_keypoints_train2017", "train2017_instances_"):
+        write_coco(tmp_path, [], file=f"annotations/{name}.json")
+    dataset = Coco(str(tmp_path), "train", cache)
+    assert f"{tmp_path}/annotations/instances_train2017.json, " in dataset.notices[0]
+    assert dataset.summary().startswith("3 images, 1 box")
+
+
 def test_the_only_annotations_of_no_split_are_for_training(tmp_path, cache):
     root = tmp_path / "data"
     write_coco(root, [annotation(1, 11, BOX)], split="photos", file="photos/all.json")

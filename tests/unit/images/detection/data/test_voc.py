@@ -62,9 +62,12 @@ def test_several_years_are_joined_and_other_lists_named(tmp_path, cache, monkeyp
     ("annotations", "images", "split"),
     [("annotations", "images", "train"), ("train", "train", "train"), ("valid", "valid", "val"), ("", "", "train")],
 )
-def test_folders_without_lists(tmp_path, cache, annotations, images, split):
+@pytest.mark.parametrize("suffix", [".xml", ".XML"])
+def test_folders_without_lists(tmp_path, cache, annotations, images, split, suffix):
     root = tmp_path / "data"
     write_voc(root, {"": ["b", "a"]}, ".jpg", images, annotations)
+    for file in [*root.rglob("*.xml")]:
+        file.rename(file.with_suffix(suffix))
     (root / "ImageSets" / "Main" / ".txt").unlink()
     if images != "images":  # which stay: some programs make folders for lists, and none
         shutil.rmtree(root / "ImageSets")

@@ -196,6 +196,9 @@ def test_an_exported_function_returns_what_the_network_finds():
     exported = ExportedPoseDetector(network)
     scores, labels, keypoints = exported(paddle.zeros([2, 3, 8, 8]), paddle.to_tensor([[10, 20], [3001, 4099]]))
     np.testing.assert_allclose(keypoints[1].numpy(), poses[1].numpy() * [3001, 4099], rtol=1e-6)
+    for output, text in zip((scores, labels, keypoints), PoseExport.meaning.values(), strict=True):
+        described, axes = text.partition(")")[0].split(" (")
+        assert str(output.dtype).endswith(described) and len(axes.split(",")) == output.ndim
     decoded = EvaluatedPoses(exported, 6)
     found = decoded.decode(decoded(paddle.zeros([2, 3, 8, 8])), np.ones((2, 2)), np.array([[20, 10], [4099, 3001]]))
     for image in range(2):

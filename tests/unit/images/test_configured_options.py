@@ -1,6 +1,7 @@
 """MODEL keys and the options they set in each family."""
 
 import pytest
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -26,7 +27,7 @@ def make_options(name: str, keys: str = ""):
     return configured_options(Task(settings.load(["MODEL.NAME", name, *overrides]).values))
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@by_day("name", PUBLISHED, day=(0, 1, 3))
 def test_published_dimensions_are_those_of_the_variant(name):
     options, notices = make_options(name, PUBLISHED[name])
     assert options and notices == []

@@ -37,7 +37,7 @@ def test_a_voxel_reaches_half_a_step_beyond_its_center():
     assert inside.tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2), (0, 2, 1)])
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 0, 2)])
 @pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, -1), (-1, -1, -1)])
 def test_turning_axes_moves_no_voxel_in_the_world(order, signs):
     array = np.random.default_rng(0).standard_normal((3, 4, 5))

@@ -22,13 +22,14 @@ from support.networks.other_names import (
     of_transformers_resnet,
     small,
 )
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.weights import from_torch_names, rename_norms_like, to_torch_names
 
 
-@pytest.mark.parametrize(
+@by_day(
     "name, convert, origin",
     [
         ("vit", of_googles_vit, "Google names, Linear weights (in, out)"),
@@ -42,6 +43,7 @@ from paddlevit_dist.core.checkpoint.weights import from_torch_names, rename_norm
         ("resnet50", of_transformers_resnet, "Hugging Face names, Linear weights (out, in)"),
         ("cait_xxs24_224", in_torch_layout, "timm names, Linear weights (out, in)"),
     ],
+    day=(0, 3, 8),
 )
 def test_other_names_give_the_same_logits(name, convert, origin, tmp_path):
     source, model = small(name, seed=1), small(name, seed=2)

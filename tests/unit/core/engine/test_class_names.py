@@ -30,16 +30,12 @@ UNKNOWN = ClassNames(None, OURS, False)
 @pytest.mark.parametrize(
     "theirs, options, lines",
     [
-        (None, {}, ["compared samples"]),
-        (UNKNOWN, {}, ["compared samples"]),
         (UNKNOWN, {"classes": None}, ["compared samples"]),
         (
             ClassNames(None, ["0", "1"]),
             {"classes": 9},
             ["note: classes of a.npz are unknown or numbers: 0, 1 are its first outputs"],
         ),
-        (OURS, {}, []),
-        (tuple(OURS), {"classes": 9}, []),
         (["a", "b"], {"by_name": (3, 3)}, []),
         (["a", "b"], {"by_name": (4, 4), "task": "segmentation"}, []),
         (
@@ -51,11 +47,6 @@ UNKNOWN = ClassNames(None, OURS, False)
             ["owl", "kite"],
             {"by_name": (1, 3), "allow": True},
             ["note: a.npz has 1 of the data's 3 classes (owl, tit, wren); its own are owl, kite"],
-        ),
-        (
-            UNKNOWN,
-            {"by_name": (1, 3), "allow": True},
-            ["note: a.npz has 1 of the data's 3 classes (owl, tit, wren); its own are z"],
         ),
     ],
 )

@@ -108,7 +108,7 @@ def test_a_step_whose_gradients_are_not_finite_leaves_weights_and_moments(
 
 @pytest.mark.parametrize(
     "norm, largest, factor",
-    [(3.0, None, 1.0), (3.0, 0.0, 1.0), (3.0, 1.5, 0.5), (3.0, 6.0, 1.0), (1e-6, 1e-6, 0.5), (0.0, 1e-6, 1.0)],
+    [(3.0, 0.0, 1.0), (3.0, 1.5, 0.5), (1e-6, 1e-6, 0.5), (0.0, 1e-6, 1.0)],
 )
 def test_gradients_are_scaled_to_the_largest_norm(norm, largest, factor):
     found = multi_tensor.clipping_factor(np.float32(norm), largest)

@@ -19,6 +19,7 @@ from support.networks.optimized_layers import (
     make_gradients,
     settings,
 )
+from support.night import by_day
 from yacs.config import CfgNode
 
 from paddlevit_dist import UserError
@@ -183,7 +184,7 @@ def renaming():
     paddle.set_flags({flag: False})
 
 
-@pytest.mark.parametrize(
+@by_day(
     "name, options",
     [
         ("AdamW", {}),
@@ -195,6 +196,7 @@ def renaming():
         ("LAMB", {}),
         ("Lion", {}),
     ],
+    day=(0, 4, 7),
 )
 @pytest.mark.parametrize("when", ["model", "optimizer", "updates"])
 def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, when, renaming):

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
+from support.night import by_day
 
 from paddlevit_dist import create_model
 from paddlevit_dist.core import settings
@@ -35,7 +36,7 @@ def build(kind: type[nn.Layer]) -> nn.Layer:
     return nn.Sequential(("part", nn.Sequential(nn.Conv2D(3, 4, 1), norm)), ("head", nn.Conv2D(4, 2, 1)))
 
 
-@pytest.mark.parametrize("prepare", [lambda model: model, unbias_running_variance, convert_batch_norm])
+@by_day("prepare", [lambda model: model, unbias_running_variance, convert_batch_norm], day=(0, 2))
 @pytest.mark.parametrize("kind", [*KINDS, UsersBatchNorm])
 def test_a_frozen_batch_norm_normalizes_by_statistics_that_stay(kind, prepare):
     model = build(kind)

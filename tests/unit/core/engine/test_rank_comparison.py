@@ -10,6 +10,7 @@ from paddle import nn
 from support import simulated
 from support.files import volume_files
 from support.files.yolo_writer import write_yolo
+from support.night import by_day
 from support.samples.small_scenes import make_scene
 from support.thread_ranks import ThreadRanks
 from support.trainings.runs import write_single_folder
@@ -116,7 +117,7 @@ def rename_class(root):
         (root / split / "bee").rename(root / split / "wasp")
 
 
-@pytest.mark.parametrize(
+@by_day(
     "write, change, told",
     [
         (images, lambda root: (root / "train/ant/1.png").unlink(), "train samples 5 instead of 6"),
@@ -133,6 +134,7 @@ def rename_class(root):
             "its val landmarks are different",
         ),
     ],
+    day=(0, 3, 5, 6),
 )
 def test_data_that_differ_are_named(compare, write, change, told):
     with pytest.raises(UserError, match=f"rank 1 on node2 differs from rank 0 on .*{told}"):

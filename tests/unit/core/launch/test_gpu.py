@@ -176,17 +176,7 @@ def test_what_is_in_force_is_recorded(as_before):
 
 @pytest.mark.parametrize(
     "visible, number",
-    [
-        (None, 4),
-        ("", 0),
-        ("-1", 0),
-        ("2,0", 2),
-        ("0,-1,1", 1),
-        ("1, 7", 1),
-        ("GPU-8932f937,GPU-01fa", 2),
-        ("MIG-GPU-8932f937/1/0", 1),
-        ("NoDevFiles", 0),
-    ],
+    [(None, 4), ("", 0), ("0,-1,1", 1), ("GPU-8932f937,GPU-01fa", 2)],
 )
 def test_visible_gpus_are_counted_as_cuda_counts_them(machine, monkeypatch, visible, number):
     machine.gpus = 4

@@ -25,12 +25,9 @@ def fresh(fresh_rank):
     [
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "PADDLE_MASTER": "b:2"}, ("a", 1)),
         ({"MASTER_ADDR": "a", "PADDLE_MASTER": "b:65535"}, ("b", 65535)),
-        ({"MASTER_PORT": "1", "PADDLE_TRAINER_ENDPOINTS": "c:3,d:4"}, ("c", 3)),
         ({"PADDLE_MASTER": "[::1]:70", "PADDLE_TRAINER_ENDPOINTS": "c:3"}, ("[::1]", 70)),
         ({}, "PADDLE_TRAINER_ENDPOINTS is ''"),
-        ({"PADDLE_MASTER": "b"}, "PADDLE_MASTER is 'b'"),
         ({"PADDLE_MASTER": ":5"}, "PADDLE_MASTER is ':5'"),
-        ({"PADDLE_MASTER": "b:0"}, "PADDLE_MASTER is 'b:0'"),
         ({"PADDLE_MASTER": "b:65536"}, "PADDLE_MASTER is 'b:65536'"),
         ({"MASTER_ADDR": "a", "MASTER_PORT": "x"}, "MASTER_ADDR and MASTER_PORT is 'a:x'"),
     ],
@@ -209,7 +206,7 @@ def test_small_messages_of_connections_are_sent_at_once():
         (3, 300.0, KeyboardInterrupt(), None),
     ],
 )
-@pytest.mark.parametrize("others", [0, 1, 2])
+@pytest.mark.parametrize("others", [0, 2])
 def test_a_failure_before_the_meeting_is_told_to_the_others(monkeypatch, network, size, seconds, error, told, others):
     network.clients = [ConnectingProgram(arrive(rank)) for rank in range(1, 1 + others)]
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")

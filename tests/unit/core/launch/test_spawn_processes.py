@@ -20,7 +20,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import failures, group_watch, rendezvous, spawn
 from paddlevit_dist.core.launch.devices import ProcessPlan
 from paddlevit_dist.core.runtime import signals
-from paddlevit_dist.core.runtime.errors import DeviceFailure, WorkerFailure
+from paddlevit_dist.core.runtime.errors import WorkerFailure
 
 
 @pytest.fixture(autouse=True)
@@ -192,7 +192,7 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-@pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (DeviceFailure("no"), 1), (ValueError(), 1)])
+@pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (ValueError(), 1)])
 def test_a_spawned_process_joins_works_and_records_its_end(monkeypatch, calls, spawned, rank, error, code):
     kept = io.TextIOWrapper(io.BytesIO())  # which an end without exit handlers would lose
 

@@ -54,9 +54,7 @@ def test_the_line_below_a_bar_is_as_wide_as_the_terminal(terminal, width, length
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize("kind", ["xterm", "dumb"])
-@pytest.mark.parametrize(
-    "stdout, is_undisturbed", [(None, 1), ("terminal", 1), ("memory", 1), ("pipe", 0), ("file", 1)]
-)
+@pytest.mark.parametrize("stdout, is_undisturbed", [(None, 1), ("terminal", 1), ("pipe", 0)])
 def test_bars_are_drawn_where_no_line_can_tear_them(monkeypatch, tmp_path, is_terminal, kind, stdout, is_undisturbed):
     ends = os.pipe()
     streams = {"terminal": Terminal(), "memory": io.StringIO(), None: None}

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 from support.forced_device import forced_device
+from support.night import by_day
 
 from paddlevit_dist import Trainer
 from paddlevit_dist.core import settings
@@ -20,7 +21,7 @@ USED = re.compile(
 )
 
 
-@pytest.mark.parametrize("name", list_names("task"))
+@by_day("name", list_names("task"), day=(0, 5, 10))
 def test_tasks_whose_steps_compute_cross_entropies_say_so(name):
     task = resolve("task", name)
     folder = Path(__import__(task.__module__, fromlist=["_"]).__file__).parent

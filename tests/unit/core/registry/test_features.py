@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.night import by_day
 
 import paddlevit_dist
 from paddlevit_dist import UserError
@@ -29,7 +30,7 @@ def locations(manifest: Manifest) -> list[str]:
     return [locate(manifest, target) for target in (*rows, *manifest.families, *manifest.key_tables)]
 
 
-@pytest.mark.parametrize("manifest", features.MANIFESTS, ids=lambda manifest: manifest.package)
+@by_day("manifest", features.MANIFESTS, day=(0, 10, 20), ids=lambda manifest: manifest.package)
 def test_every_location_can_be_imported(manifest):
     assert locations(manifest)
     for location in locations(manifest):
@@ -115,7 +116,7 @@ CALLED_WITH = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@by_day("name", FUNCTIONS, day=(0, 13, 27))
 def test_a_function_takes_what_the_core_calls_it_with(name):
     inspect.signature(POINTS[name].require()).bind(*CALLED_WITH[name])
 

@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
+from support.night import by_day
 
 from paddlevit_dist.core.runtime import text_rendering
 
@@ -23,7 +24,7 @@ def ascii_only(monkeypatch):
 
 
 @in_unicode
-@pytest.mark.parametrize("text", ["łódź ğ", "собака", "κάστρο", "猫犬", "ねこ", "고양이", "חתול", "قطة"])
+@by_day("text", ["łódź ğ", "собака", "κάστρο", "猫犬", "ねこ", "고양이", "חתול", "قطة"], day=(0, 3, 6))
 def test_letters_of_many_scripts_are_drawn(text):
     assert text_rendering.printable_or(text, "class 1") == text and text_rendering.format_note([text]) == []
     drawn = np.asarray(text_rendering.render_text(text))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.night import by_day
 from support.samples.counted_samples import KINDS, SAMPLES
 
 from paddlevit_dist.core.engine.confidence import compute_intervals
@@ -10,7 +11,6 @@ from paddlevit_dist.core.tasks.metrics import SampleTable
 from paddlevit_dist.core.tasks.score_kind import require_score_kind
 
 pytestmark = pytest.mark.parametrize("samples", KINDS)
-SEEDS = range(3)
 
 
 def evaluate(samples: str, indices: list) -> tuple[dict, SampleTable]:
@@ -45,7 +45,7 @@ def require_equal(found: dict, expected: dict) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@by_day("seed", range(3), day=(0,))
 def test_a_whole_weight_is_a_sample_that_often(samples, seed):
     indices, counts = draw(seed)
     alone = [evaluate(samples, [index])[1] for index in indices]
@@ -53,7 +53,7 @@ def test_a_whole_weight_is_a_sample_that_often(samples, seed):
     require_equal(compute(alone, counts[None].astype(float)), compute(repeated, np.ones((1, len(repeated)))))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@by_day("seed", range(3), day=(1,))
 def test_the_order_of_the_samples_changes_nothing(samples, seed):
     indices, counts = draw(seed)
     alone = [evaluate(samples, [index])[1] for index in indices]
@@ -64,7 +64,7 @@ def test_the_order_of_the_samples_changes_nothing(samples, seed):
     require_equal(compute([evaluate(samples, indices)[1]], weights), expected)  # one table, and one for each sample
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@by_day("seed", range(3), day=(2,))
 def test_the_line_of_an_evaluation_has_the_scores_of_its_table(samples, seed):
     indices, _ = draw(seed)
     values, table = evaluate(samples, indices)

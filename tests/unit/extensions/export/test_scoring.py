@@ -113,9 +113,7 @@ def test_all_outputs_of_a_detector_are_given_in_their_order():
     "facts, message",
     [
         ({"dtype": "int8"}, "expected float32 or float16, because the configuration normalizes images"),
-        ({"shape": (None, 3, 2, 5)}, r"has \(batch, 3, 2, 4\): change the configuration's size and channels"),
         ({"shape": (None, 3, 8)}, "change the configuration's size and channels"),
-        ({"shape": (None, 3, 2, 3)}, "change the configuration's size and channels"),
         ({"shape": (None, 2, 4, 3)}, "export it with channels before height and width"),
         ({"shape": (None, 3, 2, 4), "dtype": "uint8"}, r"has \(batch, 2, 4, 3\): change the configuration's"),
     ],

@@ -2,7 +2,7 @@
 
 import numpy as np
 import paddle
-import pytest
+from support.night import by_day
 from support.trainings.recipe_steps import reduced
 from support.trainings.updates import waits_of_an_update
 from support.waits import counted_waits
@@ -43,7 +43,7 @@ def _make_task(model: str, keys: list):
     return resolve("task", values.TASK)(values)
 
 
-@pytest.mark.parametrize("case", _CASES)
+@by_day("case", _CASES, day=(1, 4, 11))
 def test_an_update_of_a_classifier_waits_for_the_norm_of_its_gradients_alone(case):
     task = _make_task(*_CASES[case])
     task.class_weights = np.linspace(0.5, 1.5, _CLASSES, dtype=np.float32) if case == "class weights" else None

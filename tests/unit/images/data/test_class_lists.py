@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data import class_lists
@@ -59,7 +60,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("name", FORMS)
+@by_day("name", FORMS, day=(0, 4, 6, 13, 16))
 def test_each_form_of_a_list_has_its_names_numbers_and_colors(tmp_path, name):
     content, rows = FORMS[name]
     (tmp_path / name).write_text(content, encoding="utf-8")
@@ -87,7 +88,7 @@ def test_pixels_without_a_class_keep_their_numbers_and_colors_apart(tmp_path):
     assert ClassList([], []).by_number() == []
 
 
-@pytest.mark.parametrize(
+@by_day(
     "name, content, message",
     [
         ("a.txt", "sky\nroad\nsky\n", "has name sky twice; each class needs its own"),
@@ -106,6 +107,7 @@ def test_pixels_without_a_class_keep_their_numbers_and_colors_apart(tmp_path):
         ("h.json", '{"a": [1, 2.0, 3]}', "expected a number, or a color such as .* found .1, 2.0, 3"),
         ("i.json", '{"a": [1, 2, 3, 4]}', "expected a number, or a color such as .* found .1, 2, 3, 4"),
     ],
+    day=(0, 3, 4, 5, 8, 11, 14),
 )
 def test_a_list_in_another_form_is_refused_with_its_file(tmp_path, name, content, message):
     (tmp_path / name).write_text(content, encoding="utf-8")

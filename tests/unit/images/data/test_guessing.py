@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.files.cifar_writer import write_cifar10, write_cifar100
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import DATASETS, resolve
@@ -84,7 +85,7 @@ def test_an_address_has_tar_files():
     assert made.dataset == "tar" and made.reason.startswith("https://host/train-")
 
 
-@pytest.mark.parametrize(
+@by_day(
     "names, dataset, reason",
     [
         (SPLIT_FOLDERS, "folder", "my_data has class folders below train and val"),
@@ -123,6 +124,7 @@ def test_an_address_has_tar_files():
         (("images/1.jpg", "masks/1.jpg"), "label_maps", "my_data has images and label maps"),
         (("train/images/1.jpg", "train/masks/1.jpg"), "label_maps", "my_data has images and label maps"),
     ],
+    day=(1, 4, 8, 9, 13, 15, 23, 28, 30),
 )
 def test_what_lies_there_names_the_data_set(names, dataset, reason, tmp_path, monkeypatch):
     write(tmp_path / "my_data", *names)
@@ -161,7 +163,7 @@ def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(t
     assert guess(str(tmp_path / "data.zip")) is None
 
 
-@pytest.mark.parametrize(
+@by_day(
     "names",
     [
         ("1.jpg", "2.jpg"),
@@ -174,6 +176,7 @@ def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(t
         ("a/x.txt", "b/x.txt", "labels.csv"),
         (),
     ],
+    day=(2, 5, 6, 8),
 )
 def test_what_is_no_data_set_of_ours_is_not_taken_for_one(names, tmp_path):
     write(tmp_path / "data", *names)

@@ -7,6 +7,7 @@ import tarfile
 import numpy as np
 import pytest
 from PIL import Image
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
@@ -34,7 +35,7 @@ def write_images(folder):
 
 @pytest.mark.parametrize("in_memory", [False, True])
 @pytest.mark.parametrize("turned", [None, False, True])
-@pytest.mark.parametrize("name", TASKS)
+@by_day("name", TASKS, day=(0, 2, 3))
 def test_an_orientation_that_is_not_applied_is_one_line_with_the_key(tmp_path, name, turned, in_memory):
     (tmp_path / "photos").mkdir()
     write_images(tmp_path / "photos")

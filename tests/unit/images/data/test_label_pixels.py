@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_pixels import (
@@ -45,7 +46,7 @@ def make(mode, alpha=255):
     return gray
 
 
-@pytest.mark.parametrize(
+@by_day(
     "mode, format, expected",
     [
         ("1", "PNG", NUMBERS % 2),
@@ -56,6 +57,7 @@ def make(mode, alpha=255):
         ("I;16B", "TIFF", NUMBERS * 300),
         ("I", "TIFF", NUMBERS * 300),
     ],
+    day=(0, 2, 5),
 )
 def test_numbers_are_those_of_the_pixels(mode, format, expected, tmp_path):
     encoded = encode(make(mode), format)

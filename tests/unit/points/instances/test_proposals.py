@@ -15,7 +15,7 @@ def make_clusters(members):
 
 
 @pytest.mark.parametrize("shares", [0.0, 0.5, 1.0])
-@pytest.mark.parametrize("extent_m", [0.0, 0.01, 0.28, 0.5, 3.0, 40.0])
+@pytest.mark.parametrize("extent_m", [0.0, 0.28, 40.0])
 def test_every_cluster_fits_its_cube_and_fills_it_if_it_is_large(extent_m, shares):
     generator = np.random.default_rng(0)
     xyz = (generator.random((300, 3)) * extent_m - 7.0).astype(np.float32)

@@ -8,6 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 from support.files.raw_scenes import UNIT_COLORS, legacy, no_lists, pointgroup_arrays, zipped
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.listing import RawScene
@@ -73,7 +74,7 @@ class ExecutedObject:
         return os.mkdir, ("executed",)
 
 
-@pytest.mark.parametrize(
+@by_day(
     "value, message",
     (
         ((np.zeros((3, 3)),) * 3, "contains 3 arrays, expected 4"),
@@ -89,6 +90,7 @@ class ExecutedObject:
         ),
         ((np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0)), "has no points"),
     ),
+    day=(0, 2, 4, 5, 6, 7),
 )
 @pytest.mark.parametrize("write", (legacy, zipped))
 def test_what_is_wrong_with_a_torch_file_is_told_in_one_line(tmp_path, monkeypatch, write, value, message):

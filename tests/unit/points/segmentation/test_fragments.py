@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.varied import vary
+from support.night import by_day
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import tensors
 
@@ -64,7 +65,7 @@ class GivenScenes(list, SceneDataset):
     read, num_classes, class_names = list.__getitem__, 20, [f"class {number}" for number in range(20)]
 
 
-@pytest.mark.parametrize("keys", ["MAX_POINTS 300", "CROP sphere", "AUGMENT.DROPOUT 0.9", "MIX_PROB 1", "CROP block"])
+@by_day("keys", ["MAX_POINTS 300", "CROP sphere", "AUGMENT.DROPOUT 0.9", "MIX_PROB 1", "CROP block"], day=(0, 1, 4))
 @pytest.mark.parametrize("views", ["1", "3"])
 def test_heights_are_alike_in_training_and_evaluation(keys, views):
     """Above the scene's lowest point, whichever points are selected; above a block's if training crops blocks."""

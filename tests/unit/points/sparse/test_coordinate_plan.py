@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from support.networks import sparse_reference as reference
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.sparse.coordinate_levels import CoordinateLevels, kernel_offsets
@@ -33,7 +34,7 @@ def found_pairs(lists, num_rows: int):
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("stride, kernel_size, dilation", SHAPES)
+@by_day("stride, kernel_size, dilation", SHAPES, day=(1, 4, 5, 7))
 def test_kernel_maps_hold_the_pairs_that_a_dictionary_finds(dimension, stride, kernel_size, dilation):
     coordinates = reference.scene(np.random.default_rng(stride + kernel_size), 300, dimension)
     plan = CoordinatePlan(coordinates, block_rows=64)

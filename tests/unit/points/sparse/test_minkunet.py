@@ -9,6 +9,7 @@ from paddle import nn
 from support.networks import sparse_reference as reference
 from support.networks.narrow_minkunets import WIDTHS
 from support.networks.varied import vary
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
@@ -36,7 +37,7 @@ def trainable(model):
     return sum(math.prod(parameter.shape) for parameter in model.parameters() if not parameter.stop_gradient)
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@by_day("name", TRAINED, day=(0, 5, 7))
 def test_parameter_counts_are_exact(name):
     with paddle.LazyGuard():  # shapes alone
         model = create_model(name, num_classes=13, in_channels=4)

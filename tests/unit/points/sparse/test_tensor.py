@@ -9,6 +9,7 @@ import pytest
 from paddle import nn
 from support.networks import sparse_reference as reference
 from support.networks.sparse_reference import given_by, own_offsets, sides
+from support.night import by_day
 
 from paddlevit_dist.points import sparse, sparse_collate
 from paddlevit_dist.points.sparse import functional
@@ -62,7 +63,7 @@ CASES = [(1, 3, 1, 1), (1, 5, 2, 1), (2, (3, 1), (2, 1), 1), (2, (2, 3), 1, (2, 
 CASES += [(3, (1, 3, 3), (1, 2, 3), (1, 2, 1)), (4, 3, 1, 1), (4, (1, 1, 1, 3), 1, 1), (4, 2, 2, 1), (4, 3, 2, 2)]
 
 
-@pytest.mark.parametrize("dimension, kernel, stride, dilation", CASES)
+@by_day("dimension, kernel, stride, dilation", CASES, day=(0, 3, 4))
 def test_one_to_four_axes_with_numbers_for_each(products, dimension, kernel, stride, dilation):
     x = make_tensor(dimension, voxels=60 if dimension == 4 else 120, reach=2 if dimension == 4 else 5)
     layer = sparse.Convolution(3, 4, kernel, stride, dilation, dimension=dimension)
@@ -134,7 +135,7 @@ def test_voxels_are_made_wherever_the_kernel_reaches(products, kernel, stride):
     assert len(z.coordinates) == np.count_nonzero(np.arange(len(y.coordinates)) % 3)
 
 
-@pytest.mark.parametrize(
+@by_day(
     "kernel, stride, padding, dilation, shape",
     [
         (3, 2, 1, 1, None),
@@ -144,6 +145,7 @@ def test_voxels_are_made_wherever_the_kernel_reaches(products, kernel, stride):
         (1, 1, (1, 0, 2), 1, None),  # moves the voxels
         (3, 1, 0, 2, (11, 12, 13)),
     ],
+    day=(1, 2, 5),
 )
 def test_spconvs_rule(products, kernel, stride, padding, dilation, shape):
     coordinates = reference.scene(np.random.default_rng(0), 100)

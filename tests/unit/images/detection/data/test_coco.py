@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from pycocotools.coco import COCO
 from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
@@ -143,7 +144,7 @@ def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
         pickle.loads(pickle.dumps(dataset)).annotations(0)
 
 
-@pytest.mark.parametrize(
+@by_day(
     ("file", "folder"),
     [
         ("annotations/instances_val2017.json", "val2017"),
@@ -153,6 +154,7 @@ def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
         ("valid/_annotations.coco.json", "valid"),
         ("annotations/valid.json", "valid"),
     ],
+    day=(1, 3, 4),
 )
 def test_other_layouts_are_found_and_told(tmp_path, cache, file, folder):
     write_coco(tmp_path, [annotation(1, 11, BOX)], split=folder or ".", file=file)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.data import coco as coco_data
@@ -81,7 +82,7 @@ ODD = {
 ONLY_TRAINING = ("outside", "beyond", "corners")  # notes of what is learned, which needs the sizes of images
 
 
-@pytest.mark.parametrize("case", ODD)
+@by_day("case", ODD, day=(0, 3, 5, 10, 12, 16))
 def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
     annotations, notice, kept = ODD[case]
     path = write_coco(tmp_path, annotations)
@@ -210,7 +211,7 @@ WRONG = {
 ONLY_IMAGES = ("id is a name", "no file name")  # an evaluation reads no images, and compares any ids
 
 
-@pytest.mark.parametrize("case", WRONG)
+@by_day("case", WRONG, day=(1, 3, 10, 12, 16))
 def test_a_file_that_is_not_as_coco_says_is_refused_in_one_line(tmp_path, cache, case):
     content, message = WRONG[case]
     content = {"annotations": [], "categories": CATEGORIES, **content}

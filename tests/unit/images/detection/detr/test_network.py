@@ -60,7 +60,7 @@ def test_a_padded_batch_of_equal_sizes_is_no_other_than_one_without_sizes():
         np.testing.assert_allclose(told, untold, atol=1e-6)
 
 
-@pytest.mark.parametrize("sizes", [[(1, 1)], [(1, 1), (33, 1)], [(1, 90), (2, 2)]])
+@pytest.mark.parametrize("sizes", [[(1, 1)], [(1, 90), (2, 2)]])
 @pytest.mark.parametrize("mask_padding", [False, True])
 def test_images_of_a_pixel(sizes, mask_padding):
     model = small_detr(mask_padding=mask_padding)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.night import by_day
 from support.samples.published_keypoints import CEPHALOGRAM, FLIP_IDX, HAND, LAYOUTS, count_labeled
 
 from paddlevit_dist.core.registry.lookup import guess_dataset, resolve
@@ -34,7 +35,7 @@ def opened(tmp_path, cache):
     return open_layout
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+@by_day("name", LAYOUTS, day=(0, 2, 5))
 def test_every_image_and_its_points_are_read(opened, name):
     for split, number in zip(("train", "val"), SIZES[name]):
         if number is None:

@@ -242,12 +242,10 @@ def test_stages_and_batch_norms_are_frozen(plain, monkeypatch):
 @pytest.mark.parametrize(
     "reductions, is_dilated, expected",
     [
-        (None, False, []),
         ([2, 4, 4, 8, 16, 32], False, [2, 3, 4, 5]),
         ([32, 16, 8, 4, 2], False, [3, 2, 1, 0]),
         ([2, 4, 8, 8, 8], True, [1, 2, 3, 4]),
         ([16] * 12, False, [2, 5, 8, 11]),
-        ([16] * 4, False, [0, 1, 2, 3]),
         ([16] * 3, False, [2]),
     ],
 )

@@ -18,6 +18,7 @@ from support.files.label_map_layouts import (
     save,
     voc,
 )
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import guess_dataset
@@ -52,7 +53,7 @@ def require_truth(open_split, truth):
             np.testing.assert_array_equal(dataset.read_labels(index), labels, strict=True)
 
 
-@pytest.mark.parametrize("dataset", LAYOUTS)
+@by_day("dataset", LAYOUTS, day=(0, 4, 8))
 def test_every_layout_is_found_by_its_path_and_read_exactly(dataset, root, opened):
     write, number, ends = LAYOUTS[dataset]
     truth = write(root)
@@ -161,7 +162,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
+@by_day("form", FORMS, day=(0, 1, 5))
 def test_numbers_in_every_form(form, root, opened):
     values = numbers(1, [0, 1, 2, 255])
     (root / "classes.txt").write_text("wall\nfloor\ntraffic light\n")
@@ -210,7 +211,7 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("file", LISTS)
+@by_day("file", LISTS, day=(0, 2, 4))
 @pytest.mark.parametrize("palette", [False, True])
 def test_colors_by_a_list_and_palettes_by_their_colors(file, palette, root, opened):
     values = numbers(2, [0, 1, 2])
@@ -253,7 +254,7 @@ def bad_map(root, **options):
     save(root / "masks/train/a.png", **options)
 
 
-@pytest.mark.parametrize(
+@by_day(
     "options, message",
     [
         ({"pixels": np.zeros((5, 9))}, r"a.jpg has 9 x 6 pixels \(width x height\), but .*a.png has 9 x 5"),
@@ -268,6 +269,7 @@ def bad_map(root, **options):
         ({"pixels": np.arange(162).reshape(*SIZE, 3)}, "has colors, and no list defines their classes"),
         ({"pixels": np.zeros((*SIZE, 3)), "mode": "CMYK", "format": "TIFF"}, "mode CMYK, expected a class number"),
     ],
+    day=(1, 2, 4, 5, 6),
 )
 def test_label_maps_that_fit_nothing_are_refused_with_file_and_pixel(options, message, root, opened):
     (root / "classes.txt").write_text("wall\nfloor\n") if "names" else None

@@ -53,9 +53,7 @@ def test_a_forbidden_construction_is_found(text, words):
     assert [found for _, found, _ in find_in_text(text)] == [words]
 
 
-@pytest.mark.parametrize(
-    "text", ["There is no file.", "It is no longer read.", "a training run", "A rank stands for a process.", "besides"]
-)
+@pytest.mark.parametrize("text", ["There is no file.", "a training run", "A rank stands for a process."])
 def test_plain_english_is_not(text):
     assert list(find_in_text(text)) == []
 

@@ -27,7 +27,7 @@ def test_a_truncated_file_is_named(tmp_path, name):
     assert str(path) in message and "Copy it again" in message
 
 
-@pytest.mark.parametrize("name", ["case.nii", "case.npz", "case.npy", "case.mha", "case.nrrd"])
+@by_day("name", ["case.nii", "case.npz", "case.npy", "case.mha", "case.nrrd"], day=(0, 2, 4))
 def test_a_fourth_dimension_is_refused_before_the_voxels_are_read(tmp_path, name):
     path = tmp_path / name
     series = np.zeros((3, 4, 5, 6), dtype=np.float32)

@@ -133,8 +133,6 @@ def test_classes_that_weights_do_not_have_begin_anew():
     "names",
     [
         None,
-        ClassNames(None, OURS[:3]),
-        ClassNames(THEIRS, THEIRS),
         ClassNames(THEIRS, ["0", "1", "2"]),  # numbers for classes without names
         ClassNames(["tench, Tinca tinca", "goldfish", "shark"], ["n01", "n02", "n03"], is_own=False),
     ],

@@ -24,7 +24,7 @@ BEST = {"name": "top-1", "value": 0.5, "epoch": 1, "line": ""}
 BLOCK = 32 << 20  # bytes that are read at once
 
 
-@pytest.mark.parametrize("size", [0, 1, 50, BLOCK, BLOCK + 7])
+@pytest.mark.parametrize("size", [0, 50, BLOCK + 7])
 def test_a_fingerprint_is_that_of_the_whole_file_however_it_is_read(tmp_path, size):
     written = bytes(range(7, 200)) * (size // 193 + 1)
     written = written[:size]

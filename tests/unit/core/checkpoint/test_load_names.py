@@ -104,7 +104,7 @@ def test_a_mixer_for_another_size_is_refused_by_name():
         load_weights(small("mixer_s16_224", seed=2, image_size=32), in_torch_layout(source), strict=True)
 
 
-@pytest.mark.parametrize("name", [name for name in REDUCED if name != "vit"])
+@by_day("name", [name for name in REDUCED if name != "vit"], day=(0, 3, 6))
 def test_a_classifier_for_other_classes_starts_afresh_and_the_report_says_so(name):
     source, model = small(name, seed=1), small(name, seed=2, num_classes=3)
     report = load_weights(model, in_torch_layout(source))

@@ -54,7 +54,7 @@ def differences(model, folder, config: dict, state=None) -> list[str]:
 GOLDEN = [name for name in MODELS if name != "rtdetr_r50vd"]
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@by_day("name", GOLDEN, day=(0, 2, 4))
 def test_every_field_of_a_detectors_configuration_is_known(tmp_path, name):
     model, config = build_golden(name), {"model_type": MODELS[name]["family"], **MODELS[name]["config"]}
     assert [text for text in differences(model, tmp_path, config) if "feat_strides" not in text] == []
@@ -128,7 +128,7 @@ def test_dilation_is_no_matter_of_shapes(tmp_path):
     assert found == (["config.json: dilation is true there, false here"] if heads else [])
 
 
-@pytest.mark.parametrize(
+@by_day(
     "name, options, config, changed",
     [
         ("vit", VIT, {"model_type": "vit", "num_attention_heads": 2}, {"num_attention_heads": 4}),
@@ -142,6 +142,7 @@ def test_dilation_is_no_matter_of_shapes(tmp_path):
         ("resnet50", {}, {"model_type": "resnet", "hidden_act": "relu"}, {"downsample_in_bottleneck": True}),
         ("convnext_tiny", {}, {"model_type": "convnext", "num_stages": 4}, {"hidden_act": "relu"}),
     ],
+    day=(0, 2, 3),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_classifiers_are_compared(tmp_path, name, options, config, changed):

@@ -345,7 +345,7 @@ def test_arrays_of_protocol_5_are_checked_before_they_are_made(tmp_path, argumen
 EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85C\x01b\x87R"
 
 
-@pytest.mark.parametrize(
+@by_day(
     "content",
     [
         b"\x80\x02c_codecs\nencode\nN}X\x0c\x00\x00\x00__defaults__)s\x86b.",
@@ -355,6 +355,7 @@ EMPTY_ARRAY = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85
         b"\x80\x02}cnumpy\nndarray\nNs.",
         b"\x80\x04](X\x01\x00\x00\x00aq\x02)" + b"\x85" * 200_000 + b"\x94}h\x01Nse.",
     ],
+    day=(0, 2, 5),
     ids=["function", "name", "item of an array", "end of an array", "name as a key", "key by its place"],
 )
 def test_a_file_changes_nothing_but_its_own_lists_and_dictionaries(tmp_path, content):
@@ -378,7 +379,7 @@ def test_parsed_arguments_are_dropped_in_every_protocol(tmp_path):
         assert restricted_load(written(tmp_path, content)) == {"args": None, "a": 2}
 
 
-@pytest.mark.parametrize(
+@by_day(
     "instructions",
     [
         b".",  # the class itself
@@ -387,6 +388,7 @@ def test_parsed_arguments_are_dropped_in_every_protocol(tmp_path):
         b")R]b.",  # another state than a dictionary
         b"}b.",  # a state of the class
     ],
+    day=(1, 2, 4),
     ids=["class", "call", "new", "state", "state of the class"],
 )
 def test_the_stand_in_of_parsed_arguments_is_good_for_nothing_else(tmp_path, instructions):

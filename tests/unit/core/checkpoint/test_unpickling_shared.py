@@ -5,6 +5,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.unpickling import restricted_load
@@ -14,7 +15,7 @@ DOUBLED = b"K\x01\x85q\x00" + b"".join(b"0h%ch%c\x86q%c" % (i, i, i + 1) for i i
 LISTS = b"]q\x00" + b"".join(b"0](h%ch%ceq%c" % (i, i, i + 1) for i in range(60))
 
 
-@pytest.mark.parametrize(
+@by_day(
     ("content", "said"),
     [
         (b"}(" + DOUBLED + b"K\x02u.", "it has a tuple as a key"),
@@ -23,6 +24,7 @@ LISTS = b"]q\x00" + b"".join(b"0](h%ch%ceq%c" % (i, i, i + 1) for i in range(60)
         (b"}(X\x01\x00\x00\x00a" + DOUBLED + b"u.", "the same objects in more places"),
         (b"}(X\x01\x00\x00\x00a" + LISTS + b"u.", "the same objects in more places"),
     ],
+    day=(1, 3, 4),
     ids=["items", "item", "dict", "value", "lists"],
 )
 @pytest.mark.parametrize("suffix", [".pdparams", ".pth"])

@@ -67,9 +67,7 @@ def test_the_states_of_loader_processes_are_told(watch):
     [
         ((None, -7, 3), 0, "process 1 with exit code -7, process 2 with exit code 3"),
         ((None, 0), 1, "process 1 with exit code 0"),
-        ((0, None, -9), 1, "process 0 with exit code 0, process 2 with exit code -9"),
         ((None, 0), 0, None),
-        ((None, None), 5, None),
     ],
 )
 def test_a_loader_process_that_died_ends_the_wait_at_once(watch, exit_codes, codes, due, told):

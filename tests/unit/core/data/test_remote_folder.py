@@ -91,8 +91,6 @@ def test_an_answer_that_is_not_what_was_asked_for_is_refused(alter, message, ser
     ("marks", "part_marks"),
     [
         (("Last-Modified",), ()),
-        (("ETag",), ()),
-        (("ETag", "Last-Modified"), ("Last-Modified",)),
         (("Last-Modified",), ("ETag", "Last-Modified")),
         (("Last-Modified",), ("Last-Modified",)),
     ],

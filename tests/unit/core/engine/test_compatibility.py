@@ -110,9 +110,7 @@ def test_a_damaged_description_is_named(checkpoint, content):
     ("recipe", "there", "here", "said"),
     [
         ("vit_digits", [], ["MODEL.NUM_HEADS", "2"], "MODEL.NUM_HEADS 4 there, 2 here"),
-        ("vit_digits", [], ["MODEL.DEPTH", "2"], "MODEL.DEPTH"),
         ("detr_r50_coco", [], ["MODEL.NAME", "detr_resnet50_dc5"], "detr_resnet50 there, detr_resnet50_dc5 here"),
-        ("detr_r50_coco", ["MODEL.NUM_QUERIES", "50"], [], "MODEL.NUM_QUERIES 50 there"),
         ("landmark_unet3d", [], ["VOLUMES.UNET_DEPTH", "2"], "VOLUMES.UNET_DEPTH"),
     ],
 )

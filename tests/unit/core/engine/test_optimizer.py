@@ -214,7 +214,7 @@ def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, 
         require_equal(expected, found)
 
 
-@pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD", "LAMB", "Lion"])
+@by_day("name", ["AdamW", "Adam", "SGD", "LAMB", "Lion"], day=(0, 2, 4))
 def test_a_parameter_that_has_had_no_gradient_yet_starts_after_a_resume(name):
     def trained(steps, start=None):
         paddle.seed(0)

@@ -55,7 +55,7 @@ def test_a_frozen_batch_norm_normalizes_by_statistics_that_stay(kind, prepare):
     assert (kept["_mean"].tolist(), kept["_variance"].tolist()) == ([0, 1, 2, 3], [1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("patterns", [["part.1.bias"], ["*.bias"], ["part.0.*"], ["head.*"], []])
+@pytest.mark.parametrize("patterns", [["part.1.bias"], ["part.0.*"], []])
 def test_a_batch_norm_with_a_trained_parameter_goes_on(patterns):
     model = build(nn.BatchNorm2D)
     freeze(model, patterns)

@@ -139,9 +139,7 @@ def test_half_precision_multiplies_by_the_newer_kernel(as_before):
 @pytest.mark.parametrize(
     "words, half",
     [
-        ([], False),
         (["AMP", "True"], True),
-        (["EVAL_AMP", "True"], True),
         (["AMP", "True", "-eval", "-pretrained=x"], False),
         (["AMP", "True", "EVAL_AMP", "True", "-eval", "-pretrained=x"], True),
     ],

@@ -133,9 +133,13 @@ def test_gloo_takes_the_interface_of_the_machines_address(monkeypatch):
 
 @pytest.mark.parametrize(
     "before, spawned, endpoint, after",
-    [(None, False, "127.0.0.1:1", "lo"), ("", False, "127.0.0.1:1", "lo"), ("eth7", False, "127.0.0.1:1", "eth7"),
-     (None, False, "203.0.113.7:1", None), (None, True, "127.0.0.1:1", None)],
-)  # fmt: skip
+    [
+        ("", False, "127.0.0.1:1", "lo"),
+        ("eth7", False, "127.0.0.1:1", "eth7"),
+        (None, False, "203.0.113.7:1", None),
+        (None, True, "127.0.0.1:1", None),
+    ],
+)
 def test_an_interface_is_chosen_where_the_user_names_none(monkeypatch, store, before, spawned, endpoint, after):
     monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", endpoint)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", before or "")

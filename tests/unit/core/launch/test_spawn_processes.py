@@ -136,11 +136,9 @@ def test_spawned_processes_import_the_package_before_paddle(monkeypatch, spawned
 @pytest.mark.parametrize(
     "plan, in_child, is_pool, where",
     [
-        (ProcessPlan(1, "cpu", False, []), False, False, "here"),
         (ProcessPlan(1, "cpu", False, []), False, True, "here"),
         (ProcessPlan(1, "cpu", False, []), True, False, "in children"),
         (ProcessPlan(3, "cpu", False, []), False, False, "in children"),
-        (ProcessPlan(3, "cpu", True, []), False, True, "here"),
         (ProcessPlan(3, "cpu", True, []), True, False, "here"),
         (ProcessPlan(3, "cpu", False, []), False, True, None),
     ],

@@ -287,9 +287,7 @@ WATCHING = b'Thread 2:\n  File "b.py", line 2 in wait\n  File "b.py", line 3 in 
     [
         ([b"", b"Th", STACK, STACK, b"more"], 4, STACK.decode()),
         ([STACK + b"\n" + WATCHING] * 2, 2, STACK.decode()),
-        ([WATCHING] * 2, 2, ""),
         ([bytes([65 + number % 2]) for number in range(90)], 60, "B\n"),  # 3 s
-        ([b""] * 90, 60, ""),
     ],
 )
 def test_the_stacks_of_a_rank_are_read_once_they_are_complete(tmp_path, kills, simulated_time, contents, waits, stacks):

@@ -323,7 +323,7 @@ def test_a_way_may_be_off_by_a_ten_thousandth(factor, is_right):
     assert (lines == []) is is_right
 
 
-@pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3, 4), (2, 5, 3, 2, 4)])
+@pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3, 2, 4)])
 def test_losses_far_from_zero_do_not_overflow_by_plain_operations(way, shape):
     if way != "plain operations":
         pytest.skip("Paddle's own operation ends at 64 on a CPU")

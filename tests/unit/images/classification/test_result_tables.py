@@ -133,7 +133,6 @@ def test_places_of_classes_are_columns_in_their_order(read):
         ("name,class\na,cat\nb,bear\n", False),
         ("name,0,1,2\na,0.1,0.8,0.1\nb,0.7,0.2,0.1\n", True),
         ("a.png,0.1,0.8,0.1\nb.png,0.7,0.2,0.1\n", True),
-        ("name,bear,cat,dog\na,0.1,0.8,0.1\nb,0.7,0.2,0.1\n", False),
     ],
 )
 def test_classes_by_number_are_told_with_their_names(tmp_path, table, is_told):

@@ -22,7 +22,7 @@ from paddlevit_dist.images.data.outline_files import (
 
 @pytest.mark.parametrize(
     ("folder", "split"),
-    [("Test", "test"), ("val_set", "val"), ("seg_train", "train"), ("x/Validation/y", "val"), ("station", "train")],
+    [("val_set", "val"), ("x/Validation/y", "val"), ("station", "train")],
 )
 def test_folders_of_splits_have_usual_names(tmp_path, folder, split):
     (tmp_path / folder).mkdir(parents=True)

@@ -24,13 +24,11 @@ def make(*words: str):
 @pytest.mark.parametrize(
     ("words", "options"),
     [
-        (DETR, {"dropout": 0.0, "mask_padding": True}),
         (
             [*DETR, "MODEL.DROPOUT", "0.25", "MODEL.ENCODER_LAYERS", "0", "-max_detections=101"],
             {"dropout": 0.25, "encoder_layers": 0, "mask_padding": True},
         ),
         ([*RTDETR, "MODEL.NUM_QUERIES", "7", "MODEL.DECODER_LAYERS", "1"], {"num_queries": 7, "decoder_layers": 1}),
-        (REGIONS, {"random_samples": True}),
         ([*REGIONS, "TRAIN.RANDOM_SAMPLING", "False", "-max_detections=100"], {"random_samples": False}),
     ],
 )

@@ -43,8 +43,6 @@ def test_options_of_a_vit_at_their_limits_are_taken():
     ("options", "message"),
     [
         ({"depths": (1, 1, 1)}, r"HGNetV2: depths \(1, 1, 1\), dims \(8, 16\) and the others have one entry for each"),
-        ({"light": (False,)}, "HGNetV2: depths .* one entry for each stage"),
-        ({"layers": (2, 2, 2)}, "HGNetV2: depths .* one entry for each stage"),
         ({"frozen_stages": 4}, "HGNetV2: frozen_stages 4 is not from 0 to 3: change it"),
         ({"frozen_stages": -1}, "HGNetV2: frozen_stages -1 is not from 0 to 3: change it"),
     ],
@@ -73,7 +71,6 @@ def test_a_segformer_needs_a_mit():
 @pytest.mark.parametrize(
     ("options", "naming", "is_told"),
     [
-        ({"pool": "attention"}, "Hugging Face's DINO, CLIP and SigLIP", True),
         ({"pool": "attention"}, "Hugging Face's DINOv3 with biases", True),
         ({"pool": "attention"}, "timm", False),
         ({"pool": "attention", "activation": "gelu_tanh"}, "Hugging Face's DINO, CLIP and SigLIP", False),

@@ -28,11 +28,9 @@ def test_layouts(files, layout, splits, tmp_path):
 @pytest.mark.parametrize(
     "splits, layout, expected",
     [
-        (["train", "val"], None, ["train", "val"]),
         (["train", "val", "test"], None, ["train", "val"]),
         (["train", "test"], "folder", ["train", "test"]),
         (["val"], None, ["train"]),  # all class folders are one set
-        (["train"], "imagenet2012", ["train"]),
     ],
 )
 def test_each_split_is_opened_with_its_reader(splits, layout, expected, tmp_path, monkeypatch):

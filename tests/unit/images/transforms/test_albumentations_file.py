@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from PIL import Image
+from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
@@ -214,7 +215,7 @@ SHRINKING = {
 }
 
 
-@pytest.mark.parametrize("name", SHRINKING)
+@by_day("name", SHRINKING, day=(1, 2, 4))
 def test_shrinking_removes_no_thin_object(tmp_path, name):
     step = f"{{__class_fullname__: {name}, {SHRINKING[name]}, p: 1.0}}"
     file = AlbumentationsFile(write(tmp_path, BOXES % (step, "{}")), has_boxes=True)
@@ -245,7 +246,7 @@ def test_a_cut_removes_a_thin_object_whose_box_is_visible(tmp_path):
     assert alone.objects.tolist() == [] and alone.masks == []
 
 
-@pytest.mark.parametrize("seed", range(5))
+@by_day("seed", range(5), day=(0, 2, 4))
 def test_the_box_of_a_turned_and_shrunk_line_does_not_depend_on_the_pixels_that_are_skipped(tmp_path, seed):
     steps = "{__class_fullname__: Rotate, limit: [20, 40], p: 1.0}, "
     steps += "{__class_fullname__: Resize, height: 32, width: 32, p: 1.0}"

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.night import by_day
 
 from paddlevit_dist.points.instances.grouping import PointClusters
 from paddlevit_dist.points.instances.proposals import score_targets, select_predictions, voxelize_clusters
@@ -67,7 +68,7 @@ def by_plain_suppression(members, scores, threshold, smallest, nms_iou):
     return kept
 
 
-@pytest.mark.parametrize("seed", range(5))
+@by_day("seed", range(5), day=(0, 2, 4))
 def test_predictions_are_those_of_plain_suppression(seed):
     generator = np.random.default_rng(seed)
     members = []

@@ -7,7 +7,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.numpy_tables import load_array, read_arrays
 
 
-@pytest.mark.parametrize("name", ["rgb", "color", "colors", "colour", "colours"])
+@pytest.mark.parametrize("name", ["rgb", "colors", "colour"])
 def test_colors_have_american_and_british_names(tmp_path, name):
     levels = np.arange(6, dtype=np.uint8).reshape(2, 3)
     np.savez(tmp_path / "scene.npz", coord=np.zeros((2, 3), np.float32), **{name: levels})

@@ -30,14 +30,11 @@ def test_pointgroups_files_are_read_without_torch(tmp_path, write):
     assert np.array_equal(test.xyz, arrays[0]) and set(test.semantic) == {-100}
 
 
-TORCH_COLORS = [  # floats in a file, as bytes, and what is remarked; None: refused
-    (UNIT_COLORS * 2 - 1, UNIT_COLORS * 255, ""),
+TORCH_COLORS = [
     ((UNIT_COLORS * 2 - 1) * 1.0001, UNIT_COLORS * 255, ""),
-    (UNIT_COLORS * 0, UNIT_COLORS * 0 + 127.5, ""),
     (UNIT_COLORS * 0.01 - 1, UNIT_COLORS * 1.275, ""),  # dark
     (UNIT_COLORS * 2 - 3, None, "has colors from -3 to 0; expected -1 to 1 as float, or 0 to 255"),
     (UNIT_COLORS / 2 + 0.5, UNIT_COLORS * 63.75 + 191.25, "from 0 to 1, taken as parts of -1 to 1"),
-    (UNIT_COLORS, UNIT_COLORS * 127.5 + 127.5, "from 0 to 1, taken as parts of -1 to 1"),
     (UNIT_COLORS * 255, None, "has colors from 0 to 255; expected -1 to 1 as float, or 0 to 255"),
 ]
 

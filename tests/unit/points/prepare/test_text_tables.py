@@ -22,7 +22,7 @@ def test_numbers_are_read_after_a_count_and_comments(tmp_path, separator, start)
     assert isinstance(table, np.ndarray) and table.dtype == np.float64 and table.tolist() == ROWS
 
 
-@pytest.mark.parametrize("length", [65_534, 65_535, 65_536, 65_537, 200_000])
+@pytest.mark.parametrize("length", [65_535, 65_536, 200_000])
 def test_points_after_a_very_long_comment_are_all_read(tmp_path, length):
     table = read_text(write(tmp_path / "a.xyz", f"#{' ' * (length - 1)}\n1 2 3\n4 5 6\n"))
     assert table.tolist() == [[1, 2, 3], [4, 5, 6]]

@@ -59,7 +59,7 @@ def test_kernel_map_between_two_coarse_levels():
     assert found == {k: sorted(v) for k, v in reference.pairs(fine, coarse, 3, 4).items()}
 
 
-@pytest.mark.parametrize("stride", [2, 3, 4, 6, 16])
+@pytest.mark.parametrize("stride", [2, 3, 16])
 def test_levels_are_floors_also_below_zero(stride):
     coordinates = reference.scene(np.random.default_rng(stride), 200, reach=30)
     plan = CoordinatePlan(coordinates)

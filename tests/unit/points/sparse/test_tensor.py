@@ -207,7 +207,7 @@ def test_the_two_rules_of_strides_differ():
     assert sorted(sparse.PaddedConvolution(1, 1, 3, 2, 1)(x).coordinates[:, 1].tolist()) == [4] * 4 + [6] * 4
 
 
-@pytest.mark.parametrize("kernel, stride, dilation", [(3, 1, 1), ((3, 1, 3), 1, 2), (2, 2, 1), (3, 2, 1)])
+@by_day("kernel, stride, dilation", [(3, 1, 1), ((3, 1, 3), 1, 2), (2, 2, 1), (3, 2, 1)], day=(1, 2))
 def test_each_channel_by_itself(products, kernel, stride, dilation):
     x = make_tensor()
     layer = sparse.DepthwiseConvolution(3, kernel, stride, dilation)

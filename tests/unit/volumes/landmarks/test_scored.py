@@ -142,7 +142,6 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
     [
         ("fcsv RAS", "csv LPS", "lps", "files without a coordinate system are read as LPS"),
         ("csv RAS", "fcsv LPS", "ras", "files without a coordinate system are read as RAS"),
-        ("csv LPS", "csv LPS", "ras", "files without a coordinate system are read as RAS"),
         ("csv LPS", "json LPS", None, "files do not specify LPS or RAS: both sides are assumed to be the same"),
         ("fcsv LPS", "mrk.json RAS", "lps", "coordinate systems from the files"),
     ],

@@ -384,7 +384,7 @@ def test_descriptions_in_another_form_are_refused(tmp_path, changes, message):
     assert str(refused.value).startswith(str(file))
 
 
-@pytest.mark.parametrize("content", ["[", "3", '[{"train": ["a"]}]', '[["a"]]', '[{"train": 1, "val": []}]'])
+@pytest.mark.parametrize("content", ["[", '[{"train": ["a"]}]', '[{"train": 1, "val": []}]'])
 def test_listed_folds_in_another_form_are_refused(tmp_path, content):
     (tmp_path / "splits_final.json").write_text(content)
     with pytest.raises(UserError, match=r"splits_final\.json cannot be read \(.*\); expected \["):

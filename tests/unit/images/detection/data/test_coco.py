@@ -288,13 +288,7 @@ STORED, TURNED, SQUARE = (20, 30), (30, 20), (20, 20)
 
 @pytest.mark.parametrize(
     "sizes, expected",
-    [
-        ([TURNED, TURNED], (20, 30)),
-        ([STORED, STORED], (30, 20)),
-        ([TURNED, None], (20, 30)),
-        ([STORED, None], (30, 20)),
-        ([None, None], (20, 30)),
-    ],
+    [([TURNED, TURNED], (20, 30)), ([STORED, None], (30, 20)), ([None, None], (20, 30))],
 )
 def test_sizes_prove_whether_exif_turns_images(tmp_path, cache, sizes, expected):
     write_lying(tmp_path, sizes)

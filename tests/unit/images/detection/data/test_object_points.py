@@ -139,7 +139,7 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", STEPS)
+@by_day("name", STEPS, day=(0, 2, 4))
 def test_albumentations_moves_points_and_exchanges_left_and_right(tmp_path, name):
     pytest.importorskip("albumentations")
     file = tmp_path / "steps.json"

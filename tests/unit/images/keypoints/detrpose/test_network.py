@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import paddle
 import pytest
+from support.night import by_day
 from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_images, make_network, make_targets
 
 from paddlevit_dist import UserError
@@ -22,7 +23,7 @@ def network():
     return make_network()
 
 
-@pytest.mark.parametrize("size", PUBLISHED)
+@by_day("size", PUBLISHED, day=(0, 4))
 def test_the_number_of_parameters_is_the_published_one(size):
     with paddle.LazyGuard():  # names and shapes only
         built = create_model(f"detrpose_hgnetv2_{size}", num_classes=2)

@@ -426,7 +426,6 @@ def test_timm_is_refused_where_it_is_missing_or_torchs_or_paddle_is_too_old(monk
     [
         ({"strict_img_size": True, "img_size": (224, 224)}, None),
         ({"strict_img_size": False, "dynamic_img_pad": False}, True),
-        ({"dynamic_img_pad": False}, True),
         ({}, False),
     ],
 )

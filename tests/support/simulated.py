@@ -1,4 +1,4 @@
-"""What a test sets for its whole process: the time, what this process notes as its status, and that it does not end."""
+"""What a test sets for its whole process: the time, its machine and children, its status, and that it does not end."""
 
 import atexit
 import contextlib
@@ -15,7 +15,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.core.launch import failures, rendezvous, secret, status, tuning
-from paddlevit_dist.core.runtime import device_kinds, processor
+from paddlevit_dist.core.runtime import device_kinds, processor, signals
 
 from .thread_ranks import acting_as
 
@@ -209,3 +209,33 @@ def act_as() -> Iterator[Callable[[int, int], None]]:
     """Return a function that makes this process a rank among so many, for what asks for numbers only."""
     with contextlib.ExitStack() as ranks:
         yield lambda rank, size: ranks.enter_context(acting_as(rank, size))
+
+
+class SimulatedChild:
+    """A process of which a test says when it ends."""
+
+    def __init__(self, pid=0, exitcode=None):
+        self.pid, self.exitcode, self.calls = pid, exitcode, []
+        self.sentinel, self._writing = os.pipe()
+        if exitcode is not None:
+            self.end(exitcode)
+
+    def end(self, code):
+        self.exitcode = code
+        os.close(self._writing)
+
+    def __getattr__(self, name):
+        return lambda *words: self.calls.append((name, *words))
+
+
+def record(folder, rank, error):
+    failures.keep_records(folder, rank)
+    failures.record_finish() if error is None else failures.record_failure(error)
+
+
+@pytest.fixture
+def signals_sent(monkeypatch, kills, fresh_rank, fresh_status, simulated_time):
+    """What this process, which handles signals and has received none, sends to others."""
+    monkeypatch.setenv("PADDLEVIT_DIST_STARTED", f"{os.getpid()} 1.0")
+    with signals.installed():
+        yield kills

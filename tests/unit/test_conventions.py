@@ -21,23 +21,6 @@ PAGE_OF_OTHERS = "docs/demo/multigpu.md"
 # Names of PyTorch that files of timm import from the bridge.
 SHARED = {"LayerNorm", "Linear"}
 
-# Files that compute scores, with the tables that scores are computed from.
-SCORE_FILES = (
-    "core/tasks/metrics.py core/tasks/score_kind.py core/intervals/scores.py core/metrics/counts.py "
-    "core/metrics/tables.py core/metrics/confusion.py core/metrics/classification.py "
-    "core/metrics/classification_scores.py images/segmentation/metrics.py "
-    "images/multi_label/curves.py images/multi_label/metrics.py images/multi_label/scores.py "
-    "images/pretraining/metrics.py images/pretraining/scores.py "
-    "images/keypoints/evaluation/metrics.py images/keypoints/evaluation/score_kind.py "
-    "images/keypoints/evaluation/point_scores.py images/detection/metrics.py images/detection/evaluation/score_kind.py "
-    "images/detection/evaluation/match_tables.py images/detection/evaluation/curves.py "
-    "points/segmentation/metrics.py points/instances/metrics.py points/instances/matching.py "
-    "points/instances/panoptic.py points/instances/score_kind.py volumes/landmarks/metrics.py "
-    "volumes/segmentation/metrics.py"
-).split()
-# the first, those of several labels, pretraining and keypoints, each new, and what intervals ask of each score
-MOST_SCORE_LINES = 2_506 + 414 + 135 + 491 + 150
-
 # What calls ``json.dumps`` itself: everything else that is written has null for NaN, see ``format_json``.
 OTHER_JSON = {
     "core/runtime/json_format.py": "defines format_json",
@@ -50,8 +33,6 @@ OTHER_JSON = {
     "volumes/store.py": "hashed",
     "core/data/path_index.py": "class names",
 }
-
-_DEFINES_SCORES = re.compile(r"^class \w+\((ScoreKind|\w+Scores|TableMetrics|PerSampleMetrics|Metrics)\b", re.MULTILINE)
 
 
 def is_named_after_a_module(path) -> bool:
@@ -156,20 +137,6 @@ def test_keys_and_options_that_messages_name_exist():
         for name in find_unknown(text)
     }
     assert found == set()
-
-
-def test_files_that_compute_scores_do_not_grow():
-    """A score is written once: at bd7b4b1e, where up to three places computed each, these files had 2,870 lines.
-
-    That is the list of files with a class of metrics or a kind of scores, and what they alone compute from: counts,
-    curves, formulas, tables of classes. It has no files that only ask for scores (the engine, ``compare``, results of
-    other programs), that match objects with the ground truth, or that draw samples. Where a part moves to another file,
-    name this file here, too.
-    """
-    package = ROOT / "paddlevit_dist"
-    texts = {str(path.relative_to(package)): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
-    assert [name for name in texts if _DEFINES_SCORES.search(texts[name]) and name not in SCORE_FILES] == []
-    assert sum(texts[name].count("\n") for name in SCORE_FILES) <= MOST_SCORE_LINES
 
 
 @pytest.mark.parametrize("page", ("README.md", "README_cn.md"))

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+from support.hosts.servers import LocalServer
 
-class RangeServer:
-    """Serves the files of ``folder``; a context that ends it.
+
+class RangeServer(LocalServer):
+    """Serves the files of ``folder``.
 
     Attributes:
         requests: method and path -> how often it was asked for.
@@ -51,22 +53,7 @@ class RangeServer:
             def do_HEAD(self) -> None:  # noqa: N802
                 outer._answer(self, has_body=False)
 
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        class QuietServer(http.server.ThreadingHTTPServer):
-            request_queue_size = 128
-
-            def handle_error(self, *arguments: Any) -> None:  # a client that gave up
-                pass
-
-        self.server = QuietServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.002,), daemon=True)
-        self.thread.start()
-
-    def address(self, path: str = "") -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/{path}"
+        super().__init__(Handler)
 
     def _take(self, name: str) -> bool:
         with self._lock:
@@ -129,11 +116,3 @@ class RangeServer:
             request.close_connection = True
         else:
             request.wfile.write(body)
-
-    def __enter__(self) -> "RangeServer":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()

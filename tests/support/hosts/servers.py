@@ -1,4 +1,4 @@
-"""A web server of this machine, for tests of what is fetched."""
+"""A web server of this machine, for tests of what is fetched; ``range_server`` has one of a folder."""
 
 import hashlib
 import http.server
@@ -7,8 +7,35 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Server:
-    """Serves ``content`` at every address except /missing, and opens no tunnel; a context that ends it.
+class LocalServer:
+    """Answers requests to a port of this machine in threads; a context that ends it."""
+
+    def __init__(self, handler: type[http.server.BaseHTTPRequestHandler]) -> None:
+        class QuietServer(http.server.ThreadingHTTPServer):
+            request_queue_size, daemon_threads = 128, True
+
+            def handle_error(self, *arguments: Any) -> None:  # a client that gave up
+                pass
+
+        handler.log_message = lambda self, *arguments: None
+        self.server = QuietServer(("127.0.0.1", 0), handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.002,), daemon=True)
+        self.thread.start()
+
+    def address(self, path: str = "") -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/{path}"
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+class Server(LocalServer):
+    """Serves ``content`` at every address except /missing, and opens no tunnel.
 
     Attributes:
         requests: the paths that were asked for, those of tunnels after "CONNECT ".
@@ -45,23 +72,7 @@ class Server:
                 outer.requests.append(f"CONNECT {self.path}")
                 self.send_error(403)
 
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
-        self.thread.start()
-
-    def address(self, path: str = "") -> str:
-        return f"http://127.0.0.1:{self.server.server_port}/{path}"
-
-    def __enter__(self) -> "Server":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        super().__init__(Handler)
 
 
 def send(handler: Any, announced: bytes | None, sent: bytes) -> None:

@@ -8,8 +8,8 @@ from support.simulated import (  # noqa: F401
     fresh_status,
     kills,
     machine,
+    signals_sent,
     simulated_time,
     store,
 )
-from support.simulated_children import signals_sent  # noqa: F401
 from support.trainings.locked_folders import take  # noqa: F401

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from support.registrations import forgotten
-from support.simulated_children import SimulatedChild, record
+from support.simulated import SimulatedChild, record
 
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.launch import failures, spawn

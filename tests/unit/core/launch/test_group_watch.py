@@ -207,7 +207,6 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, fresh
     ]
 
 
-@pytest.mark.parametrize("rank", [1])
 @pytest.mark.parametrize(
     "error, told, waited",
     [
@@ -219,7 +218,8 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, fresh
         (KeyboardInterrupt(), None, 0.0),
     ],
 )
-def test_the_last_message_of_a_rank_is_how_it_ends(build, simulated_time, rank, error, told, waited):
+def test_the_last_message_of_a_rank_is_how_it_ends(build, simulated_time, error, told, waited):
+    rank = 1
     watch, peers = build[0](rank, 3)
     has_waited = []
 

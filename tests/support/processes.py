@@ -206,18 +206,6 @@ def session_members(session: int) -> list[int]:
     return members
 
 
-def descendants(process: int) -> list[int]:
-    """A process and what it has started, whatever sessions they are in; Paddle's launcher gives each rank one."""
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError, ValueError):
-            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    found = [process]
-    for one in found:  # grows meanwhile
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
-
-
 def succeeded(ended: Finished) -> Finished:
     """The same, once its exit code is seen to be 0."""
     assert ended.code == 0, f"exit code {ended.code}\n{ended.out[-2000:]}\n{ended.err[-5000:]}"

@@ -70,16 +70,6 @@ def pickled(batches: dict[str, dict[str, Any]], label_key: str = "labels") -> di
     }
 
 
-def binary(batches: dict[str, dict[str, Any]], coarse: bool = False) -> dict[str, bytes]:
-    """Each batch as records of label bytes and pixels; with a coarse label of 0 in front where asked for."""
-    files = {}
-    for name, batch in batches.items():
-        labels = np.array(batch["labels"], np.uint8)[:, None]
-        columns = [np.zeros_like(labels)] * coarse + [labels, batch["data"]]
-        files[f"{name}.bin"] = np.concatenate(columns, axis=1).tobytes()
-    return files
-
-
 def write_cifar10(folder: Path, rows: int = 3) -> dict[str, dict[str, Any]]:
     """The archive of Python batches, in the order in which archives happen to be: not the batches' own."""
     batches = make_batches(TEN, rows, 10)

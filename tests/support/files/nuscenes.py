@@ -72,9 +72,3 @@ def nuscenes(root, version="v1.0-mini", drives=("scene-0061", "scene-0103"), sca
         if "test" not in version or name not in ("lidarseg", "panoptic"):
             (root / version / f"{name}.json").write_text(json.dumps(rows, indent=0))
     return written
-
-
-def draw_predictions(written, seed=1):
-    """A class of sixteen for each point, 0 to 15, by name of the scan; independent of the truth for every fifth."""
-    generator = np.random.default_rng(seed)
-    return {name: generator.integers(0, 16, len(cloud)) for name, (cloud, _) in sorted(written.items())}

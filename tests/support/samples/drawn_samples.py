@@ -7,7 +7,6 @@ from paddlevit_dist.core.intervals import (
     ProportionRecompute,
     bootstrap,
     confusion_scores,
-    means,
 )
 
 
@@ -31,10 +30,6 @@ def drawn_labels(generator):
         labels, (generator.random(400) >= np.array([0.9, 0.8, 0.7, 0.6])[labels]).astype(int), 4
     )
     return ProportionRecompute(found, found.rates()), 400
-
-
-def drawn_errors(generator):
-    return means({"error": generator.gamma(2.0, 0.7, 400)}), 400
 
 
 def drawn_confusions(generator):

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance
 
-from paddlevit_dist.extensions.leakage.search import find_copies
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 
 
@@ -93,20 +92,3 @@ class DrawnImages(ImageDataset):
 
     def read(self, index: int) -> tuple[Image.Image, int]:
         return self.images[index], 0
-
-
-def find_changed(kind: str, seed: int, copies: int) -> tuple[float, float]:
-    """The shares of changed copies found with their originals, and of all originals with their changed copies.
-
-    As many images again are of nothing else; each that is found with another than its own counts as an error.
-    """
-    generator = np.random.default_rng(seed)
-    originals = [scene(generator, (96, 72)) for _ in range(copies)]
-    strangers = [scene(generator, (96, 72)) for _ in range(copies)]
-    order = generator.permutation(2 * copies)
-    given = [*(CHANGES[kind](image, generator) for image in originals), *strangers]
-    val, train = DrawnImages([given[place] for place in order]), DrawnImages(originals)
-    found = [(pair.val, pair.train) for pair in find_copies(val, train, None).pairs]
-    back = [(pair.train, pair.val) for pair in find_copies(train, val, None).pairs]
-    assert all(order[changed] == original for changed, original in found + back)
-    return len(found) / copies, len(back) / copies

@@ -4,7 +4,6 @@ What is odd in them is in these, too: crowds and people without a labeled point 
 visibility in YOLO's, boxes that CVAT does not write, empty cells in tables.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +156,3 @@ LAYOUTS = {
     "keypoint_table": write_cephalograms,
     "long table": write_points,
 }
-
-
-def count_labeled(path: Path) -> int:
-    """The labeled points of a file in COCO's format."""
-    return sum(entry["num_keypoints"] for entry in json.loads(path.read_text())["annotations"])

@@ -49,10 +49,6 @@ def make_arrays(denoising, seed=0, images=4):
     return arrays
 
 
-def make_outputs(denoising):
-    return {name: paddle.to_tensor(array) for name, array in make_arrays(denoising).items()}
-
-
 def make_index(rows, name):
     """Where an output has the images ``rows``."""
     return (slice(None), rows) if "layer_" in name else (rows,)

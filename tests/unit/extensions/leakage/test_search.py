@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 from support.night import by_day
-from support.samples.leaking_images import CHANGES, DrawnImages, find_changed, scene, write_leaking
+from support.samples.leaking_images import CHANGES, DrawnImages, scene, write_leaking
 from support.trainings.runs import IMAGES
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands import inspect_data
 from paddlevit_dist.extensions.leakage import comparing, fingerprints, formatting, search
+from paddlevit_dist.extensions.leakage.search import find_copies
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
@@ -20,6 +21,23 @@ from paddlevit_dist.points.shapes.solids import SyntheticSolids
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.segmentation.dataset import SegmentedVolumes
 from paddlevit_dist.volumes.store import DecodedVolume
+
+
+def find_changed(kind: str, seed: int, copies: int) -> tuple[float, float]:
+    """The shares of changed copies found with their originals, and of all originals with their changed copies.
+
+    As many images again are of nothing else; each that is found with another than its own counts as an error.
+    """
+    generator = np.random.default_rng(seed)
+    originals = [scene(generator, (96, 72)) for _ in range(copies)]
+    strangers = [scene(generator, (96, 72)) for _ in range(copies)]
+    order = generator.permutation(2 * copies)
+    given = [*(CHANGES[kind](image, generator) for image in originals), *strangers]
+    val, train = DrawnImages([given[place] for place in order]), DrawnImages(originals)
+    found = [(pair.val, pair.train) for pair in find_copies(val, train, None).pairs]
+    back = [(pair.train, pair.val) for pair in find_copies(train, val, None).pairs]
+    assert all(order[changed] == original for changed, original in found + back)
+    return len(found) / copies, len(back) / copies
 
 
 class Files(ImageDataset):

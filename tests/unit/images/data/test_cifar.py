@@ -5,12 +5,12 @@ import io
 import os
 import pickle
 import tarfile
+from typing import Any
 
 import numpy as np
 import pytest
 from support.files.cifar_writer import (
     TEN,
-    binary,
     make_batches,
     pickled,
     python2_pickle,
@@ -21,6 +21,16 @@ from support.files.cifar_writer import (
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.cifar import Cifar10, Cifar100
+
+
+def binary(batches: dict[str, dict[str, Any]], coarse: bool = False) -> dict[str, bytes]:
+    """Each batch as records of label bytes and pixels; with a coarse label of 0 in front where asked for."""
+    files = {}
+    for name, batch in batches.items():
+        labels = np.array(batch["labels"], np.uint8)[:, None]
+        columns = [np.zeros_like(labels)] * coarse + [labels, batch["data"]]
+        files[f"{name}.bin"] = np.concatenate(columns, axis=1).tobytes()
+    return files
 
 
 @pytest.fixture

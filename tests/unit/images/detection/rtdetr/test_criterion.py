@@ -12,9 +12,9 @@ from support.samples.rtdetr_batches import (
     LAYERS,
     NOISE,
     SIZES,
+    make_arrays,
     make_batch,
     make_index,
-    make_outputs,
     make_targets,
 )
 
@@ -25,6 +25,10 @@ from paddlevit_dist.images.detection.denoising import ContrastiveNoise
 from paddlevit_dist.images.detection.rtdetr.criterion import VarifocalCriterion
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion, unite_matchings
+
+
+def make_outputs(denoising):
+    return {name: paddle.to_tensor(array) for name, array in make_arrays(denoising).items()}
 
 
 def make_ends(box):

@@ -1,9 +1,12 @@
 """Sets in published layouts are recognized at their path and read."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.night import by_day
-from support.samples.published_keypoints import CEPHALOGRAM, FLIP_IDX, HAND, LAYOUTS, count_labeled
+from support.samples.published_keypoints import CEPHALOGRAM, FLIP_IDX, HAND, LAYOUTS
 
 from paddlevit_dist.core.registry.lookup import guess_dataset, resolve
 from paddlevit_dist.images.keypoints.data.indexed_points import find_outside
@@ -19,6 +22,11 @@ SIZES = {  # training and validation images
     "keypoint_table": (6, 3),
     "long table": (6, 3),
 }
+
+
+def count_labeled(path: Path) -> int:
+    """The labeled points of a file in COCO's format."""
+    return sum(entry["num_keypoints"] for entry in json.loads(path.read_text())["annotations"])
 
 
 @pytest.fixture

@@ -276,6 +276,10 @@ def test_what_makes_an_interval_rough_is_one_line():
     alike = note([0, 1] * 50, [0] * 100, shown=["loss"])
     assert alike.endswith("; no interval of loss: every half of them gives the same") and "0 wrong" in alike
     assert small_sample_warning(5, "image", {}, {}, ["top-1"]) is None  # no intervals are wanted
+    flat = {name: resampling.ConfidenceInterval(1.0, 1.0, 1.0) for name in "abcde"}
+    for shown, listed in (("abc", "a, b, c"), ("abcd", "a, b, c and 1 more"), ("abcde", "a, b, c and 2 more")):
+        line = f"no interval of {listed}: every half of them gives the same"
+        assert small_sample_warning(99, "image", flat, {}, [*shown]) == line
 
 
 def test_an_interval_without_width_is_none_in_files():

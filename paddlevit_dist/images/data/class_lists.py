@@ -128,7 +128,7 @@ def read_class_list(file: str) -> ClassList:
     A ``UserError`` says that it cannot be read, or that a name, number or color is invalid or occurs twice.
     """
     with readable(file):
-        entries = _parse_json(read_json(file)) if file.endswith(".json") else _parse_lines(read_text(file))
+        entries = _parse_json(read_json(file)) if file.lower().endswith(".json") else _parse_lines(read_text(file))
     if not entries:
         raise UserError(
             f"{file} lists no classes; expected a line per class: its name, or name,red,green,blue, or number,name"

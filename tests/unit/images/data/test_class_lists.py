@@ -56,11 +56,11 @@ FORMS = {
         '{"more": 1, "categories": [{"id": 7, "title": "sky"}, {"value": 3, "label": "road", "rgb": [4, 5, 6]}]}',
         [("sky", 7, None), ("road", 3, (4, 5, 6))],
     ),
-    "g.json": ('{"id2label": {"0": "sky", "4": "road"}}', [("sky", 0, None), ("road", 4, None)]),
+    "g.JSON": ('{"id2label": {"0": "sky", "4": "road"}}', [("sky", 0, None), ("road", 4, None)]),
 }
 
 
-@by_day("name", FORMS, day=(0, 4, 6, 13, 16))
+@by_day("name", FORMS, day=(0, 4, 6, 13, 16, 17))
 def test_each_form_of_a_list_has_its_names_numbers_and_colors(tmp_path, name):
     content, rows = FORMS[name]
     (tmp_path / name).write_text(content, encoding="utf-8")

@@ -104,10 +104,11 @@ def test_shards_of_one_prefix_each_keep_their_names(tmp_path):
     places = {"model.x": "a.safetensors", "model.y": "b.safetensors", "head": "b.safetensors"}
     (tmp_path / "any.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
     assert sorted(read_state(tmp_path / "any.json")) == ["head", "model.x", "model.y"]
-    places["lost"] = "a.safetensors"
-    (tmp_path / "any.json").write_text(json.dumps({"weight_map": places}))
-    with pytest.raises(UserError, match="names arrays that its files do not have: lost; download"):
-        read_state(tmp_path / "any.json")
+    for name, said in (("lost", "lost"), ("gone", "gone and 1 more"), ("y", "gone and 2 more")):
+        places[name] = "a.safetensors"
+        (tmp_path / "any.json").write_text(json.dumps({"weight_map": places}))
+        with pytest.raises(UserError, match=f"names arrays that its files do not have: {said}; download"):
+            read_state(tmp_path / "any.json")
 
 
 MAGIC = bytes.fromhex("6cfc9c46f9206aa85019")  # PyTorch's number in files before 1.6

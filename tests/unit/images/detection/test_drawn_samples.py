@@ -11,7 +11,7 @@ from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.protocols import Drawable
 from paddlevit_dist.core.tasks.task_factory import make_task
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.drawing import CROWD, draw_annotations, draw_batch, get_label_colors
 
@@ -50,6 +50,29 @@ def test_evaluated_images_have_all_annotations_at_the_size_of_an_evaluation(task
     expected, _ = draw_annotations(resized, (24, 16), truth, NAMES)
     assert pixels.shape == expected.shape
     assert np.abs(pixels.astype(int) - expected).max() <= 1
+
+
+def test_the_table_of_samples_counts_objects_with_an_area_and_images_with_one(task):
+    labels = [[0, 0, 2], [0], []]
+
+    class Images(DetectionDataset):
+        category_ids = (1, 2, 3)
+
+        def __init__(self):
+            pass
+
+        def __len__(self):
+            return len(labels)
+
+        def annotations(self, index):
+            own = np.array(labels[index], np.int64)
+            boxes = np.tile([2.0, 3, 4, 5], (len(own), 1))
+            return ImageAnnotations(boxes, own, np.ones(len(own)), np.zeros(len(own), bool), np.arange(len(own)))
+
+    lines = get_aspect(task, Drawable).summarize_samples(SimpleNamespace(dataset=Images()))
+    assert [line.split() for line in lines] == [
+        ["category", "objects", "images"], ["cup", "3", "2"], ["ant", "0", "0"], ["bee", "1", "1"],
+    ]  # fmt: skip
 
 
 def test_the_legend_has_a_color_for_each_category_and_crowds(task):

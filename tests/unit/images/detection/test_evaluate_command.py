@@ -89,16 +89,6 @@ def test_files_score_as_pycocotools_says(evaluate, seed):
         assert np.isclose(said["per_category"][by_id[own]], expected, atol=1e-12)
 
 
-def test_aps_of_many_categories_are_in_json_alone(tmp_path, capsys):
-    many = {**ANNOTATIONS, "categories": [{"id": k, "name": f"c{k}"} for k in range(2, 203)]}
-    files = [tmp_path / "annotations.json", tmp_path / "results.json"]
-    for file, content in zip(files, (many, RESULTS)):
-        file.write_text(json.dumps(content))
-    evaluate_detections.run([*map(str, files)])
-    shown = capsys.readouterr().out
-    assert "201 categories: add -json to print the AP of each" in shown and "c57" not in shown
-
-
 @pytest.mark.parametrize("percent", ["95", "99", "off"])
 def test_intervals_are_those_of_the_numbers(tmp_path, capsys, percent):
     dataset, results = coco_peer.random_case(1)

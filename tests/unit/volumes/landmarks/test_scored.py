@@ -79,6 +79,15 @@ def test_errors_are_distances_in_whatever_coordinates_files_are(tmp_path, capsys
     assert said["samples"] == 6 and said["intervals"]["mre_mm"]["low"] < ERRORS.mean()
 
 
+def test_the_first_line_counts_volumes_and_the_landmarks_that_the_truth_has(tmp_path, capsys):
+    write(tmp_path / "truth", TRUTH, "json RAS")
+    write(tmp_path / "found", FOUND, "fcsv RAS")
+    short = {name: TRUTH["case0"][row].tolist() for row, name in enumerate(NAMES[:2])}
+    (tmp_path / "truth" / "case0.json").write_text(json.dumps(short))
+    volume_commands.run_landmarks([str(tmp_path / "truth"), str(tmp_path / "found"), "-coordinate_system=ras"])
+    assert capsys.readouterr().out.startswith("6 volumes with 17 landmarks: ")
+
+
 def test_the_tables_of_an_evaluation_are_no_volumes(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv RAS")
     write(tmp_path / "found", {**FOUND, "other": FOUND["case0"]}, "fcsv RAS")

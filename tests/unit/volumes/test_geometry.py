@@ -6,6 +6,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.volumes.geometry import (
     VolumeGeometry,
+    check_fits,
     check_geometry,
     check_voxels,
     interpolation_weights,
@@ -145,6 +146,12 @@ def test_a_volume_has_voxels_up_to_the_limit(shape, message):
         return check_voxels("a.nii", shape, 120)
     with pytest.raises(UserError, match=message):
         check_voxels("a.nii", shape, 120)
+
+
+def test_a_header_announces_at_most_what_its_bytes_can_contain():
+    check_fits("a.nii", 3000, 1000, 3)
+    with pytest.raises(UserError, match=r"^a\.nii .* announces \(3,001 bytes, more than 1,000 bytes can contain\);"):
+        check_fits("a.nii", 3001, 1000, 3)
 
 
 def test_splits_of_different_spacing_are_refused():

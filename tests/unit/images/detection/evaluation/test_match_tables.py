@@ -48,6 +48,15 @@ def test_what_crosses_is_at_most_one_megabyte_per_thousand_images():
     assert len(pack_columns({"boxes": column})) < 40 * 1000
 
 
+def test_classes_are_numbers_of_sixteen_bits():
+    truth = BoxGroundTruth(np.zeros((0, 4)), np.zeros(0, np.int64), np.zeros(0), np.zeros(0, bool))
+    found = DetectedObjects(np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64))
+    assert len(match(7, truth, found, 65_536).labels) == 0
+    for number, said in ((0, "0"), (65_537, "65,537")):
+        with pytest.raises(UserError, match=f"^{said} classes: expected 1 to 65,536$"):
+            match(7, truth, found, number)
+
+
 def choose_match(overlaps, order, is_taken, needed):
     """The annotation of the largest overlap in ``order``, of equal ones the last; -1 if all are taken or too far."""
     free = [place for place in order if not is_taken[place] and overlaps[place] >= needed]

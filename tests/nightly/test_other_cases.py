@@ -6,11 +6,14 @@ import pytest
 from support.night import AT_NIGHT
 from support.processes import ROOT, run_command
 
-FILES = [file for file in sorted((ROOT / "tests/unit").rglob("test_*.py")) if "@by_day(" in file.read_text("utf-8")]
+FILES: dict[str, list[str]] = {}  # by folder, such as images/data
+for _file in sorted((ROOT / "tests" / "unit").rglob("test_*.py")):
+    if "@by_day(" in _file.read_text(encoding="utf-8"):
+        FILES.setdefault("/".join(_file.relative_to(ROOT / "tests" / "unit").parts[:-1][:2]), []).append(str(_file))
 
 
-@pytest.mark.parametrize("file", FILES, ids=[str(file.relative_to(ROOT / "tests/unit")) for file in FILES])
-def test_other_cases_pass(file):
-    words = ["-m", "pytest", "-q", "-m", "by_day", "-p", "no:cacheprovider", str(file)]
-    ended = run_command([sys.executable, *words], timeout=900.0, **{AT_NIGHT: "1"})
+@pytest.mark.parametrize("folder", FILES)
+def test_other_cases_pass(folder):
+    words = ["-m", "pytest", "-q", "-m", "by_day", "-p", "no:cacheprovider", *FILES[folder]]
+    ended = run_command([sys.executable, *words], timeout=1200.0, **{AT_NIGHT: "1"})
     assert ended.code == 0, ended.out[-4000:]

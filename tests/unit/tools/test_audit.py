@@ -12,7 +12,6 @@ spec.loader.exec_module(audit)
 PACKAGES = [("numpy", "2.0"), ("pillow", "9.0")]
 CLEAN = {"name": "numpy", "version": "2.0", "vulns": []}
 BAD = {"name": "pillow", "version": "9.0", "vulns": [{"id": "PYSEC-1", "fix_versions": ["9.1"]}]}
-SKIPPED = {"name": "pillow", "skip_reason": "Dependency not found"}
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,6 @@ def with_wrong_bias_gradient(x: paddle.Tensor, weight: paddle.Tensor, bias: padd
     return paddle.matmul(x, weight) + 0.98 * bias + 0.02 * bias.detach()
 
 
-def without_bias(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
-    return paddle.matmul(x, weight) + 0.0 * bias
-
-
 def fail(*inputs: paddle.Tensor) -> paddle.Tensor:
     raise RuntimeError("no kernel")
 

@@ -86,11 +86,6 @@ def add_liver_far_away(labels):
     return labels
 
 
-def add_liver_and_split_spleen(labels):
-    labels[8, 3:6, 3:6] = labels[7, 4, 3:6] = labels[7, 5, 5] = 0  # components of 3 and 2 true voxels
-    return add_liver_far_away(labels)
-
-
 def join(labels):
     labels[6, 4, 4] = 2  # one component of liver and spleen
     return labels

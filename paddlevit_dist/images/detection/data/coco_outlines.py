@@ -92,13 +92,14 @@ class CocoOutlines(SegmentationDataset):
         """Draw a label map, uint8 (height, width)."""
         size = self._objects.size(index)
         labels = np.where(self._objects.find_masked(index), annotations.labels + self._first, IGNORED)
-        parts = list(zip(self._parse(annotations, size), labels.tolist(), annotations.is_crowd.tolist()))
+        parts = list(zip(self._parse(index, annotations, size), labels.tolist(), annotations.is_crowd.tolist()))
         parts.sort(key=lambda part: (part[1] != IGNORED, not part[2], -part[0].area))
         return draw_runs(((runs, label) for runs, label, _ in parts), size, self._unlabeled)
 
-    def _parse(self, annotations: ImageAnnotations, size: tuple[int, int]) -> Iterator[MaskRuns]:
+    def _parse(self, index: int, annotations: ImageAnnotations, size: tuple[int, int]) -> Iterator[MaskRuns]:
         for number, mask in zip(annotations.ids.tolist(), annotations.masks or ()):
             try:
                 yield parse_segmentation(mask, *size)
             except ValueError as error:
-                raise UserError(f"{self._objects.source}: annotation {number}: its segmentation {error}") from None
+                place = f"{self.describe(index)}: annotation {number} in {self._objects.source}"
+                raise UserError(f"{place}: its segmentation {error}") from None

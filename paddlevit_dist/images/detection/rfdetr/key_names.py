@@ -11,7 +11,7 @@ from ....core.tasks.model import KeyMap
 from ...models.foundation_names import FOUNDATION, OF_HUGGING_FACE
 from ...models.key_names import Rule, join_projections, rename, split_projections, without
 
-_ENCODER, _BACKBONE = "backbone.0.encoder.encoder.", "backbone."
+_ENCODER, BACKBONE = "backbone.0.encoder.encoder.", "backbone."
 _EMPTY = ("_kp_active_mask",)  # a buffer of their networks for keypoints
 _PROJECTOR = r"^backbone\.0\.projector\."
 _LAYER = r"^transformer\.decoder\.layers\.(\d+)\."
@@ -35,7 +35,7 @@ def _from_authors(state: Mapping[str, Any]) -> dict[str, Any]:
     encoder = {name[len(_ENCODER) :]: value for name, value in state.items() if name.startswith(_ENCODER)}
     backbone = from_torch_names(FOUNDATION[OF_HUGGING_FACE[0]](encoder))
     rest = {name: state[name] for name in without(state, _EMPTY) if not name.startswith(_ENCODER)}
-    ours = {_BACKBONE + name: value for name, value in backbone.items()}
+    ours = {BACKBONE + name: value for name, value in backbone.items()}
     return {**ours, **from_torch_names(rename(split_projections(rest), _RULES))}
 
 

@@ -284,7 +284,9 @@ class RfDetr(QueryDetector):
         self.enc_out_class_embed = nn.LayerList([build_classifier(self.embed_dim, outputs) for _ in range(self.groups)])
 
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
-        """Select the rows of COCO's 80 categories from the authors' classifiers, which have one for each id."""
+        """Select the rows of COCO's 80 categories from the authors' classifiers, or resample the table of positions."""
+        if name.startswith(key_names.BACKBONE):
+            return self.backbone.resize_parameter(name[len(key_names.BACKBONE) :], value)
         if not name.startswith(self.classifier_layers):
             return None
         return select_category_rows(value, self.num_classes, _OUTPUTS, [*COCO_CATEGORIES])

@@ -18,6 +18,7 @@ from ....core.runtime.printing import shorten
 from ....core.runtime.text_files import to_utf8
 from ....core.tasks.dataset import peek_files
 from ...data.annotated_files import stamp
+from ...data.box_layouts import find_boxes
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, find_label_numbers, read_label_file, read_label_numbers
@@ -77,6 +78,8 @@ class LabelMaps(SegmentationDataset):
         if match is None:
             other = find_layout(self.root)
             detected = f", but {other.layout.words}: -dataset={other.layout.dataset}" if other is not None else ""
+            if not detected and any(boxes.dataset == "coco" for boxes in find_boxes(self.root, self.root)):
+                detected = ", but annotations in COCO's format: -dataset=coco_outlines"
             expected = f"; expected a folder {_LAYOUT}"
             raise UserError(f"{self.root}: no {name or 'label maps'} found{detected or expected}")
         self._kind = match.layout.kind

@@ -16,6 +16,7 @@ from paddlevit_dist.core.registry.lookup import guess_dataset
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.coco_outlines import CocoOutlines
+from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps
 from paddlevit_dist.images.segmentation.samples import HOST
 
 SIZE = (20, 30)  # of the writer's images
@@ -103,6 +104,12 @@ def test_a_network_learns_them_from_the_path_alone(tmp_path):
     np.testing.assert_allclose(values["mIoU"], (shared[either > 0] / either[either > 0]).mean(), rtol=1e-6)
 
 
+def test_the_name_of_another_layout_is_answered_with_this_one(tmp_path, cache):
+    _write(tmp_path, random=np.random.default_rng(0))
+    with pytest.raises(UserError, match="no ade20k found, but annotations in COCO's format: -dataset=coco_outlines$"):
+        LabelMaps(str(tmp_path), "train", cache, "ade20k")
+
+
 def test_what_defines_no_label_map_is_refused(tmp_path, cache):
     path = write_coco(tmp_path, [annotation(1, 11, [2.0, 3.0, 4.0, 5.0])])
     with pytest.raises(UserError, match="instances_train2017.json has no masks: boxes define no pixel's class"):
@@ -111,7 +118,8 @@ def test_what_defines_no_label_map_is_refused(tmp_path, cache):
     content["annotations"][0]["segmentation"] = {"size": [9, 9], "counts": [80, 1]}
     path.write_text(json.dumps(content))
     dataset = CocoOutlines(Coco(str(tmp_path), "train", cache))
-    with pytest.raises(UserError, match="annotation 1: its segmentation is of 9 x 9 pixels, the image of 20 x 30"):
+    said = "1.png: annotation 1 in instances_train2017.json: its segmentation is of 9 x 9 pixels, the image of 20 x 30"
+    with pytest.raises(UserError, match=said):
         dataset.read(0)
     content["categories"] = [{"id": number, "name": f"c{number}"} for number in range(255)]
     path.write_text(json.dumps(content))

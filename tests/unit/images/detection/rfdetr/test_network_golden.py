@@ -11,6 +11,7 @@ from support.networks.golden import recipe
 from support.networks.golden_rfdetr import GOLDEN, batches, require_detections, require_outputs, stored
 
 from paddlevit_dist.images.detection.data.transforms import resize_as_torchvision, whole_view
+from paddlevit_dist.images.detection.rfdetr.network import RfDetr
 from paddlevit_dist.images.detection.rfdetr.seg_network import RfDetrSeg
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.transforms.described import normalize
@@ -34,6 +35,11 @@ def test_golden_positions_for_other_sides():
     for side, key in sides.items():
         found = resize_position_embedding(table, (side, side), 1)
         np.testing.assert_allclose(found, stored()[key], rtol=0, atol=1e-6)  # loaded weights are float32
+        sizes = {"embed_dim": 6, "depth": 1, "num_heads": 1, "image_size": 2 * side, "patch_size": 2}
+        with weights_of_zero():
+            network = RfDetr(1, backbone_options={**sizes, "feature_depths": [1]}, groups=1)
+        loaded = network.resize_parameter("backbone.pos_embed", table)
+        np.testing.assert_array_equal(loaded, found)
 
 
 def test_golden_input_of_a_picture():

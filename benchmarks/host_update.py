@@ -75,8 +75,7 @@ def on_gpu(in_half: bool) -> Iterator[None]:
     """Take a GPU's branches inside the block."""
     import paddle
 
-    from paddlevit_dist.core.runtime import autocast, biases
-    from paddlevit_dist.images.models import layers
+    from paddlevit_dist.core.runtime import autocast, biases, layers
     from paddlevit_dist.images.models.attention import attention
 
     # What they take themselves is no time of the host on a GPU, where Paddle's C++ does this.

@@ -14,9 +14,9 @@ from ...core.runtime.transfers import is_on_gpu
 _MODELS = "paddlevit_dist.images.models"
 # Exact class (not a subclass) -> its fast subclass.
 _FAST = {
-    f"{_MODELS}.layers.GELU": "layers:FastGELU",
+    "paddlevit_dist.core.runtime.layers.GELU": "layers:FastGELU",
+    "paddlevit_dist.core.runtime.layers.LayerNorm": "layers:FastLayerNorm",
     f"{_MODELS}.layers.Linear": "layers:FastLinear",
-    f"{_MODELS}.layers.LayerNorm": "layers:FastLayerNorm",
     f"{_MODELS}.layers.Mlp": "layers:FastMlp",
     f"{_MODELS}.layers.PatchEmbedding": "layers:FastPatchEmbedding",
     f"{_MODELS}.layers.ChannelsLastConv": "layers:FastConv",

@@ -1,4 +1,4 @@
-"""Fast versions of the layers of ``images/models/layers.py`` and of Paddle's 3D convolution."""
+"""Fast versions of the layers in ``core/runtime`` and ``images/models``, and of Paddle's 3D convolution."""
 
 import math
 from collections.abc import Sequence

@@ -8,6 +8,7 @@ import paddle
 from paddle import nn
 
 from ...core.runtime.autocast import as_dtype
+from ...core.runtime.layers import GELU, LayerNorm
 from ..sparse.device_plan import KernelDirection, KernelMap, KernelPairs, Plan
 from ..sparse.layers import Convolution, RowsBatchNorm, RowsLinear
 from ..sparse.pooling import max_over_pairs
@@ -99,7 +100,7 @@ class SparsePosition(nn.Sequential):
 class BlockOptions(NamedTuple):
     """What all blocks of a network have in common."""
 
-    norm: NormBuilder = nn.LayerNorm
+    norm: NormBuilder = LayerNorm
     mlp_ratio: float = 4.0
     qkv_bias: bool = True
     pre_norm: bool = True
@@ -123,7 +124,7 @@ class SerializedBlock(nn.Layer):
         self.attn = PatchAttention(channels, num_heads, options.qkv_bias, relative, options.is_rotary)
         self.norm2 = nn.Sequential(options.norm(channels))
         inner, outer = (RowsLinear(*sizes) for sizes in ((channels, hidden), (hidden, channels)))
-        self.mlp = nn.Sequential(nn.Sequential(("fc1", inner), ("act", nn.GELU()), ("fc2", outer)))
+        self.mlp = nn.Sequential(nn.Sequential(("fc1", inner), ("act", GELU()), ("fc2", outer)))
         self.ls1, self.ls2 = (
             nn.Sequential(*([] if options.layer_scale is None else [ChannelScale(channels, options.layer_scale)]))
             for _ in range(2)
@@ -155,7 +156,7 @@ class CellPooling(nn.Layer):
         super().__init__()
         self.proj = RowsLinear(in_channels, out_channels)
         self.norm = nn.Sequential() if norm is None else nn.Sequential(norm(out_channels))
-        self.act = nn.Identity() if norm is None else nn.GELU()
+        self.act = nn.Identity() if norm is None else GELU()
 
     def forward(self, x: paddle.Tensor, plan: Plan, table: CellTable) -> paddle.Tensor:
         """Return (M, out_channels) from the features (N, in_channels) of the finer level."""
@@ -173,9 +174,7 @@ class CellUnpooling(nn.Layer):
     def __init__(self, in_channels: int, skip_channels: int, out_channels: int, norm: NormBuilder | None) -> None:
         super().__init__()
         self.proj, self.proj_skip = (
-            nn.Sequential(
-                RowsLinear(channels, out_channels), *([] if norm is None else [norm(out_channels), nn.GELU()])
-            )
+            nn.Sequential(RowsLinear(channels, out_channels), *([] if norm is None else [norm(out_channels), GELU()]))
             for channels in (in_channels, skip_channels)
         )
 

@@ -18,6 +18,7 @@ import paddle
 from paddle import nn
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.layers import GELU, LayerNorm
 from ...core.tasks.model import Variants
 from ..sparse.coordinate_plan import PlanSpec
 from ..sparse.layers import Convolution, RowsLinear, SparseNetwork
@@ -74,9 +75,7 @@ class PointEmbedding(nn.Layer):
     ) -> None:
         super().__init__()
         layer = RowsLinear(in_channels, channels) if is_linear else Convolution(in_channels, channels, 5)
-        self.stem = nn.Sequential(
-            ("linear" if is_linear else "conv", layer), ("norm", norm(channels)), ("act", nn.GELU())
-        )
+        self.stem = nn.Sequential(("linear" if is_linear else "conv", layer), ("norm", norm(channels)), ("act", GELU()))
         if has_mask_token:
             self.mask_token = self.create_parameter(
                 [1, channels], default_initializer=nn.initializer.TruncatedNormal(std=0.02)
@@ -177,7 +176,7 @@ class PointTransformer(SparseNetwork):
         ]
         # The blocks of a level use no more orders than these.
         self._turns = [max(depths) for depths in zip_longest(encoder.depths, decoder.depths, fillvalue=1)]
-        norms: list[NormBuilder] = [nn.LayerNorm if is_fresh else batch_norm, nn.LayerNorm]
+        norms: list[NormBuilder] = [LayerNorm if is_fresh else batch_norm, LayerNorm]
         if conditions:
             if condition not in conditions:
                 raise UserError(f"condition is {condition}: expected one of the conditions, {', '.join(conditions)}")

@@ -145,6 +145,28 @@ def test_branches_are_dropped_by_point(rate):
     assert (kept == kept[:, :1]).all() and abs((kept > 0).mean() - (1 - rate)) < 0.1
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_frozen_norms_leave_all_other_gradients(name):
+    """As TRAIN.LORA and TRAIN.FREEZE need it: Paddle's own layer norm has another gradient then."""
+    model, coordinates, found = build(name, shuffle_orders=False), scene(0, 60), []
+    for parameter in model.parameters():
+        if len(parameter.shape) == 1 and not parameter.stop_gradient:
+            parameter.set_value(paddle.rand(parameter.shape) + 0.5)
+    norms = [parameter for key, parameter in model.named_parameters() if ".norm1." in key or ".norm2." in key]
+    for is_frozen in (False, True):
+        for parameter in norms:
+            parameter.stop_gradient = is_frozen
+        model.clear_gradients()
+        (model(SparseTensor(features(coordinates), coordinates)) ** 2).sum().backward()
+        trained = {key: value for key, value in model.named_parameters() if not value.stop_gradient}
+        found.append({key: value.grad.numpy() for key, value in trained.items()})
+    assert len(norms) >= 16 and len(found[1]) == len(found[0]) - len(norms)
+    for key, gradient in found[1].items():
+        np.testing.assert_allclose(
+            gradient, found[0][key], rtol=0, atol=1e-5 * np.abs(found[0][key]).max(), err_msg=key
+        )
+
+
 def test_other_data_sets_norms_are_not_trained():
     names = {"conditions": ("rooms", "streets"), "condition": "streets"}
     model = build("ptv3", **names)

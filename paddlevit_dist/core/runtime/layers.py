@@ -3,6 +3,22 @@
 import paddle
 from paddle import nn
 
+from . import autocast
+
+
+class Linear(nn.Linear):
+    """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
+
+    finds_half_weights = True  # see ``core/runtime/half_weights.py``
+
+    def forward(self, x):
+        """Map (..., in) to (..., out)."""
+        own = self._parameters  # attributes of a layer are looked up in three dictionaries, and raise an error first
+        weight = own.get("weight")
+        if weight is None:  # Paddle's weight_norm computes it
+            weight = self.weight
+        return autocast.linear(x, weight, own.get("bias"))
+
 
 class LayerNorm(nn.LayerNorm):
     """Paddle's layer norm, with the right gradient where weight and bias are frozen."""
@@ -11,7 +27,7 @@ class LayerNorm(nn.LayerNorm):
         """Normalize the last axis."""
         if not paddle.in_dynamic_mode():
             return nn.LayerNorm.forward(self, x)
-        own = self._parameters  # attributes of a layer are looked up in three dictionaries, and raise an error first
+        own = self._parameters  # see ``Linear``
         weight, bias = own.get("weight"), own.get("bias")
         if weight is None or bias is None:  # there is none, or Paddle's weight_norm computes it
             weight, bias = self.weight, self.bias

@@ -16,7 +16,7 @@ _MODELS = "paddlevit_dist.images.models"
 _FAST = {
     "paddlevit_dist.core.runtime.layers.GELU": "layers:FastGELU",
     "paddlevit_dist.core.runtime.layers.LayerNorm": "layers:FastLayerNorm",
-    f"{_MODELS}.layers.Linear": "layers:FastLinear",
+    "paddlevit_dist.core.runtime.layers.Linear": "layers:FastLinear",
     f"{_MODELS}.layers.Mlp": "layers:FastMlp",
     f"{_MODELS}.layers.PatchEmbedding": "layers:FastPatchEmbedding",
     f"{_MODELS}.layers.ChannelsLastConv": "layers:FastConv",

@@ -6,26 +6,12 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...core.runtime import autocast, operations
+from ...core.runtime import operations
 from ...core.runtime.autocast import like_products
 from ...core.runtime.errors import UserError
-from ...core.runtime.layers import GELU
+from ...core.runtime.layers import GELU, Linear
 from ...core.runtime.layers import LayerNorm as LayerNorm
 from ..image_size import ImageSize, as_pair
-
-
-class Linear(nn.Linear):
-    """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
-
-    finds_half_weights = True  # see ``core/runtime/half_weights.py``
-
-    def forward(self, x):
-        """Map (..., in) to (..., out)."""
-        own = self._parameters  # attributes of a layer are looked up in three dictionaries, and raise an error first
-        weight = own.get("weight")
-        if weight is None:  # Paddle's weight_norm computes it
-            weight = self.weight
-        return autocast.linear(x, weight, own.get("bias"))
 
 
 class Conv2D(nn.Conv2D):

@@ -11,7 +11,7 @@ from paddle import nn
 from paddle.nn.functional import flash_attention
 
 from ...core.runtime.autocast import as_dtype
-from ..sparse.layers import RowsLinear
+from ...core.runtime.layers import Linear
 
 _LARGEST_HEAD, _MULTIPLE = 192, 8  # channels of a head that flash attention takes; above, only some GPUs train
 _LEAST_CAPABILITY = 8  # of the GPU: Ampere
@@ -97,8 +97,8 @@ class PatchAttention(nn.Layer):
     ) -> None:
         super().__init__()
         self.num_heads, self.head_dim = num_heads, dim // num_heads
-        self.qkv = RowsLinear(dim, 3 * dim, bias_attr=None if qkv_bias else False)
-        self.proj = RowsLinear(dim, dim)
+        self.qkv = Linear(dim, 3 * dim, bias_attr=None if qkv_bias else False)
+        self.proj = Linear(dim, dim)
         self.rpe = None if patch_size is None else RelativePosition(num_heads, patch_size)
         self.rope = RotaryFrequencies(self.head_dim) if is_rotary else None
 

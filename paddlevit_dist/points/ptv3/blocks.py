@@ -8,9 +8,9 @@ import paddle
 from paddle import nn
 
 from ...core.runtime.autocast import as_dtype
-from ...core.runtime.layers import GELU, LayerNorm
+from ...core.runtime.layers import GELU, LayerNorm, Linear
 from ..sparse.device_plan import KernelDirection, KernelMap, KernelPairs, Plan
-from ..sparse.layers import Convolution, RowsBatchNorm, RowsLinear
+from ..sparse.layers import Convolution, RowsBatchNorm
 from ..sparse.pooling import max_over_pairs
 from ..sparse.tensor import SparseTensor
 from .attention import PatchAttention, RotaryFrequencies, SerializedPatches
@@ -89,7 +89,7 @@ class SparsePosition(nn.Sequential):
     """Conditional positions: a convolution over neighboring voxels, a linear layer, and a norm."""
 
     def __init__(self, channels: int, norm: NormBuilder) -> None:
-        super().__init__(Convolution(channels, channels, 3, bias=True), RowsLinear(channels, channels), norm(channels))
+        super().__init__(Convolution(channels, channels, 3, bias=True), Linear(channels, channels), norm(channels))
 
     def forward(self, x: paddle.Tensor, level: SerializedLevel) -> paddle.Tensor:
         """Return (N, C) from the features (N, C) of a level."""
@@ -123,7 +123,7 @@ class SerializedBlock(nn.Layer):
         relative = patch_size if options.enable_rpe else None
         self.attn = PatchAttention(channels, num_heads, options.qkv_bias, relative, options.is_rotary)
         self.norm2 = nn.Sequential(options.norm(channels))
-        inner, outer = (RowsLinear(*sizes) for sizes in ((channels, hidden), (hidden, channels)))
+        inner, outer = (Linear(*sizes) for sizes in ((channels, hidden), (hidden, channels)))
         self.mlp = nn.Sequential(nn.Sequential(("fc1", inner), ("act", GELU()), ("fc2", outer)))
         self.ls1, self.ls2 = (
             nn.Sequential(*([] if options.layer_scale is None else [ChannelScale(channels, options.layer_scale)]))
@@ -154,7 +154,7 @@ class CellPooling(nn.Layer):
 
     def __init__(self, in_channels: int, out_channels: int, norm: NormBuilder | None) -> None:
         super().__init__()
-        self.proj = RowsLinear(in_channels, out_channels)
+        self.proj = Linear(in_channels, out_channels)
         self.norm = nn.Sequential() if norm is None else nn.Sequential(norm(out_channels))
         self.act = nn.Identity() if norm is None else GELU()
 
@@ -174,7 +174,7 @@ class CellUnpooling(nn.Layer):
     def __init__(self, in_channels: int, skip_channels: int, out_channels: int, norm: NormBuilder | None) -> None:
         super().__init__()
         self.proj, self.proj_skip = (
-            nn.Sequential(RowsLinear(channels, out_channels), *([] if norm is None else [norm(out_channels), GELU()]))
+            nn.Sequential(Linear(channels, out_channels), *([] if norm is None else [norm(out_channels), GELU()]))
             for channels in (in_channels, skip_channels)
         )
 

@@ -18,10 +18,10 @@ import paddle
 from paddle import nn
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.layers import GELU, LayerNorm
+from ...core.runtime.layers import GELU, LayerNorm, Linear
 from ...core.tasks.model import Variants
 from ..sparse.coordinate_plan import PlanSpec
-from ..sparse.layers import Convolution, RowsLinear, SparseNetwork
+from ..sparse.layers import Convolution, SparseNetwork
 from ..sparse.tensor import SparseTensor, concat_channels, empty_rows
 from .blocks import (
     BlockOptions,
@@ -74,7 +74,7 @@ class PointEmbedding(nn.Layer):
         self, in_channels: int, channels: int, norm: NormBuilder, is_linear: bool, has_mask_token: bool
     ) -> None:
         super().__init__()
-        layer = RowsLinear(in_channels, channels) if is_linear else Convolution(in_channels, channels, 5)
+        layer = Linear(in_channels, channels) if is_linear else Convolution(in_channels, channels, 5)
         self.stem = nn.Sequential(("linear" if is_linear else "conv", layer), ("norm", norm(channels)), ("act", GELU()))
         if has_mask_token:
             self.mask_token = self.create_parameter(
@@ -292,7 +292,7 @@ class PointTransformer(SparseNetwork):
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the linear head by a new one with ``num_classes`` outputs; 0 removes it."""
         self.num_classes = num_classes
-        self.seg_head = RowsLinear(self.num_features, num_classes) if num_classes else nn.Identity()
+        self.seg_head = Linear(self.num_features, num_classes) if num_classes else nn.Identity()
 
     def list_source_notices(self, naming: str, state: Mapping[str, Any]) -> list[str]:
         """Return a line about weights of Pointcept: which version they are of does not show."""

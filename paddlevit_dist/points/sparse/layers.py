@@ -16,7 +16,7 @@ from paddle import nn
 
 from ...core.distributed import DistributedBatchNorm as SynchronizableBatchNorm
 from ...core.distributed import build_zero
-from ...core.runtime.autocast import add_bias, as_dtype, linear, product_dtype
+from ...core.runtime.autocast import add_bias, as_dtype, product_dtype
 from ...core.tasks.model import Model
 from .convolution import convolve
 from .coordinate_keys import Steps, along_axes, unique_voxels
@@ -238,16 +238,6 @@ class RowsBatchNorm(SynchronizableBatchNorm):
     def __init__(self, num_features: int, momentum: float = 0.9, epsilon: float = 1e-5, **kwargs: Any) -> None:
         (epsilon,) = resolve_arguments(self, kwargs, eps=epsilon)
         super().__init__(num_features, check_momentum(momentum), epsilon)
-
-
-class RowsLinear(nn.Linear):
-    """A linear layer of (rows, channels), with its bias in the precision of its product."""
-
-    finds_half_weights = True  # see ``core/runtime/half_weights.py``
-
-    def forward(self, x: paddle.Tensor) -> paddle.Tensor:
-        """Map (N, in) to (N, out)."""
-        return linear(x, self.weight, self.bias)
 
 
 class BatchNorm(RowsBatchNorm):

@@ -137,6 +137,15 @@ HEADLINES = (
         140,
     ),
     Headline(
+        "Point Transformer V3, an update of four blocks: torch / ours",
+        f"sorted_points.py {PEER}",
+        f"sorted_points.py {PEER}",
+        "patches of 128, convolution: torch / ours",
+        ">= 1.2",
+        1.88,
+        300,
+    ),
+    Headline(
         "quantizing points: np.unique / ours",
         "voxelize.py",
         "voxelize.py",

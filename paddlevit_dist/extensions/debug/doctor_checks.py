@@ -221,7 +221,7 @@ def check_devices(context: CheckContext) -> CheckResult:
     # The children exit, so that the GPUs are free for the step, also in exclusive-process mode.
     launch_workers(run_device_test, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     ranks = json.loads(target.read_bytes())
-    speeds = "; ".join(f"{rank['name']}, {rank['gigaflops']:.0f} GFLOP/s" for rank in ranks)
+    speeds = "; ".join(f"{rank['name']}, {rank['gigaflops']:,.0f} GFLOP/s" for rank in ranks)
     noun = device_kinds.get_kind(plan.device).noun
     kind = f"CPU, {devices.cpu_cores()} core(s)" if plan.device == device_kinds.CPU else noun
     return CheckResult(OK, f"{len(ranks)} process(es) ({kind}) compute correctly and agree: {speeds}")
@@ -245,7 +245,7 @@ def run_device_test(tf32: bool, deterministic: bool, target: str, precision: tup
     if gpu.is_on_gpu():
         properties = paddle.device.cuda.get_device_properties()
         name = f"{properties.name} {properties.total_memory / GIB:.1f} GiB{' in TF32' * gpu.rounds_to_tf32()}"
-        product = gpu.check_product(2048)
+        product = {**gpu.check_product(2048), "gigaflops": gpu.time_product()}
     elif (name := paddle.get_device()) != "cpu":
         product = gpu.check_product(1024)
     else:

@@ -1,6 +1,7 @@
 """What a process on a GPU is told, seen on a CPU: precision, algorithms, and which product is right."""
 
 import ctypes
+import itertools
 import os
 
 import numpy as np
@@ -41,6 +42,12 @@ def test_a_product_in_tf32_is_right_for_a_gpu_and_wrong_for_a_cpu(as_before, pro
     product_of(7)  # of bfloat16
     with pytest.raises(RuntimeError, match="off by"):
         gpu.check_product()
+
+
+def test_products_are_timed_together_and_without_the_first_round(clock):
+    durations = iter([1e-6, 4e-3, 2e-3, 3e-3])
+    clock(itertools.accumulate(seconds for duration in durations for seconds in (1.0, duration)).__next__)
+    assert gpu.time_product(size=100, repeats=4) == 4.0  # 8e6 operations in 2e-3 s
 
 
 def test_the_product_of_the_cpu_is_computed_there_wherever_a_run_computes(other_paddle):

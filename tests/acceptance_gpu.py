@@ -164,6 +164,17 @@ def fused_kernels(place: Place) -> str:
     return ", ".join(said)
 
 
+def fused_speed(place: Place) -> str:
+    """ViT-Ti/16 in bfloat16 with fused kernels is no slower than without; what else was tried is told."""
+    from support.networks.fused_speed import Sizes, measure_all
+
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed (pip install '.[triton]' in a clone)"
+    ratio, said = measure_all(Sizes())
+    assert ratio <= 1.0, said
+    return said
+
+
 def resumes_after_a_kill(place: Place) -> str:
     """Compare every later loss and the last weights bit for bit, by operations that repeat (DETERMINISTIC)."""
     words = [*DIGITS, "-epochs=2", "SAVE_EVERY_UPDATES", "5", "DETERMINISTIC", "true", *WITHOUT_WARM_UP]
@@ -328,6 +339,7 @@ ROWS: dict[str, Row] = {
         for dtype in ("float16", "bfloat16")
     },
     "fused kernels": Row("losses of Paddle's operations to rounding, if Triton is there", 240, fused_kernels),
+    "speed of fused kernels": Row("an update takes no longer than by Paddle's operations", 600, fused_speed, gpus=1),
     "kill -9 and resume": Row("losses and weights bit for bit", 150, resumes_after_a_kill),
     "evaluation": Row(f"top-1 of the training, loss within {EVALUATED:g}", 90, evaluates_the_same),
     **{f"task {name}": Row("ends, losses do not rise", 240, task(name)) for name in TASKS},

@@ -11,7 +11,7 @@ A bias or weight that is frozen, and any layer of a static program, is computed 
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,15 @@ class _BiasAddition(paddle.autograd.PyLayer):
     @staticmethod
     def backward(ctx: Any, gradient: paddle.Tensor) -> tuple[paddle.Tensor | None, paddle.Tensor]:
         *leading, width = gradient.shape
-        number = math.prod(leading)
-        ops = paddle._C_ops
-        rows = ops.reshape(gradient, [number, width])
-        dtype = "float32" if gradient.element_size() == 4 else gradient.dtype  # hashed in a tenth of the time
-        product = ops.matmul(_ones(number, dtype), rows, False, False)  # (1, out)
-        bias_gradient = ops.reshape(product, ctx.bias_shape)
-        return None if ctx.is_input_fixed else gradient, bias_gradient
+        rows = paddle._C_ops.reshape(gradient, [math.prod(leading), width])
+        return None if ctx.is_input_fixed else gradient, sum_rows(rows, ctx.bias_shape)
+
+
+def sum_rows(rows: paddle.Tensor, shape: Sequence[int]) -> paddle.Tensor:
+    """Sum (rows, out) over rows by a product with ones, in a shape of the same size."""
+    dtype = "float32" if rows.element_size() == 4 else rows.dtype  # hashed in a tenth of the time
+    product = paddle._C_ops.matmul(_ones(rows.shape[0], dtype), rows, False, False)  # (1, out)
+    return paddle._C_ops.reshape(product, shape)
 
 
 @functools.lru_cache(maxsize=32)

@@ -35,6 +35,11 @@ def find(parameter: paddle.Tensor) -> paddle.Tensor:
     return _in_use.get(id(parameter), parameter) if _in_use else parameter
 
 
+def find_all(parameters: list[paddle.Tensor]) -> list[paddle.Tensor]:
+    """Return what ``find`` returns for each parameter."""
+    return [_in_use.get(id(one), one) for one in parameters] if _in_use else parameters
+
+
 class HalfWeights:
     """Casts parameters together, in several groups if ranks exchange gradients while the backward pass still runs.
 

@@ -4,35 +4,62 @@ from collections.abc import Sequence
 
 import numpy as np
 import paddle
+from paddle.autograd import PyLayer
 from paddle.nn import functional as F
 
 from ...core.runtime.differences import measure_difference
 from ...core.runtime.transfers import to_device
-from .functions import add_and_normalize, add_bias_and_gelu
+from .functions import TENSORS, HiddenTensor, add_bias_and_gelu, draw_seeds
+from .launches import AddNorm, AddNormBackward, Drops, SumTypes
 
 _ITEMS, _TOKENS, _EPSILON = 8, 129, 1e-6
+_DROPS = Drops(1, 0.2, 0.3)
+
+
+class _Sum(PyLayer):
+    """A residual sum and its norm as a differentiable function."""
+
+    @staticmethod
+    def forward(ctx, compute, compute_backward, seeds, x, branch, weight, shift, bias):
+        total, normal, statistics = compute(x, branch, bias, weight, shift, seeds.tensor)
+        ctx.compute_backward, ctx.seeds = compute_backward, seeds.tensor
+        ctx.save_for_backward(total.detach(), statistics, weight)
+        return total, normal
+
+    @staticmethod
+    def backward(ctx, total_gradient, normal_gradient):
+        total, statistics, weight = ctx.saved_tensor()
+        return tuple(ctx.compute_backward(total, statistics, normal_gradient, total_gradient, weight, ctx.seeds))
 
 
 def measure_norm(width: int, dtype: str) -> float:
-    """Compute the largest difference of ``add_and_normalize`` of a branch in ``dtype``, and of its gradients.
+    """Compute the largest difference of a residual sum of a branch in ``dtype``, its norm, and their gradients.
 
-    Products have the same ``dtype`` where this is called.
+    Products have the same ``dtype`` where this is called. What is dropped is found by the sum of a branch of ones; the
+    plain sum multiplies by it.
 
     Returns:
-        The difference as a share of the largest value; inf if a value is not finite.
+        The difference as a share of the largest value; inf if a value is not finite, or if another share is dropped.
     """
     generator = np.random.default_rng(0)
     shape = [_ITEMS, _TOKENS, width]
     x, branch, *gradients = (_draw(generator, shape) for _ in range(4))
     weight, shift, bias = (_draw(generator, [width]) for _ in range(3))
-    keep = to_device((generator.random((_ITEMS, 1, 1)) < 0.7).astype("float32") / 0.7)
     inputs = [x, branch.astype(dtype), weight, shift, bias]
+    types = SumTypes("float32", dtype, "float32", "float32", "float32", dtype)
+    seeds = draw_seeds()
+    compute = AddNorm(TENSORS, shape, types, _EPSILON, _DROPS)
+    compute_backward = AddNormBackward(TENSORS, shape, types, _DROPS)
+    factor = compute(x * 0.0, paddle.ones(shape, dtype), bias * 0.0, weight, shift, seeds).total
+    kept = (factor.numpy() != 0).reshape([_ITEMS, -1]).mean(axis=1)
+    if abs(kept[kept > 0].mean() - (1 - _DROPS.rate)) > 0.1:  # of items that are kept
+        return np.inf
 
-    def fused(x, branch, weight, shift, bias):
-        return add_and_normalize(x, branch, weight, shift, _EPSILON, bias, keep)
+    def fused(*inputs):
+        return _Sum.apply(compute, compute_backward, HiddenTensor(seeds), *inputs)
 
     def plain(x, branch, weight, shift, bias):
-        total = x + keep * (branch + bias.astype(dtype))
+        total = x + factor * (branch + bias.astype(dtype))
         return total, F.layer_norm(total, [width], weight, shift, _EPSILON).astype(dtype)
 
     return measure_difference(fused, plain, inputs, [gradients[0], gradients[1].astype(dtype)])

@@ -4,114 +4,106 @@ Tensors for the backward pass are saved through Paddle, so that recomputation wo
 tensors are where Triton's kernels run, in float32, float16 or bfloat16, and not empty.
 """
 
+import functools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import paddle
 from paddle.autograd import PyLayer
 
-from ...core.runtime.autocast import product_dtype
-from . import launches
+from ...core.runtime import autocast
+from .launches import (
+    MOST_PREPARED,
+    AddNorm,
+    AddNormBackward,
+    BiasGelu,
+    BiasGeluBackward,
+    Create,
+    Drops,
+    SumTypes,
+)
 
-_DTYPES = {name: getattr(paddle, name) for name in ("float32", "float16", "bfloat16")}
-_NAMES = {dtype.value: name for name, dtype in _DTYPES.items()}  # by number: to hash a dtype takes 1 us
-FLOATS = frozenset(_NAMES)  # numbers of the dtypes that kernels take
+DTYPES = {name: getattr(paddle, name) for name in ("float32", "float16", "bfloat16", "int32")}
+_NAMES = {dtype.value: name for name, dtype in DTYPES.items()}  # by number: to hash a dtype takes 1 us
+FLOATS = frozenset(number for number, name in _NAMES.items() if name != "int32")  # of the dtypes that kernels take
+_SITES = 5  # of a block: after the GELU, after the attention, its items, after the MLP, its items
 
 
-def _name(tensor: paddle.Tensor) -> str:
+def name_dtype(tensor: paddle.Tensor) -> str:
+    """Return the name of a tensor's dtype, such as "float32"."""
     return "float32" if tensor.element_size() == 4 else _NAMES[tensor.dtype.value]
+
+
+@functools.cache
+def _find_device() -> Any:
+    """Return the device of this process."""
+    return paddle.framework._current_expected_place()
 
 
 class _PaddleTensors:
     """Creates Paddle's tensors for kernels, on the device in use."""
 
-    name = staticmethod(_name)
-
-    def empty(self, shape: Sequence[int], dtype: str) -> paddle.Tensor:
-        """Create an uninitialized tensor."""
-        return paddle._C_ops.empty(shape, _DTYPES[dtype], paddle.framework._current_expected_place())
+    def prepare(self, shape: Sequence[int], dtype: str) -> Create:
+        """Return what creates an uninitialized tensor."""
+        return functools.partial(paddle._C_ops.empty, list(shape), DTYPES[dtype], _find_device())
 
 
-_TENSORS = _PaddleTensors()
+TENSORS = _PaddleTensors()
 
 
-class HiddenTensor:
-    """A tensor without gradient, hidden from ``PyLayer.apply``, which would want a gradient for it."""
-
-    def __init__(self, tensor: paddle.Tensor | None):
-        self.tensor = None if tensor is None else _contiguous(tensor)
-
-
-def _contiguous(tensor: paddle.Tensor) -> paddle.Tensor:
+def contiguous(tensor: paddle.Tensor) -> paddle.Tensor:
+    """Return a tensor whose values are adjacent."""
     return tensor if tensor.is_contiguous() else tensor.contiguous()
 
 
-def _require_first_order() -> None:
+def require_first_order() -> None:
+    """Raise if a backward pass is to have a gradient itself."""
     if paddle.is_grad_enabled():
         raise NotImplementedError(
             "fused kernels have no gradient of their gradient (create_graph): set GPU_KERNELS False"
         )
 
 
-class _AddNorm(PyLayer):
-    """x + keep * (branch + bias) and its layer norm; without a branch the layer norm of x."""
+def draw_seeds() -> paddle.Tensor:
+    """Draw what decides the dropout of a block, on the device: int32, two for each site.
 
-    @staticmethod
-    def forward(ctx, x, branch, weight, shift, bias, keep, epsilon, dtype):
-        ctx.set_materialize_grads(False)  # weight and shift have none if the norm is of a block that was skipped
-        x_dtype, branch_dtype = _name(x), None if branch is None else _name(branch)
-        total, normal, statistics = launches.add_norm(
-            _TENSORS,
-            x,
-            branch,
-            (weight, shift),
-            bias=bias,
-            keep=keep.tensor,
-            epsilon=epsilon,
-            dtype=dtype,
-            total_dtype=x_dtype if x_dtype == branch_dtype else "float32",
-        )
-        ctx.dtypes, ctx.dtype = (x_dtype, branch_dtype, None if bias is None else _name(bias)), dtype
-        ctx.needs_gradient = [
-            not tensor.stop_gradient for tensor in (x, branch, weight, shift, bias) if tensor is not None
-        ]
-        keeps = [] if keep.tensor is None else [keep.tensor]
-        if branch is None:
-            ctx.save_for_backward(x, statistics, weight, *keeps)
-            return normal
-        # Not the result itself, which would keep its own graph alive.
-        ctx.save_for_backward(total.detach(), statistics, weight, *keeps)
-        return total, normal
-
-    @staticmethod
-    def backward(ctx, *gradients):
-        _require_first_order()
-        total, statistics, weight, *keep = ctx.saved_tensor()
-        *total_gradient, normal_gradient = (one if one is None else _contiguous(one) for one in gradients)
-        is_normal_read = normal_gradient is not None
-        if not is_normal_read:
-            normal_gradient = paddle.zeros(total.shape, ctx.dtype)
-        x_dtype, branch_dtype, bias_dtype = ctx.dtypes
-        found = launches.add_norm_backward(
-            _TENSORS,
-            launches.AddedNorm(total, None, statistics),
-            normal_gradient,
-            total_gradient[0] if total_gradient else None,
-            weight,
-            keep=keep[0] if keep else None,
-            branch_dtype=branch_dtype,
-            bias_dtype=bias_dtype,
-            x_dtype=x_dtype,
-        )
-        given = [found.x, *([] if found.branch is None else [found.branch])]
-        given += [found.weight, found.shift] if is_normal_read else [None, None]
-        return _select([*given, *([] if found.bias is None else [found.bias])], ctx.needs_gradient)
+    Paddle's generator draws them, as it draws dropout elsewhere: a step seeds it, and recomputation restores it.
+    """
+    # Not below 0: on a GPU Paddle computes the range of the numbers in int32.
+    return paddle._C_ops.randint(0, 2**31 - 1, [2 * _SITES], paddle.int32, _find_device())
 
 
-def _select(
+def select(
     gradients: Iterable[paddle.Tensor | None], needs_gradient: Sequence[bool]
 ) -> tuple[paddle.Tensor | None, ...]:
     """Return the gradients, with None for inputs that need none, which Paddle requires."""
     return tuple(gradient if is_needed else None for gradient, is_needed in zip(gradients, needs_gradient))
+
+
+@functools.lru_cache(maxsize=MOST_PREPARED)
+def _prepare_norm(
+    shape: tuple[int, ...], x: str, weight: str, epsilon: float, dtype: str
+) -> tuple[AddNorm, AddNormBackward]:
+    types = SumTypes(x=x, branch=None, bias=None, weight=weight, total=x, normal=dtype)
+    return AddNorm(TENSORS, shape, types, epsilon), AddNormBackward(TENSORS, shape, types, has_total_gradient=False)
+
+
+class _Norm(PyLayer):
+    @staticmethod
+    def forward(ctx, x, weight, shift, epsilon, dtype):
+        names = name_dtype(x), name_dtype(weight)
+        compute, ctx.compute_backward = _prepare_norm(tuple(x.shape), *names, epsilon, dtype)
+        found = compute(x, weight=weight, shift=shift)
+        ctx.needs_gradient = [not tensor.stop_gradient for tensor in (x, weight, shift)]
+        ctx.save_for_backward(x, found.statistics, weight)
+        return found.normal
+
+    @staticmethod
+    def backward(ctx, gradient):
+        require_first_order()
+        x, statistics, weight = ctx.saved_tensor()
+        found = ctx.compute_backward(x, statistics, contiguous(gradient), None, weight)
+        return select([found.x, found.weight, found.shift], ctx.needs_gradient)
 
 
 def normalize(x: paddle.Tensor, weight: paddle.Tensor, shift: paddle.Tensor, epsilon: float) -> paddle.Tensor:
@@ -123,54 +115,43 @@ def normalize(x: paddle.Tensor, weight: paddle.Tensor, shift: paddle.Tensor, eps
         shift: (width,), the bias of the norm.
         epsilon: added to the variance.
     """
-    return _AddNorm.apply(_contiguous(x), None, weight, shift, None, HiddenTensor(None), epsilon, _dtype_of_products(x))
+    return _Norm.apply(contiguous(x), weight, shift, epsilon, dtype_of_products(x))
 
 
-def add_and_normalize(
-    x: paddle.Tensor,
-    branch: paddle.Tensor,
-    weight: paddle.Tensor,
-    shift: paddle.Tensor,
-    epsilon: float,
-    bias: paddle.Tensor | None = None,
-    keep: paddle.Tensor | None = None,
-) -> tuple[paddle.Tensor, paddle.Tensor]:
-    """Compute total = x + keep * (branch + bias), and its layer norm in the dtype of products here.
-
-    Args:
-        x: (items, ..., width).
-        branch: the same shape; the total is float32 if its dtype differs from that of x.
-        weight: (width,), of the norm.
-        shift: (width,), the bias of the norm.
-        epsilon: added to the variance.
-        bias: (width,).
-        keep: (items, 1, ...), without gradient; None for 1.
-    """
-    arguments = _contiguous(x), _contiguous(branch), weight, shift, bias, HiddenTensor(keep), epsilon
-    total, normal = _AddNorm.apply(*arguments, _dtype_of_products(x))
-    return total, normal
+def dtype_of_products(x: paddle.Tensor) -> str:
+    """Return the name of the dtype that products with x have here."""
+    dtype = autocast.product_dtype()
+    return name_dtype(x) if dtype is None else _NAMES[dtype.value]
 
 
-def _dtype_of_products(x: paddle.Tensor) -> str:
-    dtype = product_dtype()
-    return _name(x) if dtype is None else _NAMES[dtype.value]
+class HiddenTensor:
+    """A tensor without gradient, hidden from ``PyLayer.apply``, which would want a gradient for it."""
+
+    def __init__(self, tensor: paddle.Tensor | None):
+        self.tensor = tensor
+
+
+@functools.lru_cache(maxsize=MOST_PREPARED)
+def _prepare_gelu(shape: tuple[int, ...], x: str, bias: str, rate: float) -> tuple[BiasGelu, BiasGeluBackward]:
+    drops = Drops(rate=rate)
+    return BiasGelu(TENSORS, shape, x, bias, drops), BiasGeluBackward(TENSORS, shape, x, x, bias, drops)
 
 
 class _BiasGelu(PyLayer):
     @staticmethod
-    def forward(ctx, x, bias):
+    def forward(ctx, x, bias, rate, hidden):
         ctx.needs_gradient = [not x.stop_gradient, not bias.stop_gradient]
-        ctx.save_for_backward(x, bias)
-        return launches.bias_gelu(_TENSORS, x, bias)
+        compute, ctx.compute_backward = _prepare_gelu(tuple(x.shape), name_dtype(x), name_dtype(bias), rate)
+        seeds = hidden.tensor
+        ctx.save_for_backward(x, bias, *([] if seeds is None else [seeds]))
+        return compute(x, bias, seeds)
 
     @staticmethod
     def backward(ctx, gradient):
-        _require_first_order()
-        x, bias = ctx.saved_tensor()
-        gradients = launches.bias_gelu_backward(_TENSORS, _contiguous(gradient), x, bias)
-        return _select(gradients, ctx.needs_gradient)
+        require_first_order()
+        return select(ctx.compute_backward(contiguous(gradient), *ctx.saved_tensor()), ctx.needs_gradient)
 
 
-def add_bias_and_gelu(x: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
-    """Compute the exact GELU of x (..., width) + bias (width,), in the dtype of x."""
-    return _BiasGelu.apply(_contiguous(x), bias)
+def add_bias_and_gelu(x: paddle.Tensor, bias: paddle.Tensor, rate: float = 0.0) -> paddle.Tensor:
+    """Compute the exact GELU of x (..., width) + bias (width,), in the dtype of x, with dropout of this rate."""
+    return _BiasGelu.apply(contiguous(x), bias, rate, HiddenTensor(draw_seeds() if rate else None))

@@ -54,7 +54,8 @@ def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> l
         return [f"{_NOT_USED}: this network has none of the layers that they compute"]
     import triton
 
-    from .layers import fuse
+    from . import weight_gradients
+    from .layers import fuse, list_weights
 
     wrong: dict[Any, str] = {}
     for (kernel, width, dtype), difference in differences.items():
@@ -67,7 +68,11 @@ def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> l
     if not numbers:
         return list(wrong.values())
     layers = ", ".join(f"{number} {name}" for name, number in numbers.items())
-    return [f"fused kernels (GPU_KERNELS): {layers}, by Triton {triton.__version__}", *wrong.values()]
+    lines = [f"fused kernels (GPU_KERNELS): {layers}, by Triton {triton.__version__}", *wrong.values()]
+    if precision.enabled and "ViTBlock" in numbers:
+        with autocast.off():
+            lines += weight_gradients.ask_device(list_weights(model), precision.options["dtype"])
+    return lines
 
 
 def _ask_device(model: paddle.nn.Layer, precision: TrainingPrecision) -> dict[_Case, float]:
@@ -108,9 +113,8 @@ def _start_triton() -> str:
 
 
 def _find_stream(device: int) -> int:
-    """Return the address of the stream in which Paddle queues a device's operations."""
-    stream = paddle.device.cuda.current_stream(device)
-    return getattr(stream, "stream_base", stream).cuda_stream  # Paddle's class for all devices holds CUDA's
+    """Return the address of the stream in which Paddle queues a device's operations; each launch asks."""
+    return paddle.base.core._get_current_stream(device).cuda_stream  # Paddle's function checks its argument first
 
 
 def _one_line(error: Exception) -> str:

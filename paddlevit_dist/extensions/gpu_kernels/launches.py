@@ -6,26 +6,26 @@ All tensors are contiguous, on the device in use, and in float32, float16 or bfl
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import triton
-from triton.runtime import driver
-
 from . import kernels
+from .prepared import PreparedLaunch
 
-FLOAT32 = "float32"
+FLOAT32, SEEDS = "float32", "int32"
 _MOST_SUMMED = 8192  # values that one program of ``sum_partials`` reads, for up to 2,048 rows of them
+_CAST_AT_ONCE = 4096  # values that one program of ``cast_five`` copies
+MOST_PREPARED = 256  # launches of each kind, as for batches of changing shapes
+
+
+Create = Callable[[], Any]
 
 
 class TensorFactory(Protocol):
-    """How the tensors of a framework are created; they have ``shape`` and ``data_ptr()``."""
+    """How the tensors of a framework are created; they have ``shape`` and ``data_ptr()``. It is one for a process."""
 
-    def empty(self, shape: Sequence[int], dtype: str) -> Any:
-        """Create an uninitialized tensor where the kernels run; ``dtype`` as "float32"."""
-
-    def name(self, tensor: Any) -> str:
-        """Return the name of a tensor's dtype."""
+    def prepare(self, shape: Sequence[int], dtype: str) -> Create:
+        """Return what creates an uninitialized tensor where the kernels run; ``dtype`` as "float32"."""
 
 
 class KernelTile(NamedTuple):
@@ -42,6 +42,28 @@ class KernelTile(NamedTuple):
     columns: int
     warps: int
     programs: int = 0
+
+
+class Drops(NamedTuple):
+    """What is dropped at random of a branch, by two ``seeds`` for each site.
+
+    Attributes:
+        site: number of this place; that of whole items is the next.
+        rate: share of the values.
+        path_rate: share of the items.
+    """
+
+    site: int = 0
+    rate: float = 0.0
+    path_rate: float = 0.0
+
+    @property
+    def is_any(self) -> bool:
+        """Return whether anything is dropped, so that kernels read seeds."""
+        return self.rate > 0 or self.path_rate > 0
+
+
+NO_DROPS = Drops()
 
 
 @functools.cache
@@ -76,268 +98,331 @@ def _count_warps(columns: int) -> int:
     return 2 if columns <= 256 else 4 if columns <= 2048 else 8 if columns <= 4096 else 16
 
 
+class SumTypes(NamedTuple):
+    """Dtypes of a residual sum and its norm, as "float32"; None for what is missing."""
+
+    x: str
+    branch: str | None
+    bias: str | None
+    weight: str | None
+    total: str
+    normal: str | None
+
+
 class AddedNorm(NamedTuple):
     """A residual sum and its layer norm, (..., width), and float32 (2, rows): each row's mean and 1 / deviation."""
 
     total: Any
-    normal: Any
-    statistics: Any
+    normal: Any | None
+    statistics: Any | None
 
 
-def add_norm(
-    framework: TensorFactory,
-    x: Any,
-    branch: Any | None,
-    parameters: tuple[Any, Any],
-    *,
-    bias: Any | None = None,
-    keep: Any | None = None,
-    epsilon: float,
-    dtype: str,
-    total_dtype: str = FLOAT32,
-    tile: KernelTile | None = None,
-) -> AddedNorm:
-    """Compute total = x + keep * (branch + bias) and its layer norm in ``dtype``.
+class AddNorm:
+    """Prepared launch of total = x + path * dropout(branch + bias) and of its layer norm.
 
     Args:
         framework: of the tensors.
-        x: (..., width).
-        branch: the same shape, or None: the total is x itself.
-        parameters: weight and bias of the norm, (width,), of one dtype.
-        bias: (width,), added to the branch.
-        keep: (items, ...), the factor of each item's branch; all items have the same number of rows.
+        shape: of x, (items, ..., width).
+        types: of the tensors; the norm's weight and bias have one dtype.
         epsilon: added to the variance.
-        dtype: of the normalized tensor.
-        total_dtype: of the sum.
+        drops: what is dropped of the branch.
+        is_flat: whether the normalized tensor is (rows, width), not of the shape of x.
         tile: how the work is divided; None for the usual way.
     """
-    shape, name = list(x.shape), framework.name
-    rows, width = math.prod(shape[:-1]), shape[-1]
-    rows_in_tile, columns, warps, _ = tile or norm_tile(width)
-    normal, statistics = framework.empty(shape, dtype), framework.empty([2, rows], FLOAT32)
-    total = x if branch is None else framework.empty(shape, total_dtype)
-    tensors = (
-        *(x, x if branch is None else branch, x if bias is None else bias, x if keep is None else keep),
-        *(*parameters, total, normal, statistics),
-    )
-    x_name, weight_name = name(x), name(parameters[0])
-    names = (
-        *(x_name, x_name if branch is None else name(branch)),
-        *(x_name if bias is None else name(bias), x_name if keep is None else name(keep)),
-        *(weight_name, weight_name, x_name if branch is None else total_dtype, dtype, FLOAT32),
-    )
-    numbers = rows, rows if keep is None else rows // keep.shape[0], epsilon
-    constants = width, columns, rows_in_tile, branch is not None, bias is not None, keep is not None
-    launch(kernels.add_norm, -(-rows // rows_in_tile), 1, tensors, names, numbers, constants, warps)
-    return AddedNorm(total, normal, statistics)
+
+    def __init__(
+        self,
+        framework: TensorFactory,
+        shape: Sequence[int],
+        types: SumTypes,
+        epsilon: float = 0.0,
+        drops: Drops = NO_DROPS,
+        is_flat: bool = False,
+        tile: KernelTile | None = None,
+    ) -> None:
+        rows, width = math.prod(shape[:-1]), shape[-1]
+        rows_in_tile, columns, warps, _ = tile or norm_tile(width)
+        x, branch, bias, weight, total, normal = types
+        self._create_total = framework.prepare(shape, total)
+        self._create_normal = None if normal is None else framework.prepare([rows, width] if is_flat else shape, normal)
+        self._create_statistics = framework.prepare([2, rows], FLOAT32)
+        has_path, has_norm = drops.path_rate > 0, normal is not None
+        names = (
+            *(x, branch or x, bias or x, SEEDS if drops.is_any else x),
+            *(weight or x, weight or x, x if branch is None else total, normal or x, FLOAT32 if has_norm else x),
+        )
+        numbers = rows, rows // shape[0], *drops, epsilon
+        has = branch is not None, bias is not None, drops.rate > 0, has_path, has_norm
+        blocks = -(-rows // rows_in_tile), 1
+        self._start = PreparedLaunch(
+            kernels.add_norm, blocks, names, numbers, (width, columns, rows_in_tile, *has), warps
+        )
+
+    def __call__(
+        self,
+        x: Any,
+        branch: Any | None = None,
+        bias: Any | None = None,
+        weight: Any | None = None,
+        shift: Any | None = None,
+        seeds: Any | None = None,
+    ) -> AddedNorm:
+        """Compute total and norm of tensors; without a branch the total is x itself.
+
+        Args:
+            x: (items, ..., width).
+            branch: the same number of values.
+            bias: (width,), added to the branch.
+            weight, shift: of the norm, (width,).
+            seeds: int32, two numbers for each site, which decide what is dropped.
+        """
+        total = x if branch is None else self._create_total()
+        normal, statistics = x, x
+        if self._create_normal is not None:
+            normal, statistics = self._create_normal(), self._create_statistics()
+        self._start(
+            x,
+            x if branch is None else branch,
+            x if bias is None else bias,
+            x if seeds is None else seeds,
+            x if weight is None else weight,
+            x if shift is None else shift,
+            total,
+            normal,
+            statistics,
+        )
+        return AddedNorm(total, normal, statistics)
 
 
 class NormGradients(NamedTuple):
-    """Gradients of ``add_norm``; ``branch`` and ``bias`` are None where there was none."""
+    """Gradients of a sum and its norm; None where there was no branch, norm or bias."""
 
     x: Any
     branch: Any | None
-    weight: Any
-    shift: Any
+    weight: Any | None
+    shift: Any | None
     bias: Any | None
 
 
-def add_norm_backward(
-    framework: TensorFactory,
-    saved: AddedNorm,
-    normal_gradient: Any,
-    total_gradient: Any | None,
-    weight: Any,
-    *,
-    keep: Any | None = None,
-    branch_dtype: str | None,
-    bias_dtype: str | None = None,
-    x_dtype: str = FLOAT32,
-    tile: KernelTile | None = None,
-) -> NormGradients:
-    """Compute the gradients of ``add_norm``.
+class AddNormBackward:
+    """Prepared launch of the gradients of ``AddNorm``, of the same arguments, in the dtypes of its tensors.
+
+    Additional arguments:
+        is_flat: whether the gradient of the branch is (rows, width).
+        has_total_gradient: whether the total has one; otherwise it is 0. Without a norm the total's is also that of x.
+        place: of its memory for sums, which ``AddUpBlock`` adds up; None: a launch of this object does.
+    """
+
+    def __init__(
+        self,
+        framework: TensorFactory,
+        shape: Sequence[int],
+        types: SumTypes,
+        drops: Drops = NO_DROPS,
+        is_flat: bool = False,
+        has_total_gradient: bool = True,
+        place: int | None = None,
+        tile: KernelTile | None = None,
+    ) -> None:
+        rows, width = math.prod(shape[:-1]), shape[-1]
+        rows_in_tile, columns, warps, most_programs = tile or norm_backward_tile(width)
+        programs = min(most_programs, -(-rows // rows_in_tile))
+        x, branch, bias, weight, total, normal = types
+        has_norm = normal is not None
+        self.sums = [name for name in (weight, weight, bias) if name is not None]
+        self.width, self.programs, self._has_bias = width, programs, bias is not None
+        self._create_x = framework.prepare(shape, x) if has_norm else None
+        branch_shape = [rows, width] if is_flat else shape
+        self._create_branch = None if branch is None else framework.prepare(branch_shape, branch)
+        self._create_sums = [framework.prepare([width], name) for name in self.sums]
+        other = FLOAT32 if has_norm else total
+        names = (
+            *(normal or total, total, total, other, weight or total, SEEDS if drops.is_any else total),
+            *(x, branch or x, FLOAT32),
+        )
+        numbers = rows, rows // shape[0], *drops
+        has = has_total_gradient, branch is not None, bias is not None, drops.rate > 0, drops.path_rate > 0
+        constants = width, columns, rows_in_tile, *has, has_norm
+        self._start = PreparedLaunch(kernels.add_norm_backward, (programs, 1), names, numbers, constants, warps)
+        self.partials = _scratch(framework.prepare, max(1, len(self.sums)) * programs * width, place or 0)
+        self._add_up = _prepare_sum(self.sums, programs, width) if self.sums and place is None else None
+
+    def __call__(
+        self,
+        total: Any,
+        statistics: Any | None,
+        normal_gradient: Any | None,
+        total_gradient: Any | None,
+        weight: Any | None = None,
+        seeds: Any | None = None,
+    ) -> NormGradients:
+        """Compute the gradients from the gradients of total and norm."""
+        x_gradient = total_gradient if self._create_x is None else self._create_x()
+        branch_gradient = None if self._create_branch is None else self._create_branch()
+        sums = [create() for create in self._create_sums]
+        self._start(
+            total if normal_gradient is None else normal_gradient,
+            total if total_gradient is None else total_gradient,
+            total,
+            total if statistics is None else statistics,
+            total if weight is None else weight,
+            total if seeds is None else seeds,
+            x_gradient,
+            x_gradient if branch_gradient is None else branch_gradient,
+            self.partials,
+        )
+        if self._add_up is not None:
+            self._add_up(self.partials, *sums, *[sums[0]] * (3 - len(sums)))
+        bias = sums.pop() if self._has_bias else None
+        weight_sum, shift_sum = sums or (None, None)
+        return NormGradients(x_gradient, branch_gradient, weight_sum, shift_sum, bias)
+
+
+class BiasGelu:
+    """Prepared launch of dropout(GELU(x + bias)) for rows of x, (rows, width), and a bias (width,).
 
     Args:
         framework: of the tensors.
-        saved: its result; ``normal`` is not read.
-        normal_gradient: of its ``normal``.
-        total_gradient: of its ``total``; None for 0.
-        weight: of the norm; the gradients of its weight and bias have the dtype of it.
-        keep: as there.
-        branch_dtype: None if there was none.
-        bias_dtype: None if there was none.
-        x_dtype: of x.
+        shape: of x and the result, (..., width).
+        x, bias: their dtypes; the result has that of x.
+        drops: what is dropped, in the first of its sites.
         tile: how the work is divided; None for the usual way.
     """
-    shape, name = list(saved.total.shape), framework.name
-    rows, width = math.prod(shape[:-1]), shape[-1]
-    rows_in_tile, columns, warps, most_programs = tile or norm_backward_tile(width)
-    programs = min(most_programs, -(-rows // rows_in_tile))
-    weight_name = name(weight)
-    x_gradient = framework.empty(shape, x_dtype)
-    branch_gradient = x_gradient if branch_dtype is None else framework.empty(shape, branch_dtype)
-    sums = [framework.empty([width], weight_name), framework.empty([width], weight_name)]
-    if bias_dtype is not None:
-        sums.append(framework.empty([width], bias_dtype))
-    partials = framework.empty([len(sums), programs, width], FLOAT32)
-    tensors = (
-        *(normal_gradient, normal_gradient if total_gradient is None else total_gradient),
-        *(saved.total, saved.statistics, weight, weight if keep is None else keep),
-        *(x_gradient, branch_gradient, partials),
-    )
-    normal_name = name(normal_gradient)
-    names = (
-        *(normal_name, normal_name if total_gradient is None else name(total_gradient)),
-        *(name(saved.total), FLOAT32, weight_name, weight_name if keep is None else name(keep)),
-        *(x_dtype, branch_dtype or x_dtype, FLOAT32),
-    )
-    numbers = rows, rows if keep is None else rows // keep.shape[0]
-    options = total_gradient is not None, branch_dtype is not None, bias_dtype is not None, keep is not None
-    constants = width, columns, rows_in_tile, *options
-    launch(kernels.add_norm_backward, programs, 1, tensors, names, numbers, constants, warps)
-    _sum_partials(partials, sums, (weight_name, weight_name, bias_dtype or weight_name), programs, width)
-    return NormGradients(
-        x_gradient,
-        None if branch_dtype is None else branch_gradient,
-        sums[0],
-        sums[1],
-        None if bias_dtype is None else sums[2],
-    )
+
+    def __init__(
+        self,
+        framework: TensorFactory,
+        shape: Sequence[int],
+        x: str,
+        bias: str,
+        drops: Drops = NO_DROPS,
+        tile: KernelTile | None = None,
+    ) -> None:
+        rows, width = math.prod(shape[:-1]), shape[-1]
+        rows_in_tile, columns, warps, _ = tile or gelu_tile(width)
+        self._create = framework.prepare(shape, x)
+        names, numbers = (x, bias, SEEDS if drops.rate > 0 else x, x), (rows, drops.site, drops.rate)
+        blocks, constants = (-(-rows // rows_in_tile), -(-width // columns)), (width, columns, rows_in_tile)
+        self._start = PreparedLaunch(kernels.bias_gelu, blocks, names, numbers, (*constants, drops.rate > 0), warps)
+
+    def __call__(self, x: Any, bias: Any, seeds: Any | None = None) -> Any:
+        """Compute the result."""
+        out = self._create()
+        self._start(x, bias, x if seeds is None else seeds, out)
+        return out
 
 
-def bias_gelu(framework: TensorFactory, x: Any, bias: Any, *, tile: KernelTile | None = None) -> Any:
-    """Compute GELU(x + bias) in the dtype of x (..., width) for a bias (width,)."""
-    shape, x_name = list(x.shape), framework.name(x)
-    rows, width = math.prod(shape[:-1]), shape[-1]
-    rows_in_tile, columns, warps, _ = tile or gelu_tile(width)
-    out = framework.empty(shape, x_name)
-    names = x_name, framework.name(bias), x_name
-    blocks = -(-rows // rows_in_tile), -(-width // columns)
-    launch(kernels.bias_gelu, *blocks, (x, bias, out), names, (rows,), (width, columns, rows_in_tile), warps)
-    return out
+class BiasGeluBackward:
+    """Prepared launch of the gradients of ``BiasGelu``, of the same arguments and the dtype of its gradient.
 
-
-def bias_gelu_backward(
-    framework: TensorFactory, gradient: Any, x: Any, bias: Any, *, tile: KernelTile | None = None
-) -> tuple[Any, Any]:
-    """Compute the gradients of x and bias of ``bias_gelu``, in their dtypes, from that of its result."""
-    shape, x_name, bias_name = list(x.shape), framework.name(x), framework.name(bias)
-    rows, width = math.prod(shape[:-1]), shape[-1]
-    rows_in_tile, columns, warps, most_programs = tile or gelu_backward_tile(width)
-    programs = min(most_programs, -(-rows // rows_in_tile))
-    x_gradient, bias_gradient = framework.empty(shape, x_name), framework.empty([width], bias_name)
-    partials = framework.empty([1, programs, width], FLOAT32)
-    tensors = gradient, x, bias, x_gradient, partials
-    names = framework.name(gradient), x_name, bias_name, x_name, FLOAT32
-    constants = width, columns, rows_in_tile
-    launch(kernels.bias_gelu_backward, programs, -(-width // columns), tensors, names, (rows,), constants, warps)
-    _sum_partials(partials, [bias_gradient], (bias_name, bias_name, bias_name), programs, width)
-    return x_gradient, bias_gradient
-
-
-def _sum_partials(partials: Any, sums: Sequence[Any], names: tuple[str, ...], programs: int, width: int) -> None:
-    targets = *sums, *[sums[0]] * (3 - len(sums))
-    rows = _power_of_two(programs)
-    columns = max(4, min(_MOST_SUMMED // rows, 32))
-    tensors, names, constants = (partials, *targets), (FLOAT32, *names), (width, columns, rows)
-    launch(kernels.sum_partials, -(-width // columns), len(sums), tensors, names, (programs,), constants, 4)
-
-
-class TypedAddress:
-    """What Triton reads of a tensor: its address and the name of its dtype, such as "float32".
-
-    The other methods are what Triton's interpreter calls to copy a tensor to the host and back. It computes on the
-    memory itself, which is the host's wherever the interpreter is used.
+    Additional arguments:
+        is_added_up: by a separate launch; otherwise by ``AddUpBlock``.
     """
 
-    __slots__ = ("address", "dtype")
-    device = "cpu"
+    def __init__(
+        self,
+        framework: TensorFactory,
+        shape: Sequence[int],
+        gradient: str,
+        x: str,
+        bias: str,
+        drops: Drops = NO_DROPS,
+        is_added_up: bool = True,
+        tile: KernelTile | None = None,
+    ) -> None:
+        rows, width = math.prod(shape[:-1]), shape[-1]
+        rows_in_tile, columns, warps, most_programs = tile or gelu_backward_tile(width)
+        programs = min(most_programs, -(-rows // rows_in_tile))
+        self._create_x, self._create_bias = framework.prepare(shape, x), framework.prepare([width], bias)
+        self.width, self.programs = width, programs
+        names = gradient, x, bias, SEEDS if drops.rate > 0 else x, x, FLOAT32
+        numbers, blocks = (rows, drops.site, drops.rate), (programs, -(-width // columns))
+        constants = width, columns, rows_in_tile, drops.rate > 0
+        self._start = PreparedLaunch(kernels.bias_gelu_backward, blocks, names, numbers, constants, warps)
+        self.partials = _scratch(framework.prepare, programs * width, 0 if is_added_up else 2)
+        self._add_up = _prepare_sum([bias], programs, width) if is_added_up else None
 
-    def __init__(self, address: int, dtype: str):
-        self.address, self.dtype = address, dtype
-
-    def data_ptr(self) -> int:
-        """Return the address of the first value."""
-        return self.address
-
-    def untyped_storage(self) -> "TypedAddress":
-        """Return the memory that the tensor is in."""
-        return self
-
-    def cpu(self) -> "TypedAddress":
-        """Return the memory on the host."""
-        return self
-
-    def new_empty(self, size: int, device: str) -> "TypedAddress":
-        """Return a tensor that ``set_`` places."""
-        return TypedAddress(0, self.dtype)
-
-    def set_(self, storage: "TypedAddress", offset: int, size: Any, stride: Any) -> None:
-        """Place the tensor in memory."""
-        self.address = storage.address
-
-    def copy_(self, storage: "TypedAddress") -> None:
-        """Copy nothing: both are one memory."""
-
-    def storage_offset(self) -> int:
-        """Return 0: an address is that of the tensor itself."""
-        return 0
-
-    def size(self) -> tuple[int, ...]:
-        """Return no size: kernels know it by their arguments."""
-        return ()
-
-    def stride(self) -> tuple[int, ...]:
-        """Return no strides: rows are adjacent."""
-        return ()
+    def __call__(self, gradient: Any, x: Any, bias: Any, seeds: Any | None = None) -> tuple[Any, Any]:
+        """Compute the gradients of x and bias, in their dtypes."""
+        x_gradient, bias_gradient = self._create_x(), self._create_bias()
+        self._start(gradient, x, bias, x if seeds is None else seeds, x_gradient, self.partials)
+        if self._add_up is not None:
+            self._add_up(self.partials, bias_gradient, bias_gradient, bias_gradient)
+        return x_gradient, bias_gradient
 
 
-_compiled: dict[tuple[Any, ...], Any] = {}  # kernel, constants, warps, device and dtypes -> what Triton compiled
-
-
-def launch(
-    kernel: Any,
-    blocks: int,
-    more_blocks: int,
-    tensors: Sequence[Any],
-    names: tuple[str, ...],
-    numbers: Sequence[float],
-    constants: tuple[int, ...],
-    warps: int,
-) -> None:
-    """Start a kernel, whose arguments are tensors, numbers and constants in this order.
-
-    Triton looks at all arguments of each call, to find what it has compiled; this takes the host longer than the
-    launch. Here the dtypes say it, since the addresses of whole tensors are multiples of 16.
+class AddUpBlock:
+    """Prepared launch that adds up what the gradients of a block's two sums and of its GELU have left in memory.
 
     Args:
-        kernel: a function of ``kernels``.
-        blocks: programs along its first axis.
-        more_blocks: programs along its second axis.
-        tensors: passed by address.
-        names: of their dtypes.
-        numbers: arguments that Triton does not compile for.
-        constants: arguments that it does.
-        warps: of a program.
+        second: of the sum behind the MLP, with a norm and bias, or only a bias.
+        gelu: of the GELU.
+        first: of the sum behind the attention, with a norm and bias.
+        hidden: dtype of the GELU's bias.
     """
-    grid, addresses, all_bits = (blocks, more_blocks, 1), [], 0
-    for tensor in tensors:
-        address = tensor.data_ptr()
-        addresses.append(address)
-        all_bits |= address
-    is_aligned = not all_bits % 16
-    if is_aligned and isinstance(kernel, triton.JITFunction):  # else Triton's interpreter
-        device = driver.active.get_current_device()
-        key = id(kernel), device, warps, constants, names
-        compiled = _compiled.get(key)
-        if compiled is not None:
-            compiled[grid](*addresses, *numbers, *constants, stream=driver.active.get_current_stream(device))
-            return
-    pointers = [TypedAddress(address, name) for address, name in zip(addresses, names)]
-    # Triton 3.9 asks for a choice of fused multiply-adds, and 3.10 will change what it does without one.
-    compiled = kernel[grid](*pointers, *numbers, *constants, num_warps=warps, enable_fp_fusion=True)
-    if is_aligned and compiled is not None:
-        _compiled[key] = compiled
+
+    def __init__(self, second: AddNormBackward, gelu: BiasGeluBackward, first: AddNormBackward, hidden: str) -> None:
+        constants, blocks = [], []
+        for one in (first, gelu):
+            rows, columns = _divide_sum(one.programs)
+            constants += [one.width, columns, rows]
+            blocks.append(-(-one.width // columns))
+        sums = _fill(second.sums, 3)
+        names = *[FLOAT32] * 3, *sums, hidden, *first.sums
+        grid = max(blocks), 4 + len(second.sums)
+        self._partials = second.partials, gelu.partials, first.partials
+        numbers = first.programs, gelu.programs
+        self._start = PreparedLaunch(kernels.sum_partials_of_block, grid, names, numbers, constants, 4)
+
+    def __call__(self, second: NormGradients, hidden: Any, first: NormGradients) -> None:
+        """Fill the gradients of norms and biases."""
+        sums = (second.bias,) * 3 if second.weight is None else (second.weight, second.shift, second.bias)
+        self._start(*self._partials, *sums, hidden, first.weight, first.shift, first.bias)
+
+
+class CastFive:
+    """Prepared launch of copies of up to five tensors to one other dtype.
+
+    Args:
+        sizes: numbers of values; that of one tensor is below 2^31.
+        sources: dtypes of the tensors.
+        copies: dtype of the copies.
+    """
+
+    def __init__(self, sizes: Sequence[int], sources: Sequence[str], copies: str) -> None:
+        names = *_fill(sources, 5), *([copies] * 5)
+        numbers = [*sizes, *[0] * (5 - len(sizes))]
+        blocks = -(-max(sizes) // _CAST_AT_ONCE), len(sizes)
+        self._start = PreparedLaunch(kernels.cast_five, blocks, names, numbers, (_CAST_AT_ONCE,), 4)
+
+    def __call__(self, sources: Sequence[Any], copies: Sequence[Any]) -> None:
+        """Copy tensors to the others."""
+        self._start(*_fill(sources, 5), *_fill(copies, 5))
+
+
+def _fill(values: Sequence[Any], number: int) -> list[Any]:
+    """Return a number of values: these, and the last one again."""
+    return [*values, *[values[-1]] * (number - len(values))]
+
+
+@functools.cache
+def _scratch(prepare: Callable[[Sequence[int], str], Create], size: int, place: int) -> Any:
+    """Return memory for the sums of programs, which all launches of a size and place share: they run in turn."""
+    return prepare([size], FLOAT32)()
+
+
+def _prepare_sum(names: Sequence[str], programs: int, width: int) -> PreparedLaunch:
+    """Prepare the sum over programs for results of these dtypes."""
+    rows, columns = _divide_sum(programs)
+    all_names = FLOAT32, *names, *[names[0]] * (3 - len(names))
+    blocks = -(-width // columns), len(names)
+    return PreparedLaunch(kernels.sum_partials, blocks, all_names, (programs,), (width, columns, rows), 4)
+
+
+def _divide_sum(programs: int) -> tuple[int, int]:
+    """Return the rows and columns that one program adds up."""
+    rows = _power_of_two(programs)
+    return rows, max(4, min(_MOST_SUMMED // rows, 32))
 
 
 @functools.cache

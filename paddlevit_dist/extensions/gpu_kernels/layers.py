@@ -5,38 +5,82 @@
 operations.
 """
 
+import itertools
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import paddle
 from paddle import nn
 
+from ...core.runtime import half_weights
 from ...core.runtime.autocast import linear
 from ...core.runtime.operations import call, is_changed
 from ...images.models import vit
 from ...images.models.attention import attend
 from ...images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp, drop
-from .functions import FLOATS, add_and_normalize, add_bias_and_gelu, normalize
+from .block import ATTENTION_SITE, MLP_SITE, BlockLaunches, FusedBlockOptions, compute_block
+from .functions import FLOATS, add_bias_and_gelu, normalize
+from .launches import Drops
 
 Kernel = tuple[str, int]  # "norm" or "gelu", and its width
 
 
 class _BlockState:
-    """What a fused block knows of its neighbors; outside of the layer, so that no copy or state has it.
+    """What a fused block knows of itself and its neighbor; outside of the layer, so that no copy or state has it.
+
+    Attributes of a layer are looked up in three dictionaries, and raise an error first: here they are at hand.
 
     Attributes:
-        parts: the layers that are not called as such, and so must be unchanged.
-        following: the block after this one, whose first norm this block computes with its last sum; None for none.
-        prepared: the sum and the norm that the block before has computed.
+        following: of the block after this one, whose q, k and v this block computes from its last sum; None for none.
+        prepared: the sum, and q, k and v, that the block before has computed.
     """
 
-    def __init__(self, parts: Sequence[nn.Layer], following: "FusedViTBlock | None"):
-        self.parts, self.following = tuple(parts), following
-        self.prepared: tuple[paddle.Tensor, paddle.Tensor] | None = None
+    def __init__(self, block: "FusedViTBlock"):
+        attention, mlp = block.attn, block.mlp
+        self.attention, self.qkv, self.norms = attention, attention.qkv, (block.norm1, block.norm2)
+        self.attention_dropout, self.mlp_dropout, self.drop_path = attention.dropout, mlp.dropout, block.drop_path
+        products = attention.proj, block.norm2, mlp.fc1, mlp.fc2
+        # The layers that are not called as such, and so must be unchanged.
+        parts = *products, block.norm1, attention, mlp, mlp.act, attention.dropout, mlp.dropout, block.drop_path
+        self._hooks = [hooks for part in parts for hooks in (part._forward_pre_hooks, part._forward_post_hooks)]
+        self._attributes = [vars(part) for part in parts]
+        self.hooks_before, self.hooks_after = block._forward_pre_hooks, block._forward_post_hooks
+        self.own_parameters, self.launches = _list_names(*products), BlockLaunches()
+        self.parameters: list[tuple[dict[str, Any], str]] = []  # also of the block after this one
+        self.following: _BlockState | None = None
+        self.prepared: Any = None
+        self._rates: tuple[float, ...] = ()
+        self._options: FusedBlockOptions | None = None
+
+    def join(self, following: "_BlockState") -> None:
+        """Learn of the block after this one."""
+        self.following = following
+        self.parameters = [*self.own_parameters, *_list_names(following.norms[0], following.qkv)]
+
+    @property
+    def is_changed(self) -> bool:
+        """Return whether a part has hooks or a separate ``forward``."""
+        return any(self._hooks) or any("forward" in attributes for attributes in self._attributes)
+
+    def find_options(self, following: "_BlockState | None") -> FusedBlockOptions:
+        """Return how the block is computed now; the same object as long as nothing changes."""
+        path_rate = self.drop_path.rate if self.drop_path.is_dropping else 0.0
+        attention_rate, mlp_rate = _find_rate(self.attention_dropout), _find_rate(self.mlp_dropout)
+        epsilons = self.norms[1]._epsilon, following.norms[0]._epsilon if following is not None else 0.0
+        rates = attention_rate, mlp_rate, path_rate, *epsilons
+        if self._options is None or rates != self._rates:
+            drops = Drops(ATTENTION_SITE, attention_rate, path_rate), Drops(MLP_SITE, mlp_rate, path_rate)
+            self._rates, self._options = rates, FusedBlockOptions(epsilons, mlp_rate, *drops)
+        return self._options
 
 
-_states: "weakref.WeakKeyDictionary[FusedViTBlock, _BlockState]" = weakref.WeakKeyDictionary()
+def _list_names(*layers: nn.Layer) -> list[tuple[dict[str, Any], str]]:
+    """Return where the weights and biases of layers are."""
+    return [(layer._parameters, name) for layer in layers for name in ("weight", "bias")]
+
+
+_states: dict[int, _BlockState] = {}  # by the id of a block, as long as that lives
 
 
 class FusedMlp(Mlp):
@@ -44,21 +88,24 @@ class FusedMlp(Mlp):
 
     def forward(self, x):
         """Map (..., dim) to the same shape."""
-        if not _is_fused(x, self, (self.fc1, self.act)):
+        if not _is_fused(x, self) or is_changed(self.fc1) or is_changed(self.act):
             return Mlp.forward(self, x)
-        hidden = add_bias_and_gelu(linear(x, self.fc1.weight, None), self.fc1.bias)  # (..., hidden_dim)
-        return drop(self.dropout, call(self.fc2, drop(self.dropout, hidden)))
+        is_plain = _is_plain_dropout(self.dropout) and not is_changed(self.dropout)
+        product = linear(x, self.fc1.weight, None)
+        hidden = add_bias_and_gelu(product, self.fc1.bias, _find_rate(self.dropout) if is_plain else 0.0)
+        hidden = hidden if is_plain else drop(self.dropout, hidden)  # (..., hidden_dim)
+        return drop(self.dropout, call(self.fc2, hidden))
 
 
 class FusedViTBlock(vit.ViTBlock):
-    """Add a branch and its bias in the norm that follows, the next block's for the last branch."""
+    """Compute all behind the attention, and the next block's q, k and v, as one node of the graph."""
 
     def forward(self, x, count: int | None = None):
         """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
-        state = _states.get(self)
-        if state is None or not _is_fused(x, self, state.parts):
+        state = _states.get(id(self))
+        if state is None or not _is_fused(x, self) or state.is_changed:
             return vit.ViTBlock.forward(self, x, count)
-        return _compute_block(self, state, x, count)
+        return _compute_block(state, x, count)
 
 
 _FUSED: dict[type[nn.Layer], type[nn.Layer]] = {Mlp: FusedMlp, vit.ViTBlock: FusedViTBlock}
@@ -84,16 +131,27 @@ def fuse(model: nn.Layer, kernels: Collection[Kernel]) -> dict[str, int]:
             layer.__class__ = _FUSED[type(layer)]
             numbers[type(layer).__name__] = numbers.get(type(layer).__name__, 0) + 1
     for blocks in _find_sequences(model):
-        for block, following in zip(blocks, [*blocks[1:], None]):
-            if type(block) is FusedViTBlock:
-                is_joined = type(following) is FusedViTBlock and not _is_wrapped(block) and not _is_wrapped(following)
-                _states[block] = _BlockState(_list_parts(block), following if is_joined else None)
+        fused = [block if type(block) is FusedViTBlock else None for block in blocks]
+        for block in fused:
+            if block is not None:
+                _states[id(block)] = _BlockState(block)
+                weakref.finalize(block, _states.pop, id(block), None)
+        for block, following in itertools.pairwise(fused):
+            if block is not None and following is not None and not (_is_wrapped(block) or _is_wrapped(following)):
+                _states[id(block)].join(_states[id(following)])
     return numbers
 
 
 def list_kernels(model: nn.Layer) -> list[Kernel]:
     """Return the kernels that the plain layers of a model would use, each once, in order."""
     return sorted({kernel for layer in model.sublayers(include_self=True) for kernel in _find_kernels(layer)})
+
+
+def list_weights(model: nn.Layer) -> list[tuple[int, int]]:
+    """Return the shapes of all weights that fused blocks multiply by."""
+    blocks = [layer for layer in model.sublayers(include_self=True) if type(layer) is FusedViTBlock]
+    products = [part for one in blocks for part in (one.attn.qkv, one.attn.proj, one.mlp.fc1, one.mlp.fc2)]
+    return [tuple(layer.weight.shape) for layer in products]
 
 
 def _find_kernels(layer: nn.Layer) -> list[Kernel]:
@@ -120,16 +178,15 @@ def _is_plain_block(block: vit.ViTBlock) -> bool:
     linears, dropouts = (attention.qkv, attention.proj), (attention.dropout, block.mlp.dropout)
     return (
         type(block.drop_path) is DropPath
-        and all(type(one) is nn.Dropout for one in dropouts)
+        and all(_is_plain_dropout(one) for one in dropouts)
         and all(type(one) is Linear for one in linears)
         and linears[1].bias is not None
     )
 
 
-def _list_parts(block: vit.ViTBlock) -> list[nn.Layer]:
-    attention, mlp = block.attn, block.mlp
-    parts = [block.norm1, attention, attention.proj, attention.dropout, block.norm2, mlp, mlp.fc1, mlp.act, mlp.fc2]
-    return [*parts, mlp.dropout, block.drop_path]
+def _is_plain_dropout(layer: nn.Layer) -> bool:
+    """Return whether a layer drops single values, and scales the others in training."""
+    return type(layer) is nn.Dropout and layer.axis is None and layer.mode == "upscale_in_train"
 
 
 def _find_sequences(model: nn.Layer) -> list[list[nn.Layer]]:
@@ -143,13 +200,11 @@ def _is_wrapped(block: nn.Layer) -> bool:
 
 
 @paddle.jit.not_to_static
-def _is_fused(x: paddle.Tensor, layer: nn.Layer, parts: Sequence[nn.Layer]) -> bool:
-    """Return whether a layer is to train by fused kernels now."""
+def _is_fused(x: paddle.Tensor, layer: nn.Layer) -> bool:
+    """Return whether a layer is to train by fused kernels now, if its parts are unchanged."""
     if not layer.training or not paddle.in_dynamic_mode() or not _is_on_device(x):
         return False
-    if x.dtype.value not in FLOATS or 0 in x.shape:
-        return False
-    return not any(is_changed(part) for part in parts)
+    return x.dtype.value in FLOATS and 0 not in x.shape
 
 
 def _is_on_device(tensor: paddle.Tensor) -> bool:  # a test on a CPU replaces it
@@ -157,45 +212,39 @@ def _is_on_device(tensor: paddle.Tensor) -> bool:  # a test on a CPU replaces it
 
 
 @paddle.jit.not_to_static
-def _compute_block(block: FusedViTBlock, state: _BlockState, x: paddle.Tensor, count: int | None) -> Any:
-    attention, mlp, norm = block.attn, block.mlp, block.norm2
-    if attention.dropout.p or mlp.dropout.p:  # between a product and the sum
-        return vit.ViTBlock.forward(block, x, count)
+def _compute_block(state: _BlockState, x: paddle.Tensor, count: int | None) -> Any:
+    attention = state.attention
     if state.prepared is not None and state.prepared[0] is x:
-        normal, state.prepared = state.prepared[1], None
+        packed, state.prepared = state.prepared[1], None
     else:
-        normal = _normalize(x, block.norm1)
-    attended = attend(attention, attention.heads(call(attention.qkv, normal)))
+        norm = state.norms[0]
+        normal = normalize(x, norm.weight, norm.bias, norm._epsilon)
+        packed = attention.heads(call(state.qkv, normal))
+    attended = attend(attention, packed)
     if count is not None:  # of the other tokens, only keys and values are read
         x, attended = x[:, :count], attended[:, :count]
-    branch = linear(attended, attention.proj.weight, None)
-    total, normal = _add_and_normalize(x, branch, norm, attention.proj.bias, block.drop_path)
-    hidden = add_bias_and_gelu(linear(normal, mlp.fc1.weight, None), mlp.fc1.bias)
-    following = _claim_following(block, state) if count is None else None
+    following = _claim_following(state) if count is None else None
+    places = state.own_parameters if following is None else state.parameters
+    parameters = half_weights.find_all([own[name] for own, name in places if own.get(name) is not None])
+    options = state.find_options(following)
     if following is None:
-        return total + call(block.drop_path, call(mlp.fc2, hidden))
-    branch = linear(hidden, mlp.fc2.weight, None)
-    prepared = _add_and_normalize(total, branch, following.norm1, mlp.fc2.bias, block.drop_path)
-    _states[following].prepared = prepared
-    return prepared[0]
+        return compute_block(attended, x, parameters, options, state.launches)
+    heads = 3 * following.attention.num_heads
+    following.prepared = compute_block(attended, x, parameters, options, state.launches, heads)
+    return following.prepared[0]
 
 
-def _claim_following(block: FusedViTBlock, state: _BlockState) -> FusedViTBlock | None:
-    """Return the block whose first norm is to be computed; None if there is none, or it did not read the last one."""
+def _find_rate(dropout: nn.Dropout) -> float:
+    return float(dropout.p) if dropout.training else 0.0
+
+
+def _claim_following(state: _BlockState) -> _BlockState | None:
+    """Return the block whose attention is to be prepared; None if there is none, or it did not read the last one."""
     following = state.following
-    if block._forward_post_hooks or (following is not None and following._forward_pre_hooks):
-        return None  # they may change the sum in place
-    if following is not None and _states[following].prepared is not None:  # its input is not what this block returns
-        state.following = _states[following].prepared = None
+    if following is None or state.hooks_after or following.hooks_before:
+        return None  # hooks may change the sum in place
+    if is_changed(following.qkv) or type(following.qkv) is not Linear:
+        return None
+    if following.prepared is not None:  # its input is not what this block returns
+        state.following = following.prepared = None
     return state.following
-
-
-def _normalize(x: paddle.Tensor, norm: nn.LayerNorm) -> paddle.Tensor:
-    return normalize(x, norm.weight, norm.bias, norm._epsilon)
-
-
-def _add_and_normalize(
-    x: paddle.Tensor, branch: paddle.Tensor, norm: nn.LayerNorm, bias: paddle.Tensor, drop_path: DropPath
-) -> tuple[paddle.Tensor, paddle.Tensor]:
-    keep = drop_path.factors(x) if drop_path.is_dropping else None
-    return add_and_normalize(x, branch, norm.weight, norm.bias, norm._epsilon, bias, keep)

@@ -13,8 +13,8 @@ class GpuKernelSettings(RunSettings):
 
     GPU_KERNELS: bool = key(
         False,
-        "train by fused Triton kernels (residual + layer norm + cast, bias + GELU) on a CUDA GPU that computes with "
-        "them what Paddle's operations compute; needs the extra triton",
+        "train by fused Triton kernels (residual + layer norm + cast, bias + GELU, dropout) on a CUDA GPU that "
+        "computes with them what Paddle's operations compute; needs the extra triton",
         training_only=True,
         effect="machine",
     )

@@ -16,31 +16,21 @@ from triton.compiler import ASTSource
 
 from paddlevit_dist.extensions.gpu_kernels import launches
 
-_TYPES = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16"}
+_TYPES = {"float32": "*fp32", "float16": "*fp16", "bfloat16": "*bf16", "int32": "*i32"}
 _PTXAS = max(Path(triton.__file__).parent.glob("backends/nvidia/bin/ptxas*"))  # the newest, with a longer name
 
 
-class Shape:
-    """A tensor without memory."""
-
-    def __init__(self, shape: Any, dtype: str) -> None:
-        self.shape, self.dtype = list(shape), dtype
-
-
 class Shapes:
-    """Creates them."""
+    """Creates nothing: nothing is launched."""
 
-    def empty(self, shape: Any, dtype: str) -> Shape:
-        return Shape(shape, dtype)
-
-    def name(self, tensor: Shape) -> str:
-        return tensor.dtype
+    def prepare(self, shape: Any, dtype: str) -> Any:
+        return lambda: None
 
 
 def compile_for(capability: int) -> Any:
     """What compiles a kernel in place of its launch."""
 
-    def launch(kernel, blocks, more_blocks, tensors, names, numbers, constants, warps):
+    def launch(kernel, blocks, names, numbers, constants, warps):
         types = [_TYPES[name] for name in names] + ["fp32" if isinstance(one, float) else "i32" for one in numbers]
         signature = dict(zip(kernel.arg_names, types + ["constexpr"] * len(constants), strict=True))
         values = {(len(types) + place,): value for place, value in enumerate(constants)}
@@ -62,19 +52,21 @@ def compile_for(capability: int) -> Any:
     return launch
 
 
-if __name__ == "__main__":
+def prepare_all(width: int, dtype: str) -> None:
+    """Prepare each launch once, with all that a kernel can do."""
     shapes: Any = Shapes()
+    drops, sizes = launches.Drops(1, 0.1, 0.1), [2, 197, width]
+    types = launches.SumTypes("float32", dtype, "float32", "float32", "float32", dtype)
+    launches.AddNorm(shapes, sizes, types, 1e-6, drops)
+    first = launches.AddNormBackward(shapes, sizes, types, drops)
+    launches.BiasGelu(shapes, sizes, dtype, "float32", drops)
+    gelu = launches.BiasGeluBackward(shapes, sizes, dtype, dtype, "float32", drops)
+    launches.AddUpBlock(first, gelu, first, "float32")
+    launches.CastFive([width * width, width], ["float32", "float32"], "bfloat16")
+
+
+if __name__ == "__main__":
     for capability in map(int, sys.argv[1:]):
-        launches.launch = compile_for(capability)
+        launches.PreparedLaunch = compile_for(capability)  # type: ignore[misc]
         for width, dtype in ((192, "bfloat16"), (77, "float32")):
-            x, branch, hidden = (
-                Shape([2, 197, n], kind) for n, kind in ((width, "float32"), (width, dtype), (width, dtype))
-            )
-            vector, keep = Shape([width], "float32"), Shape([2, 1, 1], "float32")
-            found = launches.add_norm(
-                shapes, x, branch, (vector, vector), bias=vector, keep=keep, epsilon=1e-6, dtype=dtype
-            )
-            options = {"keep": keep, "branch_dtype": dtype, "bias_dtype": "float32"}
-            launches.add_norm_backward(shapes, found, branch, x, vector, **options)
-            launches.bias_gelu(shapes, hidden, vector)
-            launches.bias_gelu_backward(shapes, hidden, hidden, vector)
+            prepare_all(width, dtype)

@@ -6,6 +6,7 @@ from support.trainings.fused_kernels import interpreted_kernels
 
 from paddlevit_dist.extensions.gpu_kernels import device_check
 from paddlevit_dist.extensions.gpu_kernels.hook import BOUNDS
+from paddlevit_dist.extensions.gpu_kernels.launches import Drops
 
 
 @pytest.fixture(autouse=True)
@@ -20,20 +21,31 @@ def test_right_kernels_agree(kernel, width):
 
 
 def test_wrong_values_and_wrong_gradients_are_noticed(monkeypatch):
-    right = device_check.add_and_normalize
+    class WithoutBias(device_check.AddNorm):
+        def __call__(self, x, branch, bias, weight, shift, seeds):
+            return super().__call__(x, branch, bias * 0.0, weight, shift, seeds)
 
-    def without_bias(x, branch, weight, shift, epsilon, bias, keep):
-        return right(x, branch, weight, shift, epsilon, bias * 0.0, keep)
+    class NotFinite(device_check.AddNorm):
+        def __call__(self, *tensors):
+            found = super().__call__(*tensors)
+            return found._replace(normal=found.normal / 0.0)
 
-    def without_gradient_of_shift(x, branch, weight, shift, epsilon, bias, keep):
-        return right(x, branch, weight, shift.detach() + 0.9 * shift - 0.9 * shift.detach(), epsilon, bias, keep)
+    class WithoutDropout(device_check.AddNorm):
+        def __init__(self, *arguments):
+            super().__init__(*arguments[:-1], Drops(site=1))
 
-    def not_finite(x, branch, weight, shift, epsilon, bias, keep):
-        total, normal = right(x, branch, weight, shift, epsilon, bias, keep)
-        return total, normal / 0.0
+    class WrongShift(device_check.AddNormBackward):
+        def __call__(self, *tensors):
+            found = super().__call__(*tensors)
+            return found._replace(shift=found.shift * 0.9)
 
-    for wrong in (without_bias, without_gradient_of_shift, not_finite):
-        monkeypatch.setattr(device_check, "add_and_normalize", wrong)
-        assert device_check.measure_norm(8, "float32") > BOUNDS["float32"]
+    class OtherDropout(device_check.AddNormBackward):
+        def __call__(self, *tensors):
+            return super().__call__(*tensors[:-1], tensors[-1] + 1)
+
+    for wrong in (WithoutBias, NotFinite, WithoutDropout, WrongShift, OtherDropout):
+        with monkeypatch.context() as patch:
+            patch.setattr(device_check, wrong.__mro__[1].__name__, wrong)
+            assert device_check.measure_norm(8, "float32") > BOUNDS["float32"]
     monkeypatch.setattr(device_check, "add_bias_and_gelu", lambda x, bias: paddle.nn.functional.relu(x + bias))
     assert device_check.measure_gelu(8, "float32") > 0.01

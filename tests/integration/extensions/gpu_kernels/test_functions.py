@@ -6,7 +6,7 @@ import pytest
 from paddle.nn import functional as F
 from support.half_on_cpu import products_in
 
-from paddlevit_dist.extensions.gpu_kernels.functions import add_and_normalize, add_bias_and_gelu, normalize
+from paddlevit_dist.extensions.gpu_kernels.functions import add_bias_and_gelu, normalize
 
 EPSILON = 1e-6
 
@@ -16,31 +16,26 @@ def draw(seed: int, *shape: int, is_trained: bool = True) -> paddle.Tensor:
     return paddle.to_tensor(array, stop_gradient=not is_trained)
 
 
-def plain_sum(x, branch, weight, shift, bias):
-    total = x + (branch + bias)
+def compute(is_fused: bool, x, weight, shift, bias) -> tuple[paddle.Tensor, paddle.Tensor]:
+    if is_fused:
+        return normalize(x, weight, shift, EPSILON), add_bias_and_gelu(x, bias)
     # Not with weight and shift in Paddle's operation: beside a frozen weight, a CPU gives it a wrong gradient.
-    return total, shift + weight * F.layer_norm(total, [x.shape[-1]], epsilon=EPSILON)
+    return shift + weight * F.layer_norm(x, [x.shape[-1]], epsilon=EPSILON), F.gelu(x + bias)
 
 
-def fused_sum(x, branch, weight, shift, bias):
-    return add_and_normalize(x, branch, weight, shift, EPSILON, bias)
-
-
-def gradients(function, trained: tuple[bool, ...]) -> list[np.ndarray | None]:
-    """Of a function of tensors with rows that are views, by parameters of which some are frozen."""
-    wide = draw(0, 2, 3, 12)
-    inputs = [wide[:, :, :6], wide[:, :, 6:], *(draw(seed, 6) for seed in (2, 3, 4))]
-    inputs = [one.detach() for one in inputs]
+def gradients(is_fused: bool, trained: tuple[bool, ...]) -> list[np.ndarray | None]:
+    """Of functions of rows that are a view, by inputs of which some are frozen."""
+    inputs = [draw(0, 2, 3, 12)[:, :, :6].detach(), *(draw(seed, 6) for seed in (2, 3, 4))]
     for one, is_trained in zip(inputs, trained):
         one.stop_gradient = not is_trained
-    total, normal = function(*inputs)
-    (total.transpose([1, 0, 2]) * draw(5, 3, 2, 6) + normal.transpose([1, 0, 2]) * draw(6, 3, 2, 6)).sum().backward()
+    normal, gelu = compute(is_fused, *inputs)
+    (normal.transpose([1, 0, 2]) * draw(5, 3, 2, 6) + gelu.transpose([1, 0, 2]) * draw(6, 3, 2, 6)).sum().backward()
     return [None if one.grad is None else one.grad.numpy() for one in inputs]
 
 
-@pytest.mark.parametrize("trained", [(True,) * 5, (False, True, False, True, False), (True, False, True, False, True)])
+@pytest.mark.parametrize("trained", [(True,) * 4, (False, False, True, True), (True, True, False, False)])
 def test_frozen_inputs_get_no_gradient_and_views_the_right_one(trained):
-    found, expected = gradients(fused_sum, trained), gradients(plain_sum, trained)
+    found, expected = gradients(True, trained), gradients(False, trained)
     assert [one is None for one in found] == [not is_trained for is_trained in trained]
     for one, other in zip(found, expected):
         if other is not None:
@@ -48,31 +43,43 @@ def test_frozen_inputs_get_no_gradient_and_views_the_right_one(trained):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_the_norm_has_the_dtype_of_products_and_the_sum_the_wider_one(dtype):
-    x, branch, weight, shift = draw(0, 2, 3, 8), draw(1, 2, 3, 8), draw(2, 8), draw(3, 8)
-    half = branch.astype(dtype)
+def test_the_norm_has_the_dtype_of_products_and_the_gelu_that_of_its_input(dtype):
+    x, weight, shift = draw(0, 2, 3, 8), draw(2, 8), draw(3, 8)
     with products_in(dtype):
-        total, normal = add_and_normalize(x, half, weight, shift, EPSILON)
-        alone = normalize(total.detach(), weight, shift, EPSILON)
-        gelu = add_bias_and_gelu(half, shift)
-        both_half, _ = add_and_normalize(half, half, weight, shift, EPSILON)
-    found = [str(one.dtype).rpartition(".")[2] for one in (total, normal, alone, gelu, both_half)]
-    assert found == ["float32", dtype, dtype, dtype, dtype]
-    np.testing.assert_array_equal(normal.astype("float32").numpy(), alone.astype("float32").numpy())
-    expected = F.layer_norm(total, [8], weight, shift, EPSILON)
+        normal = normalize(x, weight, shift, EPSILON)
+        gelu = add_bias_and_gelu(x.astype(dtype), shift)
+    assert [str(one.dtype).rpartition(".")[2] for one in (normal, gelu)] == [dtype, dtype]
+    expected = F.layer_norm(x, [8], weight, shift, EPSILON)
     np.testing.assert_allclose(normal.astype("float32").numpy(), expected.numpy(), rtol=2.0**-7, atol=1e-6)
-    (normal.astype("float32").sum() + total.sum() + gelu.astype("float32").sum()).backward()
-    assert all(one.grad.dtype == paddle.float32 for one in (x, branch, weight, shift))
+    (normal.astype("float32").sum() + gelu.astype("float32").sum()).backward()
+    assert all(one.grad.dtype == paddle.float32 for one in (x, weight, shift))
 
 
 def test_without_gradients_the_values_are_the_same():
-    x, branch, weight, shift, bias = draw(0, 2, 3, 8), draw(1, 2, 3, 8), draw(2, 8), draw(3, 8), draw(4, 8)
-    expected = [*fused_sum(x, branch, weight, shift, bias), add_bias_and_gelu(x, bias)]
+    inputs = draw(0, 2, 3, 8), draw(2, 8), draw(3, 8), draw(4, 8)
+    expected = compute(True, *inputs)
     with paddle.no_grad():
-        found = [*fused_sum(x, branch, weight, shift, bias), add_bias_and_gelu(x, bias)]
+        found = compute(True, *inputs)
     for one, other in zip(found, expected):
         assert one.stop_gradient and not other.stop_gradient
         np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+def test_dropout_of_a_gelu_has_the_gradient_of_what_is_kept():
+    x, bias, rate = draw(0, 64, 32), draw(1, 32), 0.25
+    paddle.seed(5)
+    found = add_bias_and_gelu(x, bias, rate)
+    plain = F.gelu(x + bias)
+    factor = np.where(found.numpy() == 0, 0.0, 1 / (1 - rate)).astype("f4")
+    np.testing.assert_allclose(found.numpy(), plain.numpy() * factor, rtol=1e-5, atol=1e-6)
+    assert abs((factor == 0).mean() - rate) < 0.05
+    gradient = draw(2, 64, 32, is_trained=False)
+    expected = paddle.grad(plain, [x, bias], gradient * paddle.to_tensor(factor))
+    for one, other in zip(paddle.grad(found, [x, bias], gradient), expected):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
+    paddle.seed(5)
+    np.testing.assert_array_equal(add_bias_and_gelu(x, bias, rate).numpy(), found.numpy())
+    assert (add_bias_and_gelu(x, bias, rate).numpy() != found.numpy()).any()
 
 
 def test_a_gradient_of_a_gradient_is_refused():

@@ -11,8 +11,8 @@ pytest.importorskip("triton")
 from paddlevit_dist import create_model  # noqa: E402
 from paddlevit_dist.extensions.gpu_kernels import layers  # noqa: E402
 
-RUN = ["-batch_size=4", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "MODEL.EMBED_DIM", "16", "MODEL.DROPPATH", "0.3"]
-FUSED = ["GPU_KERNELS", "True"]
+RUN = ["-batch_size=4", "-epochs=1", "TRAIN.WARMUP_STEPS", "0", "MODEL.EMBED_DIM", "16"]
+FUSED, DROPS = ["GPU_KERNELS", "True"], ["MODEL.DROPOUT", "0.2", "MODEL.DROPPATH", "0.3"]
 LINE = "fused kernels (GPU_KERNELS): 2 ViTBlock, 2 Mlp, by Triton"
 
 
@@ -22,7 +22,7 @@ def on_gpu():
         yield
 
 
-@pytest.mark.parametrize("more", [[], ["-recompute", "-accum_iter=2"]])
+@pytest.mark.parametrize("more", [["MODEL.DROPOUT", "0"], ["MODEL.DROPOUT", "0", "-recompute", "-accum_iter=2"]])
 def test_a_run_learns_what_it_learns_by_paddle_s_operations(tmp_path, on_gpu, more):
     plain = small_runs.train(str(tmp_path / "plain"), [*RUN, *more], train_size=8)
     fused = small_runs.train(str(tmp_path / "fused"), [*RUN, *FUSED, *more], train_size=8)
@@ -30,9 +30,18 @@ def test_a_run_learns_what_it_learns_by_paddle_s_operations(tmp_path, on_gpu, mo
     np.testing.assert_allclose(fused["losses"], plain["losses"], rtol=1e-5)
     for name, value in plain["weights"].items():
         np.testing.assert_allclose(fused["weights"][name], value, atol=1e-4, err_msg=name)
-    again = small_runs.train(str(tmp_path / "again"), [*RUN, *FUSED, *more], train_size=8)
-    assert again["losses"] == fused["losses"] and again["evaluation"] == fused["evaluation"]
-    assert all((again["weights"][name] == value).all() for name, value in fused["weights"].items())
+
+
+def test_a_run_with_dropout_repeats_and_is_resumed_bit_for_bit(tmp_path, on_gpu):
+    words = [*RUN, *FUSED, *DROPS, "-epochs=2"]
+    runs = [small_runs.train(str(tmp_path / name), words, train_size=8) for name in ("first", "again")]
+    small_runs.train(str(tmp_path / "stopped"), [*words, "-stop_after_epoch=1"], train_size=8)
+    runs.append(small_runs.train(str(tmp_path / "stopped"), [*words, "-resume=auto"], train_size=8))
+    assert LINE in (tmp_path / "first/log.txt").read_text()
+    assert runs[1]["losses"] == runs[2]["losses"] == runs[0]["losses"]
+    for run in runs[1:]:
+        assert run["evaluation"] == runs[0]["evaluation"]
+        assert all((run["weights"][name] == value).all() for name, value in runs[0]["weights"].items())
 
 
 def test_a_cpu_says_that_it_does_not_use_them(tmp_path):

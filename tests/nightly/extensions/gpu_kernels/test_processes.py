@@ -1,4 +1,4 @@
-"""Fused kernels in several processes."""
+"""Fused kernels in several processes, and what ``make accept-gpu`` tries of their speed."""
 
 import numpy as np
 import pytest
@@ -20,3 +20,17 @@ def test_two_processes_train_as_one(tmp_path):
     assert found[1]["losses"] == pytest.approx(found[2]["losses"], rel=1e-5)
     for name, value in found[1]["weights"].items():
         np.testing.assert_allclose(found[2]["weights"][name], value, atol=1e-4, err_msg=name)
+
+
+def test_the_row_of_their_speed_runs_on_a_cpu():
+    """Triton's interpreter is far slower than Paddle's operations, and no CPU captures graphs."""
+    pytest.importorskip("triton")
+    from support.networks.fused_speed import Sizes, measure_all
+    from support.networks.plain_layers import plain_layers
+    from support.trainings.fused_kernels import interpreted_kernels
+
+    sizes = {"image_size": 16, "patch_size": 8, "embed_dim": 16, "num_heads": 2, "depth": 2, "num_classes": 10}
+    with interpreted_kernels(), plain_layers():
+        ratio, said = measure_all(Sizes(2, 1, 1), 1, **sizes)
+    assert ratio > 1.0
+    assert "no graph is captured" in said and "of 1 processes cross-entropy over axis 1 is wrong in 0 by" in said

@@ -4,7 +4,9 @@
 
 Needs torch with CUDA and Triton, and no Paddle. First all results are compared with float64. Then milliseconds, by CUDA
 events, after the L2 cache was overwritten: the median of 30. ``--variants`` times other divisions into programs, too.
-The last line is RESULT and JSON. Without a GPU, ``--smallest`` runs Triton's interpreter.
+Dropout is compared with what NumPy drops by the same seeds. The host's microseconds of a launch are those of a prepared
+launch, and of one for which Triton looks up what it has compiled. The last line is RESULT and JSON. Without a GPU,
+``--smallest`` runs Triton's interpreter.
 """
 
 import argparse
@@ -23,6 +25,7 @@ smallest.need("torch", "triton")
 if smallest.IS_SMALLEST:
     os.environ["TRITON_INTERPRET"] = "1"
 # Triton reads the variable when it is imported.
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch._functorch.config as functorch_config  # noqa: E402
 import triton  # noqa: E402
@@ -52,7 +55,7 @@ def load_kernels():
     module = importlib.util.module_from_spec(spec)
     sys.modules["gpu_kernels"] = module
     spec.loader.exec_module(module)
-    from gpu_kernels import launches
+    from gpu_kernels import launches, prepared
 
     if DEVICE == "cuda" and not os.environ.get("GPU_KERNELS_DEFAULT_DRIVER"):
         from gpu_kernels import driver
@@ -63,27 +66,48 @@ def load_kernels():
                 torch.cuda.current_device, stream, torch.cuda.get_device_capability, torch.cuda.set_device
             )
         )
-    return launches
+    return launches, prepared
 
 
-launches = load_kernels()
+launches, prepared = load_kernels()
 
 
 class Torch:
     """Torch's tensors for the launches."""
 
-    def empty(self, shape, dtype):
-        return torch.empty(shape, dtype=getattr(torch, dtype), device=DEVICE)
-
-    def name(self, tensor):
-        return _NAMES[tensor.dtype]
+    def prepare(self, shape, dtype):
+        return partial(torch.empty, shape, dtype=getattr(torch, dtype), device=DEVICE)
 
 
 _NAMES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 FRAMEWORK = Torch()
+SEEDS = np.random.default_rng(8).integers(-(2**31), 2**31, 10, dtype="i4")
+DROPS = launches.Drops(1, 0.1, 0.3)
 
 
 # ---- right to one rounding --------------------------------------------------------------------------------------
+
+
+def mix(bits):
+    """The hash of the kernels, of uint32 in uint64."""
+    for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
+        bits = ((bits ^ (bits >> shift)) * np.uint64(factor)) & 0xFFFFFFFF
+    return bits ^ (bits >> 16)
+
+
+def row_keys(site, rows):
+    first, second = SEEDS.view("u4")[2 * site : 2 * site + 2].astype("u8")
+    return mix(mix(np.arange(rows, dtype="u8") ^ first) ^ second)
+
+
+def factors(bits, rate):
+    return torch.from_numpy(np.where((bits >> 8) * 2.0**-24 >= np.float32(rate), 1 / (1 - rate), 0.0)).to(DEVICE)
+
+
+def dropout(site, rows, width, rate):
+    """What the kernels drop, as factors (rows, width) in float64."""
+    columns = (np.arange(width, dtype="u8") * 0x9E3779B9) & 0xFFFFFFFF
+    return factors(mix(row_keys(site, rows)[:, None] ^ columns), rate)
 
 
 def excess(found, expected):
@@ -97,45 +121,52 @@ def draw(generator, *shape, dtype=torch.float32):
     return torch.randn(*shape, generator=generator, dtype=torch.float32).to(dtype).to(DEVICE)
 
 
-def check_norm(items, tokens, width, dtype, total_dtype, has_branch, has_bias, has_keep):
-    """Compare ``add_norm`` and its gradient with float64; return the worst excess by name."""
+def sum_types(dtype, total_dtype, has_branch=True, has_bias=True):
+    half, wide = _NAMES[dtype], _NAMES[total_dtype]
+    bias = "float32" if has_bias else None
+    return launches.SumTypes(wide, half if has_branch else None, bias, "float32", wide, half)
+
+
+def check_norm(items, tokens, width, dtype, total_dtype, has_branch, has_bias, drops):
+    """Compare a sum with its norm, and the gradients, with float64; return the worst excess by name."""
     generator = torch.Generator().manual_seed(items * 1000 + width)
     shape = (items, tokens, width)
     x = draw(generator, *shape, dtype=total_dtype)
     branch = draw(generator, *shape, dtype=dtype) if has_branch else None
     weight, shift, bias = (draw(generator, width) for _ in range(3))
-    bias = bias if has_bias else None
-    keep = (torch.rand(items, generator=generator) < 0.7).float().to(DEVICE) / 0.7 if has_keep else None
-    names = {"dtype": _NAMES[dtype], "total_dtype": _NAMES[total_dtype]}
-    found = launches.add_norm(FRAMEWORK, x, branch, (weight, shift), bias=bias, keep=keep, epsilon=EPSILON, **names)
+    bias, seeds = bias if has_bias else None, torch.from_numpy(SEEDS).to(DEVICE) if drops.is_any else None
+    types = sum_types(dtype, total_dtype, has_branch, has_bias)
+    found = launches.AddNorm(FRAMEWORK, shape, types, EPSILON, drops)(x, branch, bias, weight, shift, seeds)
     wide = [t.double().requires_grad_() for t in (x, weight, shift)]
     wide_branch = branch.double().requires_grad_() if has_branch else None
     wide_bias = bias.double().requires_grad_() if has_bias else None
     total = wide[0]
     if has_branch:
         added = wide_branch if bias is None else wide_branch + wide_bias
-        total = total + (added if keep is None else added * keep.double()[:, None, None])
+        if drops.rate:
+            added = added * dropout(drops.site, items * tokens, width, drops.rate).reshape(shape)
+        if drops.path_rate:
+            added = added * factors(row_keys(drops.site + 1, items), drops.path_rate)[:, None, None]
+        total = total + added
     # what is normalized is the sum as it was stored
     stored = total + (found.total.double() - total).detach()
     normal = torch.nn.functional.layer_norm(stored, (width,), wide[1], wide[2], EPSILON)
     gradients = draw(generator, *shape, dtype=dtype), draw(generator, *shape, dtype=total_dtype)
     needed = [t for t in (*wide, wide_branch, wide_bias) if t is not None]
     expected = torch.autograd.grad((normal, total), needed, [g.double() for g in gradients])
-    options = {"branch_dtype": _NAMES[dtype] if has_branch else None, "bias_dtype": "float32" if has_bias else None}
-    backward = launches.add_norm_backward(
-        FRAMEWORK, found, *gradients, weight, keep=keep, x_dtype=_NAMES[total_dtype], **options
-    )
+    compute_backward = launches.AddNormBackward(FRAMEWORK, shape, types, drops)
+    backward = compute_backward(found.total, found.statistics, *gradients, weight, seeds)
     actual = [t for t in (backward.x, backward.weight, backward.shift, backward.branch, backward.bias) if t is not None]
     pairs = {"total": (found.total, total.detach()), "normal": (found.normal, normal.detach())}
     labels = [
         n for n, t in zip(("x", "weight", "shift", "branch", "bias"), (*wide, wide_branch, wide_bias)) if t is not None
     ]
     pairs.update((f"d {name}", pair) for name, pair in zip(labels, zip(actual, expected)))
-    return {name: excess(*pair) for name, pair in pairs.items()}
+    return {f"{name}{', dropped' * drops.is_any}": excess(*pair) for name, pair in pairs.items()}
 
 
-def check_gelu(rows, width, dtype):
-    """Compare ``bias_gelu`` and its gradient with float64; return the worst excess by name."""
+def check_gelu(rows, width, dtype, rate):
+    """Compare a GELU and its gradient with float64; return the worst excess by name."""
     generator = torch.Generator().manual_seed(rows + width)
     x, bias, gradient = (
         draw(generator, rows, width, dtype=dtype),
@@ -144,9 +175,15 @@ def check_gelu(rows, width, dtype):
     )
     wide = [t.double().requires_grad_() for t in (x, bias)]
     out = torch.nn.functional.gelu(wide[0] + wide[1])
+    out = out * dropout(0, rows, width, rate) if rate else out
     expected = out.detach(), *torch.autograd.grad(out, wide, gradient.double())
-    actual = launches.bias_gelu(FRAMEWORK, x, bias), *launches.bias_gelu_backward(FRAMEWORK, gradient, x, bias)
-    return {name: excess(*pair) for name, pair in zip(("gelu", "d gelu", "d gelu bias"), zip(actual, expected))}
+    drops, seeds = launches.Drops(rate=rate), torch.from_numpy(SEEDS).to(DEVICE) if rate else None
+    of_gelu = FRAMEWORK, [rows, width], _NAMES[dtype]
+    compute = launches.BiasGelu(*of_gelu, "float32", drops)
+    compute_backward = launches.BiasGeluBackward(*of_gelu, _NAMES[dtype], "float32", drops)
+    actual = compute(x, bias, seeds), *compute_backward(gradient, x, bias, seeds)
+    names = [f"{name}{', dropped' if rate else ''}" for name in ("gelu", "d gelu", "d gelu bias")]
+    return {name: excess(*pair) for name, pair in zip(names, zip(actual, expected))}
 
 
 def check_all():
@@ -155,11 +192,12 @@ def check_all():
     worst = {}
     for items, tokens, width in read_sizes(smallest.sized(SHAPES, "1x1x2 3x2x7 2x3x77")):
         is_thorough = width in (77, 192)
-        options = [(1, 1, 1)] + ([(0, 0, 0), (1, 0, 0), (1, 1, 0), (1, 0, 1)] if is_thorough else [])
+        none, path = launches.NO_DROPS, launches.Drops(3, 0.0, 0.3)
+        options = [(1, 1, DROPS)] + ([(0, 0, none), (1, 0, none), (1, 1, path), (1, 0, DROPS)] if is_thorough else [])
         for dtype, total_dtype in ((f32, f32), (b16, f32)) + (
             ((f16, f32), (f16, f16), (b16, b16)) if is_thorough else ()
         ):
-            found = [check_gelu(items * tokens, width, dtype)]
+            found = [check_gelu(items * tokens, width, dtype, rate) for rate in (0.0, 0.1)]
             found += [check_norm(items, tokens, width, dtype, total_dtype, *flags) for flags in options]
             for one in found:
                 for name, value in one.items():
@@ -177,14 +215,41 @@ def check_repeats():
     rows, width = smallest.sized((50432, 192), (9, 20))
     x, gradient = (draw(generator, rows, width) for _ in range(2))
     weight, shift = (draw(generator, width) for _ in range(2))
-    saved = launches.add_norm(FRAMEWORK, x, x, (weight, shift), epsilon=EPSILON, dtype="float32")
+    types, shape = sum_types(torch.float32, torch.float32), [rows, width]
+    total, _, statistics = launches.AddNorm(FRAMEWORK, shape, types, EPSILON)(x, x, weight, weight, shift)
+    compute_backward = launches.AddNormBackward(FRAMEWORK, shape, types)
+    of_gelu = launches.BiasGeluBackward(FRAMEWORK, shape, "float32", "float32", "float32")
     runs = []
     for _ in range(smallest.sized(10, 2)):
-        g = launches.add_norm_backward(
-            FRAMEWORK, saved, gradient, gradient, weight, branch_dtype="float32", bias_dtype="float32"
-        )
-        runs.append([g.weight, g.shift, g.bias, launches.bias_gelu_backward(FRAMEWORK, gradient, x, weight)[1]])
+        g = compute_backward(total, statistics, gradient, gradient, weight)
+        runs.append([g.weight, g.shift, g.bias, of_gelu(gradient, x, weight)[1]])
     return all(torch.equal(a, b) for run in runs for a, b in zip(run, runs[0]))
+
+
+def check_joined():
+    """Return whether sums of a block by one launch, and casts by one, are bit-equal to those one by one."""
+    generator = torch.Generator().manual_seed(6)
+    rows, width = smallest.sized((50432, 192), (9, 20))
+    x, gradient = (draw(generator, rows, width) for _ in range(2))
+    inner, weight, hidden_bias = draw(generator, rows, 4 * width), draw(generator, width), draw(generator, 4 * width)
+    types, shape = sum_types(torch.float32, torch.float32), [rows, width]
+    total, _, statistics = launches.AddNorm(FRAMEWORK, shape, types, EPSILON)(x, x, weight, weight, weight)
+    of_gelu = FRAMEWORK, [rows, 4 * width], "float32", "float32", "float32"
+    pairs = [launches.AddNormBackward(FRAMEWORK, shape, types, place=place) for place in (1, 0)]
+    gelu = launches.BiasGeluBackward(*of_gelu, is_added_up=False)
+    found = [one(total, statistics, each, each, weight) for one, each in zip(pairs, (gradient, x))]
+    hidden = gelu(inner, inner, hidden_bias)[1]
+    launches.AddUpBlock(pairs[0], gelu, pairs[1], "float32")(found[0], hidden, found[1])
+    alone = launches.AddNormBackward(FRAMEWORK, shape, types)
+    expected = [alone(total, statistics, each, each, weight) for each in (gradient, x)]
+    same = [torch.equal(hidden, launches.BiasGeluBackward(*of_gelu)(inner, inner, hidden_bias)[1])]
+    same += [torch.equal(a, b) for one, other in zip(found, expected) for a, b in zip(one, other)]
+    sources = [draw(generator, size) for size in (width * width, 3 * width * width, width, 1)]
+    copies = [torch.empty_like(one, dtype=torch.bfloat16) for one in sources]
+    launches.CastFive([one.numel() for one in sources], ["float32"] * 4, "bfloat16")(sources, copies)
+    if DEVICE == "cuda":  # Triton's interpreter cuts bfloat16
+        same += [torch.equal(one.to(torch.bfloat16), copy) for one, copy in zip(sources, copies)]
+    return all(same)
 
 
 # ---- milliseconds -----------------------------------------------------------------------------------------------
@@ -253,40 +318,43 @@ def time_peer(function, inputs, gradients, is_compiled):
 
 def time_norm(rows, width, dtype, results, variants):
     generator = torch.Generator().manual_seed(1)
-    x, total_gradient = (draw(generator, rows, width) for _ in range(2))
-    branch, normal_gradient = (draw(generator, rows, width, dtype=dtype) for _ in range(2))
-    weight, shift, bias = (draw(generator, width) for _ in range(3))
     items = max(1, rows // 197)
-    keep = torch.ones(-(-rows // (rows // items)), device=DEVICE)
-    name, key = _NAMES[dtype], f"norm {width} {_NAMES[dtype]}"
+    shape = [items, rows // items, width]
+    x, total_gradient = (draw(generator, *shape) for _ in range(2))
+    branch, normal_gradient = (draw(generator, *shape, dtype=dtype) for _ in range(2))
+    weight, shift, bias = (draw(generator, width) for _ in range(3))
+    seeds, key = torch.from_numpy(SEEDS).to(DEVICE), f"norm {width} {_NAMES[dtype]}"
     for label, is_compiled in () if variants else PEERS:
         results[f"{key} {label}"] = time_peer(
             torch_norm, [x, branch, weight, shift], (total_gradient, normal_gradient), is_compiled
         )
 
-    def forward(tile=None, **more):
-        return launches.add_norm(FRAMEWORK, x, branch, (weight, shift), epsilon=EPSILON, dtype=name, tile=tile, **more)
+    def launch(what, drops=launches.NO_DROPS, has_bias=True, tile=None):
+        """Return a function that computes the sum, or its gradients."""
+        types = sum_types(dtype, torch.float32, True, has_bias)
+        arguments = (bias if has_bias else None), weight, shift, seeds if drops.is_any else None
+        compute = launches.AddNorm(FRAMEWORK, shape, types, EPSILON, drops, tile=tile if what == "forward" else None)
+        if what == "forward":
+            return lambda: compute(x, branch, *arguments)
+        total, _, statistics = compute(x, branch, *arguments)
+        compute_backward = launches.AddNormBackward(FRAMEWORK, shape, types, drops, tile=tile)
+        return lambda: compute_backward(total, statistics, normal_gradient, total_gradient, weight, arguments[-1])
 
-    saved = forward()
-
-    def backward(tile=None, **more):
-        return launches.add_norm_backward(
-            FRAMEWORK, saved, normal_gradient, total_gradient, weight, branch_dtype=name, tile=tile, **more
-        )
-
-    results[f"{key} ours"] = {"forward": milliseconds(forward), "backward": milliseconds(backward)}
-    results[f"{key} ours with bias and keep"] = {
-        "forward": milliseconds(lambda: forward(bias=bias, keep=keep)),
-        "backward": milliseconds(lambda: backward(bias_dtype="float32", keep=keep)),
+    cases = {
+        "ours": (launches.NO_DROPS, False),
+        "ours with bias": (launches.NO_DROPS, True),
+        "ours with bias and drop path": (launches.Drops(1, 0.0, 0.1), True),
+        "ours with bias, dropout and drop path": (launches.Drops(1, 0.1, 0.1), True),
     }
-    alone = launches.add_norm(FRAMEWORK, x, None, (weight, shift), epsilon=EPSILON, dtype=name)
+    for label, case in cases.items():
+        results[f"{key} {label}"] = {what: milliseconds(launch(what, *case)) for what in ("forward", "backward")}
+    types = sum_types(dtype, torch.float32, False, False)
+    compute = launches.AddNorm(FRAMEWORK, shape, types, EPSILON)
+    compute_backward = launches.AddNormBackward(FRAMEWORK, shape, types, has_total_gradient=False)
+    statistics = compute(x, weight=weight, shift=shift).statistics
     results[f"{key} ours without branch"] = {
-        "forward": milliseconds(
-            lambda: launches.add_norm(FRAMEWORK, x, None, (weight, shift), epsilon=EPSILON, dtype=name)
-        ),
-        "backward": milliseconds(
-            lambda: launches.add_norm_backward(FRAMEWORK, alone, normal_gradient, None, weight, branch_dtype=None)
-        ),
+        "forward": milliseconds(lambda: compute(x, weight=weight, shift=shift)),
+        "backward": milliseconds(lambda: compute_backward(x, statistics, normal_gradient, None, weight)),
     }
     if not variants:
         return
@@ -295,14 +363,14 @@ def time_norm(rows, width, dtype, results, variants):
         if tile_rows * columns > 8192:
             continue
         tile = launches.KernelTile(tile_rows, columns, warps)
-        results[f"{key} variant {tile_rows}x{warps}"] = {"forward": milliseconds(partial(forward, tile), 20)}
+        results[f"{key} variant {tile_rows}x{warps}"] = {"forward": milliseconds(launch("forward", tile=tile), 20)}
         if tile_rows * columns > 4096:
             continue
         for programs in (256, 512, 1024, 2048):
             tile = launches.KernelTile(tile_rows, columns, warps, programs)
             results[f"{key} variant {tile_rows}x{warps}x{programs}"] = {
-                "backward": milliseconds(partial(backward, tile), 20),
-                "with bias": milliseconds(partial(backward, tile, bias_dtype="float32"), 20),
+                "backward": milliseconds(launch("backward", has_bias=False, tile=tile), 20),
+                "with bias": milliseconds(launch("backward", tile=tile), 20),
             }
 
 
@@ -314,22 +382,30 @@ def time_gelu(rows, width, dtype, results, variants):
         results[f"{key} {label}"] = time_peer(torch_gelu, [x, bias], gradient, is_compiled)
         results[f"{key} {label} without bias"] = time_peer(torch.nn.functional.gelu, [x], gradient, is_compiled)
 
-    def forward(tile=None):
-        return launches.bias_gelu(FRAMEWORK, x, bias, tile=tile)
+    seeds, of_gelu = torch.from_numpy(SEEDS).to(DEVICE), (FRAMEWORK, [rows, width], _NAMES[dtype])
 
-    def backward(tile=None):
-        return launches.bias_gelu_backward(FRAMEWORK, gradient, x, bias, tile=tile)
+    def launch(what, rate=0.0, tile=None):
+        """Return a function that computes the GELU, or its gradients."""
+        drops, dropped = launches.Drops(rate=rate), seeds if rate else None
+        if what == "forward":
+            compute = launches.BiasGelu(*of_gelu, "float32", drops, tile=tile)
+            return lambda: compute(x, bias, dropped)
+        compute = launches.BiasGeluBackward(*of_gelu, _NAMES[dtype], "float32", drops, tile=tile)
+        return lambda: compute(gradient, x, bias, dropped)
 
-    results[f"{key} ours"] = {"forward": milliseconds(forward), "backward": milliseconds(backward)}
+    for label, rate in (("ours", 0.0), ("ours with dropout", 0.1)):
+        results[f"{key} {label}"] = {what: milliseconds(launch(what, rate)) for what in ("forward", "backward")}
     if not variants:
         return
     for tile_rows, columns, warps in read_sizes(GELU_TILES):
         tile = launches.KernelTile(tile_rows, columns, warps)
-        results[f"{key} variant {tile_rows}x{columns}x{warps}"] = {"forward": milliseconds(partial(forward, tile), 20)}
+        results[f"{key} variant {tile_rows}x{columns}x{warps}"] = {
+            "forward": milliseconds(launch("forward", tile=tile), 20)
+        }
         for programs in (64, 128, 256, 512, 1024):
             tile = launches.KernelTile(tile_rows, columns, warps, programs)
             results[f"{key} variant {tile_rows}x{columns}x{warps}x{programs}"] = {
-                "backward": milliseconds(partial(backward, tile), 20)
+                "backward": milliseconds(launch("backward", tile=tile), 20)
             }
 
 
@@ -337,25 +413,34 @@ def time_host(results):
     """What the host takes to start the kernels, at a size at which the GPU is never late."""
     generator = torch.Generator().manual_seed(3)
     x, weight, shift = draw(generator, 8, 64), draw(generator, 64), draw(generator, 64)
-    saved = launches.add_norm(FRAMEWORK, x, x, (weight, shift), epsilon=EPSILON, dtype="float32")
+    types, of_gelu = sum_types(torch.float32, torch.float32), (FRAMEWORK, [8, 64], "float32", "float32")
+    add_norm, add_norm_backward = (
+        launches.AddNorm(FRAMEWORK, [8, 64], types, EPSILON),
+        launches.AddNormBackward(FRAMEWORK, [8, 64], types),
+    )
+    gelu, gelu_backward = launches.BiasGelu(*of_gelu), launches.BiasGeluBackward(*of_gelu, "float32")
+    total, normal, statistics = add_norm(x, x, weight, weight, shift)
+    start, tensors = add_norm._start, (x, x, weight, x, weight, shift, total, normal, statistics)
     calls = {
-        "add_norm": lambda: launches.add_norm(FRAMEWORK, x, x, (weight, shift), epsilon=EPSILON, dtype="float32"),
-        "add_norm_backward": lambda: launches.add_norm_backward(FRAMEWORK, saved, x, x, weight, branch_dtype="float32"),
-        "bias_gelu": lambda: launches.bias_gelu(FRAMEWORK, x, weight),
-        "bias_gelu_backward": lambda: launches.bias_gelu_backward(FRAMEWORK, x, x, weight),
+        "launch alone": lambda: start(*tensors),
+        "sum and norm": lambda: add_norm(x, x, weight, weight, shift),
+        "their gradients": lambda: add_norm_backward(total, statistics, x, x, weight),
+        "GELU": lambda: gelu(x, weight),
+        "its gradients": lambda: gelu_backward(x, x, weight),
         "torch add and layer_norm": lambda: torch_norm(x, x, weight, shift),
     }
     results["host us"] = {name: host_microseconds(call) for name, call in calls.items()}
-    launch = launches.launch
-    launches.launch = launch_by_triton
+    call = prepared.PreparedLaunch.__call__
+    prepared.PreparedLaunch.__call__ = look_up
     results["host us, each launch looked up by Triton"] = {
         name: host_microseconds(call) for name, call in calls.items() if "torch" not in name
     }
-    launches.launch = launch
+    prepared.PreparedLaunch.__call__ = call
 
 
-def launch_by_triton(kernel, blocks, more_blocks, tensors, names, numbers, constants, warps):
-    kernel[blocks, more_blocks, 1](*tensors, *numbers, *constants, num_warps=warps)
+def look_up(launch, *tensors):
+    """Start a kernel by Triton's own way, which finds what it has compiled by all arguments."""
+    launch._kernel[(*launch._blocks, 1)](*tensors, *launch._rest, num_warps=launch._warps, enable_fp_fusion=True)
 
 
 def show(results):
@@ -374,7 +459,8 @@ def main():
     began = time.monotonic()
     device = torch.cuda.get_device_name() if DEVICE == "cuda" else "Triton's interpreter"
     print(f"torch {torch.__version__}, Triton {triton.__version__}, {device}")
-    worst, repeats = check_all(), check_repeats()
+    worst, repeats, joined = check_all(), check_repeats(), check_joined()
+    print(f"joined launches equal to single ones: {joined}")
     print(f"bit-equal in repeated runs: {repeats}  ({time.monotonic() - began:.0f} s)", flush=True)
     results = {}
     time_host(results)
@@ -397,7 +483,7 @@ def main():
             show(found)
             print(f"({time.monotonic() - began:.0f} s)", flush=True)
             results.update(found)
-    print("RESULT " + json.dumps({"worst": worst, "bit_equal": repeats, "ms": results}))
+    print("RESULT " + json.dumps({"worst": worst, "bit_equal": repeats, "joined": joined, "ms": results}))
 
 
 if __name__ == "__main__":

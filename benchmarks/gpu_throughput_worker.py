@@ -11,6 +11,7 @@ so many below 0, what the profiler has seen in them. OPTIONS is a JSON object.
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable
 from multiprocessing.connection import Client
 from pathlib import Path
@@ -133,7 +134,11 @@ def work(kind: str, address: str, precision: str, options: dict[str, Any], folde
         return
     make_folder(values.SAVE)
     run = plain_loop if kind == PLAIN else trainer_loop
-    run(values, lambda: Turns(Client(address), rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32()), kind == RECIPE)
+
+    def start(**facts: Any) -> Turns:
+        return Turns(Client(address), rank(), tf32=is_on_gpu() and gpu.rounds_to_tf32(), **facts)
+
+    run(values, start, kind == RECIPE)
 
 
 def write_weights(values: Any, target: str) -> None:
@@ -164,7 +169,7 @@ def get_samples(values: Any, task: Any) -> dict[str, Any]:
     return {"train": endless, "val": Repeated(images, values.DATA.BATCH_SIZE)}
 
 
-def plain_loop(values: Any, start: Callable[[], Turns], _: bool) -> None:
+def plain_loop(values: Any, start: Callable[..., Turns], _: bool) -> None:
     """What one writes by hand: forward pass, loss, backward pass, AdamW, on a batch that is on the device."""
     import paddle
 
@@ -234,7 +239,13 @@ def loss_of_task(values: Any, task: Any, samples: Any) -> Callable[[Any], Any]:
     return lambda model: compute_loss(task.train_step(model, dict(batch), StepPosition(1, 0, 1)), counts, 1, 1)
 
 
-def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
+def name_fused(model: Any) -> str:
+    """Which layers train by fused kernels (GPU_KERNELS), such as "12 ViTBlock, 12 Mlp"; "none"."""
+    names = [type(one).__name__ for one in model.sublayers() if type(one).__module__.endswith("gpu_kernels.layers")]
+    return ", ".join(f"{number} {name}" for name, number in Counter(names).items()) or "none"
+
+
+def trainer_loop(values: Any, start: Callable[..., Turns], loads: bool) -> None:
     """``Trainer.train()`` as a run calls it.
 
     Args:
@@ -253,7 +264,7 @@ def trainer_loop(values: Any, start: Callable[[], Turns], loads: bool) -> None:
         turns: Any = None
 
         def train_step(self, model: Any, batch: Any, step: Any) -> Any:
-            self.turns = self.turns or start()
+            self.turns = self.turns or start(**{"fused kernels": name_fused(model)})
             self.turns.update_begins()
             terms = super().train_step(model, batch, step)
             if classifies and not loads:

@@ -1,23 +1,32 @@
 """What the host does in an update on a GPU: operations that it launches, and its time, counted on a CPU.
 
-    python benchmarks/host_update.py [--updates 30]
+    python benchmarks/host_update.py [--updates 100]
 
 ViT-Ti/16 with the branches of a GPU, forced on a CPU: its blocks and layers, but tensors of a few numbers, so that
 kernels take next to no time and what is left is Python and Paddle's dispatch. One thread. "float32" is a whole update,
 without waits; "half" its forward and backward pass as with ``-amp`` at O1. No CPU has kernels for that, so float64
 stands for float32 there, and float32 for half precision. A product and a sum stand for the fused product with bias, of
 which the sum is not counted; sums stand for fused attention, counted as one operation forward and one backward; casts
-are made where Paddle's autocast makes them. Operations are what Paddle's profiler sees, with gradients. The fastest of
-all updates counts for the time, in CPU seconds of this process.
+are made where Paddle's autocast makes them. Operations are what Paddle's profiler sees, with gradients.
+
+With Triton, "fused" is "half" with GPU_KERNELS. The device's call is an empty function there: Triton's Python around it
+and the call itself, 1 to 3 microseconds of each launch, are not in the time. A product of two vectors stands for the
+operation that computes the gradient of a weight in float32.
+
+All cases take turns, and times are CPU seconds of this process: the fastest update of each, and the median of all turns
+for the ratio of "fused" to "half". Paddle 2.6 for GPUs cannot count operations on a machine without a driver.
 """
 
 import argparse
 import contextlib
+import importlib.util
 import os
+import statistics
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -29,9 +38,11 @@ MODEL = (
 )
 IMAGES = 2
 STAND_INS: Counter = Counter()  # operations of an update that a GPU would not launch
+LAUNCHES: Counter = Counter()  # of Triton's kernels in an update
+NO_LAUNCH = {"empty", "reshape", "reshape_grad"}  # operations that launch nothing on a GPU
 
 
-def build(dtype: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def build(dtype: str, is_fused: bool = False) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return a whole update and its passes alone, of a model with parameters in ``dtype``."""
     import numpy as np
     import paddle
@@ -51,6 +62,10 @@ def build(dtype: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     model = task.build_model()
     paddle.set_default_dtype("float32")
     model.train()
+    if is_fused:
+        from paddlevit_dist.extensions.gpu_kernels.layers import fuse, list_kernels
+
+        fuse(model, list_kernels(model))
     linear = [layer for layer in model.sublayers() if isinstance(layer, paddle.nn.Linear)]
     halves = HalfWeights([each for layer in linear for each in (layer.weight, layer.bias)], paddle.float32)
     optimizer = build_optimizer(values.TRAIN.OPTIMIZER, model, None, 0.05)
@@ -62,7 +77,8 @@ def build(dtype: str) -> tuple[Callable[[], Any], Callable[[], Any]]:
     position = StepPosition(1, 0, 1000)
 
     def passes() -> None:
-        with halves.in_use():
+        # Fused blocks cast their weights themselves.
+        with contextlib.nullcontext() if is_fused else halves.in_use():
             terms = task.train_step(model, batch, position)
         precision.backward(terms["loss"].sum)
         optimizer.clear_grad(False)
@@ -94,6 +110,9 @@ def on_gpu(in_half: bool) -> Iterator[None]:
     def conv2d(x: Any, weight: Any, *others: Any) -> Any:
         return convolve(like_half(x), like_half(weight), *others)
 
+    def norm(layer: Any, x: Any) -> Any:  # float64 has several operations
+        return paddle._C_ops.layer_norm(x, layer.weight, layer.bias, layer._epsilon, len(x.shape) - 1)
+
     linear, convolve, cast, add_n = (getattr(paddle._C_ops, name) for name in ("linear", "conv2d", "cast", "add_n"))
     float32 = paddle.float32
     with contextlib.ExitStack() as stack:
@@ -106,10 +125,55 @@ def on_gpu(in_half: bool) -> Iterator[None]:
                 (biases, "has_epilogue", lambda weight, bias, dtype: True),
                 (biases, "fused_linear", fused_linear),
                 (paddle._C_ops, "conv2d", conv2d),
+                (layers.LayerNorm, "forward", norm),
                 (paddle.nn.functional, "scaled_dot_product_attention", attention_stand_in),
             ]
             for owner, name, stand_in in stand_ins:
                 stack.enter_context(mock.patch.object(owner, name, stand_in))
+        yield
+
+
+@contextlib.contextmanager
+def kernels_stubbed() -> Iterator[None]:
+    """Launch the fused kernels with an empty function as the device's call inside the block."""
+    import paddle
+
+    from paddlevit_dist.extensions.gpu_kernels import block, functions, layers, prepared, weight_gradients
+
+    def name_dtype(tensor: Any) -> str:  # see the top of this file
+        return "float32" if tensor.element_size() == 8 else "bfloat16"
+
+    def count(*_: Any) -> None:
+        LAUNCHES["all"] += 1
+
+    def start(launch: Any, addresses: Any) -> None:
+        launch._run = count
+
+    def weight_gradient(x: Any, gradient: Any, *_: Any) -> tuple[Any, None]:
+        shape = x.shape[1], gradient.shape[1]
+        if shape not in vectors:
+            vectors[shape] = [paddle.ones(size, "float64") for size in ([shape[0], 1], [1, shape[1]])]
+        return paddle._C_ops.matmul(*vectors[shape], False, False), None
+
+    vectors: dict[tuple[int, int], list[Any]] = {}
+    dtypes = {"float32": paddle.float64, "bfloat16": paddle.float32, "int32": paddle.int32}
+    driver = SimpleNamespace(active=SimpleNamespace(get_current_stream=lambda device: 0))
+    stand_ins: list[tuple[Any, str, Any]] = [
+        *((module, "name_dtype", name_dtype) for module in (functions, block)),
+        *((module, "FLOATS", {paddle.float32.value, paddle.float64.value}) for module in (functions, layers)),
+        (layers, "_is_on_device", lambda tensor: True),
+        (prepared.PreparedLaunch, "_start_by_triton", start),
+        (prepared, "driver", driver),
+        (weight_gradients, "is_right", lambda *arguments: True),
+        (paddle._C_ops, "fused_linear_param_grad_add", weight_gradient),
+    ]
+    with contextlib.ExitStack() as stack:
+        for owner, name, stand_in in stand_ins:
+            stack.enter_context(mock.patch.object(owner, name, stand_in, create=True))
+        stack.enter_context(mock.patch.dict(functions.DTYPES, dtypes))
+        stack.enter_context(
+            mock.patch.dict(functions._NAMES, {paddle.float64.value: "float32", paddle.float32.value: "bfloat16"})
+        )
         yield
 
 
@@ -133,16 +197,40 @@ def count_operations(update: Callable[[], Any]) -> Counter:
     return found - STAND_INS
 
 
-def measure(update: Callable[[], Any], updates: int) -> tuple[Counter, float]:
-    """Return the operations of an update by name and the host's milliseconds."""
-    for _ in range(3):
-        update()
-    operations, seconds = count_operations(update), []
-    for _ in range(updates):
-        started = time.process_time()
-        update()
-        seconds.append(time.process_time() - started)
-    return operations, 1e3 * min(seconds)
+class Case:
+    """An update, or its passes, with the branches of a GPU."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.is_half, self.is_fused = name, name != "float32", name == "fused"
+        whole, passes = build("float64" if self.is_half else "float32", self.is_fused)
+        self._update = passes if self.is_half else whole
+        self.seconds: list[float] = []
+
+    @contextlib.contextmanager
+    def _forced(self) -> Iterator[None]:
+        with on_gpu(self.is_half), kernels_stubbed() if self.is_fused else contextlib.nullcontext():
+            yield
+
+    def count(self) -> tuple[Counter, Counter]:
+        """Return the operations of an update, if Paddle can count them, and the launches of Triton, by name."""
+        with self._forced():
+            for _ in range(3):
+                self._update()
+            LAUNCHES.clear()
+            try:
+                return count_operations(self._update), Counter(LAUNCHES)
+            except OSError:  # of Paddle 2.6 for GPUs, which wants a driver
+                LAUNCHES.clear()
+                self._update()
+                return Counter(), Counter(LAUNCHES)
+
+    def time(self) -> None:
+        """Note the host's time of an update, the second in a row."""
+        with self._forced():
+            self._update()
+            started = time.process_time()
+            self._update()
+            self.seconds.append(time.process_time() - started)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -153,13 +241,27 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.update(OMP_NUM_THREADS="1", FLAGS_use_stride_kernel="1", PADDLEVIT_DIST_PLAIN_LAYERS="1")
     rounds.print_machine()
     result: dict[str, float] = {}
-    for name, in_half in (("float32", False), ("half", True)):
-        whole, passes = build("float64" if in_half else "float32")
-        with on_gpu(in_half):
-            operations, milliseconds = measure(passes if in_half else whole, options.updates)
-        result.update({f"{name} operations": operations.total(), f"{name} ms": milliseconds})
+    names = ["float32", "half", *(["fused"] if importlib.util.find_spec("triton") else [])]
+    cases = [Case(name) for name in names]
+    counts = [case.count() for case in cases]
+    for _ in range(options.updates):
+        for case in cases:
+            case.time()
+    for case, (operations, launches) in zip(cases, counts):
+        milliseconds = 1e3 * min(case.seconds)
+        launched = sum(number for name, number in operations.items() if name not in NO_LAUNCH)
+        result[f"{case.name} ms"] = milliseconds
+        if operations:
+            result.update({f"{case.name} operations": operations.total(), f"{case.name} launching": launched})
+        if launches:
+            result[f"{case.name} launches of Triton"] = launches.total()
         most = ", ".join(f"{operation} {number}" for operation, number in operations.most_common(12))
-        print(f"{name}: {operations.total()} operations, {milliseconds:.2f} ms of the host; {most}", flush=True)
+        of_triton = f" and {launches.total()} launches of Triton" if launches else ""
+        text = f"{operations.total() or '?'} operations, {launched or '?'} of which launch{of_triton}"
+        print(f"{case.name}: {text}, {milliseconds:.2f} ms of the host; {most}", flush=True)
+    if len(cases) == 3:
+        result["fused / half"] = statistics.median(cases[2].seconds) / statistics.median(cases[1].seconds)
+        print(f"host time of fused / half, medians of {options.updates} turns: {result['fused / half']:.3f}")
     rounds.print_result(result)
     return 0
 

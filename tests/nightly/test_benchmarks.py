@@ -1,6 +1,7 @@
 """What the benchmark of a GPU measures and says, and to which goals it compares the ratios."""
 
 import contextlib
+import importlib.util
 import json
 import sys
 from types import SimpleNamespace
@@ -83,6 +84,8 @@ def test_an_update_on_a_gpu_launches_no_more_operations_than_it_did():
     assert ended.code == 0, ended.out + ended.err
     result = json.loads(ended.out.splitlines()[-1].removeprefix("RESULT "))
     assert 400 < result["half operations"] <= 480 and 600 < result["float32 operations"] <= 710
+    if importlib.util.find_spec("triton") is not None:  # with fused kernels
+        assert 200 < result["fused launching"] <= 260 and result["fused launches of Triton"] <= 99
 
 
 def test_a_trainer_that_learns_nothing_gets_no_ratio():

@@ -68,6 +68,7 @@ SCENES = Task(
     refused=(
         {"inputs": ("channels",), "data": ("drawn",)},
         {"freeze": ("part",), "model": ("tutorial",)},  # whose layers have no numbers
+        {"inputs": ("positions", "colors"), "blocks": ("voting",)},  # means of points do not vote
     ),
     may_be_refused=({"crop": ("block",), "blocks": ("blocks",)},),
 )

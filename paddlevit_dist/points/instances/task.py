@@ -120,7 +120,8 @@ class InstanceSegmentation(SceneTask):
         """Return the losses of a batch."""
         generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
         points = HostPoints(batch)
-        output = self.forward(model, batch, points, generator.random(3), step.epoch)
+        seed = self.config.SEED, step.update  # the same on each rank and in each micro-batch
+        output = self.forward(model, batch, points, generator.random(3), step.epoch, seed)
         labels, instances = batch["labels"], batch["instance_labels"]
         distance, direction = offset_losses(output.offsets, batch["xyz"], batch["instance_centers"], instances)
         with paddle.no_grad():
@@ -154,8 +155,12 @@ class InstanceSegmentation(SceneTask):
         points: "HostPoints",
         shares: np.ndarray,
         epoch: int | None = None,
+        seed: Any = None,
     ) -> PointGroupOutput:
-        """Run the network; without grouping in the first epochs (PREPARE_EPOCHS) and in the evaluations after them."""
+        """Run the network; without grouping in the first epochs (PREPARE_EPOCHS) and in the evaluations after them.
+
+        ``seed`` is the plan's.
+        """
 
         def grouping() -> GroupingInput:
             return GroupingInput(
@@ -170,6 +175,7 @@ class InstanceSegmentation(SceneTask):
             )
 
         voxels = SparseTensor(batch["features"], plan=Plan.of_batch(batch))
+        voxels.plan.seed = seed
         groups = epoch is None or epoch > self.keys.PREPARE_EPOCHS
         if groups:
             points.start_copy()

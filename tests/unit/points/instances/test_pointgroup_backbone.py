@@ -30,7 +30,10 @@ def test_a_training_step_reaches_every_parameter():
     paddle.seed(0)
     model = task.build_model()
     batch = tensors(task.collate([samples.sample(index, np.random.default_rng(index)) for index in (0, 1)]))
-    terms = task.train_step(model, batch, StepPosition(1, 0, 10))
+    drawn, draw = [], model.backbone.draw_orders
+    model.backbone.draw_orders = lambda seed: drawn.append(seed) or draw(seed)
+    terms = task.train_step(model, batch, StepPosition(1, 7, 10))
+    assert drawn == [(0, 7)]  # on each rank
     assert terms["score"].count.item() > 1
     paddle.add_n([term.sum * term.weight for term in terms.values() if term.weight]).backward()
     assert not hasattr(model, "unet") and model.width == 6

@@ -366,7 +366,7 @@ class Drawn(Exception):
 
 
 def test_each_batch_draws_its_own_numbers_also_on_another_rank_and_with_another_seed(monkeypatch):
-    def forward(model, batch, points, shares, epoch):
+    def forward(model, batch, points, shares, epoch, seed):
         raise Drawn(tuple(shares))
 
     def draw(seed=7, own_rank=0, **place):

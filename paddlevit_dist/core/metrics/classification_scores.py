@@ -43,9 +43,10 @@ class ClassificationScores(ScoreKind):
         accuracies = {f"top-{k}": values.pop(f"top-{k}") for k in top}
         return {**accuracies, "loss": loss, **values}
 
-    def find_range(self, name: str) -> ScoreRange:
-        """Return the range of the loss, or of a percentage."""
-        return ERROR_RANGE if name == "loss" else PERCENT_RANGE
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of the loss or of a percentage; of a score that a subclass adds, none is known."""
+        is_percentage = name == "balanced accuracy" or name.startswith(("top-", "recall "))
+        return ERROR_RANGE if name == "loss" else PERCENT_RANGE if is_percentage else super().find_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the samples that are right among the best k, and all samples."""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.core.metrics.classification_scores import ClassificationScores
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
 
@@ -52,3 +53,21 @@ def test_several_tables_are_scored_as_one():
     absent = ClassificationScores().recompute([make_table(), more], [*NAMES, "dog"])(np.ones((1, 6)))
     assert np.isnan(absent.pop("recall dog")).all() and absent.keys() == expected.keys()
     assert recompute.rates == {"top-1": 6, "top-2": 6, "recall cow": 3, "recall ant": 1, "recall bee": 2}
+
+
+class ScoresWithTwins(ClassificationScores):
+    """A score below zero, and the same score moved by 50."""
+
+    def compute(self, arrays, weights):
+        values = super().compute(arrays, weights)
+        return {**values, "low": values["top-1"] / 100 - 0.9, "high": values["top-1"] / 100 + 49.1}
+
+
+def test_the_interval_of_a_subclasss_score_has_no_bounds_that_nobody_declared():
+    rng = np.random.default_rng(0)
+    table = make_table(labels=rng.integers(0, 3, 60), places=rng.integers(0, 3, 60), losses=np.ones(60))
+    intervals = bootstrap(ScoresWithTwins(NAMES).recompute([table], NAMES), 60)
+    low, high = intervals["low"], intervals["high"]
+    assert low.low < low.value < low.high < 0
+    assert [low.low, low.high] == pytest.approx([high.low - 50, high.high - 50])
+    assert low.high - low.value == pytest.approx(low.value - low.low)

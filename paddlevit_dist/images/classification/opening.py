@@ -30,9 +30,15 @@ def open_images(config: ClassificationSettings, split: str, cache_folder: Path) 
 def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes: int | None, fewest: int = 2) -> int:
     """Return ``num_classes``, or the dataset's if that is None.
 
-    A ``UserError`` says that the dataset has more classes, or fewer than ``fewest``.
+    A ``UserError`` says that the dataset has more classes, fewer than ``fewest``, or does not say how many.
     """
-    data, found = config.DATA, int(dataset.num_classes)
+    data = config.DATA
+    if dataset.num_classes is None:
+        raise UserError(
+            f"dataset {data.DATASET} does not say which classes it has: give its class an attribute class_names, or "
+            "num_classes if the classes have no names"
+        )
+    found = int(dataset.num_classes)
     if num_classes is None and found < fewest:
         name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""
         raise UserError(

@@ -19,6 +19,7 @@ class Part(SimpleNamespace):
     """Names are not all UTF-8."""
 
     notices, reading, labels, label_matrix = ("of the data",), None, None, None
+    num_classes = class_names = None
 
     def __len__(self):
         return self.number
@@ -127,6 +128,16 @@ def test_a_user_s_dataset_without_images_or_with_other_labels_is_refused(number,
             open_images(config, "train", tmp_path / "cache")
 
 
+@pytest.mark.parametrize("attributes, number", [({"class_names": ["a", "b", "c"]}, 3), ({"num_classes": 2}, 2)])
+def test_a_dataset_has_as_many_classes_as_names_or_says_how_many(attributes, number, tmp_path):
+    with forgotten():
+        methods = {"__len__": lambda self: 4, "read": lambda self, index: None}
+        register_dataset("own", type("Own", (ImageDataset,), {**attributes, **methods}))
+        config = load(["-dataset=own", f"-output={tmp_path}"]).values
+        dataset, _ = open_images(config, "train", tmp_path / "cache")
+    assert choose_num_classes(config, dataset, None) == dataset.num_classes == number
+
+
 def test_the_number_of_classes_is_checked(refuse):
     config = load(["-dataset=folder", "-data_path=data"]).values
 
@@ -139,6 +150,10 @@ def test_the_number_of_classes_is_checked(refuse):
     assert refuse(choose_num_classes, config, made(1), None) == few.format("")
     assert refuse(choose_num_classes, config, made(1, ["a\nb"]), None) == few.format(", a\\nb")
     assert refuse(choose_num_classes, load([]).values, made(1), None).startswith("dataset digits has only one class:")
+    unknown = refuse(choose_num_classes, config, made(None), None)
+    assert unknown.startswith(
+        "dataset folder does not say which classes it has: give its class an attribute class_names"
+    )
     assert refuse(choose_num_classes, config, made(5), 4) == (
         "dataset folder has labels 0 to 4 but MODEL.NUM_CLASSES (-num_classes) is 4; set it to 5 or remove it"
     )

@@ -246,7 +246,7 @@ class Classification(LabeledImageTask, ClassifierTask):
             main_labels = labels if mix is None else mix.dominant(labels)
             correct = (logits.argmax(axis=-1) == main_labels).astype("float32").sum()
         shown_accuracy = LossTerm(100.0 * correct, count, weight=0.0)
-        loss = self._cross_entropy(logits, labels, mix)
+        loss = self.summed_loss(logits, labels, mix)
         if self.teacher is None:
             return {"loss": LossTerm(loss, count), "top-1": shown_accuracy}
         train = self.config.TRAIN
@@ -272,26 +272,36 @@ class Classification(LabeledImageTask, ClassifierTask):
         mix = self.mixing.draw(generator, tuple(images.shape))
         return (images if mix is None else mix.images(images)), mix
 
-    def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: MixParameters | None) -> paddle.Tensor:
-        """Compute the cross-entropy, summed over the batch.
+    def summed_loss(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: MixParameters | None) -> paddle.Tensor:
+        """Compute the cross-entropy, summed over the batch; a task with another loss overrides this method.
 
         Label smoothing (Szegedy et al., 2016, arXiv 1512.00567, section 7) mixes the true label's loss with the mean
         over all classes.
+
+        Args:
+            logits: float32 (batch, classes).
+            labels: int64 (batch,), the classes of the images.
+            mix: how mixup or cutmix mixed the images; None: not at all.
         """
         smoothing = self.config.TRAIN.SMOOTHING
         if self.class_weights is not None:
-            unsmoothed_targets = smooth_targets(labels, logits.shape[-1], 0.0)
-            targets = smooth_targets(labels, logits.shape[-1], smoothing)
-            if mix is not None:
-                unsmoothed_targets, targets = mix.targets(unsmoothed_targets), mix.targets(targets)
+            unsmoothed_targets, targets = (self.soft_targets(labels, mix, share) for share in (0.0, smoothing))
             return weighted_cross_entropy(logits, unsmoothed_targets, targets, to_device(self.class_weights))
         if mix is not None:
-            return soft_cross_entropy(logits, mix.targets(smooth_targets(labels, logits.shape[-1], smoothing)))
+            return soft_cross_entropy(logits, self.soft_targets(labels, mix, smoothing))
         true_label = F.cross_entropy(logits, labels, reduction="sum")
         if not smoothing:
             return true_label
         uniform = -log_softmax(logits).mean(axis=-1).sum()
         return (1.0 - smoothing) * true_label + smoothing * uniform
+
+    def soft_targets(self, labels: paddle.Tensor, mix: MixParameters | None, smoothing: float) -> paddle.Tensor:
+        """Compute the share of each class in the label of each image, float32 (batch, classes).
+
+        ``smoothing`` is the share that is spread over all classes, for example TRAIN.SMOOTHING.
+        """
+        targets = smooth_targets(labels, require_num_classes(self.num_classes), smoothing)
+        return targets if mix is None else mix.targets(targets)
 
     def logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
         """Compute logits (batch, classes); if there are several views, of their mean probability."""

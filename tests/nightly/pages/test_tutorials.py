@@ -239,6 +239,7 @@ def test_custom_code_trains_and_evaluates(tmp_path):
     page = "docs/guides/extending.md"
     names = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page))}
     assert {
+        "arrays.py",
         "counting.py",
         "counting.yaml",
         "dot_files.py",

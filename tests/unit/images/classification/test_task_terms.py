@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 import pytest
 from support.trainings.small_runs import DIGITS
 
@@ -26,7 +27,7 @@ MIXING = {
 def test_the_loss_is_that_of_mixed_and_smoothed_labels(mixing, smoothing, is_weighted):
     words = [*DIGITS, *MIXING[mixing], "TRAIN.SMOOTHING", str(smoothing), "TRAIN.RANDOM_ERASE_PROB", "0"]
     task = Classification(settings.load(words).values)
-    task.class_weights = WEIGHTS if is_weighted else None
+    task.num_classes, task.class_weights = 10, WEIGHTS if is_weighted else None
     generator = np.random.default_rng(0)
     logits = generator.normal(0, 2, (5, 10)).astype(np.float32)
     logits[[0, 1, 2, 3], [3, 9, 0, 9]] += 9.0  # sure of the own label, and of the partner's
@@ -52,3 +53,24 @@ def test_the_loss_is_that_of_mixed_and_smoothed_labels(mixing, smoothing, is_wei
     assert (terms["loss"].count, terms["loss"].weight) == (5, 1.0)
     shown = terms["top-1"]
     assert (float(shown.sum), shown.count, shown.weight) == (100 * right, 5, 0.0)
+
+
+class SquaredErrors(Classification):
+    def summed_loss(self, logits, labels, mix):
+        return ((F.softmax(logits) - self.soft_targets(labels, mix, smoothing=0.2)) ** 2).sum()
+
+
+@pytest.mark.parametrize("mixing", MIXING)
+def test_a_users_loss_gets_mixed_and_smoothed_labels(mixing):
+    task = SquaredErrors(settings.load([*DIGITS, *MIXING[mixing], "TRAIN.RANDOM_ERASE_PROB", "0"]).values)
+    task.num_classes = 10
+    batch = {"images": paddle.zeros([5, 1, 16, 16], "uint8"), "labels": paddle.to_tensor(LABELS)}
+    step = StepPosition(1, 4, 9)
+    terms = task.train_step(lambda images: paddle.zeros([5, 10]), batch, step)  # a tenth for each class
+    mix = task.training_images(batch, step)[1]
+    own = np.ones(5) if mix is None else np.broadcast_to(mix.share, 5)
+    targets = np.full((5, 10), 0.02)
+    for row, share in enumerate(own):
+        targets[row, LABELS[row]] += 0.8 * share
+        targets[row, LABELS[4 - row]] += 0.8 * (1 - share)
+    assert float(terms["loss"].sum) == pytest.approx(((targets - 0.1) ** 2).sum(), rel=1e-5)

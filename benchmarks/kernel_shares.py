@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import image_networks
 import numpy as np
@@ -27,7 +28,6 @@ import rounds
 from image_pipeline import restart_tuned
 from PIL import Image
 from smallest import sized
-from worth import replaced
 
 ALL = "all"
 CLASSIFIERS = {  # workload -> variant, images of a batch
@@ -90,7 +90,7 @@ def without_function(name: str) -> contextlib.AbstractContextManager:
     from paddlevit_dist.core.registry import extension_points
 
     others = {key: value for key, value in extension_points.FUNCTIONS.items() if key != name}
-    return replaced(extension_points, FUNCTIONS=others)
+    return patch.object(extension_points, "FUNCTIONS", others)
 
 
 def timed(work: Callable[[], Any], switch: Switch = contextlib.nullcontext) -> Callable[[], float]:
@@ -207,7 +207,7 @@ def make_samples(*overrides: str) -> Workload:
         for number, file in enumerate(files):
             transform(Image.open(io.BytesIO(file)), np.random.default_rng((number, epoch)))
 
-    off: dict[str, Switch] = {"resize": lambda: replaced(transforms, can_resize=lambda box: False)}
+    off: dict[str, Switch] = {"resize": lambda: patch.object(transforms, "can_resize", lambda box: False)}
     groups = {
         "warps": ("Rotate", "Shear", "Translate"),
         "tables of levels": ("AutoContrast", "Equalize", "Invert", "Poster", "Solar", "Contrast", "Brightness"),
@@ -216,7 +216,7 @@ def make_samples(*overrides: str) -> Workload:
     if transform.augment is not None:
         for group, starts in groups.items():
             keeps = lambda name, starts=starts: not name.startswith(starts) and equal(name)  # noqa: E731
-            off[group] = lambda keeps=keeps: replaced(operations, has_equal_operation=keeps)
+            off[group] = lambda keeps=keeps: patch.object(operations, "has_equal_operation", keeps)
     return {"samples": sample}, off
 
 

@@ -32,7 +32,6 @@ NEEDS = {
     "pretraining_parity": [["torch"], ["transformers"]],
     "scene_memory": [["scipy"]],
     "scene_stages": [["scipy"]],
-    "worth": [["skimage", "sklearn"]],
 }
 
 

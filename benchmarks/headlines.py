@@ -234,7 +234,6 @@ ONLY_WHOLE = (
     "cpu_settings.py",
     f"depthwise.py {PEER}",
     f"pretraining_parity.py {PEER}",
-    "bfloat16.py",
     "saving.py",
     "watchdog.py",
     "compiled.py",

@@ -36,10 +36,14 @@ class ObjectBoxes(NamedTuple):
         return ObjectBoxes(*(column[chosen] for column in self))
 
 
+#: finds the objects of an image by its index, (height, width) and annotations; pickled to loader processes
+FindObjects = Callable[[int, tuple[int, int], ImageAnnotations], ObjectBoxes]
+
+
 class ChosenBoxes(NamedTuple):
     """Where an evaluation takes the boxes of objects from."""
 
-    find: Callable[[int, tuple[int, int], ImageAnnotations], ObjectBoxes]  # of index, (height, width), annotations
+    find: FindObjects
     protocol: str = ""  # behind the score
     notices: Sequence[str] = ()  # lines for the log
 
@@ -47,24 +51,20 @@ class ChosenBoxes(NamedTuple):
 def choose_boxes(
     keys: HeatmapKeys, dataset: KeypointDataset, cache_folder: Path, whole_images: "WholeImages | None"
 ) -> ChosenBoxes:
-    """Choose the boxes of HEATMAPS.BOX_FILE, of whole images, or of annotations; functions of loader processes.
+    """Choose the boxes of HEATMAPS.BOX_FILE, of whole images, or of annotations.
 
     Raises:
         UserError: the file cannot be read, or names other images.
     """
     if keys.BOX_FILE is not None:
         file = BoxFile(keys.BOX_FILE, dataset, cache_folder, keys.BOX_SCORE)
-        return ChosenBoxes(file.find_in_image, notices=file.notices)
+        return ChosenBoxes(file, notices=file.notices)
     if whole_images is not None:
-        return ChosenBoxes(whole_images.find_in_image, "in whole images")
-    return ChosenBoxes(_find_annotated, "in the boxes of the annotations")
+        return ChosenBoxes(whole_images, "in whole images")
+    return ChosenBoxes(find_annotated, "in the boxes of the annotations")
 
 
-def _find_annotated(index: int, size: tuple[int, int], annotations: ImageAnnotations) -> ObjectBoxes:
-    return find_true_boxes(annotations)
-
-
-def find_true_boxes(annotations: ImageAnnotations) -> ObjectBoxes:
+def find_annotated(index: int, size: tuple[int, int], annotations: ImageAnnotations) -> ObjectBoxes:
     """Return the objects of an image that have a labeled point, or all if the image has no points."""
     is_used = annotations.is_learnable if annotations.points is None else is_posed(annotations)
     boxes, labels = annotations.boxes[is_used], annotations.labels[is_used].astype(np.int64)
@@ -76,15 +76,11 @@ class WholeImages(NamedTuple):
 
     labels: Sequence[int]
 
-    def __call__(self, size: tuple[int, int]) -> ObjectBoxes:
+    def __call__(self, index: int, size: tuple[int, int], annotations: object) -> ObjectBoxes:
         """Return the objects of an image of this height and width."""
         number = len(self.labels)
         boxes = np.tile(np.array([0.0, 0.0, size[1], size[0]]), (number, 1))
         return ObjectBoxes(boxes, np.array(self.labels, np.int64), np.ones(number))
-
-    def find_in_image(self, index: int, size: tuple[int, int], annotations: object) -> ObjectBoxes:
-        """Return the objects of an image of this height and width."""
-        return self(size)
 
 
 class BoxFile:
@@ -119,16 +115,12 @@ class BoxFile:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_rows": None}
 
-    def find(self, index: int) -> ObjectBoxes:
+    def __call__(self, index: int, size: object, annotations: object) -> ObjectBoxes:
         """Return the detections in image ``index``, in the order of the file."""
         if self._rows is None:
             self._rows = map_array(self.file)
         rows = self._rows[self.starts[index] : self.ends[index]]
         return ObjectBoxes(rows[:, 3:], rows[:, 1].astype(np.int64), rows[:, 2])
-
-    def find_in_image(self, index: int, size: tuple[int, int], annotations: object) -> ObjectBoxes:
-        """Return the detections in image ``index``."""
-        return self.find(index)
 
 
 class BoxDetector:

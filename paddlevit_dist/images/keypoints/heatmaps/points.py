@@ -17,7 +17,7 @@ from .settings import HeatmapSettings
 
 
 class NamedPointsTask(BackboneTask):
-    """Base of the task that knows categories and points: the classes of its network are the points.
+    """Base of the task of heatmaps: keeps its categories and their points, one heatmap of the network for each point.
 
     The first split that is opened sets them, or the weights that are loaded.
     """

@@ -11,14 +11,13 @@ from PIL import Image
 from ....core.runtime.files import map_array
 from ...data.held_out import write_rows
 from ...data.image_samples import ImageSamples
-from ...detection.data.detection_dataset import ImageAnnotations
 from ...detection.data.samples import DetectionSample
 from ...detection.data.samples import collate as collate_detection
 from ...detection.prediction import DetectionInput
 from ...transforms.policies import ColorJitter
 from ..data.augmented_objects import hide_outside
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
-from .boxes import ObjectBoxes, WholeImages
+from .boxes import FindObjects, ObjectBoxes, WholeImages
 from .channels import PointChannels
 from .crops import build_matrix, crop_image, fit_regions, transform_points
 from .targets import find_cells, weigh_points
@@ -161,8 +160,7 @@ class ObjectsOfImages(ImageSamples):
     """Samples of an evaluation: images with the crops of all objects that ``find_objects`` returns.
 
     Args:
-        find_objects: returns the objects of an image, given its index, its size and its annotations; None: a detector
-            finds them in a step.
+        find_objects: finds the objects of an image; None: a detector finds them in a step.
         prepare: makes the detector's sample of a stored image.
     """
 
@@ -172,7 +170,7 @@ class ObjectsOfImages(ImageSamples):
         self,
         dataset: KeypointDataset,
         config: CropConfig,
-        find_objects: Callable[[int, Size, ImageAnnotations], ObjectBoxes] | None,
+        find_objects: FindObjects | None,
         prepare: DetectionInput | None = None,
     ) -> None:
         super().__init__(dataset)
@@ -198,7 +196,7 @@ class ImageInput(NamedTuple):
         """Return the sample of a stored image."""
         if self.find_objects is None:
             return prepare_detection(-1, stored, self.prepare, generator)
-        return crop_all(-1, stored, self.find_objects((stored.height, stored.width)), self.config)
+        return crop_all(-1, stored, self.find_objects(-1, (stored.height, stored.width), None), self.config)
 
 
 def prepare_detection(index: int, image: Image.Image, prepare: Any, generator: np.random.Generator) -> ImageCrops:

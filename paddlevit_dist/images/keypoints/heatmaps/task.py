@@ -82,8 +82,9 @@ class KeypointHeatmaps(NamedPointsTask):
         self.detector = None if keys.DETECTOR is None else BoxDetector(keys.DETECTOR, keys.BOX_SCORE)
         self.evaluated: KeypointDataset | None = None
         self._reads_boxes = False  # from a file
-        self._is_whole = getattr(resolve("dataset", data.DATASET), "has_whole_objects", False)
-        if self._is_whole:
+        # Each image is one object: its score is the share of correct points, instead of AP over boxes.
+        self._has_whole_objects = getattr(resolve("dataset", data.DATASET), "has_whole_objects", False)
+        if self._has_whole_objects:
             self.best_metric = ("PCK", True)
 
     def build_dataset(self, split: str, cache_folder: Path) -> ImageSamples:
@@ -157,22 +158,17 @@ class KeypointHeatmaps(NamedPointsTask):
     def finder(self) -> KeypointFinder:
         """Finds the keypoints of a batch, once categories and points are known."""
         keys = self.config.HEATMAPS
+        mirrors = keys.FLIP and can_mirror(self.keypoint_sets)
+        has_scores = self.detector is not None or self._reads_boxes
         return KeypointFinder(
-            keys,
-            self.crops,
-            self.channels,
-            self.keypoint_sets,
-            self.normalizer,
-            self.detector,
-            keys.FLIP and can_mirror(self.keypoint_sets),
-            self.detector is not None or self._reads_boxes,
+            keys, self.crops, self.channels, self.keypoint_sets, self.normalizer, self.detector, mirrors, has_scores
         )
 
     def build_metrics(self) -> Metrics:
         """Return the metrics of an evaluation."""
         from ..evaluation.metrics import KeypointMetrics, PointMetrics
 
-        if self._is_whole:
+        if self._has_whole_objects:
             return PointMetrics(self.keypoint_sets[0])
         images, most = None if self.evaluated is None else len(self.evaluated), self.config.DETECTION.MAX_DETECTIONS
         return KeypointMetrics(self.class_names, self.keypoint_sets, images, max_detections=most)
@@ -187,7 +183,7 @@ class KeypointHeatmaps(NamedPointsTask):
         for index, size, detected in zip(facts["indices"], facts["sizes"], found):
             truth = self.evaluated.annotations(index)
             image_id = self.evaluated.image_id(index)
-            if self._is_whole:
+            if self._has_whole_objects:
                 spacing = self.evaluated.spacing_mm(index)
                 errors = step.metrics.update(image_id, truth, detected, tuple(size), spacing)
                 records.append(PointRecord.from_errors(errors, truth, detected, spacing))

@@ -15,7 +15,7 @@ from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.heatmaps import samples
-from paddlevit_dist.images.keypoints.heatmaps.boxes import BoxDetector, BoxFile, WholeImages, find_true_boxes
+from paddlevit_dist.images.keypoints.heatmaps.boxes import BoxDetector, BoxFile, WholeImages, find_annotated
 
 
 def make_detector(class_names, least_score=0.25):
@@ -68,7 +68,7 @@ def test_a_file_has_the_boxes_of_each_image_whatever_the_order_of_ids(tmp_path):
     ]
     (tmp_path / "boxes.json").write_text(json.dumps(entries))
     file = BoxFile(str(tmp_path / "boxes.json"), Falling(None, "val", None, num_val=3), tmp_path, 0.25)
-    found = [file.find(index) for index in range(3)]
+    found = [file(index, None, None) for index in range(3)]
     assert [each.boxes.tolist() for each in found] == [[[5, 6, 7, 8]], [[1, 2, 3, 4], [2, 2, 1, 1]], []]
     assert [each.labels.tolist() for each in found] == [[1], [0, 1], []] and found[0].labels.dtype == np.int64
     assert [each.scores.tolist() for each in found] == [[0.9], [0.5, 0.25], []]
@@ -81,11 +81,11 @@ def test_annotations_count_with_a_labeled_point_and_whole_images_for_each_catego
     points = np.zeros((3, 1, 3))
     points[[0, 2], 0, 2] = 2, 1
     columns = boxes, np.array([1, 0, 2], np.int32), boxes.prod(axis=1) + 1, np.zeros(3, bool), np.arange(3)
-    found = find_true_boxes(ImageAnnotations(*columns, points=points))
+    found = find_annotated(0, (3, 4), ImageAnnotations(*columns, points=points))
     assert found.boxes.tolist() == boxes[[0, 2]].tolist() and found.labels.tolist() == [1, 2]
-    assert found.labels.dtype == WholeImages([1])((3, 4)).labels.dtype == np.int64
-    assert found.scores.tolist() == [1, 1] and len(find_true_boxes(ImageAnnotations(*columns)).labels) == 3
-    whole = WholeImages([2, 0])((30, 50))
+    assert found.labels.dtype == WholeImages([1])(0, (3, 4), None).labels.dtype == np.int64
+    assert found.scores.tolist() == [1, 1] and len(find_annotated(0, (3, 4), ImageAnnotations(*columns)).labels) == 3
+    whole = WholeImages([2, 0])(0, (30, 50), None)
     assert whole.boxes.tolist() == [[0, 0, 50, 30]] * 2 and whole.labels.tolist() == [2, 0]
     assert whole.scores.tolist() == [1, 1]
 

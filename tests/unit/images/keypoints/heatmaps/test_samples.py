@@ -68,7 +68,7 @@ def test_an_image_without_annotations_is_one_object_of_each_category_or_waits_fo
     planes = np.asarray(image).transpose(2, 0, 1)
     sample = ImageInput(CONFIG, whole)(image, None)
     assert (sample.index, sample.size, sample.stored, sample.detected) == (-1, (90, 120), None, None)
-    for found, expected in zip(sample.objects, whole((90, 120)), strict=True):
+    for found, expected in zip(sample.objects, whole(0, (90, 120), None), strict=True):
         np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(sample.crops, cut_crops(planes, np.array([[0.0, 0, 120, 90]] * 2), CONFIG))
 

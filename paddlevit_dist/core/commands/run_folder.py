@@ -11,7 +11,7 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from ..runtime.run_folders import CHECKPOINTS, CONFIG, find_run, suggest_runs
 from ..settings import files
-from ..settings.command_line import iterate_options, read, takes_next_word
+from ..settings.command_line import iterate_options, read_words, takes_next_word
 from ..settings.table import find_key
 
 _EVALUATES = {"-eval", "--eval"}
@@ -21,7 +21,7 @@ _STOPS = {"TRAIN.STOP_AFTER_EPOCH": None, "STOP_AFTER_SECONDS": None}
 
 def find_output_keys(config: Path) -> dict[str, Any]:
     """Return keys that make a moved or copied run write to the current folder of its ``config.yaml`` only."""
-    values = {setting.name: setting.value for setting in files.read(str(config))}
+    values = {setting.name: setting.value for setting in files.read_file(str(config))}
     is_in_place = os.path.abspath(str(values.get("SAVE", ""))) == os.path.abspath(config.parent)
     return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
 
@@ -70,7 +70,7 @@ def _expand_resumed(words: list[str]) -> list[str]:
     """Add a run's own settings and output folder to a command line that resumes it and names no file of settings."""
     if not any(word.lstrip("-").startswith("resume") for word in words):
         return words
-    given, _ = read(words)
+    given, _ = read_words(words)
     source = given["resume"].values[-1] if "resume" in given else ""
     if "cfg" in given or source in ("", "auto") or (run := _find_named(source)) is None:
         return words
@@ -88,7 +88,7 @@ def _find_named(source: str) -> Path | None:
 
 def _expand(run: Path, words: Sequence[str], *refused: str) -> list[str]:
     """Return flags and keys for a run's settings and folders, without those that ``words`` set."""
-    given, _ = read(words)
+    given, _ = read_words(words)
     for name in ("cfg", *refused):
         if name in given:
             raise UserError(

@@ -50,12 +50,12 @@ def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
     return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 
 
-def _find_foreign_keys(config: ConfigView[RunSettings], whole: set[str]) -> list[str]:
+def _find_foreign_keys(config: ConfigView[RunSettings], saved: set[str]) -> list[str]:
     """Return notices about keys of BASE files that only other tasks read; raise UserError if this run sets one."""
     task = config.values.TASK
     readable = index_keys(find_tables(config.values))
     wrong = [setting for name, setting in config.settings.items() if name not in readable]
-    refused = [setting for setting in wrong if not setting.is_base and setting.source not in whole]
+    refused = [setting for setting in wrong if not setting.is_base and setting.source not in saved]
     if refused:
         more = ", ".join(f"{setting.name} ({setting.origin})" for setting in refused[1 : 1 + _MAX_LISTED])
         more += f" and {len(refused) - 1 - _MAX_LISTED} more" if len(refused) > 1 + _MAX_LISTED else ""
@@ -66,7 +66,7 @@ def _find_foreign_keys(config: ConfigView[RunSettings], whole: set[str]) -> list
     notices = []
     for source in dict.fromkeys(setting.source for setting in wrong):
         group = [setting for setting in wrong if setting.source == source]
-        names = f"{len(group)} keys" if source in whole else ", ".join(setting.name for setting in group)
+        names = f"{len(group)} keys" if source in saved else ", ".join(setting.name for setting in group)
         notices.append(f"{source}: no effect: {names}: read by {_format_readers(group)}, not by {task}")
     return notices
 
@@ -89,9 +89,9 @@ def _resolve_defaults(task: str, tables: list[KeyTable]) -> dict[str, Any]:
     return leaves(values)
 
 
-def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable], whole: set[str]) -> Iterator[str]:
+def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable], saved: set[str]) -> Iterator[str]:
     """Yield a line per key that was set and not read, but not for recipes' training keys or overridden BASE files."""
-    defaults = _resolve_defaults(config.values.TASK, tables) if whole else {}
+    defaults = _resolve_defaults(config.values.TASK, tables) if saved else {}
     skipped = set()  # reported, or not worth a line
     if config.values.EVAL:
         skipped = {entry for table in tables for entry in table.training_names()}
@@ -105,7 +105,8 @@ def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable], who
                 continue
             skipped.add(name)
             is_overridden = setting.is_base and condition is not None and condition.source != setting.source
-            key = find_key(name, config.values.TASK) if setting.source in whole else None
+            # A saved file lists defaults, too: they are not choices of the user.
+            key = find_key(name, config.values.TASK) if setting.source in saved else None
             if is_overridden or (key is not None and setting.value in (key.default, defaults.get(name, key.default))):
                 continue
             yield f"{config[name]}: no effect: {rule.reason.format(config[rule.condition])}"

@@ -90,7 +90,7 @@ class GivenSettings:
         return None if setting is None else str(setting.value)
 
 
-def parse(argv: Sequence[str]) -> GivenSettings:
+def parse_command_line(argv: Sequence[str]) -> GivenSettings:
     """Read flags (``-flag=value``, ``-flag value``, ``--flag``) and overrides (``KEY VALUE``, ``KEY=VALUE``) as texts.
 
     Raises:
@@ -100,10 +100,10 @@ def parse(argv: Sequence[str]) -> GivenSettings:
     if {"-version", "--version"} & set(argv):
         print(versions())
         raise SystemExit(0)
-    flags, overrides = read(argv)
-    cfg = flags["cfg"].values[-1] if "cfg" in flags else None
-    given = GivenSettings(list(argv), cfg, "show_config" in flags, settings=[], notices=[])
-    for name, (flag, values) in flags.items():
+    given_flags, overrides = read_words(argv)
+    cfg = given_flags["cfg"].values[-1] if "cfg" in given_flags else None
+    given = GivenSettings(list(argv), cfg, "show_config" in given_flags, settings=[], notices=[])
+    for name, (flag, values) in given_flags.items():
         if name == "import":  # each adds to the others
             values = [",".join(values)]
         elif len(values) > 1:
@@ -112,7 +112,7 @@ def parse(argv: Sequence[str]) -> GivenSettings:
         given.settings.extend(_list_settings(flag, values[-1]))
     named = {setting.name for setting in given.settings}
     if "DATA.BATCH_SIZE" in named and "DATA.BATCH_SIZE_EVAL" not in named:
-        value = flags["batch_size"].values[-1]
+        value = given_flags["batch_size"].values[-1]
         given.settings.append(KeySetting("DATA.BATCH_SIZE_EVAL", value, COMMAND_LINE, "-batch_size"))
     for name, value in overrides:
         if name in named:
@@ -162,16 +162,19 @@ class GivenFlag(NamedTuple):
     values: list[str]
 
 
-def read(argv: Sequence[str]) -> tuple[dict[str, GivenFlag], list[tuple[str, str]]]:
-    """Parse into the flags by name, and (key, value) of each override."""
-    flags: dict[str, GivenFlag] = {}
+def read_words(argv: Sequence[str]) -> tuple[dict[str, GivenFlag], list[tuple[str, str]]]:
+    """Return the flags of a command line by name, and key and value of each override.
+
+    A ``UserError`` says that a word is neither, or lacks its value.
+    """
+    given_flags: dict[str, GivenFlag] = {}
     overrides: list[tuple[str, str]] = []
     for option in iterate_options(argv):
         if option.flag is None:
             overrides.append((option.key, option.value))
         else:
-            flags.setdefault(option.flag.name, GivenFlag(option.flag, [])).values.append(option.value)
-    return flags, overrides
+            given_flags.setdefault(option.flag.name, GivenFlag(option.flag, [])).values.append(option.value)
+    return given_flags, overrides
 
 
 def take_flag(words: list[str]) -> tuple[Flag, str]:
@@ -213,7 +216,9 @@ def take_override(words: list[str]) -> tuple[str, str]:
         if not words or is_flag(words[0]):
             if table.find_key(key):
                 raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
-            raise UserError(f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_guess(key)}")
+            raise UserError(
+                f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_suggest_spelling(key)}"
+            )
         value = words.pop(0)
         if value == "=":
             raise UserError(f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}")
@@ -323,6 +328,7 @@ def find_key(name: str) -> str:
 
 
 def _closest_flag(name: str) -> str:
+    """Return what to write instead of an unknown flag."""
     spelling = spell_here(name)
     if spelling:
         return f"write {spelling}"
@@ -334,7 +340,8 @@ def _closest_flag(name: str) -> str:
     )
 
 
-def _guess(word: str) -> str:
+def _suggest_spelling(word: str) -> str:
+    """Return the end of a message about a word that is neither a flag nor a key: what to write instead."""
     if files.names_recipe(word):
         return f": did you mean '-cfg={word}'?"
     spelling = spell_here(word)

@@ -13,7 +13,7 @@ from .check import check
 from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK, RunSettings
 from .merge import merge
-from .parse import add_default_recipe, import_modules, parse, read, refuse_code
+from .parse import add_default_recipe, import_modules, parse, read_given, refuse_code
 from .table import COMMAND_LINE, DERIVED, ConfigView, KeySetting, default_config, describe, get_value, put
 
 
@@ -75,7 +75,7 @@ def load(
 
         print(help_text(argv, command))
         raise SystemExit(0)
-    given = read(argv, stored)
+    given = read_given(argv, stored)
     if is_trusted:
         given = import_modules(given, stored)
     else:

@@ -43,13 +43,13 @@ class StoredSettings(NamedTuple):
     is_checked: bool = True  # False: values that another version accepted, to compare with, may not fit together
 
 
-def read(path: str, task: str | None = None) -> list[KeySetting]:
+def read_file(path: str, task: str | None = None) -> list[KeySetting]:
     """Return every setting of the file, or recipe, and of its BASE files, in order; later ones win.
 
     ``task`` is the task of the run; None: the one that the files name. Raises UserError: a file is missing, unreadable,
     not YAML, not a mapping, has a duplicate key, or BASE is circular.
     """
-    return _list_files(_read(find_file(path), ()), task)
+    return _list_settings(_read_with_bases(find_file(path), ()), task)
 
 
 def read_stored(stored: StoredSettings, task: str | None = None) -> list[KeySetting]:
@@ -58,10 +58,11 @@ def read_stored(stored: StoredSettings, task: str | None = None) -> list[KeySett
     Raises:
         UserError: a section is not one, or a BASE file is wrong.
     """
-    return _list_files(_read_content(dict(stored.content), {}, stored.label, stored.label, ()), task)
+    return _list_settings(_read_content(dict(stored.content), {}, stored.label, stored.label, ()), task)
 
 
-def _list_files(files: Sequence[YamlFile], task: str | None) -> list[KeySetting]:
+def _list_settings(files: Sequence[YamlFile], task: str | None) -> list[KeySetting]:
+    """Return the settings of files in order; UserError: one file sets a key twice."""
     named = [file.content["TASK"] for file in files if isinstance(file.content.get("TASK"), str)]
     task = task or (named[-1] if named else DEFAULT_TASK)
     tables = tuple(known_tables(task))
@@ -77,8 +78,8 @@ def _list_files(files: Sequence[YamlFile], task: str | None) -> list[KeySetting]
     return settings
 
 
-def _read(path: str, above: tuple[str, ...]) -> list[YamlFile]:
-    """Parse the file and, before it, its BASE files."""
+def _read_with_bases(path: str, above: tuple[str, ...]) -> list[YamlFile]:
+    """Parse the BASE files of a file, and after them the file; ``above`` are the files that lead to it."""
     label = os.path.normpath(path)
     return _read_content(*_parse(path, label), path, label, above)
 
@@ -86,6 +87,7 @@ def _read(path: str, above: tuple[str, ...]) -> list[YamlFile]:
 def _read_content(
     content: dict[Any, Any], lines: Lines, path: str, label: str, above: tuple[str, ...]
 ) -> list[YamlFile]:
+    """Return the files that ``content`` names in BASE, which is removed from it, and then ``content`` as a file."""
     files: list[YamlFile] = []
     if "BASE" in content:
         base = KeySetting("BASE", content.pop("BASE"), label, _format_origin(("BASE",), lines, label))
@@ -95,6 +97,7 @@ def _read_content(
 
 
 def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> list[YamlFile]:
+    """Parse the file that ``BASE: name`` of the file ``path`` means; UserError: there is none, or BASE is circular."""
     base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
     if not os.path.isfile(base):
         recipe = _find_builtin_base(name)
@@ -104,7 +107,7 @@ def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> lis
     if os.path.realpath(base) in above:
         chain = [os.path.relpath(file) for file in (*above[above.index(os.path.realpath(base)) :], base)]
         raise UserError(f"{origin}: BASE is circular: {' -> '.join(chain)}")
-    return _read(base, above)
+    return _read_with_bases(base, above)
 
 
 def _base_names(base: KeySetting) -> list[str]:
@@ -123,7 +126,7 @@ def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
         loader = YamlLoader(read_bytes(path, LARGEST_YAML_BYTES))
         root = loader.get_single_node()
         if root is not None:
-            _walk(root, (), lines, set(), label)
+            _record_lines(root, (), lines, set(), label)
         content = None if root is None else loader.construct_document(root)
     except OSError as error:
         raise UserError(f"{label} cannot be read: {error.strerror}") from None
@@ -140,14 +143,14 @@ def _parse(path: str, label: str) -> tuple[dict[Any, Any], Lines]:
     return content, lines
 
 
-def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, visited: set[int], label: str) -> None:
+def _record_lines(node: yaml.Node, path: tuple[str, ...], lines: Lines, visited: set[int], label: str) -> None:
     """Record the line of each key; reject a key that appears twice in one mapping, where YAML would keep the last."""
     if id(node) in visited or not isinstance(node, (yaml.MappingNode, yaml.SequenceNode)):
         return
     visited.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _walk(item, path, lines, visited, label)
+            _record_lines(item, path, lines, visited, label)
         return
     first: dict[tuple[str, str], int] = {}
     for key, value in node.value:
@@ -158,12 +161,13 @@ def _walk(node: yaml.Node, path: tuple[str, ...], lines: Lines, visited: set[int
                 raise UserError(f"{label}:{line}: {name} is already set at line {first[key.tag, key.value]}: keep one")
             first[key.tag, key.value] = line
             lines.setdefault((*path, key.value), line)
-            _walk(value, (*path, key.value), lines, visited, label)
+            _record_lines(value, (*path, key.value), lines, visited, label)
 
 
 def _flatten(
     content: dict[Any, Any], path: tuple[str, ...], file: YamlFile, tables: tuple[KeyTable, ...]
 ) -> Iterator[KeySetting]:
+    """Yield the settings of a mapping of a file; UserError: a section is not a mapping."""
     for key, value in content.items():
         here = (*path, str(key))
         name = ".".join(here)

@@ -102,10 +102,10 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
 def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
     """Format the keys of the task that the words name, the keys of every run and, if requested, of other tasks."""
     try:
-        command_line.read(words)
+        command_line.read_words(words)
     except UserError:  # print the help anyway
         words = []
-    task = _find_task(parse.import_modules(parse.read(words)).settings)
+    task = _find_task(parse.import_modules(parse.read_given(words)).settings)
     every_run = {key.name: key for table in common_tables() for key in table.keys}
     user_keys = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
     task_keys = {**keys(task), **user_keys}

@@ -1,4 +1,8 @@
-"""Step 1 of 3: the command line and the files that it names become typed settings, in order, each with its origin."""
+"""Step 1 of 3: the command line and the files that it names become typed settings, in order, each with its origin.
+
+``read_given`` returns settings as they are written, ``parse`` translates and types them. What a flag looks like is in
+``command_line.py``, how a file is read in ``files.py``.
+"""
 
 import dataclasses
 import difflib
@@ -25,21 +29,21 @@ class ParsedSettings(NamedTuple):
     ignored: list[str]  # notices of keys that only PaddleViT has
 
 
-def read(argv: Sequence[str], stored: files.StoredSettings | None = None) -> GivenSettings:
+def read_given(argv: Sequence[str], stored: files.StoredSettings | None = None) -> GivenSettings:
     """Read the command line and its files, or ``stored`` settings in place of a file.
 
     Raises:
         UserError: a flag, a file or its form is wrong.
         SystemExit: the version was requested and is printed.
     """
-    given = command_line.parse(argv)
+    given = command_line.parse_command_line(argv)
     if given.cfg is not None and not files.is_known(given.cfg):
         user_modules.load(given.settings, given.shows)  # of -import: they may have recipes
     of_files: list[KeySetting] = []
     if stored is not None:
         of_files = files.read_stored(stored, given.task)
     elif given.cfg is not None:
-        of_files = files.read(given.cfg, given.task)
+        of_files = files.read_file(given.cfg, given.task)
     task = dataclasses.replace(given, settings=[*of_files, *given.settings]).task or DEFAULT_TASK
     settings = [*of_files, *(_resolve_word(setting, task) for setting in given.settings)]
     notices = list(given.notices)
@@ -63,7 +67,10 @@ def _resolve_word(setting: KeySetting, task: str) -> KeySetting:
 
 
 def _may_be_of_clone(model: KeySetting | None) -> bool:
-    """Return whether a user's file names the model, or the command line one that is not known: maybe PaddleViT's."""
+    """Return whether a file may come from a clone of PaddleViT.
+
+    Then a user's file names the model, or the command line one that is not known here.
+    """
     if model is None:
         return False
     return not (model.value in lookup.MODELS if model.source == COMMAND_LINE else files.is_recipe_file(model.source))
@@ -74,7 +81,7 @@ def import_modules(given: GivenSettings, stored: files.StoredSettings | None = N
     if given.find_last("IMPORTS") is None:
         return given
     imported = user_modules.load(given.settings, should_print=given.shows)
-    given = read(given.argv, stored)
+    given = read_given(given.argv, stored)
     return dataclasses.replace(given, settings=user_modules.merge_imports(given.settings, imported))
 
 
@@ -91,7 +98,7 @@ def add_default_recipe(given: GivenSettings, recipe: str) -> GivenSettings:
     if given.cfg is not None:
         return given
     cfg = names.choose_recipe([setting for setting in given.settings if setting.source == COMMAND_LINE], recipe)
-    before = files.read(cfg, given.task) if cfg else []
+    before = files.read_file(cfg, given.task) if cfg else []
     return dataclasses.replace(given, cfg=cfg, settings=[*before, *given.settings])
 
 
@@ -135,6 +142,7 @@ def parse(given: GivenSettings) -> ParsedSettings:
 
 
 def _parse_value(setting: KeySetting, key: Key, given: GivenSettings) -> Any:
+    """Parse a value as its key says; UserError: the key does not allow it."""
     value = setting.value
     try:
         return key.parse(value)
@@ -147,6 +155,7 @@ def _parse_value(setting: KeySetting, key: Key, given: GivenSettings) -> Any:
 
 
 def _explain_unknown_key(setting: KeySetting) -> str:
+    """Format the error for a key that does not exist, with what the user may have meant."""
     name = setting.name if setting.name.isprintable() else show(setting.name)
     is_section, is_typed = isinstance(setting.value, Mapping), setting.source == COMMAND_LINE
     if is_section and any(key.startswith(f"{name.upper()}.") for key in keys()):

@@ -11,7 +11,7 @@ from ...core.launch import devices, stale_resources, tuning
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
-from ...core.settings.command_line import parse
+from ...core.settings.command_line import parse_command_line
 
 # These keys do not select data or a model.
 _MACHINE_KEYS = ("SAVE", "NGPUS", "DEVICE", "DATA.NUM_WORKERS", "SEED", "CPU_TUNING")
@@ -25,7 +25,7 @@ def run(arguments: list[str]) -> None:
         SystemExit: with code 1 if a check has failed.
     """
     loaded = configuration.load(arguments, configuration.DEFAULT_RECIPE, command="doctor")
-    values, command = loaded.values, parse(arguments)
+    values, command = loaded.values, parse_command_line(arguments)
     for name in ("EVAL", "SELFTEST"):
         if values[name]:
             raise UserError(f"doctor checks a training run: remove -{name.lower()} ({name})")

@@ -12,7 +12,7 @@ from support.night import by_day
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands.predict import read_class_names
 from paddlevit_dist.core.runtime import text_files
-from paddlevit_dist.core.settings.files import read as read_settings
+from paddlevit_dist.core.settings.files import read_file as read_settings
 from paddlevit_dist.core.tasks.sample_groups import iterate_records
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
 from paddlevit_dist.images.data.class_lists import read_class_list

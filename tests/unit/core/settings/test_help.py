@@ -17,7 +17,9 @@ from paddlevit_dist.core.settings.table import keys
 @pytest.mark.parametrize("command", sorted(ABOUT))
 def test_every_flag_and_example_is_known(command):
     for example in ABOUT[command].examples:
-        command_line.read([word for word in example.split() if command != "evaluate" or word[0] == "-"])  # not RUN
+        command_line.read_words(
+            [word for word in example.split() if command != "evaluate" or word[0] == "-"]
+        )  # not RUN
     flags = re.findall(r"^ {9}-(\w+)", help_text(("-h",), command), re.MULTILINE)
     assert set(flags) <= set(command_line.flags())
 

@@ -55,14 +55,14 @@ def find_weights_file(path: str | os.PathLike) -> Path:
                     )
                 return candidate
     if expanded.is_dir():
-        existing = _what_is_there(expanded, MODEL)
+        existing = _describe_folder(expanded, MODEL)
         raise UserError(
             f"{expanded} contains no model.pdparams, model.safetensors or pytorch_model.bin, and not exactly one "
             f"weights file with another name: {existing}"
         )
     tried = str(expanded) if expanded.suffix == EXTENSION else f"{expanded}, {with_extension}"
     raise UserError(
-        f"no weights at {path} (tried {tried}): {_what_is_there(expanded.parent, expanded.name)}"
+        f"no weights at {path} (tried {tried}): {_describe_folder(expanded.parent, expanded.name)}"
         f"{similar_names(str(path))}"
     )
 
@@ -90,7 +90,8 @@ def _only_weights_in(folder: Path) -> list[Path]:
     return files if len(files) == 1 else []
 
 
-def _what_is_there(folder: Path, requested: str) -> str:
+def _describe_folder(folder: Path, requested: str) -> str:
+    """Name the files of a folder that are similar to ``requested``, or else the first ones, for a message."""
     try:
         names = sorted(os.listdir(folder))
     except OSError:

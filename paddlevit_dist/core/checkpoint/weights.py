@@ -107,7 +107,7 @@ def weights_from_mapping(state: Mapping[str, Any], part: str | None = None) -> S
     is_paddle = paddle is not None and any(isinstance(value, paddle.Tensor) for value in chosen.values())
     if is_paddle:
         chosen, notices = choose_entry(state, name, part, PADDLE_RANKING)
-    return SourceWeights(name, _arrays(chosen, name), is_paddle, notices)
+    return SourceWeights(name, _keep_arrays(chosen, name), is_paddle, notices)
 
 
 def _read_file(file: Path, part: str | None) -> SourceWeights:
@@ -116,29 +116,30 @@ def _read_file(file: Path, part: str | None) -> SourceWeights:
     most_bytes = _ALWAYS_ALLOWED + _LARGEST_GAIN * file.stat().st_size
     if kind == "safetensors":
         state, metadata = read_safetensors(file)
-        return _weights(state, name, metadata.get("format") in ("pd", "paddle"), part, most_bytes)
+        return _select_weights(state, name, metadata.get("format") in ("pd", "paddle"), part, most_bytes)
     if kind == "npz":
-        return _weights(read_npz(file), name, True, part)  # read_npz has a limit itself
+        return _select_weights(read_npz(file), name, True, part)  # read_npz has a limit itself
     if kind == "torch":
         with open_torch_file(file) as content:
-            return _weights(content, name, False, part, most_bytes)
-    return _weights(restricted_load(file), name, True, part, most_bytes)
+            return _select_weights(content, name, False, part, most_bytes)
+    return _select_weights(restricted_load(file), name, True, part, most_bytes)
 
 
-def _weights(
+def _select_weights(
     content: object, name: str, in_paddle_layout: bool, part: str | None, max_bytes: float = float("inf")
 ) -> SourceWeights:
+    """Choose the entry of a file with the weights; UserError: its arrays are larger than ``max_bytes``, or missing."""
     state, notices = choose_entry(content, name, part, PADDLE_RANKING if in_paddle_layout else RANKING)
-    needed = sum(map(_bytes_needed, state.values()))
+    needed = sum(map(_count_bytes, state.values()))
     if needed > max_bytes:
         raise UserError(
             f"{name} is rejected: its arrays need {needed / 1e6:,.0f} MB, far more than the file has, because it "
             "lists the same data under many names; save each array once"
         )
-    return SourceWeights(name, _arrays(state, name), in_paddle_layout, notices)
+    return SourceWeights(name, _keep_arrays(state, name), in_paddle_layout, notices)
 
 
-def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
+def _keep_arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
     """Return the entries that are arrays; others, such as an epoch, are dropped."""
     arrays = {str(name): as_array(value) for name, value in state.items()}
     arrays = {name: value for name, value in arrays.items() if value is not None}
@@ -147,7 +148,7 @@ def _arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _bytes_needed(value: Any) -> int:
+def _count_bytes(value: Any) -> int:
     """Return the size of an entry after ``as_array`` in bytes, without converting it; 0 if it is not an array."""
     value = value[1] if isinstance(value, tuple) and len(value) == 2 else value
     dtype = value.storage.dtype if isinstance(value, StoredTensor) else getattr(value, "dtype", None)

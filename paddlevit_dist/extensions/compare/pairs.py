@@ -21,7 +21,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from ...core.tasks.sample_groups import SampleGroups
 from ...core.tasks.score_kind import ScoreKind
-from .run_settings import find_differing_settings, load_settings
+from .run_settings import find_differing_settings, load_training_settings
 from .significance import SwapDifference, mcnemar_test, permutation_test, subtract_swapped
 from .tables import RESULTS, EvaluationTable, TableArrays
 
@@ -270,7 +270,7 @@ def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str,
         {"class": class_scores[name], "score": name, **row} for name, row in rows.items() if name in class_scores
     ]
     classes.sort(key=lambda row: -abs(row["difference"]["value"]))
-    before, now = (load_settings(str(table.about["of"]), table.file.parent) for table in (first, second))
+    before, now = (load_training_settings(str(table.about["of"]), table.file.parent) for table in (first, second))
     return {
         "first": first.run,
         "second": second.run,

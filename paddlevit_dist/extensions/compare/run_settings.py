@@ -13,17 +13,18 @@ _NOT_COMPARED = ("start", "place", "machine")  # effects of settings that do not
 _STARTED_FROM = ("MODEL.PRETRAINED", "MODEL.BACKBONE_PRETRAINED")  # these do change scores
 
 
-def load_settings(of: str, run: Path) -> dict[str, Any]:
+def load_training_settings(weights: str, run: Path) -> dict[str, Any]:
     """Load the configuration with which evaluated weights were trained; empty if it is not known.
 
     Args:
-        of: "epoch N" of the training run in the folder ``run``, or the path of the weights.
+        weights: "epoch N" of the training run in the folder ``run``, or the path of the weights.
+        run: folder of the evaluation's table.
     """
-    if of.startswith("epoch "):
+    if weights.startswith("epoch "):
         return load_run_settings(run)
     with contextlib.suppress(UserError):
-        if Path(of).exists():  # never for results of other programs
-            folder = find_directory(of)
+        if Path(weights).exists():  # never for results of other programs
+            folder = find_directory(weights)
             return find_run_settings(read_about(str(folder)) or {}, folder / "weights") or {}
     return {}
 

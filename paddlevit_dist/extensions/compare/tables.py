@@ -172,7 +172,8 @@ def _read_file(run: str, file: Path) -> EvaluationTable:
             raise ValueError
         if not all(isinstance(about[name], str) for name in _TEXTS) or not isinstance(about["classes"], list):
             raise ValueError
-        about["protocol"].items(), about["input"].items()  # mappings
+        if not all(isinstance(about[name], dict) for name in ("protocol", "input")):
+            raise ValueError
         about["time"] = float(about["time"])
         about["more_is_better"] = bool(about["more_is_better"])
         about["classes"] = [str(name) for name in about["classes"]]
@@ -184,6 +185,7 @@ def _read_file(run: str, file: Path) -> EvaluationTable:
 
 
 def _require_valid(table: EvaluationTable) -> None:
+    """Raise a ``UserError`` if the kind of scores of a table cannot be computed from its arrays."""
     kind, scores = table.about["kind"], table.kind
     try:
         is_valid = scores.is_valid(table.arrays, len(table.names), len(table.about["classes"]))
@@ -203,6 +205,7 @@ def _require_valid(table: EvaluationTable) -> None:
 
 
 def _explain_unregistered(file: Path, about: dict[str, Any]) -> str:
+    """Format the error for a table whose kind of scores no imported module registers, with the modules to import."""
     imports = load_run_settings(file.parent).get("IMPORTS")
     names = [str(name) for name in imports] if isinstance(imports, list) else []
     missing, call = find_missing(names), f"register_score_kind({about['kind']!r}, ...)"
@@ -216,6 +219,7 @@ def _explain_unregistered(file: Path, about: dict[str, Any]) -> str:
 
 
 def _list_files(run: str) -> list[Path]:
+    """List the tables of a run's folder, or the file itself; UserError: there is none."""
     place = Path(run)
     if place.is_file():
         return [place]

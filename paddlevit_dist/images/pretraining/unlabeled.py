@@ -10,10 +10,7 @@ from PIL import Image
 
 from ...core.runtime.errors import UserError
 from ..data.class_folders import find_split_folders
-from ..data.formats import (
-    SkippedFiles,
-    list_folders,
-)
+from ..data.formats import SkippedFiles, list_folders
 from ..data.image_dataset import ImageDataset
 from ..data.reading import ReadConfig
 from .unlabeled_sources import LAYOUT, UNKNOWN, open_place
@@ -50,11 +47,11 @@ class UnlabeledImages(ImageDataset):
                 "classes with PRETRAINING.LABELED_PATH"
             )
         self._ends = np.cumsum([len(source) for source in self._sources])
-        self.root = self._sources[0].root if len(self._sources) == 1 else None
         self.is_remote = any(source.is_remote for source in self._sources)
         self.notices = [line for source in sources for line in source.notices]
         self.skipped_files = _merge_skipped(data_path, [source.skipped_files for source in sources])
         only = self._sources[0] if len(self._sources) == 1 else None
+        self.root = None if only is None else only.root
         if only is not None and only.labels is not None and split != "train":
             self.labels, self.class_names, self.num_classes = only.labels, only.class_names, only.num_classes
 
@@ -162,6 +159,7 @@ class UnlabeledImages(ImageDataset):
 
 
 def _merge_skipped(place: str, parts: Sequence[SkippedFiles | None]) -> SkippedFiles:
+    """Return the other files of all sources together; None is of a source where they are not searched for."""
     known = [part for part in parts if part is not None]
     if len(known) == 1:
         return known[0]

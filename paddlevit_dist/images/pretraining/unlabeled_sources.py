@@ -50,6 +50,7 @@ LAYOUT = (
 class _ListedImages(IndexedClassImages):
     """Images listed in a path index, without labels unless ``labels`` is set."""
 
+    # In the class above, labels and names are properties that read the index.
     labels: Any = None
     num_classes: Any = None
     class_names: Any = None
@@ -100,11 +101,14 @@ def _index_tars(
 
 
 def _list_folder(folder: str, split: str, cache_folder: Path, has_classes: bool) -> list[ImageDataset]:
-    """List the images and the tar files of a folder at any depth, sorted by path."""
+    """List the images and the tar files of a folder at any depth, sorted by path.
+
+    ``has_classes``: the folders in it are the classes of the images.
+    """
     suffixes, skipped = readable_suffixes(), SkippedFiles(folder)
     start = len(os.fsencode(folder).rstrip(b"/")) + 1
     images, tars = [], []
-    for entry in walk_files(os.fsencode(folder), _refuse):
+    for entry in walk_files(os.fsencode(folder), _refuse_folder):
         suffix = entry.name[entry.name.rfind(b".") :].lower()
         if is_hidden(entry.name):
             continue
@@ -204,20 +208,27 @@ def _open_sources(place: str, split: str, cache_folder: Path) -> list[ImageDatas
     folders.setdefault("val", folders.get("test", ""))
     is_split = "train" in folders and folders["val"] != ""
     if split == "train":
-        return _list_folder(os.path.join(path, folders["train"]) if is_split else path, split, cache_folder, False)
+        folder = os.path.join(path, folders["train"]) if is_split else path
+        return _list_folder(folder, split, cache_folder, has_classes=False)
     folder = os.path.join(path, folders.get(split, split))
-    return _list_folder(folder, split, cache_folder, True) if is_split and os.path.isdir(folder) else []
+    return _list_folder(folder, split, cache_folder, has_classes=True) if is_split and os.path.isdir(folder) else []
 
 
 def open_place(place: str, split: str, cache_folder: Path) -> list[ImageDataset]:
     """Open the sources of a place; a ``UserError`` says that it has no training images."""
     opened = _open_sources(place, split, cache_folder)
     if split == "train" and not sum(map(len, opened)):
-        raise _empty(place, opened)
+        skipped = next((source.skipped_files for source in opened if source.skipped_files), None)
+        more = f" ({skipped.summary()})" if skipped and skipped.counts else ""
+        raise UserError(
+            f"{place} contains no images; expected files ending in jpg, png or another suffix that Pillow opens, or tar "
+            f"files of them{more}"
+        )
     return opened
 
 
 def _open_file(path: str, split: str, cache_folder: Path) -> list[ImageDataset]:
+    """Open a tar file, or the images that a table names."""
     if path.lower().endswith(".tar"):
         folder, name = os.path.split(path)
         return [_TarMembers(LocalTars(folder), [name], split, cache_folder)]
@@ -226,14 +237,5 @@ def _open_file(path: str, split: str, cache_folder: Path) -> list[ImageDataset]:
     raise UserError(f"data path {path} is a file; dataset unlabeled expects {LAYOUT}")
 
 
-def _empty(place: str, opened: Sequence[ImageDataset]) -> UserError:
-    skipped = next((source.skipped_files for source in opened if source.skipped_files), None)
-    more = f" ({skipped.summary()})" if skipped and skipped.counts else ""
-    return UserError(
-        f"{place} contains no images; expected files ending in jpg, png or another suffix that Pillow opens, or tar "
-        f"files of them{more}"
-    )
-
-
-def _refuse(folder: bytes, reason: str) -> None:
+def _refuse_folder(folder: bytes, reason: str) -> None:
     raise UserError(f"folder {os.fsdecode(folder)}: {reason}")

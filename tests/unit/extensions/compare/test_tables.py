@@ -140,11 +140,11 @@ def test_settings_are_those_of_the_training_of_the_weights(tmp_path):
     (tmp_path / "run" / "checkpoints" / "best").mkdir(parents=True)
     write(tmp_path / "run", {"epoch": 4})
     of, run = tables.read_table(str(tmp_path / "run")).about["of"], tmp_path / "run"
-    assert run_settings.load_settings(of, run) == {}
+    assert run_settings.load_training_settings(of, run) == {}
     (tmp_path / "run" / "config.yaml").write_text("SEED: 7\n")
     best = str(tmp_path / "run" / "checkpoints" / "best")
     for of, settings in (("epoch 4", {"SEED": 7}), (best, {"SEED": 7}), (f"{best}er", {}), ("results r.csv", {})):
-        assert run_settings.load_settings(of, run) == settings
+        assert run_settings.load_training_settings(of, run) == settings
     (tmp_path / "run" / "config.yaml").write_text("SEED: [\n")
     assert run_settings.load_run_settings(tmp_path / "run") == run_settings.load_run_settings(tmp_path / "absent") == {}
 

@@ -78,6 +78,8 @@ def _repeat(builder: ir.IRBuilder, count: ir.Value, start: list[ir.Value], step:
 
 
 def _copying(kind: ir.Type) -> Any:
+    """Return a function for compiled loops that copies one value of ``kind`` from an address to another."""
+
     @intrinsic
     def copy(context: "TypingContext", source: types.Type, target: types.Type) -> Any:
         def generate(context: "BaseContext", builder: ir.IRBuilder, _: "Signature", arguments: Values) -> ir.Value:
@@ -110,8 +112,10 @@ def _add_sum(context: "TypingContext", vectors: types.Type, count: types.Type, o
 
 
 def _correlating(columns: int) -> Any:
+    """Return a function for compiled loops that computes this many neighboring columns of a row."""
+
     @intrinsic
-    def correlate(
+    def correlate_columns(
         context: "TypingContext",
         taps: types.Type,
         image: types.Type,
@@ -149,7 +153,7 @@ def _correlating(columns: int) -> Any:
 
         return types.void(taps, *[types.int64] * 7), generate
 
-    return correlate
+    return correlate_columns
 
 
 _correlate_tile, _correlate_column = _correlating(_TILE), _correlating(1)
@@ -169,7 +173,7 @@ def _add_products(
 ) -> Any:
     """Add to ``out[k]`` the sum over row, column of ``image[row, column + k] * gradient[row, column]``.
 
-    Arguments are addresses and distances in bytes, see ``correlate``.
+    Arguments are addresses and distances in bytes, see ``correlate_columns``.
     """
 
     def generate(context: "BaseContext", builder: ir.IRBuilder, _: "Signature", arguments: Values) -> ir.Value:
@@ -260,14 +264,16 @@ def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width,
     _regroup(weight, kernel, is_flipped, False, channels, weights.ctypes.data)
     zero_bias = np.zeros(LANES, np.float32)
     copy_row, column_bytes = copy.shape[2] * _BYTES, channels * 4
-    for item in range(batch * ((height + band - 1) // band)):
-        number, top = item // ((height + band - 1) // band), item % ((height + band - 1) // band) * band
+    bands = (height + band - 1) // band
+    for item in range(batch * bands):
+        number, top = item // bands, item % bands * band
         for first in range(0, channels, groups_at_once * LANES):
             groups = min(groups_at_once, (channels - first) // LANES)
             image = images + (number * height * width * channels + first) * 4
             _copy_band(image, height, width, channels, top - margin, groups, margin, copy)
-            for line in range(groups * min(band, height - top)):
-                group, row = line // min(band, height - top), top + line % min(band, height - top)
+            lines = min(band, height - top)
+            for line in range(groups * lines):
+                group, row = line // lines, top + line % lines
                 channel = first + group * LANES
                 above = max(0, margin - row)  # rows of the kernel above the image
                 rows = min(kernel, height + margin - row) - above
@@ -300,8 +306,9 @@ def weight_gradient(images, gradient, taps, weight_out, bias_out, batch, height,
     sums = np.zeros(channels * kernel * kernel, np.float32)
     bias_sums = np.zeros(channels, np.float32)
     copy_row, gradient_row = copy.shape[2] * _BYTES, width * _BYTES
-    for item in range(batch * ((height + band - 1) // band)):
-        number, top = item // ((height + band - 1) // band), item % ((height + band - 1) // band) * band
+    bands = (height + band - 1) // band
+    for item in range(batch * bands):
+        number, top = item // bands, item % bands * band
         end = min(top + band, height)
         for first in range(0, channels, groups_at_once * LANES):
             groups = min(groups_at_once, (channels - first) // LANES)

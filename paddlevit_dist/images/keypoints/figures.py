@@ -34,7 +34,7 @@ _CURVES = (0, 5, 8)  # thresholds with a curve: OKS 0.5, 0.75 and 0.9
 
 
 class ShownImages(NamedTuple):
-    """What draws images again."""
+    """Draws evaluated images again: their annotations next to objects that a network finds."""
 
     dataset: TransformedDataset
     keypoint_sets: Sequence[KeypointSet]
@@ -48,7 +48,14 @@ class ShownImages(NamedTuple):
         choose: Callable[[DetectedKeypoints], DetectedKeypoints],
         folded: str = "",
     ) -> list[Figure]:
-        """Draw annotations and the objects that ``choose`` returns next to each other; ``chosen``: index, caption."""
+        """Draw annotations and found objects of each image next to each other.
+
+        Args:
+            chosen: index and caption of each image.
+            note: text below the gallery.
+            choose: returns the objects to draw of those that are found.
+            folded: why it is folded away.
+        """
 
         def draw(index: int, pixels: np.ndarray, truth: ImageAnnotations) -> list[np.ndarray]:
             found = DrawnObjects.from_detected(choose(self.predict(index).finite()))

@@ -221,8 +221,8 @@ def open_place(place: str, split: str, cache_folder: Path) -> list[ImageDataset]
         skipped = next((source.skipped_files for source in opened if source.skipped_files), None)
         more = f" ({skipped.summary()})" if skipped and skipped.counts else ""
         raise UserError(
-            f"{place} contains no images; expected files ending in jpg, png or another suffix that Pillow opens, or tar "
-            f"files of them{more}"
+            f"{place} contains no images; expected files ending in jpg, png or another suffix that Pillow opens, or "
+            f"tar files of them{more}"
         )
     return opened
 

@@ -146,7 +146,7 @@ class HybridNetwork(QueryDetector):
         return total
 
 
-def list_points(points: int | Sequence[int], levels: int) -> tuple[int, ...]:
+def count_sampled_points(points: int | Sequence[int], levels: int) -> tuple[int, ...]:
     """Return the number of points that are sampled on each map; UserError: ``points`` is a list for other maps."""
     numbers = (points,) * levels if isinstance(points, int) else tuple(points)
     if len(numbers) != levels:

@@ -30,8 +30,8 @@ from .hybrid_network import (
     Grids,
     HybridNetwork,
     cell_boxes,
+    count_sampled_points,
     flatten_maps,
-    list_points,
     project_map,
 )
 from .variants import RTDETR
@@ -124,7 +124,7 @@ class RtDetr(HybridNetwork):
             [project_map(encoder_dim, embed_dim) if is_wide else nn.Identity() for _ in feature_levels]
         )
         self.enc_output = nn.Sequential(xavier(embed_dim, embed_dim), LayerNorm(embed_dim, epsilon=_EPSILON))
-        numbers = list_points(points, levels)
+        numbers = count_sampled_points(points, levels)
         if activation not in ACTIVATIONS:
             raise UserError(f"option activation '{activation}' is not known: expected one of {list(ACTIVATIONS)}")
         sampling = SamplingPoints(numbers, is_discrete)

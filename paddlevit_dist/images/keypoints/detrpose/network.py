@@ -22,8 +22,8 @@ from ...detection.rtdetr.hybrid_network import (
     Grids,
     HybridNetwork,
     cell_boxes,
+    count_sampled_points,
     flatten_maps,
-    list_points,
 )
 from ...models.layers import LayerNorm
 from ..detected_keypoints import DetectedKeypoints
@@ -116,7 +116,7 @@ class DetrPose(HybridNetwork):
         fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
         self.build_maps(backbone, fixed, backbone_options, feature_levels, embed_dim)
         levels = len(feature_levels)
-        numbers = list_points(points, levels)
+        numbers = count_sampled_points(points, levels)
         attention = (encoder_layers, num_heads, encoder_feedforward)
         self.encoder = HybridEncoder(embed_dim, levels, *attention, blocks, expansion, True, unit_waves, True)
         self.enc_output = nn.Sequential(xavier(embed_dim, embed_dim), LayerNorm(embed_dim, epsilon=_EPSILON))

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,7 +72,8 @@ def find_annotated(index: int, size: tuple[int, int], annotations: ImageAnnotati
     return ObjectBoxes(boxes, labels, np.ones(len(labels)))
 
 
-class WholeImages(NamedTuple):
+@dataclass(frozen=True)
+class WholeImages:
     """Takes whole images as one object of each category; the scores show which it is."""
 
     labels: Sequence[int]

@@ -1,7 +1,7 @@
 """Step 1 of 3: the command line and the files that it names become typed settings, in order, each with its origin.
 
-``read_given`` returns the settings in the given words, ``parse`` translates and types them. What a flag looks like is in
-``command_line.py``, how a file is read in ``files.py``.
+``read_given`` returns the settings in the given words, ``parse`` translates and types them. ``command_line.py`` says
+what a flag looks like, ``files.py`` how a file is read.
 """
 
 import dataclasses

@@ -82,13 +82,13 @@ def color_lines(names: Iterable[str], classes: Sequence[str]) -> dict[str, int]:
     return colors
 
 
-def thin(points: Sequence[tuple[float, float]], most: int = _MOST_POINTS) -> list[tuple[float, float]]:
-    """Reduce the number of points, and preserve peaks: each interval retains its lowest and its highest point."""
+def thin(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Return at most ``_MOST_POINTS`` points that preserve peaks: each interval retains its lowest and highest."""
     points = list(points)
-    if len(points) <= most:
+    if len(points) <= _MOST_POINTS:
         return points
     thinned: list[tuple[float, float]] = []
-    stretches = most // 2 - 1
+    stretches = _MOST_POINTS // 2 - 1
     for number in range(stretches):
         part = range(number * len(points) // stretches, (number + 1) * len(points) // stretches)
         ends = {min(part, key=lambda place: points[place][1]), max(part, key=lambda place: points[place][1])}

@@ -211,16 +211,16 @@ def _tidy(name: str) -> str:
     return " ".join(compose(name).split())
 
 
-def surround(points: np.ndarray, margin: float = MARGIN) -> tuple[float, float, float, float] | None:
+def surround(points: np.ndarray) -> tuple[float, float, float, float] | None:
     """Return the box x, y, width, height of labeled points, float64 (K, 3), with a margin; None without one.
 
-    The margin on each side is this share of the longer side of their extent, at least a pixel.
+    The margin on each side is ``MARGIN`` of the longer side of their extent, at least a pixel.
     """
     labeled = points[points[:, 2] > 0, :2]
     if not len(labeled):
         return None
     low, high = labeled.min(axis=0), labeled.max(axis=0)
-    around = max(margin * float((high - low).max()), 1.0)
+    around = max(MARGIN * float((high - low).max()), 1.0)
     x, y = (low - around).tolist()
     width, height = (high - low + 2 * around).tolist()
     return x, y, width, height

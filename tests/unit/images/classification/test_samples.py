@@ -124,6 +124,7 @@ def test_steps_are_repeatable_and_differ_by_update_micro_batch_and_rank():
 
 def test_a_step_erases_then_mixes_and_takes_the_loss_of_the_mixed_labels():
     task = make_task(*EVERYTHING)
+    task.num_classes = 10
     step = StepPosition(1, 5, 9)
     seen, terms = stepped(task, step)
     batch = make_batch(task)

@@ -41,6 +41,7 @@ PAGES = [
                 "custom_training_loop",
                 "extending",
                 "migrating",
+                "errors",
                 "troubleshooting_metrics",
             ),
         )

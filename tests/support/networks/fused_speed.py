@@ -1,5 +1,6 @@
 """How fast passes are with fused kernels on a GPU, whether a graph of them can be captured, and losses over axis 1."""
 
+import os
 import subprocess
 import sys
 import time
@@ -7,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from support.processes import ROOT
 
 PROCESSES, AT_ONCE = 24, 4
 WRONG = 1e-3  # share of the loss: rounding of float32 is far below
@@ -137,10 +140,11 @@ def count_wrong(processes: int = PROCESSES) -> str:
     from paddlevit_dist.core.losses.cross_entropy import CANDIDATES
 
     command = [sys.executable, "-W", "ignore", "-m", __name__]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
     found: list[list[float]] = []
     for first in range(0, processes, AT_ONCE):
         number = min(AT_ONCE, processes - first)
-        group = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(number)]
+        group = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(number)]
         for process in group:
             said, _ = process.communicate(timeout=120)
             assert process.returncode == 0, f"a process ended with exit code {process.returncode}"

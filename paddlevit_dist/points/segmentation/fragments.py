@@ -85,10 +85,8 @@ def score_fragments(
     for points, views in iterate_scenes(batch):
         total = None  # sum of the points' probabilities
         for view in (get_view() for get_view in views):
-            scores, inverse = (
-                _mean_logits(network, blocks, batch["coordinates"][view.rows], view.rows.start),
-                view.inverse,
-            )
+            inverse = view.inverse
+            scores = _mean_logits(network, blocks, batch["coordinates"][view.rows], view.rows.start)
             if len(views) > 1:
                 scores = softmax(scores) / np.float32(len(views))
                 total = np.zeros((len(inverse), scores.shape[1]), np.float32) if total is None else total

@@ -18,7 +18,6 @@ MANIFEST = Manifest(
         "voc": ".data.voc:Voc",
         "yolo": ".data.yolo:Yolo",
         "synthetic_shapes": ".data.synthetic_shapes:SyntheticShapes",
-        "coco_outlines": ".data.coco_outlines:CocoOutlines",  # label maps for segmentation
     },
     bundled=("synthetic_shapes",),
     tasks={"detection": ".task:Detection"},
@@ -28,7 +27,6 @@ MANIFEST = Manifest(
         "coco": "finetune_detector",
         "voc": "finetune_detector",
         "yolo": "finetune_detector",
-        "coco_outlines": "segformer_b0_ade20k",
         BOX_LABELS: "detr_r50_coco",
     },
     namings={"rfdetr": (".rfdetr.key_names:name_like_authors", "of an RF-DETR its authors' package's")},

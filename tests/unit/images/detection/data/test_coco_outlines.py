@@ -12,7 +12,7 @@ from support.files.coco_writer import annotation, write_coco
 from support.trainings.small_segmenters import build
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry.lookup import guess_dataset
+from paddlevit_dist.core.registry.lookup import annotation_type, guess_dataset
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.coco_outlines import CocoOutlines
@@ -128,6 +128,10 @@ def test_what_defines_no_label_map_is_refused(tmp_path, cache):
     Image.new("RGB", (8, 8)).save(tmp_path / "train2017/1.png")
     with pytest.raises(UserError, match="8 x 8 pixels"):
         dataset.read(0)
+
+
+def test_segmentation_takes_them_though_detection_reads_the_files():
+    assert annotation_type("dataset", "coco_outlines") == annotation_type("task", "image_segmentation")
 
 
 def test_keys_of_label_maps_are_told_to_be_unused(tmp_path):

@@ -278,7 +278,7 @@ SEGMENTATION = Task(
             "label_maps": Value("-dataset=label_maps -data_path={data:label_maps} DATA.CLASS_LIST classes.txt"),
             "background": Value("-dataset=label_maps -data_path={data:label_maps} DATA.REDUCE_ZERO_LABEL True"),
             "outlines": Value("-dataset=yolo_outlines -data_path={data:outlines} DATA.UNLABELED_PIXELS background"),
-            "objects": Value("-dataset=coco_outlines -data_path={data:coco} DATA.UNLABELED_PIXELS ignored"),
+            "objects": Value("-dataset=coco_outlines -data_path={data:coco} DATA.UNLABELED_PIXELS background"),
             "ade20k": Value("-dataset=ade20k -data_path={data:ade20k}"),
         },
         "windows": NONE

@@ -39,6 +39,7 @@ from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 _FAILURE = "__failure__"
 LARGE_BYTES = 32 << 20  # creating larger batches leaves much unused memory: scenes and volumes, not images
 _SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of Paddle's queues and events
+_SECONDS_TO_END = 5.0  # of a loader process or thread that is no longer needed
 _SLOW_SECONDS = 20.0
 
 
@@ -243,7 +244,8 @@ class DeviceLoader:
             watchdog.stop()
             if signals.stop_reason() is not None:
                 abandon(batches)
-            batches = None  # ends the remaining loader processes
+            else:
+                _end(batches)
             if self._prefix is not None:
                 remove_leftovers(self._prefix)
 
@@ -272,9 +274,26 @@ def end_loader_processes() -> None:
 def end_unfinished() -> None:
     """Close processes, threads and queues of loaders that are no longer read, in a process that continues."""
     for batches in list(_unfinished):
-        batches._try_shutdown_all()
-        for queue in getattr(batches, "_indices_queues", ()):
+        _end(batches)
+
+
+def _end(batches: Any) -> None:
+    """End processes and thread of Paddle's iterator: its thread refers to it, so that it is never garbage."""
+    workers = _list_workers(batches)
+    if workers:
+        batches._try_shutdown_all(_SECONDS_TO_END)
+        for worker in workers:
+            worker.kill()  # unless it has ended: its sample takes long
+        for queue in batches._indices_queues:
             queue.close()
+    else:
+        if batches._thread is not None:  # Paddle sleeps for a second if the thread does not end at once
+            batches._thread_done_event.set()
+            if batches._blocking_queue is not None:
+                batches._blocking_queue.close()
+            batches._thread.join(_SECONDS_TO_END)
+        batches._try_shutdown_all()
+    _unfinished.discard(batches)
 
 
 # Runs before Python joins its children, in the main process and in workers; in workers, ``atexit`` runs after that.

@@ -1,6 +1,7 @@
 """Loader processes: the same samples with any number of them, and failures with their real reason."""
 
 import gc
+import multiprocessing
 import os
 import threading
 from multiprocessing.reduction import ForkingPickler
@@ -34,6 +35,15 @@ def test_a_user_error_of_a_data_set_stays_one(num_workers):
     loader = make_loader(Numbers(16, 7, UserError("a.jpg cannot be read")), num_workers)
     with pytest.raises(UserError, match="^a.jpg cannot be read$"):
         list(loader.epochs(1, 1))
+
+
+def test_reading_that_ends_early_leaves_no_process():
+    """Of Paddle's iterator they would remain: its thread refers to it for as long as it waits for batches."""
+    batches = iter(make_loader(Numbers(4000), 2))
+    next(batches)
+    started = multiprocessing.active_children()
+    batches.close()
+    assert len(started) == 2 and not any(process.is_alive() for process in started)
 
 
 def test_the_thread_that_trains_unpickles_no_batch(monkeypatch):

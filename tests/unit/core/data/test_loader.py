@@ -72,6 +72,15 @@ def test_a_batch_that_stays_in_this_process_is_handed_on_as_it_is():
     assert batch["index"].tolist() == [0, 1, 2]
 
 
+def test_reading_that_ends_early_leaves_no_thread():
+    threads = set(threading.enumerate())
+    batches = iter(make_loader(Numbers(4000)))
+    next(batches)
+    (thread,) = [thread for thread in set(threading.enumerate()) - threads if thread.name != "loader watchdog"]
+    batches.close()
+    assert not thread.is_alive()
+
+
 def test_a_rank_without_batches_ends_at_once():
     samples = Numbers(4)
     sampler = EvaluationSampler(samples, 4, rank=2, world_size=3)

@@ -8,6 +8,8 @@ from paddle.nn.initializer import Constant, Normal, TruncatedNormal
 
 from paddlevit_dist.core.commands import convert
 
+_build_families = functools.cache(convert.build_families)
+
 
 @pytest.fixture
 def weights_of_zero(monkeypatch):
@@ -25,7 +27,5 @@ def cache(tmp_path):
 @pytest.fixture(scope="module")
 def families_once():
     """The converter builds a network of each family anew for each file, in most of a second."""
-    built = functools.cache(convert.build_families)
-    built()  # the first test need not pay for it
-    with mock.patch.object(convert, "build_families", built):
+    with mock.patch.object(convert, "build_families", _build_families):
         yield

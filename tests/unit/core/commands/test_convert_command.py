@@ -69,6 +69,7 @@ def test_weights_of_a_run_with_timms_model_are_kept(tmp_path, settings, keeps):
     assert convert.keep_timm_names("https://host/w.pdparams", weights) is None
 
 
+@pytest.mark.usefixtures("families_once")
 def test_what_lora_changed_alone_is_refused(tmp_path):
     state = {"a.weight": paddle.zeros([2]), "a.lora_a": paddle.zeros([2])}
     paddle.save({"model": {"a.weight": paddle.zeros([2])}, "ema": state}, str(tmp_path / "w.pdparams"))

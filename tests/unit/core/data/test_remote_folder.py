@@ -168,7 +168,7 @@ def test_an_interrupted_request_ends_and_others_still_work(server):
 def test_every_request_is_repeated_and_told_once(ask, server, capfd):
     folder = RemoteFolder(server.address("folder with space"), first_pause_seconds=0.02)  # enough for a busy machine
     for status in (503, 429, 500):
-        server.refusal, server.refusals = status, 4
+        server.refusal, server.refusals = status, 2
         assert ask(folder)
     told = capfd.readouterr().err
     assert told.count("\n") == 1 and "answers 503" in told and "are repeated for 10 s (not shown again)" in told

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from support.files.raw_scenes import zipped
+from support.samples.image_fixtures import families_once  # noqa: F401
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.array_files import read_safetensors
@@ -12,6 +13,8 @@ from paddlevit_dist.core.checkpoint.weights import to_torch_names
 from paddlevit_dist.core.commands.convert import convert
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.points.sparse import SparseTensor
+
+pytestmark = pytest.mark.usefixtures("families_once")
 
 NARROW = {"strides": (2,), "encoder_depths": (1, 1), "encoder_channels": (6, 12), "encoder_heads": (1, 2)}
 NARROW |= {"decoder_depths": (1,), "decoder_channels": (6,), "decoder_heads": (1,), "patch_size": 8, "in_channels": 4}

@@ -1,7 +1,7 @@
 """The manifests of this package's folders and of users, and what they add to the command line and to runs.
 
-Each folder of ``FEATURES`` outside of the core can be deleted: what its manifest names is gone then, and the rest of
-the package works. A row is imported when a run needs it.
+Each folder of ``FEATURES`` outside of the core can be deleted: what its manifest names is gone then, with what other
+manifests name in it, and the rest of the package works. A row is imported when a run needs it.
 """
 
 import importlib.util
@@ -23,6 +23,7 @@ FEATURES = (
 _PACKAGE = "paddlevit_dist"
 
 MANIFESTS: list[Manifest] = []
+ABSENT: list[str] = []  # those of ``FEATURES`` that are not there
 COMMANDS: dict[str, tuple[Target, str]] = {}  # name -> function and help text
 NAMINGS: dict[str, tuple[Target, str]] = {}  # program -> function that names weights as it does, and help text
 JOBS: dict[str, Target] = {}  # key -> what runs instead of training or evaluation
@@ -39,8 +40,10 @@ def locate(manifest: Manifest, target: object) -> Any:
 
 
 def locate_all(manifest: Manifest, targets: Targets) -> dict[str, Any]:
-    """Return the targets of a table of a manifest, located."""
-    return {name: locate(manifest, target) for name, target in targets.items()}
+    """Return the targets of a table of a manifest, located, without those in the folder of an absent feature."""
+    located = {name: locate(manifest, target) for name, target in targets.items()}
+    gone = tuple(f"{_PACKAGE}.{folder}." for folder in ABSENT)
+    return {name: target for name, target in located.items() if not str(target).startswith(gone)}
 
 
 def add(manifest: Manifest) -> None:
@@ -95,6 +98,8 @@ def _is_there(module: str) -> bool:
         return False
 
 
-for _folder in FEATURES:
-    if (_manifest := find_manifest(_folder)) is not None:
+_found = {folder: find_manifest(folder) for folder in FEATURES}
+ABSENT.extend(folder for folder, manifest in _found.items() if manifest is None)
+for _manifest in _found.values():
+    if _manifest is not None:
         add(_manifest)

@@ -166,6 +166,13 @@ def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
     assert features.find_manifest("a_room.a_folder_that_was_deleted") is None
 
 
+def test_what_lies_in_an_absent_feature_is_absent_from_other_manifests(monkeypatch):
+    manifest = Manifest("paddlevit_dist.images.segmentation", datasets={"a": "..detection.data:A", "b": ".data:B"})
+    assert list(locate_all(manifest, manifest.datasets)) == ["a", "b"]
+    monkeypatch.setattr(features, "ABSENT", ["images.detection"])
+    assert list(locate_all(manifest, manifest.datasets)) == ["b"]
+
+
 def test_an_absent_feature_brings_nothing_and_a_misspelt_function_is_refused(monkeypatch):
     monkeypatch.delitem(FUNCTIONS, "accelerate")
     assert extension_points.ACCELERATE.find() is None and not extension_points.ACCELERATE.is_there

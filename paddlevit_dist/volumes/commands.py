@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ..core.commands.parser import CommandParser, at_least, path
 from ..core.commands.scored import add_options, data_set, load_data_keys, print_scores, takes_data
-from ..core.runtime.printing import one_line
+from ..core.runtime.printing import count, one_line
 from ..core.tasks.sample_groups import SUBJECT
 
 
@@ -35,7 +35,7 @@ def run_components(words: list[str]) -> None:
         print(one_line(f"{name}: Dice {dice}, {kept} with its largest component only: {verdict}"))
     names = ",".join(decision.name for decision in decisions if decision.removes_smaller)
     advice = f"use predict -largest_component={names}, or VOLUMES.LARGEST_COMPONENT [{names}]"
-    print(one_line(f"{len(pairs):,} volumes: {advice if names else 'no removal raises the Dice'}"))
+    print(one_line(f"{count(len(pairs), 'volume')}: {advice if names else 'no removal raises the Dice'}"))
 
 
 def run_landmarks(words: list[str]) -> None:

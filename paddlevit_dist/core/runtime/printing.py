@@ -86,6 +86,12 @@ _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # others stand for bytes
 _ADDRESS = re.compile(r"(://[^\s?#'\"]*)(\?[^\s#'\"]+)?")  # its query; always matches, so no text is read twice
 
 
+def count(number: int, noun: str) -> str:
+    """Format a number and a noun: ``1 image``, ``2,000 images``, ``2 boxes``, ``3 categories``."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("x") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
+
+
 def one_line(text: object) -> str:
     r"""Return ``text`` as one line that can be shown anywhere.
 

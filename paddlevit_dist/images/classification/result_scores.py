@@ -8,10 +8,9 @@ import numpy as np
 
 from ...core.metrics.classification_scores import list_tops
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import shorten
+from ...core.runtime.printing import count, shorten
 from ...core.tasks.sample_names import SampleNames
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
-from ..data.data_warnings import count
 from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
 
 _MOST_NUMBERS = 1 << 12  # parsed at a time, some rows: as text they take twenty times their 32 KiB

@@ -11,10 +11,9 @@ from collections.abc import Collection, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import shorten
+from ...core.runtime.printing import count, shorten
 from ...core.runtime.spelling import compose
 from ...core.runtime.tables import NAME_HEADINGS, TableRow, find_separator, is_number, iterate_rows
-from ..data.data_warnings import count
 from ..data.label_layouts import TableChoices, find_image_column
 from ..data.label_rows import read_rows
 from ..data.table_columns import open_columns

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.runtime.printing import shorten
+from ...core.runtime.printing import count, shorten
 
 
 class DataWarnings:
@@ -28,12 +28,6 @@ class DataWarnings:
             f"{self._before}{count(number, kind)} {text}, such as {example}"
             for (kind, text), (number, example) in self._entries.items()
         ]
-
-
-def count(number: int, noun: str) -> str:
-    """Format a number and a noun: ``1 image``, ``2,000 images``, ``2 boxes``, ``3 categories``."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("x") else f"{noun}s"
-    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def first_names(names: Sequence[str], number: int | None = None) -> str:

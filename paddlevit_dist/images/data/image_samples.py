@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.printing import count
 from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place
 from ..settings import ImageSettings
-from .data_warnings import count
 from .held_out import DatasetPart, hold_out
 from .image_dataset import ImageDataset
 from .quarantine import ReplacementReader

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import shorten
-from .data_warnings import count, first_names
+from ...core.runtime.printing import count, shorten
+from .data_warnings import first_names
 from .image_dataset import name_folders, read_class_names
 from .label_rows import LabelRows, is_number, require_size
 

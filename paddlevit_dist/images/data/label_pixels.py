@@ -68,7 +68,7 @@ def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
 
     It raises what ``read_label_pixels`` does, and a ``UserError`` if SciPy is needed and not installed.
     """
-    if not file.endswith(".mat"):
+    if not file.lower().endswith(".mat"):
         return read_label_pixels(read_file(file), file, max_pixels)
     try:
         from scipy.io import loadmat

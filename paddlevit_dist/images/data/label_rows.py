@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import shorten
+from ...core.runtime.printing import count, shorten
 from ...core.runtime.spelling import compose
 from ...core.runtime.text_files import parse_json
-from .data_warnings import count, first_names
+from .data_warnings import first_names
 from .formats import SPLIT_WORDS
 from .label_layouts import (
     COLUMNS,

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.printing import count
 from ...core.tasks.dataset import require_split
-from .data_warnings import count, first_names
+from .data_warnings import first_names
 from .formats import SkippedFiles
 from .label_classes import describe_odd_labels, describe_unknown, find_classes, number_label_sets, number_labels
 from .label_layouts import TableChoices

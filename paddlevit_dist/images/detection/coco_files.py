@@ -18,8 +18,9 @@ from tqdm import tqdm
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import read_regular
+from ...core.runtime.printing import count
 from ...core.runtime.spelling import compose
-from ..data.data_warnings import DataWarnings, count
+from ..data.data_warnings import DataWarnings
 from ..run_lengths import find_box
 from .detections import LARGEST_AREA
 

@@ -23,7 +23,7 @@ from ...core.commands.scored import (
     takes_data,
     to_json,
 )
-from ...core.runtime.printing import one_line
+from ...core.runtime.printing import count, one_line
 from ...core.tasks.sample_groups import FOLDER
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 
@@ -87,7 +87,7 @@ def _print_and_write(
         f"{count_annotations(annotations)}, {len(results.labels):,} results; IoU of {kind}",
         format_summary(stats, limits),
         list_categories(annotations, class_ap),
-        [*annotations.notices, *results.notices, *note_crowded(table, limits[-1])],
+        [*annotations.notices, *results.notices, *_note_masks(results, kind), *note_crowded(table, limits[-1])],
         [*(protocol or [_rules(options)]), *([results.matched] if results.matched else [])],
     )
     hidden = 0 if protocol or limits != MAX_DETECTIONS else 1  # COCO's own rules are not printed
@@ -201,10 +201,14 @@ def _rules(options: Namespace) -> str:
     return f"AP: COCO's rules, {limit}, areas in pixels of the image files"
 
 
+def _note_masks(results: "ResultFile", kind: str) -> list[str]:
+    if kind != "bbox" or not results.has_masks:
+        return []
+    return [f"{results.path}: results have masks, but boxes are compared: add -iou_type=segm to compare masks"]
+
+
 def note_crowded(table: "MatchTable", most_counted: int) -> list[str]:
     """Count images with more annotations of a category than detections that count."""
-    from ..data.data_warnings import count
-
     crowded = table.annotated[table.annotated[:, 2] > most_counted]
     if not len(crowded):
         return []

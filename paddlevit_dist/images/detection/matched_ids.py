@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import one_line, shorten
+from ...core.runtime.printing import count, one_line, shorten
 from ..data.box_layouts import SPLIT_FOLDERS, VOC_IMAGES
-from ..data.data_warnings import count
 from .coco_files import Id, short
 
 Offset = tuple[bool, tuple[str, ...]]  # whether the known path is longer, and its additional folders

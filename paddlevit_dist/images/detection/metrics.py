@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.printing import count
 from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.score_kind import Arrays
-from ..data.data_warnings import count
 from ..run_lengths import compress_runs
 from .detections import DetectedObjects
 from .evaluation.match_tables import MAX_DETECTIONS, MatchTable, resolve_detection_limits

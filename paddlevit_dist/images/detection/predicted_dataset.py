@@ -12,7 +12,7 @@ from PIL import Image
 
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
-from ..data.data_warnings import count
+from ...core.runtime.printing import count
 from ..data.inputs import ImageInputs, InputImages
 from ..data.reading import orientation
 from ..run_lengths import compress_runs, compute_area

@@ -12,13 +12,12 @@ from PIL import Image
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
-from ...core.runtime.printing import shorten
+from ...core.runtime.printing import count, shorten
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ...core.tasks.protocols import AnnotationMatching, DatasetSaving
 from ...core.tasks.sample_checks import BadSample
 from ..backbone_prediction import BackbonePrediction
-from ..data.data_warnings import count
 from ..data.formats import stems
 from ..data.inputs import IMAGES, AnnotatedImages, InputImages
 from .coco_files import CocoFile, Id, file_name

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import shorten
-from ..data.data_warnings import count, first_names
+from ...core.runtime.printing import count, shorten
+from ..data.data_warnings import first_names
 from .keypoint_set import COCO_PERSON, KeypointSet
 
 SIGMA = 0.05  # of points whose sigma nothing gives

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ...core.runtime.printing import count
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Color
 from ...core.tasks.protocols import CaptionedImage, Drawable
-from ..data.data_warnings import count
 from ..detection.data.samples import host_facts
 from .data.keypoint_dataset import KeypointDataset
 from .drawing import FILLED, NOT_DRAWN, DrawnObjects, fit_in_cell, list_colors

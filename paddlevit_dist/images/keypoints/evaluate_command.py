@@ -9,10 +9,9 @@ import numpy as np
 from ...core.commands.parser import CommandParser
 from ...core.commands.scored import MOST_SHOWN, add_inputs, add_output, data_set, print_scores, takes_data
 from ...core.intervals import quotient
-from ...core.runtime.printing import one_line, shorten
+from ...core.runtime.printing import count, one_line, shorten
 from ...core.tasks.sample_groups import FOLDER
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
-from ..data.data_warnings import count
 from ..detection.evaluate_command import (
     UNDEFINED,
     MatchReport,

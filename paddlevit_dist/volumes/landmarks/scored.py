@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import parse_cell, shorten
+from ...core.runtime.printing import count, parse_cell, shorten
 from ...core.runtime.tables import csv_errors_as_user_errors
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .. import landmark_files
@@ -145,8 +145,9 @@ def score(
     if not sums[..., 0].any():
         raise UserError(f"{source}: no landmark has a position: there is nothing to compare with")
     coordinates = ", ".join(sorted(compared.spaces)) or "coordinate systems from the files"
+    counted = f"{count(len(truth), 'volume')} with {count(int(sums[..., 0].sum()), 'landmark')}"
     return ScoreReport(
-        counted=f"{len(truth):,} volumes with {int(sums[..., 0].sum()):,} landmarks: {folder}, truth from {source}",
+        counted=f"{counted}: {folder}, truth from {source}",
         names=[volume.case for volume in truth] if identities is None else list(identities),
         sample="volume",
         shown={"mre_mm": 4, "sd_mm": 4, **{rate_name(radius): 2 for radius in RADII_MM}},
@@ -201,9 +202,9 @@ def _compare(
     )
     others = sorted(result_names - {volume.case for volume in truth})
     if others:
-        notices.append(
-            f"{folder}: {len(others):,} volumes are not in {source} and are ignored, for example {others[0]}"
-        )
+        are = "is" if len(others) == 1 else "are"
+        found = f"{count(len(others), 'volume')} {are} not in {source}"
+        notices.append(f"{folder}: {found} and {are} ignored, for example {others[0]}")
     for (change, _, question), corrected_errors in zip(_LIKELY_MISTAKES, corrected):
         if np.nansum(corrected_errors) < np.nansum(errors) / 2:
             mean = np.nanmean(corrected_errors)

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from ....core.runtime.printing import count
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
-from ...data.data_warnings import count
 from ...data.image_dataset import ImageDataset
 
 

@@ -10,10 +10,9 @@ import numpy as np
 from PIL import Image
 
 from ....core.runtime.errors import UserError
-from ....core.runtime.printing import one_line
+from ....core.runtime.printing import count, one_line
 from ....core.tasks.dataset import format_place
 from ....core.tasks.sample_checks import BadSample
-from ...data.data_warnings import count
 from ...data.held_out import DatasetPart, make_row_method, write_rows
 from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import SplitInspection

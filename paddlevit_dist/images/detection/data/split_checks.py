@@ -1,7 +1,7 @@
 """Checks of a split of images with boxes that need no image: missing files, and more objects than can be detected."""
 
 from ....core.runtime.errors import UserError
-from ...data.data_warnings import count
+from ....core.runtime.printing import count
 from .detection_dataset import DetectionDataset
 
 

@@ -12,12 +12,13 @@ from tqdm import tqdm
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import readable
+from ....core.runtime.printing import count
 from ....core.runtime.spelling import compose
 from ....core.runtime.text_files import read_bytes, read_text
 from ....core.tasks.dataset import refuse_split
 from ...data.annotated_files import list_image_names, map_images_by_stem, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
-from ...data.data_warnings import DataWarnings, count
+from ...data.data_warnings import DataWarnings
 from ...data.formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes, split_in_name
 from ...data.image_dataset import read_class_names
 from ...data.reading import require_folder

@@ -10,9 +10,10 @@ from tqdm import tqdm
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import readable
+from ....core.runtime.printing import count
 from ....core.runtime.text_files import read_bytes, to_utf8
 from ...data.annotated_files import stamp
-from ...data.data_warnings import DataWarnings, count
+from ...data.data_warnings import DataWarnings
 from ...data.formats import stems
 from ...data.reading import require_folder
 from ...data.yolo_files import LAYOUT, find_folder, find_label_file, list_images, parse_names, read_description

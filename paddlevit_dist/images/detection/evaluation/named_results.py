@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from ....core.runtime.errors import UserError
-from ....core.runtime.printing import shorten
-from ...data.data_warnings import count
+from ....core.runtime.printing import count, shorten
 from ..coco_files import Id, as_id, elements
 from ..matched_ids import match_categories, match_files, require_categories, require_images
 from .matching import AnnotationFile

@@ -10,8 +10,7 @@ from tqdm import tqdm
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import open_regular
-from ....core.runtime.printing import shorten
-from ...data.data_warnings import count
+from ....core.runtime.printing import count, shorten
 from ...run_lengths import compress_runs, compute_area, outline, parse_segmentation
 from ..coco_files import (
     LARGEST,
@@ -126,6 +125,7 @@ class ResultFile(NamedTuple):
     first: np.ndarray  # int64 (images + 1,), first detection of each image
     notices: list[str]  # what differs from what COCO's tools expect
     matched: str = ""  # message on how many images and categories were matched by name; empty if ids decide
+    has_masks: bool = False  # some results do, whether masks or boxes are compared
 
     def find_rows(self, image: int) -> slice:
         """Return the slice of the detections of an image, by its position."""
@@ -165,6 +165,7 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
         np.searchsorted(rows.images[order], np.arange(len(annotations.image_ids) + 1)),
         notices,
         rows.matched,
+        shapes.has_masks,
     )
 
 
@@ -281,6 +282,7 @@ class _ResultShapes:
     def __init__(self, annotations: AnnotationFile, kind: str) -> None:
         self.annotations, self.kind = annotations, kind
         self.has_boxes: bool | None = None  # the first result's
+        self.has_masks = False  # any result's
         self.boxes, self.areas = array("d"), array("d")
         self.masks: list[bytes] = []
 
@@ -290,6 +292,7 @@ class _ResultShapes:
             self.has_boxes = bool(result.bbox)
             if not (result.bbox or result.segmentation):
                 raise ValueError("neither bbox nor segmentation")
+        self.has_masks = self.has_masks or bool(result.segmentation)
         box: Sequence[float] = result.bbox or ()
         if not self.has_boxes:
             box = (0.0, 0.0, 0.0, 0.0)

@@ -11,10 +11,9 @@ from tqdm import tqdm
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import readable
-from ....core.runtime.printing import shorten
+from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
 from ....core.runtime.text_files import read_bytes, to_utf8
-from ...data.data_warnings import count
 from ...data.formats import list_names, stems
 from ...run_lengths import compress_runs, outline
 from ..coco_files import Id

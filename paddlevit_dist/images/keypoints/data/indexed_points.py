@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...data.data_warnings import count
+from ....core.runtime.printing import count
 from ...detection.data.indexed_images import AnnotationSource, IndexedDetectionImages
 from ..described_points import DescribedPoints, complete_sets
 from .keypoint_dataset import KeypointDataset, add_visibilities

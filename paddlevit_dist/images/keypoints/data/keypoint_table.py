@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ....core.runtime.errors import UserError
-from ....core.runtime.printing import shorten
+from ....core.runtime.printing import count, shorten
 from ....core.tasks.dataset import require_split
 from ...data.annotated_files import stamp
-from ...data.data_warnings import DataWarnings, count, first_names
+from ...data.data_warnings import DataWarnings, first_names
 from ...data.formats import stems
 from ...data.label_rows import describe_other_splits
 from ...data.label_tables import list_splits

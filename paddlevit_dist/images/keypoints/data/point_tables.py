@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core.runtime.errors import UserError
-from ....core.runtime.printing import shorten
+from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
 from ....core.runtime.tables import normalize_heading
-from ...data.data_warnings import count, first_names
+from ...data.data_warnings import first_names
 from ...data.label_layouts import find_image_column, find_split_columns, find_split_words
 from ...data.label_rows import group_by_split
 from ...data.table_columns import LabelColumns, open_columns

@@ -8,9 +8,9 @@ import numpy as np
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import readable
-from ....core.runtime.printing import shorten
+from ....core.runtime.printing import count, shorten
 from ....core.runtime.text_files import read_yaml
-from ...data.data_warnings import count, first_names
+from ...data.data_warnings import first_names
 from ...data.yolo_files import YoloDescription, find_label_file, read_description
 from ...detection.data.indexed_images import AnnotationSource
 from ...detection.data.yolo import Yolo, read_yolo

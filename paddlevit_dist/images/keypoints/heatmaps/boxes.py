@@ -13,8 +13,7 @@ from ....core.inference.predictor import prepare_task
 from ....core.inference.trained import TrainedWeights, build_trained, open_source
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import atomic_file, map_array
-from ....core.runtime.printing import shorten
-from ...data.data_warnings import count
+from ....core.runtime.printing import count, shorten
 from ...detection.data.detection_dataset import ImageAnnotations
 from ...detection.detections import DetectedObjects
 from ...detection.evaluation.scored_files import read_results

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from ....core.runtime.printing import count
 from ....core.tasks.dataset import TransformedDataset
 from ....core.tasks.protocols import CaptionedImage
-from ...data.data_warnings import count
 from ..drawn_samples import KeypointDrawing, draw_crop
 from ..keypoint_set import KeypointSet
 from .task import KeypointHeatmaps

@@ -10,6 +10,7 @@ import paddle
 from ....core.registry.lookup import resolve
 from ....core.runtime import autocast
 from ....core.runtime.errors import UserError
+from ....core.runtime.printing import count
 from ....core.tasks.dataset import TransformedDataset, is_training_split
 from ....core.tasks.metrics import Metrics
 from ....core.tasks.model_factory import build_network
@@ -17,7 +18,6 @@ from ....core.tasks.network_checks import check_network
 from ....core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....core.tasks.task import Records
 from ...backbone_task import BackboneTask, is_turned
-from ...data.data_warnings import count
 from ...data.image_samples import ImageSamples, open_dataset
 from ...detection.data.split_checks import check_files
 from ..data.augmented_objects import ObjectAugmentation

@@ -7,13 +7,14 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.runtime.files import readable
+from paddlevit_dist.core.runtime.printing import count
 from paddlevit_dist.images.data.annotated_files import (
     list_image_names,
     list_images_below,
     map_images_by_stem,
     stamp,
 )
-from paddlevit_dist.images.data.data_warnings import DataWarnings, count
+from paddlevit_dist.images.data.data_warnings import DataWarnings
 
 
 def write(folder, *names):

@@ -108,8 +108,8 @@ def test_a_file_of_matlab_needs_scipy(tmp_path, monkeypatch):
 
 def test_a_file_of_matlab_has_the_numbers_of_its_variable(tmp_path):
     scipy_io = pytest.importorskip("scipy.io")
-    scipy_io.savemat(tmp_path / "a.mat", {"S": NUMBERS * 2.0, "other": NUMBERS})
-    found = read_label_file(str(tmp_path / "a.mat"))
+    scipy_io.savemat(tmp_path / "a.MAT", {"S": NUMBERS * 2.0, "other": NUMBERS}, appendmat=False)
+    found = read_label_file(str(tmp_path / "a.MAT"))
     assert not found.is_color and found.palette is None and found.values.dtype == np.int32
     np.testing.assert_array_equal(found.values, NUMBERS * 2)
     (tmp_path / "b.mat").write_bytes(b"no MATLAB")

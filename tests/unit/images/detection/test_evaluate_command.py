@@ -135,6 +135,7 @@ def test_masks_and_boxes_of_results_score_as_pycocotools_says(evaluate, kind, bo
     said, told = evaluate(dataset, results, f"-iou_type={kind}")
     assert said["stats"] == pytest.approx(coco_peer.evaluated(dataset, results, kind).stats.tolist(), rel=0, abs=1e-12)
     assert ("areas are taken from boxes" in told) == (kind == "segm" and boxes_too)
+    assert ("results have masks, but boxes are compared: add -iou_type=segm" in told) == (kind == "bbox")
 
 
 @pytest.mark.parametrize("seed", range(3))

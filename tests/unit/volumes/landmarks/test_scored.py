@@ -94,7 +94,7 @@ def test_the_tables_of_an_evaluation_are_no_volumes(tmp_path, capsys):
     for name in ("landmarks.csv", "per_landmark.csv"):
         (tmp_path / "found" / name).write_text("landmark,mre_mm\n")
     _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
-    assert f"{tmp_path / 'found'}: 1 volumes are not in {tmp_path / 'truth'} and are ignored, for example other" in told
+    assert f"{tmp_path / 'found'}: 1 volume is not in {tmp_path / 'truth'} and is ignored, for example other" in told
 
 
 def test_landmarks_that_the_truth_does_not_name_are_told_and_ignored(tmp_path, capsys):
@@ -240,7 +240,7 @@ def test_what_is_missing_is_refused_and_what_is_more_is_told(tmp_path, capsys):
     write(tmp_path / "truth", TRUTH, "fcsv RAS")
     write(tmp_path / "found", {**FOUND, "other": FOUND["case0"]}, "mrk.json LPS")
     _, told = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
-    assert "1 volumes are not in" in told and "for example other" in told
+    assert "1 volume is not in" in told and "for example other" in told
     (tmp_path / "found" / "case3.mrk.json").write_text(
         format_markups([LandmarkPoint("nose", ("0", "0", "0"), "")], "ras")
     )

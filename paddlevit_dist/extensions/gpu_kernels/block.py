@@ -33,7 +33,7 @@ from .launches import (
     BiasGelu,
     BiasGeluBackward,
     CastFive,
-    Drops,
+    DropRates,
     SumTypes,
 )
 
@@ -52,8 +52,8 @@ class FusedBlockOptions(NamedTuple):
 
     epsilons: tuple[float, float]
     hidden_rate: float
-    attention_drops: Drops
-    mlp_drops: Drops
+    attention_drops: DropRates
+    mlp_drops: DropRates
 
 
 class _PreparedBlock:
@@ -84,7 +84,7 @@ class _PreparedBlock:
         self.first = AddNorm(TENSORS, shape, first, options.epsilons[0], drops[0], is_flat=True)
         self.second = AddNorm(TENSORS, shape, second, options.epsilons[1], drops[1], is_flat=True)
         sizes = [shape[0] * shape[1], hidden_dim]
-        hidden_drops = Drops(rate=options.hidden_rate)
+        hidden_drops = DropRates(rate=options.hidden_rate)
         self.gelu = BiasGelu(TENSORS, sizes, products, parameters[5], hidden_drops)
         hidden_types = products, products, parameters[5]
         self.gelu_backward = BiasGeluBackward(TENSORS, sizes, *hidden_types, hidden_drops, is_added_up=False)
@@ -155,7 +155,7 @@ class BlockLaunches:
         return found
 
 
-class _Block(PyLayer):
+class _FusedBlock(PyLayer):
     @staticmethod
     def forward(ctx, prepared, kept, heads_shape, has_epilogue, hidden, attended, x, *parameters):
         ctx.set_materialize_grads(False)  # the next block may be skipped
@@ -278,4 +278,4 @@ def compute_block(
             has_epilogue = biases.has_epilogue(parameters[10], parameters[11], DTYPES[products])
     hidden = HiddenTensor(draw_seeds() if prepared.has_drops else None)
     arguments = prepared, kept, heads_shape, has_epilogue, hidden, contiguous(attended), contiguous(x)
-    return _Block.apply(*arguments, *parameters)
+    return _FusedBlock.apply(*arguments, *parameters)

@@ -10,13 +10,13 @@ from paddle.nn import functional as F
 from ...core.runtime.differences import measure_difference
 from ...core.runtime.transfers import to_device
 from .functions import TENSORS, HiddenTensor, add_bias_and_gelu, draw_seeds
-from .launches import AddNorm, AddNormBackward, Drops, SumTypes
+from .launches import AddNorm, AddNormBackward, DropRates, SumTypes
 
 _ITEMS, _TOKENS, _EPSILON = 8, 129, 1e-6
-_DROPS = Drops(1, 0.2, 0.3)
+_DROPS = DropRates(1, 0.2, 0.3)
 
 
-class _Sum(PyLayer):
+class _NormalizedSum(PyLayer):
     """A residual sum and its norm as a differentiable function."""
 
     @staticmethod
@@ -56,7 +56,7 @@ def measure_norm(width: int, dtype: str) -> float:
         return np.inf
 
     def fused(*inputs):
-        return _Sum.apply(compute, compute_backward, HiddenTensor(seeds), *inputs)
+        return _NormalizedSum.apply(compute, compute_backward, HiddenTensor(seeds), *inputs)
 
     def plain(x, branch, weight, shift, bias):
         total = x + factor * (branch + bias.astype(dtype))

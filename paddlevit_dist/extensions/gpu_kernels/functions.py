@@ -19,7 +19,7 @@ from .launches import (
     BiasGelu,
     BiasGeluBackward,
     Create,
-    Drops,
+    DropRates,
     SumTypes,
 )
 
@@ -88,7 +88,7 @@ def _prepare_norm(
     return AddNorm(TENSORS, shape, types, epsilon), AddNormBackward(TENSORS, shape, types, has_total_gradient=False)
 
 
-class _Norm(PyLayer):
+class _LayerNorm(PyLayer):
     @staticmethod
     def forward(ctx, x, weight, shift, epsilon, dtype):
         names = name_dtype(x), name_dtype(weight)
@@ -115,7 +115,7 @@ def normalize(x: paddle.Tensor, weight: paddle.Tensor, shift: paddle.Tensor, eps
         shift: (width,), the bias of the norm.
         epsilon: added to the variance.
     """
-    return _Norm.apply(contiguous(x), weight, shift, epsilon, dtype_of_products(x))
+    return _LayerNorm.apply(contiguous(x), weight, shift, epsilon, dtype_of_products(x))
 
 
 def dtype_of_products(x: paddle.Tensor) -> str:
@@ -133,7 +133,7 @@ class HiddenTensor:
 
 @functools.lru_cache(maxsize=MOST_PREPARED)
 def _prepare_gelu(shape: tuple[int, ...], x: str, bias: str, rate: float) -> tuple[BiasGelu, BiasGeluBackward]:
-    drops = Drops(rate=rate)
+    drops = DropRates(rate=rate)
     return BiasGelu(TENSORS, shape, x, bias, drops), BiasGeluBackward(TENSORS, shape, x, x, bias, drops)
 
 

@@ -26,9 +26,23 @@ def _mix(bits):
 
 
 @triton.jit
-def _load_seed(seeds, position):
-    """Return a seed as uint32; gradients load theirs before they begin with rows, to wait for memory once."""
-    return tl.load(seeds + position).to(tl.uint32, bitcast=True)
+def _load_seeds(seeds, site):
+    """Return two seeds as uint32; gradients load theirs before they begin with rows, to wait for memory once."""
+    first, second = tl.load(seeds + 2 * site), tl.load(seeds + 2 * site + 1)
+    return first.to(tl.uint32, bitcast=True), second.to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _find_places(row, column, rows, width):
+    """Return where in a tensor (rows, width) the values of such rows and columns are, and which are inside it."""
+    place = row[:, None].to(tl.int64) * width + column[None, :]
+    return place, (row < rows)[:, None] & (column < width)[None, :]
+
+
+@triton.jit
+def _load(tensor, place, is_inside):
+    """Return values as float32, 0 for those outside."""
+    return tl.load(tensor + place, mask=is_inside, other=0.0).to(tl.float32)
 
 
 @triton.jit
@@ -83,17 +97,17 @@ def add_norm(
     row = tl.program_id(0) * rows_at_once + tl.arange(0, rows_at_once)
     column = tl.arange(0, columns)
     is_row, is_column = row < rows, column < width
-    is_inside = is_row[:, None] & is_column[None, :]
-    place = row[:, None].to(tl.int64) * width + column[None, :]
-    value = tl.load(x + place, mask=is_inside, other=0.0).to(tl.float32)
+    place, is_inside = _find_places(row, column, rows, width)
+    value = _load(x, place, is_inside)
     if has_branch:
-        added = tl.load(branch + place, mask=is_inside, other=0.0).to(tl.float32)
+        added = _load(branch, place, is_inside)
         if has_bias:
-            added += tl.load(bias + column, mask=is_column, other=0.0).to(tl.float32)[None, :]
+            added += _load(bias, column, is_column)[None, :]
         if has_dropout:
-            added *= _dropout(_load_seed(seeds, 2 * site), _load_seed(seeds, 2 * site + 1), row, column, rate)
+            first_seed, second_seed = _load_seeds(seeds, site)
+            added *= _dropout(first_seed, second_seed, row, column, rate)
         if has_path:
-            first_seed, second_seed = _load_seed(seeds, 2 * site + 2), _load_seed(seeds, 2 * site + 3)
+            first_seed, second_seed = _load_seeds(seeds, site + 1)
             added *= _factor(_row_key(first_seed, second_seed, row // rows_per_item), path_rate)[:, None]
         rounded = (value + added).to(total.dtype.element_ty)
         tl.store(total + place, rounded, mask=is_inside)
@@ -104,10 +118,17 @@ def add_norm(
         row_scale = 1.0 / tl.sqrt_rn(tl.sum(centered * centered, 1) * (1.0 / width) + epsilon)
         tl.store(statistics + row, row_mean, mask=is_row)
         tl.store(statistics + rows + row, row_scale, mask=is_row)
-        weights = tl.load(weight + column, mask=is_column, other=0.0).to(tl.float32)
-        shifts = tl.load(shift + column, mask=is_column, other=0.0).to(tl.float32)
+        weights, shifts = _load(weight, column, is_column), _load(shift, column, is_column)
         result = centered * row_scale[:, None] * weights[None, :] + shifts[None, :]
         tl.store(normal + place, result.to(normal.dtype.element_ty), mask=is_inside)
+
+
+@triton.jit
+def _center(gradient, standard, width):
+    """Return the gradient of standardized rows without its parts along their mean and along themselves."""
+    along_mean = tl.sum(gradient, 1)[:, None] * (1.0 / width)
+    along_standard = tl.sum(gradient * standard, 1)[:, None] * (1.0 / width)
+    return gradient - along_mean - standard * along_standard
 
 
 @triton.jit(do_not_specialize=["rows", "rows_per_item", "site"])
@@ -145,35 +166,29 @@ def add_norm_backward(
     column = tl.arange(0, columns)
     is_column = column < width
     if has_norm:
-        weights = tl.load(weight + column, mask=is_column, other=0.0).to(tl.float32)[None, :]
+        weights = _load(weight, column, is_column)[None, :]
     if has_dropout:
-        first_seed, second_seed = _load_seed(seeds, 2 * site), _load_seed(seeds, 2 * site + 1)
+        first_seed, second_seed = _load_seeds(seeds, site)
     if has_path:
-        first_of_path, second_of_path = _load_seed(seeds, 2 * site + 2), _load_seed(seeds, 2 * site + 3)
+        first_of_path, second_of_path = _load_seeds(seeds, site + 1)
     weight_sums = tl.zeros([rows_at_once, columns], dtype=tl.float32)
     shift_sums = tl.zeros([rows_at_once, columns], dtype=tl.float32)
     bias_sums = tl.zeros([rows_at_once, columns], dtype=tl.float32)
     start = program * rows_at_once
     while start < rows:  # not a range of scalars: Triton's interpreter has none with NumPy 2.4
         row = start + tl.arange(0, rows_at_once)
-        is_row = row < rows
-        is_inside = is_row[:, None] & is_column[None, :]
-        place = row[:, None].to(tl.int64) * width + column[None, :]
+        place, is_inside = _find_places(row, column, rows, width)
         result = tl.zeros([rows_at_once, columns], dtype=tl.float32)
         if has_norm:
-            gradient = tl.load(normal_gradient + place, mask=is_inside, other=0.0).to(tl.float32)
-            value = tl.load(total + place, mask=is_inside, other=0.0).to(tl.float32)
-            row_mean = tl.load(statistics + row, mask=is_row, other=0.0)
-            row_scale = tl.load(statistics + rows + row, mask=is_row, other=0.0)[:, None]
-            standard = tl.where(is_inside, (value - row_mean[:, None]) * row_scale, 0.0)
-            weighted = gradient * weights
-            along_mean = tl.sum(weighted, 1)[:, None] * (1.0 / width)
-            along_standard = tl.sum(weighted * standard, 1)[:, None] * (1.0 / width)
-            result += row_scale * (weighted - along_mean - standard * along_standard)
+            gradient, value = _load(normal_gradient, place, is_inside), _load(total, place, is_inside)
+            row_mean = _load(statistics, row, row < rows)[:, None]
+            row_scale = _load(statistics, rows + row, row < rows)[:, None]
+            standard = tl.where(is_inside, (value - row_mean) * row_scale, 0.0)
+            result += row_scale * _center(gradient * weights, standard, width)
             weight_sums += gradient * standard
             shift_sums += gradient
         if has_total_gradient:
-            result += tl.load(total_gradient + place, mask=is_inside, other=0.0).to(tl.float32)
+            result += _load(total_gradient, place, is_inside)
         if has_norm:
             tl.store(x_gradient + place, result.to(x_gradient.dtype.element_ty), mask=is_inside)
         if has_branch:
@@ -231,15 +246,13 @@ def bias_gelu(
     """Compute out = dropout(GELU(x + bias)), the exact one: v * P(a standard normal value is below v)."""
     row = tl.program_id(0) * rows_at_once + tl.arange(0, rows_at_once)
     column = tl.program_id(1) * columns + tl.arange(0, columns)
-    is_column = column < width
-    is_inside = (row < rows)[:, None] & is_column[None, :]
-    place = row[:, None].to(tl.int64) * width + column[None, :]
-    value = tl.load(x + place, mask=is_inside, other=0.0).to(tl.float32)
-    value += tl.load(bias + column, mask=is_column, other=0.0).to(tl.float32)[None, :]
+    place, is_inside = _find_places(row, column, rows, width)
+    value = _load(x, place, is_inside) + _load(bias, column, column < width)[None, :]
     below, _ = _share_below(value, x.dtype.element_ty != tl.float32)
     result = value * below
     if has_dropout:
-        result *= _dropout(_load_seed(seeds, 2 * site), _load_seed(seeds, 2 * site + 1), row, column, rate)
+        first_seed, second_seed = _load_seeds(seeds, site)
+        result *= _dropout(first_seed, second_seed, row, column, rate)
     tl.store(out + place, result.to(out.dtype.element_ty), mask=is_inside)
 
 
@@ -263,19 +276,18 @@ def bias_gelu_backward(
     program, programs = tl.program_id(0), tl.num_programs(0)
     column = tl.program_id(1) * columns + tl.arange(0, columns)
     is_column = column < width
-    biases = tl.load(bias + column, mask=is_column, other=0.0).to(tl.float32)[None, :]
+    biases = _load(bias, column, is_column)[None, :]
     if has_dropout:
-        first_seed, second_seed = _load_seed(seeds, 2 * site), _load_seed(seeds, 2 * site + 1)
+        first_seed, second_seed = _load_seeds(seeds, site)
     bias_sums = tl.zeros([rows_at_once, columns], dtype=tl.float32)
     start = program * rows_at_once
     while start < rows:  # not a range of scalars: Triton's interpreter has none with NumPy 2.4
         row = start + tl.arange(0, rows_at_once)
-        is_inside = (row < rows)[:, None] & is_column[None, :]
-        place = row[:, None].to(tl.int64) * width + column[None, :]
-        value = tl.load(x + place, mask=is_inside, other=0.0).to(tl.float32) + biases
+        place, is_inside = _find_places(row, column, rows, width)
+        value = _load(x, place, is_inside) + biases
         below, bell = _share_below(value, x.dtype.element_ty != tl.float32)
         slope = below + value * (0.3989422804014327 * bell)
-        result = tl.load(gradient + place, mask=is_inside, other=0.0).to(tl.float32) * slope
+        result = _load(gradient, place, is_inside) * slope
         if has_dropout:
             result *= _dropout(first_seed, second_seed, row, column, rate)
         tl.store(x_gradient + place, result.to(x_gradient.dtype.element_ty), mask=is_inside)

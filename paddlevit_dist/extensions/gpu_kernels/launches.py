@@ -44,7 +44,7 @@ class KernelTile(NamedTuple):
     programs: int = 0
 
 
-class Drops(NamedTuple):
+class DropRates(NamedTuple):
     """What is dropped at random of a branch, by two ``seeds`` for each site.
 
     Attributes:
@@ -63,7 +63,7 @@ class Drops(NamedTuple):
         return self.rate > 0 or self.path_rate > 0
 
 
-NO_DROPS = Drops()
+NO_DROPS = DropRates()
 
 
 @functools.cache
@@ -136,7 +136,7 @@ class AddNorm:
         shape: Sequence[int],
         types: SumTypes,
         epsilon: float = 0.0,
-        drops: Drops = NO_DROPS,
+        drops: DropRates = NO_DROPS,
         is_flat: bool = False,
         tile: KernelTile | None = None,
     ) -> None:
@@ -218,7 +218,7 @@ class AddNormBackward:
         framework: TensorFactory,
         shape: Sequence[int],
         types: SumTypes,
-        drops: Drops = NO_DROPS,
+        drops: DropRates = NO_DROPS,
         is_flat: bool = False,
         has_total_gradient: bool = True,
         place: int | None = None,
@@ -295,7 +295,7 @@ class BiasGelu:
         shape: Sequence[int],
         x: str,
         bias: str,
-        drops: Drops = NO_DROPS,
+        drops: DropRates = NO_DROPS,
         tile: KernelTile | None = None,
     ) -> None:
         rows, width = math.prod(shape[:-1]), shape[-1]
@@ -326,7 +326,7 @@ class BiasGeluBackward:
         gradient: str,
         x: str,
         bias: str,
-        drops: Drops = NO_DROPS,
+        drops: DropRates = NO_DROPS,
         is_added_up: bool = True,
         tile: KernelTile | None = None,
     ) -> None:

@@ -21,7 +21,7 @@ from ...images.models.attention import attend
 from ...images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp, drop
 from .block import ATTENTION_SITE, MLP_SITE, BlockLaunches, FusedBlockOptions, compute_block
 from .functions import FLOATS, add_bias_and_gelu, normalize
-from .launches import Drops
+from .launches import DropRates
 
 Kernel = tuple[str, int]  # "norm" or "gelu", and its width
 
@@ -70,7 +70,7 @@ class _BlockState:
         epsilons = self.norms[1]._epsilon, following.norms[0]._epsilon if following is not None else 0.0
         rates = attention_rate, mlp_rate, path_rate, *epsilons
         if self._options is None or rates != self._rates:
-            drops = Drops(ATTENTION_SITE, attention_rate, path_rate), Drops(MLP_SITE, mlp_rate, path_rate)
+            drops = DropRates(ATTENTION_SITE, attention_rate, path_rate), DropRates(MLP_SITE, mlp_rate, path_rate)
             self._rates, self._options = rates, FusedBlockOptions(epsilons, mlp_rate, *drops)
         return self._options
 

@@ -55,7 +55,7 @@ def compile_for(capability: int) -> Any:
 def prepare_all(width: int, dtype: str) -> None:
     """Prepare each launch once, with all that a kernel can do."""
     shapes: Any = Shapes()
-    drops, sizes = launches.Drops(1, 0.1, 0.1), [2, 197, width]
+    drops, sizes = launches.DropRates(1, 0.1, 0.1), [2, 197, width]
     types = launches.SumTypes("float32", dtype, "float32", "float32", "float32", dtype)
     launches.AddNorm(shapes, sizes, types, 1e-6, drops)
     first = launches.AddNormBackward(shapes, sizes, types, drops)

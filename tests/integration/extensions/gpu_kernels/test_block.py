@@ -12,7 +12,7 @@ from support.networks.fused_dropout import drop_path, dropout
 
 from paddlevit_dist.extensions.gpu_kernels import block, weight_gradients
 from paddlevit_dist.extensions.gpu_kernels.block import BlockLaunches, FusedBlockOptions, compute_block
-from paddlevit_dist.extensions.gpu_kernels.launches import Drops
+from paddlevit_dist.extensions.gpu_kernels.launches import DropRates
 
 BATCH, TOKENS, WIDTH, HIDDEN, HEADS = 2, 3, 8, 20, 6
 EPSILONS = 1e-6, 1e-5
@@ -26,7 +26,7 @@ NAMES = "attended x proj proj_bias norm shift fc1 fc1_bias fc2 fc2_bias next nex
 
 
 def make_options(rate: float = 0.0, path_rate: float = 0.0) -> FusedBlockOptions:
-    return FusedBlockOptions(EPSILONS, rate, Drops(1, rate, path_rate), Drops(3, rate, path_rate))
+    return FusedBlockOptions(EPSILONS, rate, DropRates(1, rate, path_rate), DropRates(3, rate, path_rate))
 
 
 def draw(shape: list[int], seed: int) -> np.ndarray:
@@ -46,7 +46,7 @@ def plain(inputs: list[paddle.Tensor], options: FusedBlockOptions):
     def normalize(total, weight, bias, epsilon):  # a CPU has a wrong gradient beside a frozen weight
         return bias + weight * F.layer_norm(total, [WIDTH], epsilon=epsilon)
 
-    def factors(drops: Drops) -> paddle.Tensor:
+    def factors(drops: DropRates) -> paddle.Tensor:
         values = dropout(SEEDS, drops.site, BATCH * TOKENS, WIDTH, drops.rate).reshape([BATCH, TOKENS, WIDTH])
         items = drop_path(SEEDS, drops.site + 1, BATCH, drops.path_rate)[:, None, None]
         return paddle.to_tensor((values * items).astype("f4"))

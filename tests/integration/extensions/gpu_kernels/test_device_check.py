@@ -6,7 +6,7 @@ from support.trainings.fused_kernels import interpreted_kernels
 
 from paddlevit_dist.extensions.gpu_kernels import device_check
 from paddlevit_dist.extensions.gpu_kernels.hook import BOUNDS
-from paddlevit_dist.extensions.gpu_kernels.launches import Drops
+from paddlevit_dist.extensions.gpu_kernels.launches import DropRates
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,7 @@ def test_wrong_values_and_wrong_gradients_are_noticed(monkeypatch):
 
     class WithoutDropout(device_check.AddNorm):
         def __init__(self, *arguments):
-            super().__init__(*arguments[:-1], Drops(site=1))
+            super().__init__(*arguments[:-1], DropRates(site=1))
 
     class WrongShift(device_check.AddNormBackward):
         def __call__(self, *tensors):

@@ -15,7 +15,7 @@ from paddlevit_dist.extensions.gpu_kernels.launches import (
     BiasGelu,
     BiasGeluBackward,
     CastFive,
-    Drops,
+    DropRates,
     KernelTile,
     SumTypes,
 )
@@ -44,15 +44,15 @@ SEEDS = paddle.to_tensor(np.random.default_rng(8).integers(-(2**31), 2**31, 10, 
 
 # dtype of branch and norm, that of the sum, items, tokens of an item, width, has a branch, a bias, a norm, what drops
 CASES = [
-    ("float32", "float32", 1, 1, 1, True, True, True, Drops()),
-    ("float32", "float32", 3, 5, 77, True, True, True, Drops(1, 0.3, 0.4)),
-    ("float32", "float32", 2, 3, 12, False, False, True, Drops()),
-    ("float32", "float32", 1, 7, 192, True, False, True, Drops()),
-    ("float32", "float32", 5, 2, 40, True, True, False, Drops(3, 0.2, 0.5)),
-    ("float16", "float32", 4, 2, 33, True, True, True, Drops(3, 0.0, 0.5)),
-    ("bfloat16", "float32", 2, 3, 48, True, True, True, Drops(1, 0.5, 0.0)),
-    ("bfloat16", "bfloat16", 3, 2, 9, True, False, True, Drops(1, 0.0, 0.3)),
-    ("float16", "float16", 2, 2, 1030, False, False, True, Drops()),
+    ("float32", "float32", 1, 1, 1, True, True, True, DropRates()),
+    ("float32", "float32", 3, 5, 77, True, True, True, DropRates(1, 0.3, 0.4)),
+    ("float32", "float32", 2, 3, 12, False, False, True, DropRates()),
+    ("float32", "float32", 1, 7, 192, True, False, True, DropRates()),
+    ("float32", "float32", 5, 2, 40, True, True, False, DropRates(3, 0.2, 0.5)),
+    ("float16", "float32", 4, 2, 33, True, True, True, DropRates(3, 0.0, 0.5)),
+    ("bfloat16", "float32", 2, 3, 48, True, True, True, DropRates(1, 0.5, 0.0)),
+    ("bfloat16", "bfloat16", 3, 2, 9, True, False, True, DropRates(1, 0.0, 0.3)),
+    ("float16", "float16", 2, 2, 1030, False, False, True, DropRates()),
 ]
 
 
@@ -109,7 +109,7 @@ def test_a_gelu_has_the_values_and_gradients_of_the_formula(dtype, rows, width, 
     value = wide(x) + wide(bias)
     below = 0.5 * (1 + np.vectorize(math.erf)(value / math.sqrt(2)))
     slope = below + value * np.exp(-(value**2) / 2) / math.sqrt(2 * math.pi)
-    drops, factor = Drops(rate=rate), dropout(SEEDS.numpy(), 0, rows, width, rate) if rate else 1.0
+    drops, factor = DropRates(rate=rate), dropout(SEEDS.numpy(), 0, rows, width, rate) if rate else 1.0
     seeds = SEEDS if rate else None
     check(BiasGelu(TENSORS, [rows, width], dtype, "float32", drops)(x, bias, seeds), factor * value * below)
     compute_backward = BiasGeluBackward(TENSORS, [rows, width], dtype, dtype, "float32", drops)
@@ -141,7 +141,7 @@ def test_a_share_of_the_values_is_dropped_independently_of_neighbors_sites_and_s
     types = SumTypes("float32", "float32", "float32", None, "float32", None)
 
     def draw_kept(seeds: paddle.Tensor, site: int) -> np.ndarray:
-        compute = AddNorm(TENSORS, ones.shape, types, drops=Drops(site, rate))
+        compute = AddNorm(TENSORS, ones.shape, types, drops=DropRates(site, rate))
         return compute(0.0 * ones, ones, zeros, seeds=seeds).total.numpy()[:, 0] != 0
 
     kept = draw_kept(SEEDS, 1)

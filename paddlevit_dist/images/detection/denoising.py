@@ -25,7 +25,7 @@ class DrawnNoise(NamedTuple):
     """Denoising queries of an image with n objects: groups of n positive, then n negative queries."""
 
     labels: np.ndarray  # int64 (groups * 2 * n,), initial classes
-    boxes: np.ndarray  # float32 (groups * 2 * n, 4), boxes, center, width and height as fractions, before the sigmoid
+    places: np.ndarray  # float32 (groups * 2 * n, numbers of a place), see ``DenoisingQueries``
 
 
 class ContrastiveNoise(NamedTuple):
@@ -59,10 +59,7 @@ class ContrastiveNoise(NamedTuple):
         spread = corners[:, 2:] - corners[:, :2]
         spread = np.abs(spread) if self.mirrors else np.maximum(spread, 0)
         centered = np.concatenate([(corners[:, :2] + corners[:, 2:]) / 2, spread], axis=1)
-        query_labels = np.tile(np.asarray(labels, np.int64), groups * 2)
-        is_replaced = generator.random(len(query_labels)) < _REPLACED
-        query_labels = np.where(is_replaced, generator.integers(self.classes, size=len(query_labels)), query_labels)
-        return DrawnNoise(query_labels, _before_sigmoid(centered))
+        return DrawnNoise(draw_labels(labels, groups, self.classes, generator), _before_sigmoid(centered))
 
     def collate(self, noises: Sequence[DrawnNoise], counts: Sequence[int], most: int) -> dict[str, np.ndarray]:
         """Return the arrays of ``DenoisingQueries`` by their names in a batch, for images of ``counts`` objects.
@@ -70,16 +67,16 @@ class ContrastiveNoise(NamedTuple):
         There are twice ``queries`` of them, or more if an image has more. Unused ones are separate groups without
         influence. ``most`` is the largest number of objects of an image in the batch.
         """
-        return collate_noises(
-            noises, counts, most, self.queries, none=self.classes, places="boxes", unused=_before_sigmoid(np.zeros(4))
-        )
+        unused = _before_sigmoid(np.zeros(4))
+        return collate_noises(noises, counts, most, self.queries, none=self.classes, unused=unused)
 
 
 class DenoisingQueries(NamedTuple):
     """D denoising queries for each of N images with at most M objects."""
 
     labels: paddle.Tensor  # int64 (N, D), initial class of a query; the number of classes: none
-    boxes: paddle.Tensor  # float32 (N, D, 4), center, width and height, before the sigmoid
+    places: paddle.Tensor  # float32 (N, D, 4), center, width and height of boxes, before the sigmoid; of objects with
+    # K keypoints (N, D, 2 K), x and y of each point as fractions
     groups: paddle.Tensor  # int64 (N, D): a query attends to ordinary queries and to its group only
     objects: paddle.Tensor  # int64 (N, D), target object of a query; M: none
     weights: paddle.Tensor  # float32 (N, D), weight in the losses: 1 / groups of its image; 0 if unused
@@ -97,24 +94,31 @@ class DenoisingQueries(NamedTuple):
         return block_groups(self.groups, ordinary)
 
 
+def draw_labels(labels: np.ndarray, groups: int, classes: int, generator: np.random.Generator) -> np.ndarray:
+    """Repeat the labels (n,) for the positive and negative queries of each group, some replaced by random ones."""
+    repeated = np.tile(np.asarray(labels, np.int64), groups * 2)
+    is_replaced = generator.random(len(repeated)) < _REPLACED
+    return np.where(is_replaced, generator.integers(classes, size=len(repeated)), repeated)
+
+
 def collate_noises(
-    noises: Sequence[Any], counts: Sequence[int], most: int, queries: int, *, none: int, places: str, unused: np.ndarray
+    noises: Sequence[DrawnNoise], counts: Sequence[int], most: int, queries: int, *, none: int, unused: np.ndarray
 ) -> dict[str, np.ndarray]:
     """Return the arrays of denoising queries by their names in a batch, for images of ``counts`` objects.
 
     Args:
-        noises: of each image, the initial classes (D,) and places (D, n) of groups of positive and negative queries.
+        noises: of each image.
         most: the largest number of objects of an image in the batch.
         queries: see ``ContrastiveNoise``.
         none: class of an unused query.
-        places: name of the places; ``unused`` (n,) is the place of an unused query.
+        unused: place of an unused query.
     """
     length = max([2 * queries, *(len(labels) for labels, _ in noises)])
     positions = np.arange(length)
     shape = (len(noises), length)
     batch = {
         "labels": np.full(shape, none, np.int64),
-        places: np.broadcast_to(unused, (*shape, len(unused))).astype(np.float32),
+        "places": np.broadcast_to(unused, (*shape, len(unused))).astype(np.float32),
         "groups": np.zeros(shape, np.int64),
         "objects": np.full(shape, most, np.int64),
         "weights": np.zeros(shape, np.float32),
@@ -123,7 +127,7 @@ def collate_noises(
         num_used = len(noise[0])
         if num_used:
             group_positions = positions % (2 * number)
-            batch["labels"][row, :num_used], batch[places][row, :num_used] = noise
+            batch["labels"][row, :num_used], batch["places"][row, :num_used] = noise
             batch["groups"][row] = positions // (2 * number)
             batch["objects"][row] = np.where((group_positions < number) & (positions < num_used), group_positions, most)
             batch["weights"][row, :num_used] = 2 * number / num_used

@@ -1,13 +1,11 @@
 """Data sets of predicted keypoints, as labelling tools and this package read them: COCO and YOLO pose."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...core.runtime.json_format import format_json
-from ..data.inputs import InputImages
 from ..detection.detections import boxes_to_corners
 from ..detection.predicted_dataset import COCO, YOLO, PredictedDataset, format_yolo
 from .data.coco_points import surround
@@ -32,17 +30,8 @@ class PredictedKeypoints(PredictedDataset):
     datasets = {COCO: "coco_keypoints", YOLO: "yolo_pose"}
     noun = "object"
 
-    def __init__(
-        self,
-        folder: Path,
-        samples: InputImages,
-        layout: str,
-        class_names: Sequence[str],
-        category_ids: Sequence[int],
-        least_score: float,
-        keypoint_sets: Sequence[KeypointSet],
-    ) -> None:
-        super().__init__(folder, samples, layout, class_names, category_ids, least_score)
+    def __init__(self, *arguments: Any, keypoint_sets: Sequence[KeypointSet]) -> None:
+        super().__init__(*arguments)
         self.keypoint_sets = keypoint_sets
 
     def choose(self, prediction: DetectedKeypoints, size: tuple[int, int]) -> DetectedKeypoints:

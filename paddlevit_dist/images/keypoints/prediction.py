@@ -54,7 +54,8 @@ class KeypointPrediction(ObjectPrediction):
         task, saved = self.task, None
         least_score, names, ids = self.least_score, task.class_names, task.category_ids
         if self.saved_as is not None and isinstance(dataset, InputImages):
-            saved = PredictedKeypoints(folder, dataset, self.saved_as, names, ids, least_score, task.keypoint_sets)
+            options = folder, dataset, self.saved_as, names, ids, least_score
+            saved = PredictedKeypoints(*options, keypoint_sets=task.keypoint_sets)
         images, categories = self.choose_ids(dataset)
         return KeypointWriter(folder, dataset, names, categories, least_score, None, images, saved, task.keypoint_sets)
 

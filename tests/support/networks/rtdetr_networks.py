@@ -41,7 +41,7 @@ def make_targets(numbers, change=None):
     ]
     batch = noise.collate(drawn, list(numbers), labels.shape[1])
     if change is not None:
-        batch["denoising_boxes"][:, change] += 1.0
+        batch["denoising_places"][:, change] += 1.0
     queries = DenoisingQueries.from_batch({name: paddle.to_tensor(array) for name, array in batch.items()})
     given = paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(np.array(sizes))
     return DetectionTargets(*given, denoising=queries)

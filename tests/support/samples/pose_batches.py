@@ -4,9 +4,9 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.core.tasks.model_factory import create_model
-from paddlevit_dist.images.detection.denoising import PREFIX
+from paddlevit_dist.images.detection.denoising import DenoisingQueries
 from paddlevit_dist.images.keypoints.detrpose.criterion import PoseTargets
-from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise, PoseQueries
+from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise
 from support.networks.small_detr import default_dtype
 
 SIGMAS = ((0.05, 0.1, 0.02, 0.08), (0.03, 0.03, 0.2, 0.1))
@@ -40,7 +40,9 @@ def make_targets(numbers, with_noise=False, seed=0):
         for row, number in enumerate(numbers)
     ]
     batch = NOISE.collate(drawn, list(numbers), labels.shape[1])
-    return targets._replace(denoising=PoseQueries(*(paddle.to_tensor(batch[PREFIX + n]) for n in PoseQueries._fields)))
+    return targets._replace(
+        denoising=DenoisingQueries.from_batch({name: paddle.to_tensor(part) for name, part in batch.items()})
+    )
 
 
 def make_network():

@@ -32,13 +32,12 @@ from ..detr.criterion import load_solver
 from ..detr.transformer import HeadMlp, sine_waves, xavier
 from ..key_names import published_names, select_category_rows
 from ..rtdetr.decoder import DecoderConfig, RtDetrDecoderLayer, SamplingPoints, build_classifier
+from ..rtdetr.hybrid_network import cell_boxes, choose_cells, flatten_maps
 from . import key_names
 from .criterion import GroupCriterion
 from .projector import COARSE, FINE, PLAIN, MapScaler, Projector
 
 _EPSILON = 1e-5
-_ANCHOR = 0.05  # side of the first map's anchors as a fraction of the image's, twice as long on each next map
-_EDGE = 0.01  # anchors closer to the border are not used
 _OUTPUTS = 91  # of the authors' classifiers for COCO: one for each id from 0
 # for images of 64 to 96 pixels, on CPUs, trained from scratch
 SMALL = {
@@ -186,8 +185,7 @@ class RfDetr(QueryDetector):
             the outputs of all layers (``layer_``) and of the encoder for the criterion.
         """
         maps = self.encode(images)
-        grids = [(x.shape[2], x.shape[3]) for x in maps]
-        memory = paddle.concat([x.flatten(2).transpose([0, 2, 1]) for x in maps], axis=1)  # (N, cells, dim)
+        memory, grids = flatten_maps(maps)
         groups = 1 if targets is None else self.groups
         selected = [self.select_queries(memory, grids, group) for group in range(groups)]
         logits, starts, content = (paddle.concat(parts, axis=1) for parts in zip(*selected))
@@ -267,14 +265,11 @@ class RfDetr(QueryDetector):
         usable = (anchors[:, 2:3] > 0).astype(memory.dtype)
         cells = self.enc_output_norm[group](self.enc_output[group](memory * usable))
         logits = self.enc_out_class_embed[group](cells)  # (N, cells, classes)
-        best = paddle.topk(single_or_double(logits).max(-1), self.num_queries, axis=1)[1]  # (N, Q)
-        indices = (best + paddle.arange(memory.shape[0], dtype=best.dtype).unsqueeze(1) * total).flatten()
-        shape = [-1, self.num_queries]
-        content = paddle.gather(cells.flatten(0, 1), indices).reshape([*shape, self.embed_dim])
-        scores = paddle.gather(logits.flatten(0, 1), indices).reshape([*shape, logits.shape[2]])
+        best = choose_cells(logits, self.num_queries, memory)
+        content = best.gather(cells)
         deltas = single_or_double(self.enc_out_bbox_embed[group](content))
-        chosen = paddle.gather(anchors.astype(deltas.dtype), best.flatten()).reshape([*shape, 4])
-        return scores, apply_deltas(chosen, deltas), content
+        chosen = paddle.gather(anchors.astype(deltas.dtype), best.numbers.flatten()).reshape([-1, self.num_queries, 4])
+        return best.gather(logits), apply_deltas(chosen, deltas), content
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifiers by new ones."""
@@ -331,10 +326,5 @@ def apply_deltas(boxes: paddle.Tensor, deltas: paddle.Tensor) -> paddle.Tensor:
 
 def _anchors(grids: Sequence[tuple[int, int]], dtype: str) -> np.ndarray:
     """Return a box for each cell of all maps, row by row, as fractions, (cells, 4); zeros at the border."""
-    levels = []
-    for level, (height, width) in enumerate(grids):
-        rows, columns = np.meshgrid((np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij")
-        side = np.full(rows.size, _ANCHOR * 2**level)
-        levels.append(np.stack([columns.ravel(), rows.ravel(), side, side], axis=1))
-    boxes = np.concatenate(levels)
-    return np.where(((boxes > _EDGE) & (boxes < 1 - _EDGE)).all(axis=1, keepdims=True), boxes, 0).astype(dtype)
+    boxes, is_usable = cell_boxes(grids)
+    return np.where(is_usable, boxes, 0).astype(dtype)

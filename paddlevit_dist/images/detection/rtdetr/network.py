@@ -186,7 +186,7 @@ class RtDetr(HybridNetwork):
             table = self.denoising_class_embed.weight  # its last row, the padding, is read as zeros
             class_embeddings = F.embedding(denoising.labels, table, padding_idx=table.shape[0] - 1)
             content = paddle.concat([class_embeddings.astype(content.dtype), content], axis=1)
-            start = paddle.concat([denoising.boxes.astype(starts.dtype), start], axis=1)
+            start = paddle.concat([denoising.places.astype(starts.dtype), start], axis=1)
         decoded = self.decoder(content, start, memory, grids, blocked)
         outputs = self.split_outputs(decoded, extra, {"encoder_logits": scores, "encoder_boxes": chosen})
         return {"logits": outputs["layer_logits"][-1], "boxes": outputs["layer_boxes"][-1], **outputs}

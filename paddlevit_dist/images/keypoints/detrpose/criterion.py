@@ -11,11 +11,12 @@ import paddle
 from paddle.nn import functional as F
 
 from ....core.runtime.transfers import constant
+from ...detection.denoising import DenoisingQueries
 from ...detection.detector import Outputs
 from ...detection.rtdetr.criterion import MatchedTargets, Sums, stack_heads
 from ...detection.rtdetr.distributions import DistanceBins
 from ...detection.rtdetr.fine_criterion import FineCriterion
-from .denoising import PoseNoise, PoseQueries
+from .denoising import PoseNoise
 
 _EPSILON = 1e-6  # added to the number of labeled points, and the smallest similarity
 _LEAST_SCALE = 1e-12  # of squared distances, so that a point without an object has a finite gradient
@@ -30,7 +31,7 @@ class PoseTargets(NamedTuple):
     labels: paddle.Tensor  # int64 (N, M), from 0; padded with -1
     sizes: paddle.Tensor  # int64 (N, 2), height and width of each image
     box_counts: np.ndarray | None = None  # int64 (N,) in host memory; None: only ``labels`` contains it
-    denoising: PoseQueries | None = None  # objects with noise, for a network with denoising training, else None
+    denoising: DenoisingQueries | None = None  # objects with noise, for a network with denoising training, else None
 
 
 class PoseHeadOutputs(NamedTuple):

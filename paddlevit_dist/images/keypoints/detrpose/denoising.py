@@ -12,23 +12,14 @@ As in ``images.detection.denoising``, each image has its own groups.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import paddle
 
-from ...detection.denoising import PREFIX, block_groups, collate_noises
+from ...detection.denoising import DrawnNoise, collate_noises, draw_labels
 
-_REPLACED = 0.25  # fraction of labels replaced by a random class
 _EXPONENTS = ((0.0, math.log(2.0)), (math.log(2.0), math.log(10.0)))  # of positive, negative queries' similarities
-
-
-class DrawnPoses(NamedTuple):
-    """Denoising queries of an image with n objects: groups of n positive, then n negative queries."""
-
-    labels: np.ndarray  # int64 (groups * 2 * n,), initial classes
-    points: np.ndarray  # float32 (groups * 2 * n, 2 K), x and y of each point as fractions
 
 
 class PoseNoise(NamedTuple):
@@ -37,7 +28,7 @@ class PoseNoise(NamedTuple):
     sigmas: tuple[tuple[float, ...], ...]  # COCO's sigma of each of the K points of each class
     queries: int = 20  # approximate pairs of positive and negative queries of an image, at least one group
 
-    def draw_objects(self, objects: Any, size: tuple[int, int], generator: np.random.Generator) -> DrawnPoses:
+    def draw_objects(self, objects: Any, size: tuple[int, int], generator: np.random.Generator) -> DrawnNoise:
         """Draw the denoising queries of the ``ImageObjects`` of an image of height and width ``size``."""
         return self.draw(objects.points.places, objects.areas, objects.labels, size, generator)
 
@@ -48,7 +39,7 @@ class PoseNoise(NamedTuple):
         labels: np.ndarray,
         size: tuple[int, int],
         generator: np.random.Generator,
-    ) -> DrawnPoses:
+    ) -> DrawnNoise:
         """Draw the denoising queries of an image of height and width ``size``.
 
         Args:
@@ -69,32 +60,10 @@ class PoseNoise(NamedTuple):
         angles = generator.random(shape) * (2 * math.pi)
         moved = places + distances[..., None] * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
         fractions = np.clip(moved / np.array(size[::-1], np.float64), 0, 1)
-        query_labels = np.tile(labels, groups * 2)
-        is_replaced = generator.random(len(query_labels)) < _REPLACED
-        drawn = generator.integers(len(self.sigmas), size=len(query_labels))
-        query_labels = np.where(is_replaced, drawn, query_labels)
-        return DrawnPoses(query_labels, fractions.reshape(len(query_labels), 2 * shape[-1]).astype(np.float32))
+        query_labels = draw_labels(labels, groups, len(self.sigmas), generator)
+        return DrawnNoise(query_labels, fractions.reshape(len(query_labels), 2 * shape[-1]).astype(np.float32))
 
-    def collate(self, noises: Sequence[DrawnPoses], counts: Sequence[int], most: int) -> dict[str, np.ndarray]:
-        """Return the arrays of ``PoseQueries`` by their names in a batch, see ``ContrastiveNoise.collate``."""
+    def collate(self, noises: Sequence[DrawnNoise], counts: Sequence[int], most: int) -> dict[str, np.ndarray]:
+        """Return the arrays of ``DenoisingQueries`` by their names in a batch, see ``ContrastiveNoise.collate``."""
         unused = np.full(2 * len(self.sigmas[0]), 0.5)
-        return collate_noises(noises, counts, most, self.queries, none=len(self.sigmas), places="points", unused=unused)
-
-
-class PoseQueries(NamedTuple):
-    """D denoising queries for each of N images with at most M objects."""
-
-    labels: paddle.Tensor  # int64 (N, D), initial class of a query; the number of classes: none
-    points: paddle.Tensor  # float32 (N, D, 2 K), x and y of each point as fractions
-    groups: paddle.Tensor  # int64 (N, D): a query attends to ordinary queries and to its group only
-    objects: paddle.Tensor  # int64 (N, D), target object of a query; M: none
-    weights: paddle.Tensor  # float32 (N, D), weight in the losses: 1 / groups of its image; 0 if unused
-
-    @classmethod
-    def from_batch(cls, batch: Mapping[str, paddle.Tensor]) -> "PoseQueries":
-        """Build the queries of a collated batch."""
-        return cls(*(batch[PREFIX + name] for name in cls._fields))
-
-    def blocked(self, ordinary: int) -> paddle.Tensor:
-        """Return the attention mask, see ``DenoisingQueries.blocked``."""
-        return block_groups(self.groups, ordinary)
+        return collate_noises(noises, counts, most, self.queries, none=len(self.sigmas), unused=unused)

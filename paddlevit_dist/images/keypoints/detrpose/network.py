@@ -161,7 +161,7 @@ class DetrPose(HybridNetwork):
         if denoising is not None:
             extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(start.dtype)
             content = paddle.concat([self._build_noisy_tokens(denoising.labels).astype(content.dtype), content], axis=1)
-            noisy = denoising.points.astype(start.dtype)
+            noisy = denoising.places.astype(start.dtype)
             start = paddle.concat([noisy.reshape([*noisy.shape[:2], -1, 2]), start], axis=1)
         decoded = self.decoder(content, start, memory, grids, blocked)
         chosen = {"encoder_logits": encoder_logits, "encoder_poses": starts.flatten(2)}

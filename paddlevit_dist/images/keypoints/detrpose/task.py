@@ -15,13 +15,13 @@ from ....core.tasks.model_factory import model_options
 from ....core.tasks.prediction import CheckpointMeta
 from ...detection.data.detection_dataset import DetectionDataset
 from ...detection.data.samples import DetectionSamples
+from ...detection.denoising import DenoisingQueries
 from ...detection.task import Detection
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from ..described_points import SIGMA
 from ..detected_keypoints import DetectedKeypoints
 from ..keypoint_set import COCO_PERSON, KeypointFacts, KeypointSet
 from .criterion import PoseTargets
-from .denoising import PoseQueries
 from .network import DetrPose
 from .settings import MAL, PoseSettings
 
@@ -112,7 +112,7 @@ class KeypointDetection(Detection):
 
     def _build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> PoseTargets:
         """Return the objects of a training batch; ``box_counts`` are the objects per image."""
-        queries = PoseQueries.from_batch(batch) if self.criterion.noise else None
+        queries = DenoisingQueries.from_batch(batch) if self.criterion.noise else None
         return PoseTargets(batch["points"], batch["areas"], batch["labels"], batch["sizes"], box_counts, queries)
 
     def _scale_targets(self, targets: PoseTargets, scale: float) -> PoseTargets:

@@ -11,7 +11,7 @@ SIZES = f"{IMAGES}sizes: int64 2, "
 BOXES = f"{SIZES}box_counts: int64 1, boxes: float32 3, labels: int64 2, "
 SCORED = f"{SIZES}indices: int64 1, original_sizes: int64 2, seconds: float64 0"
 NOISE = (
-    "denoising_labels: int64 2, denoising_boxes: float32 3, denoising_groups: int64 2, denoising_objects: int64 2, "
+    "denoising_labels: int64 2, denoising_places: float32 3, denoising_groups: int64 2, denoising_objects: int64 2, "
     "denoising_weights: float32 2"
 )
 ERASED = "erase_rows: int64 1, erase_boxes: int32 3"

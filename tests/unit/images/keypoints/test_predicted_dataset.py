@@ -22,7 +22,7 @@ SEEN = [[[4, 6, 2], [8, 2, 2], [0, 0, 0]], [[1, 1, 2], [30, 12, 2], [0, 0, 0]]] 
 
 
 def test_points_of_the_least_score_are_seen_in_both_layouts_and_others_not_labeled(tmp_path, cache):
-    written = PredictedKeypoints(tmp_path, None, "yolo", ["bug", "rod"], [5, 9], 0.5, SETS)
+    written = PredictedKeypoints(tmp_path, None, "yolo", ["bug", "rod"], [5, 9], 0.5, keypoint_sets=SETS)
     for folder, name, content in (
         ("labels/train", "a.txt", written.format_labels(written.choose(FOUND, (20, 40)), (20, 40))),
         (".", "data.yaml", written.format_yaml()),

@@ -341,9 +341,9 @@ def test_denoising_queries_follow_from_seed_epoch_and_image_alone():
 
     one = NOISE.collate([drawn(0, 3), drawn(1, 1)], [3, 1], 3)
     other = NOISE.collate([drawn(1, 1), drawn(3, 6), drawn(2, 0)], [1, 6, 0], 6)
-    for name in ("labels", "boxes", "groups", "weights"):
+    for name in ("labels", "places", "groups", "weights"):
         np.testing.assert_array_equal(one[f"denoising_{name}"][1], other[f"denoising_{name}"][0], strict=True)
-    assert (drawn(0, 3, epoch=2).boxes != drawn(0, 3).boxes).mean() > 0.5
+    assert (drawn(0, 3, epoch=2).places != drawn(0, 3).places).mean() > 0.5
     assert other["denoising_weights"][2].sum() == 0 and len(drawn(2, 0).labels) == 0
 
 
@@ -351,7 +351,7 @@ def test_denoising_boxes_move_by_up_to_half_a_side_and_negative_ones_farther():
     noise = ContrastiveNoise(CLASSES, queries=4000)
     box = np.array([[40.0, 45.0, 60.0, 55.0]])  # far from the edges of 125 x 100 pixels
     drawn = noise.draw(box, np.array([2]), (125, 100), np.random.default_rng(0))
-    shares = 1 / (1 + np.exp(-drawn.boxes.astype(np.float64))).reshape(4000, 2, 4)
+    shares = 1 / (1 + np.exp(-drawn.places.astype(np.float64))).reshape(4000, 2, 4)
     ends = np.concatenate([shares[..., :2] - shares[..., 2:] / 2, shares[..., :2] + shares[..., 2:] / 2], -1)
     moved = np.abs(ends * ([100, 125] * 2) - box[0]) / ([20, 10] * 2) * 2  # in halves of the sides
     assert moved[:, 0].max() < 1.001 and 0.45 < moved[:, 0].mean() < 0.55
@@ -364,7 +364,7 @@ def test_denoising_boxes_move_by_up_to_half_a_side_and_negative_ones_farther():
 def test_noise_stays_inside_of_the_image_and_has_a_group_of_many_objects():
     box = np.array([[0.0, 0.0, 50.0, 40.0]])  # the whole image
     drawn = ContrastiveNoise(CLASSES, queries=300).draw(box, np.array([1]), (40, 50), np.random.default_rng(0))
-    x, y, width, height = (1 / (1 + np.exp(-drawn.boxes.astype(np.float64)))).T
+    x, y, width, height = (1 / (1 + np.exp(-drawn.places.astype(np.float64)))).T
     for center, side in ((x, width), (y, height)):
         assert (center - side / 2).min() > -1e-4 and (center + side / 2).max() < 1 + 1e-4
     assert ContrastiveNoise(CLASSES, queries=3).draw(
@@ -376,7 +376,7 @@ def test_noise_stays_inside_of_the_image_and_has_a_group_of_many_objects():
 def test_a_box_that_noise_turns_inside_out(mirrors):
     noise = ContrastiveNoise(CLASSES, queries=500, mirrors=mirrors)
     drawn = noise.draw(np.array([[40.0, 40.0, 60.0, 60.0]]), np.array([0]), (100, 100), np.random.default_rng(0))
-    widths = 1 / (1 + np.exp(-drawn.boxes[:, 2]))
+    widths = 1 / (1 + np.exp(-drawn.places[:, 2]))
     assert (widths < 1e-4).any() != mirrors
 
 
@@ -399,9 +399,9 @@ def test_noise_is_that_of_a_loop_over_corners(mirrors):
             ends.append(min(max(moved / length, 0), 1))
         width, height = (abs(end - start) if mirrors else max(end - start, 0) for start, end in zip(ends, ends[2:]))
         expected = np.array([(ends[0] + ends[2]) / 2, (ends[1] + ends[3]) / 2, width, height])
-        np.testing.assert_allclose(1 / (1 + np.exp(-drawn.boxes[query].astype(float))), expected, atol=2e-5)
+        np.testing.assert_allclose(1 / (1 + np.exp(-drawn.places[query].astype(float))), expected, atol=2e-5)
         assert drawn.labels[query] == (others[query] if is_replaced[query] else labels[number])
-    assert 0 < is_replaced.sum() < 12 and drawn.boxes.shape == (12, 4)
+    assert 0 < is_replaced.sum() < 12 and drawn.places.shape == (12, 4)
 
 
 def test_groups_see_the_ordinary_queries_and_themselves():

@@ -44,9 +44,9 @@ def test_an_image_gives_the_same_in_any_company():
 
 def test_denoising_queries_see_their_group_only_and_are_not_seen():
     images, targets = make_images(2), make_targets((2, 1), with_noise=True)
-    places = targets.denoising.points.clone()
+    places = targets.denoising.places.clone()
     places[:, :4] = 1 - places[:, :4]  # the first group of the first image, of two positive and two negative queries
-    moved = targets._replace(denoising=targets.denoising._replace(points=places))
+    moved = targets._replace(denoising=targets.denoising._replace(places=places))
     with paddle.no_grad():
         plain, first, second = network()(images), *(network()(images, None, each) for each in (targets, moved))
     for part in ("logits", "poses"):
@@ -81,7 +81,7 @@ def test_queries_start_at_the_best_cells_and_denoising_queries_at_their_labels_a
         tokens[:, :extra, 0], tokens[:, :extra, 1:] = table[noise.labels.numpy()], rows["denoising_pose_embed.weight"]
         tokens[:, extra:, 0] = rows["instance_embedding.weight"]
         tokens[:, extra:, 1:] = rows["tgt_embed.weight"][:, None] + rows["keypoint_embedding.weight"]
-        starts = np.concatenate([noise.points.numpy(), outputs["encoder_poses"].numpy()], 1)
+        starts = np.concatenate([noise.places.numpy(), outputs["encoder_poses"].numpy()], 1)
         starts, mask = starts.reshape(2, -1, POINTS, 2), noise.blocked(built.num_queries).astype("float64")
         decoded = built.decoder(*map(paddle.to_tensor, (tokens, starts)), memory, grids, mask)
     assert noise.labels.max() == CLASSES  # unused queries

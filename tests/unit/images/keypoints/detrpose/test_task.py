@@ -49,7 +49,7 @@ def test_a_batch_has_points_areas_and_queries_with_noise(tmp_path):
     batch = task.collate(read)
     points, most = task.model_options["keypoints"], max(len(sample.labels) for sample in read)
     assert batch["points"].shape == (2, most, points, 3) and batch["areas"].shape == (2, most)
-    assert batch["denoising_points"].shape[2] == 2 * points
+    assert batch["denoising_places"].shape[2] == 2 * points
     for index, sample in enumerate(read):
         image, truth = samples.dataset.read(index)
         scale = sample.image.shape[1] * sample.image.shape[2] / image.height / image.width

@@ -8,15 +8,13 @@ number of rounds follows from the seconds.
 """
 
 import argparse
-import json
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import rounds
+from contenders import ProcessGroup, serve
 from smallest import SHALLOW, sized
 
 from paddlevit_dist.core.launch import devices
@@ -24,7 +22,6 @@ from paddlevit_dist.core.launch import devices
 BATCH_SIZE = sized(8, 1)
 MOST_ROUNDS, FEWEST_ROUNDS = sized((11, 3), (1, 1))
 STATIC = "CPU_SETTINGS_TO_STATIC"  # read by a contender: "1" compiles the model's passes, "cinn" through CINN
-NOT_HERE = "not here: "
 
 
 class Contender(NamedTuple):
@@ -82,66 +79,44 @@ def make_step(static: str) -> Callable[[], float]:
 
 
 def answer_requests(static: str) -> None:
-    """Make a step for each line, and one before it that is not timed: threads of the contender whose turn it was may
+    """Make a step for each request, and one before it that is not timed: threads of the contender whose turn it was may
     still spin."""
     try:
         step = make_step(static)
         step()
     except RuntimeError as error:
-        print(json.dumps(f"{NOT_HERE}{str(error).strip().splitlines()[0]}"), flush=True)
+        serve(float, f"not here: {str(error).strip().splitlines()[0]}")
         return
-    print(json.dumps("ready"), flush=True)
-    for _ in sys.stdin:
-        step()
-        print(json.dumps(step()), flush=True)
+    serve(lambda: (step(), step())[1])
 
 
 # ---- the measurement -----------------------------------------------------------------------------------------
 
 
-class Process:
-    """A contender's process."""
-
-    def __init__(self, variables: Mapping[str, str], complaints: TextIO) -> None:
-        command = [sys.executable, __file__, "--contender", variables.get(STATIC, "")]
-        self._process = rounds.start(
-            command, variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=complaints
-        )
-
-    def reply(self) -> object:
-        """The next line."""
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else f"{NOT_HERE}it ended with exit code {self._process.wait()}"
-
-    def step(self) -> float:
-        """The seconds of one step.
-
-        Raises:
-            SystemExit: the process has ended.
-        """
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        seconds = self.reply()
-        if not isinstance(seconds, float):
-            raise SystemExit(f"a contender failed: {seconds}")
-        return seconds
-
-    def end(self) -> None:
-        """End it."""
-        rounds.end(self._process)
+def start(variables: Mapping[str, str]) -> ProcessGroup:
+    """Start a contender's process."""
+    return ProcessGroup([sys.executable, __file__, "--contender", variables.get(STATIC, "")], [variables], 600)
 
 
-def compare(default: Process, name: str, other: Process, until: float) -> dict[str, list[float]]:
+def step(contender: ProcessGroup) -> float:
+    """Return the seconds of one step."""
+    return contender.ask()[0]
+
+
+def compare(default: ProcessGroup, name: str, other: ProcessGroup, until: float) -> dict[str, list[float]]:
     """Take turns for about so many seconds; each one's seconds per step, or nothing if the variant is not to be had."""
-    reply = other.reply()
+    try:
+        (reply,) = other.wait_until_ready()
+    except SystemExit as ended:
+        reply = f"not here: {ended}"
     if reply != "ready":
         print(f"  {name}: {reply}", flush=True)
         return {}
     began = time.perf_counter()
-    first = default.step() + other.step()
+    first = step(default) + step(other)
     left = until - (time.perf_counter() - began)
     count = max(FEWEST_ROUNDS, min(MOST_ROUNDS, int(left / (2 * first))))  # a step that is not timed before each
-    return rounds.interleave({"default": default.step, name: other.step}, count, warm_up=0)
+    return rounds.interleave({"default": lambda: step(default), name: lambda: step(other)}, count, warm_up=0)
 
 
 def main() -> None:
@@ -158,32 +133,29 @@ def main() -> None:
     names = tuple(arguments.only.split(","))
     chosen = {name: variant for name, variant in contenders(plain).items() if name.startswith(names)}
     rows, result = [], {}
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
-        started = time.perf_counter()
-        default = Process(plain, complaints)
-        try:
-            if default.reply() != "ready":
-                complaints.seek(0)
-                raise SystemExit(f"the default does not run\n{complaints.read()[-3000:]}")
-            start_seconds = time.perf_counter() - started
-            each = (arguments.seconds - start_seconds) / max(1, len(chosen)) - 1.5 * start_seconds
-            for name, variant in chosen.items():
-                if rows and time.perf_counter() - started > arguments.seconds:
-                    print(f"  {name}: not measured, the time is over", flush=True)
-                    continue
-                kept = {k: v for k, v in plain.items() if not variant.removed or not k.startswith(variant.removed)}
-                other = Process({**kept, **variant.added}, complaints)
-                try:
-                    seconds = compare(default, name, other, each)
-                finally:
-                    other.end()
-                if seconds:
-                    ratio = rounds.ratios(seconds["default"], seconds[name])
-                    milliseconds = rounds.Spread.of(seconds[name]).text(1e3, 0)
-                    rows.append([name, milliseconds, ratio.text(), len(seconds[name])])
-                    result[name] = ratio.median
-        finally:
-            default.end()
+    started = time.perf_counter()
+    default = start(plain)
+    try:
+        default.wait_until_ready()
+        start_seconds = time.perf_counter() - started
+        each = (arguments.seconds - start_seconds) / max(1, len(chosen)) - 1.5 * start_seconds
+        for name, variant in chosen.items():
+            if rows and time.perf_counter() - started > arguments.seconds:
+                print(f"  {name}: not measured, the time is over", flush=True)
+                continue
+            kept = {k: v for k, v in plain.items() if not variant.removed or not k.startswith(variant.removed)}
+            other = start({**kept, **variant.added})
+            try:
+                seconds = compare(default, name, other, each)
+            finally:
+                other.end()
+            if seconds:
+                ratio = rounds.ratios(seconds["default"], seconds[name])
+                milliseconds = rounds.Spread.of(seconds[name]).text(1e3, 0)
+                rows.append([name, milliseconds, ratio.text(), len(seconds[name])])
+                result[name] = ratio.median
+    finally:
+        default.end()
     title = f"ViT-Ti/16 training step, {BATCH_SIZE} images, 1 process; default: one thread and the settings of a run"
     rounds.table(title, ["alone changed", "ms", "times as fast as the default", "rounds"], rows)
     rounds.print_result(result)

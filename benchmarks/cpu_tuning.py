@@ -6,18 +6,14 @@ The variables count only from a process's birth, so each contender is a process 
 and answers one request at a time: one training step of ViT-Ti/16 at 224 pixels with 8 images, or a matrix product.
 """
 
-import functools
-import json
 import resource
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import rounds
+from contenders import ProcessGroup, serve
 from rounds import Spread
 from smallest import sized
 
@@ -27,7 +23,6 @@ ROUNDS = sized(9, 1)
 WARM_UP_ROUNDS = sized(3, 0)
 PRODUCTS = sized(20, 1)  # of one turn
 BATCH_SIZE = sized(8, 1)
-TIMEOUT_SECONDS = 240
 
 STEP, FAULTS, SIZES = "step", "page faults", sized((512, 1024), (64,))
 PLAIN, TUNED = "plain", "tuned"
@@ -85,28 +80,11 @@ def make_product(size: int) -> Any:
 
 
 def answer_requests() -> None:
-    """A contender: reads the name of a request per line, writes its result."""
+    """A contender, which says first by how much its products are wrong."""
     forget_kernels()  # what importing the package has chosen: only a contender's own environment counts
     products = {str(size): make_product(size) for size in SIZES}
     requests = {STEP: make_step(), FAULTS: page_faults, **{name: product for name, (product, _) in products.items()}}
-    print(json.dumps({name: error for name, (_, error) in products.items()}), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(requests[line.strip()]()), flush=True)
-
-
-def ask(process: subprocess.Popen, request: str) -> float:
-    """Let a contender do one request and return its result."""
-    process.stdin.write(f"{request}\n")
-    process.stdin.flush()
-    return json.loads(read(process))
-
-
-def read(process: subprocess.Popen) -> str:
-    """The next line of a contender."""
-    line = process.stdout.readline()
-    if not line:
-        raise SystemExit(f"a contender ended with exit code {process.wait()}, or all took over {TIMEOUT_SECONDS} s")
-    return line
+    serve(lambda name: requests[name](), {name: error for name, (_, error) in products.items()})
 
 
 def show(
@@ -138,18 +116,22 @@ def show(
     return result
 
 
-def measure(processes: dict[str, subprocess.Popen]) -> dict[str, float]:
+def measure(groups: dict[str, ProcessGroup]) -> dict[str, float]:
     """Question all contenders, print the tables, return the ratios."""
-    errors = {name: json.loads(read(process)) for name, process in processes.items()}
+    errors = {name: group.wait_until_ready()[0] for name, group in groups.items()}
+
+    def ask(name: str, request: str) -> float:
+        return groups[name].ask(name=request)[0]
 
     def turns(request: str) -> dict[str, list[float]]:
-        contenders = {name: functools.partial(ask, process, request) for name, process in processes.items()}
-        return rounds.interleave(contenders, ROUNDS, WARM_UP_ROUNDS)
+        return rounds.interleave(
+            {name: lambda name=name: ask(name, request) for name in groups}, ROUNDS, WARM_UP_ROUNDS
+        )
 
-    before = {name: ask(process, FAULTS) for name, process in processes.items()}
+    before = {name: ask(name, FAULTS) for name in groups}
     seconds = {STEP: turns(STEP)}
     steps = WARM_UP_ROUNDS + ROUNDS
-    faults = {name: (ask(process, FAULTS) - before[name]) / steps for name, process in processes.items()}
+    faults = {name: (ask(name, FAULTS) - before[name]) / steps for name in groups}
     seconds.update({str(size): turns(str(size)) for size in SIZES})
     return show(seconds, errors, faults)
 
@@ -161,29 +143,14 @@ def main() -> None:
     rounds.print_machine()
     variables = sorted(set(environments()[TUNED].items()) - set(environments()[PLAIN].items()))
     print("tuned adds: " + " ".join(f"{name}={value}" for name, value in variables))
-    processes: dict[str, subprocess.Popen] = {}
-
-    def end_all() -> None:
-        for process in processes.values():
-            rounds.end(process)
-
-    clock = threading.Timer(TIMEOUT_SECONDS, end_all)
-    clock.daemon = True
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
-        try:
-            for name, environment in environments().items():
-                command = [sys.executable, __file__, "--contender"]
-                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": complaints}
-                processes[name] = rounds.start(command, environment, **pipes)
-            clock.start()
-            result = measure(processes)
-        except (SystemExit, OSError):
-            complaints.seek(0)
-            sys.stderr.write(complaints.read()[-3000:])
-            raise
-        finally:
-            clock.cancel()
-            end_all()
+    groups = {}
+    try:
+        for name, environment in environments().items():
+            groups[name] = ProcessGroup([sys.executable, __file__, "--contender"], [environment])
+        result = measure(groups)
+    finally:
+        for group in groups.values():
+            group.end()
     rounds.print_result(result)
 
 

@@ -7,14 +7,12 @@ with channels last; the peers, Paddle's own convolution and torch's where there 
 as Paddle's and timm's models do, channels first.
 """
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import rounds
+from contenders import serve, started_peer
 from smallest import sized
 
 ROUNDS, WARM_UP_ROUNDS, BATCH = 9, 2, sized(8, 1)
@@ -77,47 +75,35 @@ def of_paddle(case: Case, is_ours: bool) -> Callable[[str], float]:
 
 
 def serve_torch() -> None:
-    """The torch peer: a case per line as JSON, with the part to time."""
+    """The torch peer."""
     import torch
 
     torch.set_num_threads(1)
     made: dict[Case, Sequence[Any]] = {}
-    for line in sys.stdin:
-        part, *values = json.loads(line)
-        case = Case(*values)
+
+    def answer(part: str, **values: Any) -> float:
+        nonlocal made
+        case = Case(**values)
         if case not in made:
             size, shape = case.kernel_size, (BATCH, case.channels, case.side, case.side)
             layer = torch.nn.Conv2d(case.channels, case.channels, size, padding=size // 2, groups=case.channels)
             made = {case: (layer, torch.randn(shape), torch.randn(shape))}
         wants = lambda tensor, does: tensor.requires_grad_(does)  # noqa: E731
-        print(get_seconds(part, *made[case], wants, torch.inference_mode), flush=True)
+        return get_seconds(part, *made[case], wants, torch.inference_mode)
 
-
-def ask(process: subprocess.Popen, case: Case, part: str) -> float:
-    """Seconds of the torch peer."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(json.dumps([part, *case]) + "\n")
-    process.stdin.flush()
-    reply = process.stdout.readline()
-    if not reply:
-        raise SystemExit(f"the peer ended with exit code {process.wait()}")
-    return float(reply)
+    serve(answer)
 
 
 def measure(peer_python: str) -> None:
     """Let all contenders take turns, case by case."""
     rounds.print_machine()
-    peer = None
-    if peer_python:
-        environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
-        peer = rounds.start([peer_python, __file__, SERVES], environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     rows: list[list[str]] = []
     result: dict[str, float] = {}
-    try:
+    with started_peer(__file__, peer_python, SERVES) as peer:
         for case in CASES:
             timers = {OURS: of_paddle(case, True), PADDLE: of_paddle(case, False)}
             if peer is not None:
-                timers[TORCH] = lambda part, case=case, peer=peer: ask(peer, case, part)
+                timers[TORCH] = lambda part, case=case: peer(part=part, **case._asdict())
             for part in PARTS:
                 contenders = {name: (lambda timer=timer, part=part: timer(part)) for name, timer in timers.items()}
                 seconds = rounds.interleave(contenders, ROUNDS, WARM_UP_ROUNDS)
@@ -131,9 +117,6 @@ def measure(peer_python: str) -> None:
                     if name != OURS:
                         ratio = rounds.ratios(seconds[name], seconds[OURS]).median
                         result[f"{case.name} {case.channels} {part}: {name} / ours"] = ratio
-    finally:
-        if peer is not None:
-            rounds.end(peer)
     rounds.table(f"Batch {BATCH}, ms, {ROUNDS} rounds", ["convolution", "part", OURS, PADDLE, TORCH], rows)
     if peer is None:
         print("no --peer-python: not compared with torch")

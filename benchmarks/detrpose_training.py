@@ -6,23 +6,20 @@ DETRPose S on 2 images of 320 pixels with 5 people each: network, denoising, ass
 gradients and AdamW. CLONE is a clone of github.com/SebastianJanampa/DETRPose. Weights are drawn. The authors' code
 moves parts of its denoising to a GPU by name, which is left out here. Its next decoder layer adds positions to what a
 head has read, which has a gradient only where automatic mixed precision made a copy: two heads copy their small inputs
-here. A contender's process prints a line when it is ready, and one with seconds for each line that it reads.
+here.
 """
 
-import functools
-import json
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import rounds
 from clock import time_call
-from rounds import Spread
+from contenders import OURS, compare_clocks, get_paddle_update, get_torch_update, serve, take_turns
 from smallest import sized
 
-DETRPOSE, OURS, AUTHORS = "detrpose", "ours", "authors"
+DETRPOSE, AUTHORS = "detrpose", "authors"
 BATCH, SIDE, PEOPLE, POINTS = sized(2, 1), sized(320, 128), 5, 17
 QUERIES = sized(60, 20)
 
@@ -47,11 +44,10 @@ def our_step() -> Callable[[], None]:
     import paddle
 
     from paddlevit_dist.core.engine import compute_loss
-    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
     from paddlevit_dist.core.tasks.model_factory import create_model
     from paddlevit_dist.extensions.cpu_kernels.accelerate import accelerate
+    from paddlevit_dist.images.detection.denoising import DenoisingQueries
     from paddlevit_dist.images.keypoints.detrpose.criterion import PoseTargets
-    from paddlevit_dist.images.keypoints.detrpose.denoising import PoseQueries
     from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
 
     paddle.seed(0)
@@ -64,23 +60,17 @@ def our_step() -> Callable[[], None]:
     points, areas = points * np.array([SIDE, SIDE, 1], np.float32), areas * SIDE**2
     labels, counts = np.ones((BATCH, PEOPLE), np.int64), [PEOPLE] * BATCH
     generator = np.random.default_rng(2)
-    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    groups = [{"params": parameters, "weight_decay": 1e-4}]
-    decays = {parameter.name: 1e-4 for parameter in parameters}
-    optimizer = FusedAdamW(decays, learning_rate=1e-5, parameters=groups)
 
-    def step() -> None:
+    def loss() -> Any:
         noise = criterion.noise
         drawn = [noise.draw(*one, (SIDE, SIDE), generator) for one in zip(points, areas, labels)]
         queries = {key: paddle.to_tensor(part) for key, part in noise.collate(drawn, counts, PEOPLE).items()}
         given = map(paddle.to_tensor, (points, areas, labels, np.full((BATCH, 2), SIDE)))
-        targets = PoseTargets(*given, np.array(counts), PoseQueries.from_batch(queries))
+        targets = PoseTargets(*given, np.array(counts), DenoisingQueries.from_batch(queries))
         terms = criterion.terms(model(images, targets.sizes, targets), targets)
-        compute_loss(terms, criterion.loss_normalizers({"labels": labels}), 1, 1).backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
+        return compute_loss(terms, criterion.loss_normalizers({"labels": labels}), 1, 1)
 
-    return step
+    return get_paddle_update(model, loss, 1e-5, 1e-4)
 
 
 def their_step(clone: str) -> Callable[[], None]:
@@ -132,52 +122,20 @@ def their_step(clone: str) -> Callable[[], None]:
         }
         for point, area, box in zip(points, areas, boxes)
     ]
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    images, optimizer = torch.from_numpy(make_images()), torch.optim.AdamW(learning, 1e-5, fused=True)
-
-    def step() -> None:
-        losses = criterion(model(images, targets), targets)
-        sum(losses.values()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def serve(library: str, clone: str) -> None:
-    """A line for each update that is asked for, with its seconds by the clock and of the processor."""
-    step = our_step() if library == OURS else their_step(clone)
-    print(json.dumps({"ready": True}), flush=True)
-    for _ in sys.stdin:
-        print(json.dumps(time_call(step)), flush=True)
+    images = torch.from_numpy(make_images())
+    loss = lambda: sum(criterion(model(images, targets), targets).values())  # noqa: E731
+    return get_torch_update(model.parameters(), loss, 1e-5)
 
 
 def measure_detrpose(number: int, clone: str | None, peer_python: str | None) -> dict[str, float]:
     """Updates of both in turns, each a process of its own with the variables of a tuned run."""
-    from scaling import Group, group_environments, started
-
-    pythons = {OURS: sys.executable, **({AUTHORS: peer_python} if clone and peer_python else {})}
-    groups = {}
-    for library, python in pythons.items():
-        (environment,) = group_environments(OURS, 1)
-        groups[library] = Group(python, ["--serve", library, clone or ""], [environment], __file__)
-    with started(groups):
-        turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
-        taken: Any = rounds.interleave(turns, number, warm_up=2)
-    rows, result = [], {}
-    for library, answers in taken.items():
-        row = [library]
-        for clock, suffix in enumerate(("", "_processor")):
-            seconds, ours = ([answer[clock] for answer in part] for part in (answers, taken[OURS]))
-            ratio = rounds.ratios(seconds, ours)
-            row += [Spread.of(seconds).text(1e3, 0), ratio.text()]
-            if library != OURS:
-                result[f"{DETRPOSE}_times_as_fast{suffix}"] = ratio.median
-        rows.append(row)
+    pythons = {OURS: sys.executable, AUTHORS: peer_python if clone else None}
+    taken = take_turns(__file__, pythons, [clone or ""], number)
     title = f"DETRPose S: an update of {BATCH} images of {SIDE} pixels, one thread, {number} rounds"
-    rounds.table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
-    return result
+    return compare_clocks(title, taken, DETRPOSE)
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[2:])
+    _, _, library, clone = sys.argv
+    step = our_step() if library == OURS else their_step(clone)
+    serve(lambda: time_call(step))

@@ -11,6 +11,7 @@ launch, and of one for which Triton looks up what it has compiled. The last line
 
 import argparse
 import importlib.util
+import itertools
 import json
 import os
 import statistics
@@ -18,6 +19,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import smallest
 
@@ -29,6 +31,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch._functorch.config as functorch_config  # noqa: E402
 import triton  # noqa: E402
+from clock import synchronize_device  # noqa: E402
 
 FOLDER = Path(__file__).resolve().parents[1] / "paddlevit_dist" / "extensions" / "gpu_kernels"
 DEVICE = "cpu" if smallest.IS_SMALLEST else "cuda"
@@ -61,11 +64,9 @@ def load_kernels():
         from gpu_kernels import driver
 
         stream = torch._C._cuda_getCurrentRawStream
-        driver.use(
-            driver.DeviceAnswers(
-                torch.cuda.current_device, stream, torch.cuda.get_device_capability, torch.cuda.set_device
-            )
-        )
+        cuda = torch.cuda
+        answers = driver.DeviceAnswers(cuda.current_device, stream, cuda.get_device_capability, cuda.set_device)
+        driver.use(answers)
     return launches, prepared
 
 
@@ -82,7 +83,7 @@ class Torch:
 _NAMES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 FRAMEWORK = Torch()
 SEEDS = np.random.default_rng(8).integers(-(2**31), 2**31, 10, dtype="i4")
-DROPS = launches.Drops(1, 0.1, 0.3)
+DROPS = launches.DropRates(1, 0.1, 0.3)
 
 
 # ---- right to one rounding --------------------------------------------------------------------------------------
@@ -158,9 +159,7 @@ def check_norm(items, tokens, width, dtype, total_dtype, has_branch, has_bias, d
     backward = compute_backward(found.total, found.statistics, *gradients, weight, seeds)
     actual = [t for t in (backward.x, backward.weight, backward.shift, backward.branch, backward.bias) if t is not None]
     pairs = {"total": (found.total, total.detach()), "normal": (found.normal, normal.detach())}
-    labels = [
-        n for n, t in zip(("x", "weight", "shift", "branch", "bias"), (*wide, wide_branch, wide_bias)) if t is not None
-    ]
+    labels = ["x", "weight", "shift", *["branch"] * has_branch, *["bias"] * has_bias]
     pairs.update((f"d {name}", pair) for name, pair in zip(labels, zip(actual, expected)))
     return {f"{name}{', dropped' * drops.is_any}": excess(*pair) for name, pair in pairs.items()}
 
@@ -168,16 +167,13 @@ def check_norm(items, tokens, width, dtype, total_dtype, has_branch, has_bias, d
 def check_gelu(rows, width, dtype, rate):
     """Compare a GELU and its gradient with float64; return the worst excess by name."""
     generator = torch.Generator().manual_seed(rows + width)
-    x, bias, gradient = (
-        draw(generator, rows, width, dtype=dtype),
-        draw(generator, width),
-        draw(generator, rows, width, dtype=dtype),
-    )
+    x, gradient = (draw(generator, rows, width, dtype=dtype) for _ in range(2))
+    bias = draw(generator, width)
     wide = [t.double().requires_grad_() for t in (x, bias)]
     out = torch.nn.functional.gelu(wide[0] + wide[1])
     out = out * dropout(0, rows, width, rate) if rate else out
     expected = out.detach(), *torch.autograd.grad(out, wide, gradient.double())
-    drops, seeds = launches.Drops(rate=rate), torch.from_numpy(SEEDS).to(DEVICE) if rate else None
+    drops, seeds = launches.DropRates(rate=rate), torch.from_numpy(SEEDS).to(DEVICE) if rate else None
     of_gelu = FRAMEWORK, [rows, width], _NAMES[dtype]
     compute = launches.BiasGelu(*of_gelu, "float32", drops)
     compute_backward = launches.BiasGeluBackward(*of_gelu, _NAMES[dtype], "float32", drops)
@@ -192,7 +188,7 @@ def check_all():
     worst = {}
     for items, tokens, width in read_sizes(smallest.sized(SHAPES, "1x1x2 3x2x7 2x3x77")):
         is_thorough = width in (77, 192)
-        none, path = launches.NO_DROPS, launches.Drops(3, 0.0, 0.3)
+        none, path = launches.NO_DROPS, launches.DropRates(3, 0.0, 0.3)
         options = [(1, 1, DROPS)] + ([(0, 0, none), (1, 0, none), (1, 1, path), (1, 0, DROPS)] if is_thorough else [])
         for dtype, total_dtype in ((f32, f32), (b16, f32)) + (
             ((f16, f32), (f16, f16), (b16, b16)) if is_thorough else ()
@@ -209,39 +205,41 @@ def check_all():
     return worst
 
 
-def check_repeats():
-    """Return whether the gradients of parameters are bit-equal in ten runs."""
-    generator = torch.Generator().manual_seed(5)
+def draw_sum(generator):
+    """A sum of float32 with its norm: types, shape, statistics, sum, gradient of it, and weights of the norm."""
     rows, width = smallest.sized((50432, 192), (9, 20))
     x, gradient = (draw(generator, rows, width) for _ in range(2))
-    weight, shift = (draw(generator, width) for _ in range(2))
-    types, shape = sum_types(torch.float32, torch.float32), [rows, width]
-    total, _, statistics = launches.AddNorm(FRAMEWORK, shape, types, EPSILON)(x, x, weight, weight, shift)
+    weight, types, shape = draw(generator, width), sum_types(torch.float32, torch.float32), [rows, width]
+    total, _, statistics = launches.AddNorm(FRAMEWORK, shape, types, EPSILON)(x, x, weight, weight, weight)
+    return types, shape, statistics, total, gradient, weight
+
+
+def check_repeats():
+    """Return whether the gradients of parameters are bit-equal in ten runs."""
+    types, shape, statistics, total, gradient, weight = draw_sum(torch.Generator().manual_seed(5))
     compute_backward = launches.AddNormBackward(FRAMEWORK, shape, types)
     of_gelu = launches.BiasGeluBackward(FRAMEWORK, shape, "float32", "float32", "float32")
     runs = []
     for _ in range(smallest.sized(10, 2)):
         g = compute_backward(total, statistics, gradient, gradient, weight)
-        runs.append([g.weight, g.shift, g.bias, of_gelu(gradient, x, weight)[1]])
+        runs.append([g.weight, g.shift, g.bias, of_gelu(gradient, total, weight)[1]])
     return all(torch.equal(a, b) for run in runs for a, b in zip(run, runs[0]))
 
 
 def check_joined():
     """Return whether sums of a block by one launch, and casts by one, are bit-equal to those one by one."""
     generator = torch.Generator().manual_seed(6)
-    rows, width = smallest.sized((50432, 192), (9, 20))
-    x, gradient = (draw(generator, rows, width) for _ in range(2))
-    inner, weight, hidden_bias = draw(generator, rows, 4 * width), draw(generator, width), draw(generator, 4 * width)
-    types, shape = sum_types(torch.float32, torch.float32), [rows, width]
-    total, _, statistics = launches.AddNorm(FRAMEWORK, shape, types, EPSILON)(x, x, weight, weight, weight)
+    types, shape, statistics, total, gradient, weight = draw_sum(generator)
+    rows, width = shape
+    inner, hidden_bias = draw(generator, rows, 4 * width), draw(generator, 4 * width)
     of_gelu = FRAMEWORK, [rows, 4 * width], "float32", "float32", "float32"
     pairs = [launches.AddNormBackward(FRAMEWORK, shape, types, place=place) for place in (1, 0)]
     gelu = launches.BiasGeluBackward(*of_gelu, is_added_up=False)
-    found = [one(total, statistics, each, each, weight) for one, each in zip(pairs, (gradient, x))]
+    found = [one(total, statistics, each, each, weight) for one, each in zip(pairs, (gradient, total))]
     hidden = gelu(inner, inner, hidden_bias)[1]
     launches.AddUpBlock(pairs[0], gelu, pairs[1], "float32")(found[0], hidden, found[1])
     alone = launches.AddNormBackward(FRAMEWORK, shape, types)
-    expected = [alone(total, statistics, each, each, weight) for each in (gradient, x)]
+    expected = [alone(total, statistics, each, each, weight) for each in (gradient, total)]
     same = [torch.equal(hidden, launches.BiasGeluBackward(*of_gelu)(inner, inner, hidden_bias)[1])]
     same += [torch.equal(a, b) for one, other in zip(found, expected) for a, b in zip(one, other)]
     sources = [draw(generator, size) for size in (width * width, 3 * width * width, width, 1)]
@@ -282,26 +280,20 @@ def milliseconds(call, repeats=30):
 def host_microseconds(call, number=300):
     """The time the host takes to start a call, without waiting for it."""
     call()
-    if DEVICE == "cuda":
-        torch.cuda.synchronize()
+    synchronize_device()
     best = float("inf")
     for _ in range(5):
         began = time.perf_counter()
         for _ in range(smallest.sized(number, 1)):
             call()
         best = min(best, (time.perf_counter() - began) / smallest.sized(number, 1))
-        if DEVICE == "cuda":
-            torch.cuda.synchronize()
+        synchronize_device()
     return best * 1e6
 
 
 def torch_norm(x, branch, weight, shift):
     total = x + branch
     return total, torch.nn.functional.layer_norm(total, x.shape[-1:], weight, shift, EPSILON).to(branch.dtype)
-
-
-def torch_gelu(x, bias):
-    return torch.nn.functional.gelu(x + bias.to(x.dtype))
 
 
 def time_peer(function, inputs, gradients, is_compiled):
@@ -311,12 +303,11 @@ def time_peer(function, inputs, gradients, is_compiled):
     forward = milliseconds(lambda: function(*inputs))
     outputs = function(*inputs)
     backward = milliseconds(lambda: torch.autograd.grad(outputs, inputs, gradients, retain_graph=True))
-    with torch.no_grad():
-        plain = milliseconds(lambda: function(*inputs))
-    return {"forward": forward, "forward no_grad": plain, "backward": backward}
+    return {"forward": forward, "backward": backward}
 
 
-def time_norm(rows, width, dtype, results, variants):
+def time_norm(rows, width, dtype, results):
+    """Time a sum and its norm; return the name, what launches them, and the tiles and programs to try."""
     generator = torch.Generator().manual_seed(1)
     items = max(1, rows // 197)
     shape = [items, rows // items, width]
@@ -324,7 +315,7 @@ def time_norm(rows, width, dtype, results, variants):
     branch, normal_gradient = (draw(generator, *shape, dtype=dtype) for _ in range(2))
     weight, shift, bias = (draw(generator, width) for _ in range(3))
     seeds, key = torch.from_numpy(SEEDS).to(DEVICE), f"norm {width} {_NAMES[dtype]}"
-    for label, is_compiled in () if variants else PEERS:
+    for label, is_compiled in PEERS:
         results[f"{key} {label}"] = time_peer(
             torch_norm, [x, branch, weight, shift], (total_gradient, normal_gradient), is_compiled
         )
@@ -342,51 +333,30 @@ def time_norm(rows, width, dtype, results, variants):
 
     cases = {
         "ours": (launches.NO_DROPS, False),
-        "ours with bias": (launches.NO_DROPS, True),
-        "ours with bias and drop path": (launches.Drops(1, 0.0, 0.1), True),
-        "ours with bias, dropout and drop path": (launches.Drops(1, 0.1, 0.1), True),
+        "ours with bias, dropout and drop path": (launches.DropRates(1, 0.1, 0.1), True),
     }
     for label, case in cases.items():
         results[f"{key} {label}"] = {what: milliseconds(launch(what, *case)) for what in ("forward", "backward")}
-    types = sum_types(dtype, torch.float32, False, False)
-    compute = launches.AddNorm(FRAMEWORK, shape, types, EPSILON)
-    compute_backward = launches.AddNormBackward(FRAMEWORK, shape, types, has_total_gradient=False)
-    statistics = compute(x, weight=weight, shift=shift).statistics
-    results[f"{key} ours without branch"] = {
-        "forward": milliseconds(lambda: compute(x, weight=weight, shift=shift)),
-        "backward": milliseconds(lambda: compute_backward(x, statistics, normal_gradient, None, weight)),
-    }
-    if not variants:
-        return
     columns = launches._power_of_two(width)
-    for tile_rows, warps in read_sizes(NORM_TILES):
-        if tile_rows * columns > 8192:
-            continue
-        tile = launches.KernelTile(tile_rows, columns, warps)
-        results[f"{key} variant {tile_rows}x{warps}"] = {"forward": milliseconds(launch("forward", tile=tile), 20)}
-        if tile_rows * columns > 4096:
-            continue
-        for programs in (256, 512, 1024, 2048):
-            tile = launches.KernelTile(tile_rows, columns, warps, programs)
-            results[f"{key} variant {tile_rows}x{warps}x{programs}"] = {
-                "backward": milliseconds(launch("backward", has_bias=False, tile=tile), 20),
-                "with bias": milliseconds(launch("backward", tile=tile), 20),
-            }
+    tiles = [(tile_rows, columns, warps) for tile_rows, warps in read_sizes(NORM_TILES)]
+    return key, launch, tiles, (256, 512, 1024, 2048)
 
 
-def time_gelu(rows, width, dtype, results, variants):
+def time_gelu(rows, width, dtype, results):
+    """Time a GELU, and return what ``time_norm`` does."""
     generator = torch.Generator().manual_seed(2)
     x, gradient = (draw(generator, rows, width, dtype=dtype) for _ in range(2))
     bias, key = draw(generator, width), f"gelu {width} {_NAMES[dtype]}"
-    for label, is_compiled in () if variants else PEERS:
-        results[f"{key} {label}"] = time_peer(torch_gelu, [x, bias], gradient, is_compiled)
-        results[f"{key} {label} without bias"] = time_peer(torch.nn.functional.gelu, [x], gradient, is_compiled)
-
+    torch_gelu = torch.nn.functional.gelu
+    for label, is_compiled in PEERS:
+        with_bias = lambda x, bias: torch_gelu(x + bias.to(x.dtype))  # noqa: E731
+        results[f"{key} {label}"] = time_peer(with_bias, [x, bias], gradient, is_compiled)
+        results[f"{key} {label} without bias"] = time_peer(torch_gelu, [x], gradient, is_compiled)
     seeds, of_gelu = torch.from_numpy(SEEDS).to(DEVICE), (FRAMEWORK, [rows, width], _NAMES[dtype])
 
     def launch(what, rate=0.0, tile=None):
         """Return a function that computes the GELU, or its gradients."""
-        drops, dropped = launches.Drops(rate=rate), seeds if rate else None
+        drops, dropped = launches.DropRates(rate=rate), seeds if rate else None
         if what == "forward":
             compute = launches.BiasGelu(*of_gelu, "float32", drops, tile=tile)
             return lambda: compute(x, bias, dropped)
@@ -395,18 +365,21 @@ def time_gelu(rows, width, dtype, results, variants):
 
     for label, rate in (("ours", 0.0), ("ours with dropout", 0.1)):
         results[f"{key} {label}"] = {what: milliseconds(launch(what, rate)) for what in ("forward", "backward")}
-    if not variants:
-        return
-    for tile_rows, columns, warps in read_sizes(GELU_TILES):
-        tile = launches.KernelTile(tile_rows, columns, warps)
-        results[f"{key} variant {tile_rows}x{columns}x{warps}"] = {
-            "forward": milliseconds(launch("forward", tile=tile), 20)
-        }
-        for programs in (64, 128, 256, 512, 1024):
-            tile = launches.KernelTile(tile_rows, columns, warps, programs)
-            results[f"{key} variant {tile_rows}x{columns}x{warps}x{programs}"] = {
-                "backward": milliseconds(launch("backward", tile=tile), 20)
-            }
+    return key, launch, read_sizes(GELU_TILES), (64, 128, 256, 512, 1024)
+
+
+def time_variants(key, launch, tiles, counts):
+    """Time other divisions into programs, those of a gradient with several most numbers of programs."""
+    results = {}
+    for tile in tiles:
+        size, name = tile[0] * tile[1], f"{key} variant {'x'.join(map(str, tile))}"
+        if size <= 8192:
+            compute = launch("forward", tile=launches.KernelTile(*tile))
+            results[name] = {"forward": milliseconds(compute, 20)}
+        for programs in counts if size <= 4096 else ():
+            compute = launch("backward", tile=launches.KernelTile(*tile, programs))
+            results[f"{name}x{programs}"] = {"backward": milliseconds(compute, 20)}
+    return results
 
 
 def time_host(results):
@@ -414,10 +387,8 @@ def time_host(results):
     generator = torch.Generator().manual_seed(3)
     x, weight, shift = draw(generator, 8, 64), draw(generator, 64), draw(generator, 64)
     types, of_gelu = sum_types(torch.float32, torch.float32), (FRAMEWORK, [8, 64], "float32", "float32")
-    add_norm, add_norm_backward = (
-        launches.AddNorm(FRAMEWORK, [8, 64], types, EPSILON),
-        launches.AddNormBackward(FRAMEWORK, [8, 64], types),
-    )
+    add_norm = launches.AddNorm(FRAMEWORK, [8, 64], types, EPSILON)
+    add_norm_backward = launches.AddNormBackward(FRAMEWORK, [8, 64], types)
     gelu, gelu_backward = launches.BiasGelu(*of_gelu), launches.BiasGeluBackward(*of_gelu, "float32")
     total, normal, statistics = add_norm(x, x, weight, weight, shift)
     start, tensors = add_norm._start, (x, x, weight, x, weight, shift, total, normal, statistics)
@@ -430,12 +401,10 @@ def time_host(results):
         "torch add and layer_norm": lambda: torch_norm(x, x, weight, shift),
     }
     results["host us"] = {name: host_microseconds(call) for name, call in calls.items()}
-    call = prepared.PreparedLaunch.__call__
-    prepared.PreparedLaunch.__call__ = look_up
-    results["host us, each launch looked up by Triton"] = {
-        name: host_microseconds(call) for name, call in calls.items() if "torch" not in name
-    }
-    prepared.PreparedLaunch.__call__ = call
+    calls.pop("torch add and layer_norm")
+    with patch.object(prepared.PreparedLaunch, "__call__", look_up):
+        looked_up = {name: host_microseconds(call) for name, call in calls.items()}
+    results["host us, each launch looked up by Triton"] = looked_up
 
 
 def look_up(launch, *tensors):
@@ -454,35 +423,25 @@ def main():
     parser.add_argument("--rows", type=int, default=smallest.sized(50432, 8))
     parser.add_argument("--widths", default=smallest.sized("192,768", "16"))
     parser.add_argument("--variants", action="store_true")
-    parser.add_argument("--seconds", type=float, default=480, help="no more variants after this time")
     options = parser.parse_args()
     began = time.monotonic()
     device = torch.cuda.get_device_name() if DEVICE == "cuda" else "Triton's interpreter"
     print(f"torch {torch.__version__}, Triton {triton.__version__}, {device}")
     worst, repeats, joined = check_all(), check_repeats(), check_joined()
-    print(f"joined launches equal to single ones: {joined}")
-    print(f"bit-equal in repeated runs: {repeats}  ({time.monotonic() - began:.0f} s)", flush=True)
+    print(f"joined launches equal to single ones: {joined}; bit-equal in repeated runs: {repeats}", flush=True)
     results = {}
     time_host(results)
     functorch_config.donated_buffer = False  # the same graph is differentiated several times
-    cases = [
-        (width, dtype) for width in map(int, options.widths.split(",")) for dtype in (torch.bfloat16, torch.float32)
-    ]
-    for width, dtype in cases:
-        time_norm(options.rows, width, dtype, results, False)
-        time_gelu(options.rows, 4 * width, dtype, results, False)
+    timed = []
+    for width, dtype in itertools.product(map(int, options.widths.split(",")), (torch.bfloat16, torch.float32)):
+        timed.append(time_norm(options.rows, width, dtype, results))
+        timed.append(time_gelu(options.rows, 4 * width, dtype, results))
     show(results)
     print(f"({time.monotonic() - began:.0f} s)", flush=True)
-    for width, dtype in cases if options.variants else []:
-        for function, size in ((time_norm, width), (time_gelu, 4 * width)):
-            if time.monotonic() - began > options.seconds:
-                break
-            found = {}
-            function(options.rows, size, dtype, found, True)
-            found = {name: value for name, value in found.items() if "variant" in name}
-            show(found)
-            print(f"({time.monotonic() - began:.0f} s)", flush=True)
-            results.update(found)
+    for case in timed if options.variants else []:
+        found = time_variants(*case)
+        show(found)
+        results.update(found)
     print("RESULT " + json.dumps({"worst": worst, "bit_equal": repeats, "joined": joined, "ms": results}))
 
 

@@ -45,10 +45,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import rounds
+from contenders import group_environments
 from gpu_throughput_worker import COMPILED_TIMM, FIRST_LOSSES, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER, WEIGHTS
 from rounds import ROOT, Spread
 from smallest import sized
-from throughput import free_port, group_environment
 
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.launch.devices import count_gpus, cpu_cores, default_workers
@@ -173,8 +173,7 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
         environment = rounds.tuned_environment(processes, hides_gpus=False)
         return Contender([([sys.executable, "-W", "ignore", *words], environment)], address, processes)
     environment = rounds.clean_environment(hides_gpus=False)
-    port = free_port()
-    groups = [{**environment, **group_environment(kind, rank, processes, port)} for rank in range(processes)]
+    groups = group_environments(kind, processes, environment)
     return Contender([([options.peer_python, *words], group) for group in groups], address, processes)
 
 

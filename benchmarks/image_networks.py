@@ -14,19 +14,18 @@ a process of its own, with the variables of a tuned run and one thread.
 """
 
 import argparse
-import functools
-import json
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import rounds
+from clock import time_call
+from contenders import OURS, get_paddle_update, get_torch_update, serve, take_turns
 from rounds import Spread
 from smallest import sized
 
-OURS, PLAIN, TORCH = "ours", "Paddle's layers", "torch"
+PLAIN, TORCH = "Paddle's layers", "torch"
 TRAINING, EVALUATION = "training", "evaluation"
 CLASSES, OBJECTS = 80, 7
 
@@ -73,7 +72,6 @@ def get_objects(name: str) -> tuple[np.ndarray, np.ndarray]:
 def our_steps(name: str) -> dict[str, Callable[[], Any]]:
     import paddle
 
-    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
     from paddlevit_dist.core.losses import resized_cross_entropy
     from paddlevit_dist.core.tasks.model_factory import create_model
 
@@ -94,15 +92,11 @@ def our_steps(name: str) -> dict[str, Callable[[], Any]]:
             parts = [weight * resized_cross_entropy(one, labels, 255) for weight, one in zip((1.0, 0.4), logits)]
             return sum(parts) / labels.size
 
-    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    groups = [{"params": parameters, "weight_decay": 0.01}]
-    optimizer = FusedAdamW({parameter.name: 0.01 for parameter in parameters}, learning_rate=1e-5, parameters=groups)
+    update = get_paddle_update(model, loss, 1e-5, 0.01)
 
     def train() -> None:
         model.train()
-        loss().backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
+        update()
 
     @paddle.no_grad()
     def evaluate() -> None:
@@ -182,16 +176,17 @@ def torch_steps(name: str) -> dict[str, Callable[[], Any]]:
         labels: Any = [{"boxes": boxes, "class_labels": classes} for boxes, classes in found]
     else:
         labels = torch.from_numpy(get_labels(name))
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-5, fused=True)
+
+    def loss() -> Any:
+        if name == "resnet50":
+            return torch.nn.functional.cross_entropy(model(images), labels)
+        return model(pixel_values=images, labels=labels).loss
+
+    update = get_torch_update(model.parameters(), loss, 1e-5)
 
     def train() -> None:
         model.train()
-        if name == "resnet50":
-            torch.nn.functional.cross_entropy(model(images), labels).backward()
-        else:
-            model(pixel_values=images, labels=labels).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        update()
 
     @torch.no_grad()
     def evaluate() -> None:
@@ -204,35 +199,16 @@ def torch_steps(name: str) -> dict[str, Callable[[], Any]]:
 # ---- both ----------------------------------------------------------------------------------------------------
 
 
-def serve(library: str, name: str) -> None:
-    """A contender's process: a line for each step that is asked for, with the seconds of both."""
-    steps = (torch_steps if library == TORCH else our_steps)(name)
-    print(json.dumps({"ready": True}), flush=True)
-    for _ in sys.stdin:
-        seconds = {}
-        for kind, step in steps.items():
-            started = time.perf_counter()
-            step()
-            seconds[kind] = time.perf_counter() - started
-        print(json.dumps(seconds), flush=True)
+def time_steps(steps: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Seconds of a step of each kind."""
+    return {kind: time_call(step)[0] for kind, step in steps.items()}
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
-    from scaling import Group, group_environments, started
-
     from paddlevit_dist.extensions.cpu_kernels.accelerate import PLAIN_LAYERS
 
-    pythons = {OURS: sys.executable, PLAIN: sys.executable}
-    if options.peer_python:
-        pythons[TORCH] = options.peer_python
-    groups = {}
-    for library, python in pythons.items():
-        (environment,) = group_environments(OURS, 1)
-        own = {**environment, **({PLAIN_LAYERS: "1"} if library == PLAIN else {})}
-        groups[library] = Group(python, ["--serve", library, name], [own], __file__)
-    with started(groups):
-        turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
-        taken = rounds.interleave(turns, options.rounds, warm_up=2)
+    pythons = {OURS: sys.executable, PLAIN: sys.executable, TORCH: options.peer_python}
+    taken = take_turns(__file__, pythons, [name], options.rounds, added={PLAIN: {PLAIN_LAYERS: "1"}})
     size, result = SIZES[name], {}
     for kind in (TRAINING, EVALUATION):
         seconds = {library: [one[kind] for one in values] for library, values in taken.items()}
@@ -256,7 +232,9 @@ def main() -> None:
     parser.add_argument("--serve", nargs=2, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(*options.serve)
+        library, name = options.serve
+        steps = (torch_steps if library == TORCH else our_steps)(name)
+        serve(lambda: time_steps(steps))
         return
     rounds.print_machine()
     rounds.print_result({key: value for name in options.only for key, value in measure(name, options).items()})

@@ -25,6 +25,7 @@ from unittest.mock import patch
 import image_networks
 import numpy as np
 import rounds
+from contenders import get_paddle_update
 from image_pipeline import restart_tuned
 from PIL import Image
 from smallest import sized
@@ -112,13 +113,11 @@ def of_network(model: Any, inputs: Any, loss: Callable[[], Any]) -> Workload:
     """An update by the loss's gradients, and an evaluation, of a network."""
     import paddle
 
-    optimizer = paddle.optimizer.AdamW(1e-5, parameters=[p for p in model.parameters() if not p.stop_gradient])
+    own_update = get_paddle_update(model, loss, 1e-5)
 
     def update() -> None:
         model.train()
-        loss().backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
+        own_update()
 
     @paddle.no_grad()
     def evaluate() -> None:

@@ -13,11 +13,8 @@ PYTHON has torch and NumPy. Each side is a process of its own, with the variable
 """
 
 import argparse
-import functools
-import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,10 +22,12 @@ from typing import Any
 
 import numpy as np
 import rounds
+from clock import time_call
+from contenders import OURS, get_paddle_update, get_torch_update, serve, take_turns
 from rounds import Spread
 from smallest import sized
 
-OURS, PLAIN, TORCH = "ours", "Paddle's layers", "torch"
+PLAIN, TORCH = "Paddle's layers", "torch"
 LANDMARKS, VOLUMES, MINKUNET = "landmarks", "volumes", "minkunet"
 WIDTH, DEPTH, MAPS, BATCH = 8, 3, 8, 2
 CROP, WINDOW = sized(((32, 40, 40), (1, 1, 64, 64, 64)), ((16, 16, 16), (1, 1, 16, 16, 16)))
@@ -75,14 +74,7 @@ def our_step(name: str, folder: Path) -> Callable[[], Any]:
             logits = model(SparseTensor(features, plan=Plan.of_batch(packed)))
             return paddle.nn.functional.cross_entropy(logits, labels)
 
-    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
-
-    def step() -> None:
-        loss().backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-
-    return step
+    return get_paddle_update(model, loss, 1e-3)
 
 
 # ---- torch ---------------------------------------------------------------------------------------------------
@@ -143,14 +135,7 @@ def torch_step(name: str, folder: Path) -> Callable[[], Any]:
         window = torch.ones(WINDOW)
         return torch.no_grad()(lambda: model(window))
     volume, target = map(torch.from_numpy, volumes())
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
-
-    def step() -> None:
-        (model(volume) - target).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+    return get_torch_update(model.parameters(), lambda: (model(volume) - target).square().mean(), 1e-3)
 
 
 def write_pairs(folder: Path) -> None:
@@ -190,37 +175,14 @@ def torch_minkunet(folder: Path) -> Callable[[], Any]:
 # ---- both ----------------------------------------------------------------------------------------------------
 
 
-def serve(library: str, name: str, folder: Path) -> None:
-    """A contender's process: a line for each step that is asked for."""
-    step = (torch_step if library == TORCH else our_step)(name, folder)
-    step()
-    print(json.dumps({"ready": True}), flush=True)
-    for _ in sys.stdin:
-        started = time.perf_counter()
-        step()
-        print(json.dumps({"seconds": time.perf_counter() - started}), flush=True)
-
-
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
-    from scaling import Group, group_environments, started
-
     from paddlevit_dist.extensions.cpu_kernels.accelerate import PLAIN_LAYERS
 
-    pythons = {OURS: sys.executable, **({} if name == MINKUNET else {PLAIN: sys.executable})}
-    if options.peer_python:
-        pythons[TORCH] = options.peer_python
+    pythons = {OURS: sys.executable, PLAIN: None if name == MINKUNET else sys.executable, TORCH: options.peer_python}
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         if name == MINKUNET:
             write_pairs(Path(folder))
-        groups = {}
-        for library, python in pythons.items():
-            (environment,) = group_environments(OURS, 1)
-            own = {**environment, **({PLAIN_LAYERS: "1"} if library == PLAIN else {})}
-            groups[library] = Group(python, ["--serve", library, name, folder], [own], __file__)
-        with started(groups):
-            times = rounds.interleave(
-                {library: functools.partial(_seconds, group) for library, group in groups.items()}, options.rounds
-            )
+        times = take_turns(__file__, pythons, [name, folder], options.rounds, 1, {PLAIN: {PLAIN_LAYERS: "1"}})
     rows = [
         [library, Spread.of(taken).text(1e3, 0), rounds.ratios(taken, times[OURS]).text()]
         for library, taken in times.items()
@@ -234,10 +196,6 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
     return result
 
 
-def _seconds(group: Any) -> float:
-    return group.ask()[0]["seconds"]
-
-
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-python", metavar="PYTHON", help="interpreter with torch; without it: ours alone")
@@ -247,7 +205,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.serve:
         library, name, folder = options.serve
-        serve(library, name, Path(folder))
+        step = (torch_step if library == TORCH else our_step)(name, Path(folder))
+        step()
+        serve(lambda: time_call(step)[0])
         return
     rounds.print_machine()
     if not options.peer_python:

@@ -14,8 +14,6 @@ torch, transformers, timm and lightly. Each side is a process of its own, with t
 """
 
 import argparse
-import functools
-import json
 import sys
 import tempfile
 from collections.abc import Callable
@@ -25,11 +23,12 @@ from typing import Any
 import numpy as np
 import rounds
 from clock import time_call
+from contenders import OURS, serve, take_turns
 from PIL import Image
 from rounds import Spread
 from smallest import sized
 
-OURS, TORCH = "ours", "torch"
+TORCH = "torch"
 DINO, SUPERVISED, SHARE = "dino", "supervised", "share"
 DECODERS = {"mae_512x8": (512, 8, 16), "mae_128x2": (128, 2, 4)}  # width, depth, heads
 SMALL_DECODER = "mae_128x2"
@@ -88,7 +87,7 @@ def our_step(name: str, folder: Path) -> Callable[[], Any]:
 # ---- both ----------------------------------------------------------------------------------------------------
 
 
-def serve(library: str, name: str) -> None:
+def serve_updates(library: str, name: str) -> None:
     """A contender's process: a line for each update that is asked for, with its seconds."""
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         if library == OURS:
@@ -97,22 +96,11 @@ def serve(library: str, name: str) -> None:
             from pretraining_peer import get_step
 
             steps = {part: get_step(part) for part in PARTS[name]}
-        print(json.dumps({"ready": True}), flush=True)
-        for _ in sys.stdin:
-            print(json.dumps({part: time_call(step) for part, step in steps.items()}), flush=True)
+        serve(lambda: {part: time_call(step) for part, step in steps.items()})
 
 
 def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
-    from scaling import Group, group_environments, started
-
-    pythons = {OURS: sys.executable, **({TORCH: options.peer_python} if options.peer_python else {})}
-    groups = {}
-    for library, python in pythons.items():
-        (environment,) = group_environments(OURS, 1)
-        groups[library] = Group(python, ["--serve", library, name], [environment], __file__)
-    with started(groups):
-        turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
-        taken = rounds.interleave(turns, options.rounds, warm_up=2)
+    taken = take_turns(__file__, {OURS: sys.executable, TORCH: options.peer_python}, [name], options.rounds)
     result, header, rows = {}, [], []
     for clock, suffix in enumerate(("", "_processor")):
         seconds = {
@@ -159,7 +147,7 @@ def main() -> None:
     parser.add_argument("--serve", nargs=2, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(*options.serve)
+        serve_updates(*options.serve)
         return
     rounds.print_machine()
     if not options.peer_python:

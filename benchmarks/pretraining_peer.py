@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from contenders import get_torch_update
 from pretraining import CLIP, DECODERS, DINO, MODEL, OUTPUTS, SIDE, SMALL_SIDE, SMALL_VIEWS, SUPERVISED, get_batch
 from smallest import SHALLOW
 from torch import nn
@@ -34,7 +35,8 @@ def get_supervised(name: str, batch: int) -> Callable[[], Any]:
 
     model = timm.create_model(MODEL, img_size=SIDE, **SHALLOW)
     images, labels = draw(1, SIDE, batch), torch.randint(0, 1000, (batch,))
-    return build_update(model.parameters(), lambda: nn.functional.cross_entropy(model(images), labels))
+    loss = lambda: nn.functional.cross_entropy(model(images), labels)  # noqa: E731
+    return get_torch_update(model.parameters(), loss, clip=CLIP, weight_decay=0.05)
 
 
 def get_masked(name: str, batch: int) -> Callable[[], Any]:
@@ -56,21 +58,8 @@ def get_masked(name: str, batch: int) -> Callable[[], Any]:
     )
     model: Any = transformers.ViTMAEForPreTraining(config)
     images = draw(1, SIDE, batch)
-    return build_update(model.parameters(), lambda: model(pixel_values=images).loss, betas=(0.9, 0.95))
-
-
-def build_update(parameters: Any, loss: Callable[[], Any], betas: tuple[float, float] = (0.9, 0.999)) -> Any:
-    """An update that limits the norm of all gradients together."""
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(learning, 1e-4, betas, weight_decay=0.05, fused=True)
-
-    def step() -> None:
-        loss().backward()
-        nn.utils.clip_grad_norm_(learning, CLIP)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
+    options = {"clip": CLIP, "weight_decay": 0.05, "betas": (0.9, 0.95)}
+    return get_torch_update(model.parameters(), lambda: model(pixel_values=images).loss, **options)
 
 
 class Network(nn.Module):

@@ -5,13 +5,10 @@
 RF-DETR Seg Nano in published dimensions with 13 groups of queries, on 2 images of 312 pixels with 6 objects each: the
 network, points of masks, assignments of all layers and groups, losses, gradients, clipping and AdamW. PYTHON has the
 package rfdetr with torch (left out without). Weights and images are drawn; no weights are downloaded. Seconds of
-processor time count where the machine has other work. A contender's process prints a line when it is ready, and one
-with seconds for each line that it reads.
+processor time count where the machine has other work.
 """
 
 import argparse
-import functools
-import json
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -19,10 +16,10 @@ from typing import Any
 import numpy as np
 import rounds
 from clock import time_call
-from rounds import Spread
+from contenders import OURS, compare_clocks, get_paddle_update, get_torch_update, serve, take_turns
 from smallest import sized
 
-OURS, AUTHORS = "ours", "authors"
+AUTHORS = "authors"
 BATCH, SIDE, OBJECTS = sized(2, 1), sized(312, 144), 6
 GROUPS, LAYERS = sized(13, 2), sized(4, 2)
 CLASSES, RATE, DECAY, CLIP = 91, 1e-4, 1e-4, 0.1
@@ -47,7 +44,6 @@ def our_step() -> Callable[[], None]:
     import paddle
 
     from paddlevit_dist.core.engine import compute_loss
-    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
     from paddlevit_dist.core.tasks.model_factory import create_model
     from paddlevit_dist.extensions.cpu_kernels.accelerate import accelerate
     from paddlevit_dist.images.detection.detector import DetectionTargets
@@ -62,19 +58,12 @@ def our_step() -> Callable[[], None]:
     corners = np.concatenate([boxes[..., :2] - boxes[..., 2:] / 2, boxes[..., :2] + boxes[..., 2:] / 2], axis=-1) * SIDE
     given = map(paddle.to_tensor, (corners, labels, np.full((BATCH, 2), SIDE)))
     targets = DetectionTargets(*given, np.full(BATCH, OBJECTS), paddle.to_tensor(masks))
-    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    decays = {parameter.name: DECAY for parameter in parameters}
-    groups = [{"params": parameters, "weight_decay": DECAY}]
-    optimizer = FusedAdamW(decays, learning_rate=RATE, parameters=groups)
 
-    def step() -> None:
+    def loss() -> Any:
         terms = criterion.terms(model(images, targets=targets), targets)
-        compute_loss(terms, criterion.loss_normalizers({"labels": labels}), 1, 1).backward()
-        paddle.nn.utils.clip_grad_norm_(parameters, CLIP)
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
+        return compute_loss(terms, criterion.loss_normalizers({"labels": labels}), 1, 1)
 
-    return step
+    return get_paddle_update(model, loss, RATE, DECAY, CLIP)
 
 
 def their_step() -> Callable[[], None]:
@@ -91,62 +80,31 @@ def their_step() -> Callable[[], None]:
     criterion.train()
     boxes, labels, masks = (torch.from_numpy(part) for part in make_objects())
     targets = [{"labels": label, "boxes": box, "masks": mask.bool()} for label, box, mask in zip(labels, boxes, masks)]
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
     images = torch.from_numpy(make_images())
-    optimizer = torch.optim.AdamW(learning, RATE, weight_decay=DECAY, fused=True)
 
-    def step() -> None:
+    def loss() -> Any:
         losses = criterion(model(images, targets), targets)
         weights = criterion.weight_dict
-        sum(losses[name] * weights[name] for name in losses if name in weights).backward()
-        torch.nn.utils.clip_grad_norm_(learning, CLIP)
-        optimizer.step()
-        optimizer.zero_grad()
+        return sum(losses[name] * weights[name] for name in losses if name in weights)
 
-    return step
-
-
-def serve(library: str) -> None:
-    """A line for each update that is asked for, with its seconds by the clock and of the processor."""
-    step = our_step() if library == OURS else their_step()
-    print(json.dumps({"ready": True}), flush=True)
-    for _ in sys.stdin:
-        print(json.dumps(time_call(step)), flush=True)
+    return get_torch_update(model.parameters(), loss, RATE, CLIP, weight_decay=DECAY)
 
 
 def main() -> None:
-    from scaling import Group, group_environments, started
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--peer-python", help="an interpreter with rfdetr and torch")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        step = our_step() if options.serve == OURS else their_step()
+        serve(lambda: time_call(step))
+        return
     rounds.print_machine()
-    groups = {}
-    for library, python in {OURS: sys.executable, AUTHORS: options.peer_python}.items():
-        if python:
-            (environment,) = group_environments(OURS, 1)
-            groups[library] = Group(python, ["--serve", library], [environment], __file__)
-    with started(groups):
-        turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
-        taken: Any = rounds.interleave(turns, options.rounds, warm_up=2)
-    rows, result = [], {}
-    for library, answers in taken.items():
-        row = [library]
-        for clock, suffix in enumerate(("", "_processor")):
-            seconds, ours = ([answer[clock] for answer in part] for part in (answers, taken[OURS]))
-            ratio = rounds.ratios(seconds, ours)
-            row += [Spread.of(seconds).text(1e3, 0), ratio.text()]
-            if library != OURS or len(taken) == 1:
-                result[f"rfdetr_seg_times_as_fast{suffix}"] = ratio.median
-        rows.append(row)
+    taken = take_turns(__file__, {OURS: sys.executable, AUTHORS: options.peer_python}, [], options.rounds)
     title = f"RF-DETR Seg Nano: an update of {BATCH} images of {SIDE} pixels, one thread, {options.rounds} rounds"
-    rounds.table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
-    rounds.print_result(result)
+    rounds.print_result(compare_clocks(title, taken, "rfdetr_seg"))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--serve"]:
-        serve(sys.argv[2])
-    else:
-        main()
+    main()

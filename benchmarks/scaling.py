@@ -16,21 +16,18 @@ operations. All have the same variables in their environment: one thread, and ou
 """
 
 import argparse
-import contextlib
 import functools
-import json
-import select
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import rounds
+from contenders import OURS, ProcessGroup, group_environments, started
 from PIL import Image
 from rounds import Spread
 from smallest import sized
@@ -38,94 +35,11 @@ from smallest import sized
 from paddlevit_dist.core.launch import devices
 
 WORKER = str(Path(__file__).with_name("scaling_worker.py"))
-READY_SECONDS, ANSWER_SECONDS = 120, 120
 FEWEST_ROUNDS, MOST_ROUNDS = 3, 15
 MODEL, BATCH = "vit_tiny_patch16_224", sized(8, 1)
-OURS, TORCH, PLAIN = "ours", "torch", "torch-plain"
+TORCH, PLAIN = "torch", "torch-plain"
 NO_MALLOC = "ours, malloc as it is"
 SIZE_PX, FILES, CLASSES = (500, 375), sized(256, 64), 8  # width, height; how many JPEGs in how many folders
-
-
-class Group:
-    """Processes that work together, and wait for requests between their turns."""
-
-    def __init__(
-        self, python: str, words: Sequence[str], environments: Sequence[Mapping[str, str]], program: str = WORKER
-    ) -> None:
-        self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
-        command = [python, program, *words]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
-        self._processes = [rounds.start(command, environment, **pipes) for environment in environments]
-
-    def wait_until_ready(self) -> None:
-        self._read(READY_SECONDS)
-
-    def ask(self, **request: Any) -> list[dict[str, float]]:
-        """Every process's answer to a request that all of them are sent."""
-        for process in self._processes:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-        return self._read(ANSWER_SECONDS)
-
-    def _read(self, seconds: float) -> list[dict[str, float]]:
-        deadline = time.monotonic() + seconds
-        answers = []
-        for process in self._processes:
-            while not answers or len(answers) <= self._processes.index(process):
-                if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    raise SystemExit(f"{' '.join(process.args)} does not answer\n{self._complained()}")
-                line = process.stdout.readline()
-                if not line:
-                    raise SystemExit(f"{' '.join(process.args)} has ended\n{self._complained()}")
-                with contextlib.suppress(ValueError):  # a library's own line
-                    answers.append(json.loads(line))
-        return answers
-
-    def _complained(self) -> str:
-        self._complaints.seek(0)
-        return self._complaints.read()[-3000:]
-
-    def end(self) -> None:
-        for process in self._processes:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-        for process in self._processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-            rounds.end(process)
-
-
-def group_environments(framework: str, processes: int) -> list[dict[str, str]]:
-    """One environment for each rank: one thread, our settings of malloc, and where its group meets."""
-    with contextlib.ExitStack() as sockets:
-        free = [sockets.enter_context(socket.socket()) for _ in range(processes + 1)]
-        for one in free:
-            one.bind(("127.0.0.1", 0))
-        ports = [one.getsockname()[1] for one in free]
-    places = [f"127.0.0.1:{port}" for port in ports[1:]]
-    common = {**rounds.tuned_environment(devices.cpu_cores()), "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    found = []
-    for rank in range(processes):
-        own: dict[str, str] = {}
-        if processes > 1 and framework != OURS:
-            own = {"RANK": str(rank), "WORLD_SIZE": str(processes)}
-            own.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])})
-        elif processes > 1:
-            own = {"PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": str(processes)}
-            own.update({"PADDLE_TRAINER_ENDPOINTS": ",".join(places), "PADDLE_CURRENT_ENDPOINT": places[rank]})
-        found.append({**common, **own})
-    return found
-
-
-@contextlib.contextmanager
-def started(groups: Mapping[str, Group]) -> Iterator[None]:
-    try:
-        for group in groups.values():
-            group.wait_until_ready()
-        yield
-    finally:
-        for group in groups.values():
-            group.end()
 
 
 def interleave_for(contenders: Mapping[str, Callable[[], float]], seconds: float) -> dict[str, list[float]]:
@@ -139,13 +53,16 @@ def interleave_for(contenders: Mapping[str, Callable[[], float]], seconds: float
 # ---- one core ------------------------------------------------------------------------------------------------
 
 
-def get_seconds(group: Group, exchange: bool) -> float:
+def get_seconds(group: ProcessGroup, exchange: bool) -> float:
     """Of one step: of the slowest rank."""
     return max(answer["seconds"] for answer in group.ask(steps=1, exchange=exchange))
 
 
-def get_python(contender: str, options: argparse.Namespace) -> str:
-    return sys.executable if contender.startswith(OURS) else options.peer_python
+def start_workers(
+    kind: str, words: list[str], options: argparse.Namespace, environments: list[dict[str, str]]
+) -> ProcessGroup:
+    python = sys.executable if kind.startswith(OURS) else options.peer_python
+    return ProcessGroup([python, WORKER, *words], environments)
 
 
 def has_timm(python: str) -> bool:
@@ -160,7 +77,7 @@ def measure_core(options: argparse.Namespace) -> dict[str, float]:
     rows, result = [], {}
     for mode in ("train", "eval"):
         words = {kind: ["steps", kind, MODEL, str(BATCH), mode] for kind in kinds}
-        groups = {kind: Group(get_python(kind, options), words[kind], group_environments(kind, 1)) for kind in kinds}
+        groups = {kind: start_workers(kind, words[kind], options, group_environments(kind, 1)) for kind in kinds}
         with started(groups):
             contenders = {kind: functools.partial(get_seconds, groups[kind], True) for kind in kinds}
             times = interleave_for(contenders, options.seconds / 2)
@@ -189,7 +106,7 @@ def measure_processes(options: argparse.Namespace) -> dict[str, float]:
     for processes in counts:
         words = {kind: ["steps", kind, MODEL, str(BATCH), "train"] for kind in kinds}
         groups = {
-            kind: Group(get_python(kind, options), words[kind], group_environments(kind, processes)) for kind in kinds
+            kind: start_workers(kind, words[kind], options, group_environments(kind, processes)) for kind in kinds
         }
         with started(groups):
             ways = [True, False] if processes > 1 else [True]
@@ -267,15 +184,15 @@ def measure_loaders(options: argparse.Namespace) -> dict[str, float]:
     return result
 
 
-def loader_group(kind: str, folder: str, workers: int, options: argparse.Namespace) -> Group:
+def loader_group(kind: str, folder: str, workers: int, options: argparse.Namespace) -> ProcessGroup:
     (environment,) = group_environments(OURS, 1)
     if kind == NO_MALLOC:
         environment = {name: value for name, value in environment.items() if not name.startswith("MALLOC_")}
     words = ["loads", OURS if kind == NO_MALLOC else kind, folder, str(workers)]
-    return Group(get_python(kind, options), words, [environment])
+    return start_workers(kind, words, options, [environment])
 
 
-def images_per_second(group: Group, seconds: float) -> float:
+def images_per_second(group: ProcessGroup, seconds: float) -> float:
     (answer,) = group.ask(warm_up=seconds / 2, seconds=seconds / 2)
     return answer["images"] / answer["seconds"]
 

@@ -3,19 +3,19 @@
     python benchmarks/scaling_worker.py steps {ours,torch,torch-plain} MODEL BATCH {train,eval}
     python benchmarks/scaling_worker.py loads {ours,torch} FOLDER WORKERS
 
-It is run by the interpreter that has the framework and needs nothing of this repository unless it is 'ours'. It writes
-a line once it is ready, and answers each line of its standard input, a JSON object, with one of seconds and counts.
+It is run by the interpreter that has the framework, and answers requests with seconds and counts.
 """
 
 import contextlib
 import importlib.util
-import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
+
+from contenders import serve
 
 CLASSES, SIZE = 1000, 224
 LOADED_BATCH = 64
@@ -269,9 +269,7 @@ def main(words: list[str]) -> None:
             answer = our_answer(name, batch, trains)
         else:
             answer = torch_answer(name, batch, trains, framework == "torch-plain")
-    print(json.dumps({"ready": True}), flush=True)
-    for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+    serve(lambda **request: answer(request))
     if kind == "steps":
         os._exit(0)  # a group need not be taken down in order
 

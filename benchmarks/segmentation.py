@@ -15,7 +15,6 @@ PYTHON has torch and NumPy. Each side is a process of its own, with the variable
 import argparse
 import collections
 import cProfile
-import functools
 import json
 import os
 import pstats
@@ -29,11 +28,13 @@ from typing import Any
 
 import numpy as np
 import rounds
+from clock import time_call
+from contenders import OURS, ProcessGroup, get_paddle_update, group_environments, serve, started
 from PIL import Image
 from rounds import Spread
 from smallest import sized
 
-OURS, THREADS, PROCESSES = "ours", "torch, 2 threads", "torch, 2 processes"
+THREADS, PROCESSES = "torch, 2 threads", "torch, 2 processes"
 TRAINING, EVALUATION, LABELS = "training", "evaluation", "labels"
 CLASSES, IGNORED, SIDE, BATCH, CORES = 150, 255, sized(512, 64), sized(4, 2), 2
 STORED = sized((512, 683), (64, 85))  # height and width of an image
@@ -65,19 +66,12 @@ def our_step(images: np.ndarray, labels: np.ndarray) -> Callable[[], None]:
     inner = create_model("segformer_b0", num_classes=CLASSES, dropout=0.1)
     inner.train()
     model = data_parallel(inner)
-    optimizer = paddle.optimizer.AdamW(1e-4, parameters=inner.parameters(), weight_decay=0.01)
     originals, truth = paddle.to_tensor(images), paddle.to_tensor(labels)
-
-    def step() -> None:
-        (resized_cross_entropy(model(originals), truth, IGNORED) / truth.size).backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-
-    return step
+    return get_paddle_update(inner, lambda: resized_cross_entropy(model(originals), truth, IGNORED) / truth.size)
 
 
-def serve(kind: str) -> None:
-    """A contender's process: a line for each step that is asked for."""
+def serve_steps(kind: str) -> None:
+    """A contender's process."""
     images, labels = noise(BATCH if kind == THREADS else BATCH // CORES)
     if kind == OURS:
         step = our_step(images, labels)
@@ -87,27 +81,22 @@ def serve(kind: str) -> None:
         threads, ranks = (CORES, 1) if kind == THREADS else (1, int(os.environ["WORLD_SIZE"]))
         step = get_step(images, labels, CLASSES, IGNORED, threads, ranks)
     step()
-    print(json.dumps({"ready": True}), flush=True)
-    for _ in sys.stdin:
-        started, busy = time.perf_counter(), time.process_time()
-        step()
-        taken = {"seconds": time.perf_counter() - started, "processor": time.process_time() - busy}
-        print(json.dumps(taken), flush=True)
+    serve(lambda: time_call(step))
 
 
 def measure_training(options: argparse.Namespace) -> dict[str, float]:
-    from scaling import Group, group_environments, started
-
     groups = {}
     for kind in (OURS, THREADS, PROCESSES) if options.peer_python else (OURS,):
         python = sys.executable if kind == OURS else options.peer_python
         environments = group_environments(kind, 1 if kind == THREADS else CORES)
         if kind == THREADS:
             environments[0]["OMP_NUM_THREADS"] = str(CORES)
-        groups[kind] = Group(python, ["--serve", kind], environments, __file__)
+        groups[kind] = ProcessGroup([python, __file__, "--serve", kind], environments)
     processor: dict[str, list[float]] = {kind: [] for kind in groups}
     with started(groups):
-        turns = {kind: functools.partial(_slowest, group, processor[kind]) for kind, group in groups.items()}
+        turns = {
+            kind: lambda kind=kind, group=group: _slowest(group, processor[kind]) for kind, group in groups.items()
+        }
         times = rounds.interleave(turns, options.rounds)
     processor = {kind: seconds[-options.rounds :] for kind, seconds in processor.items()}  # without the warm-up
     rows = [
@@ -132,8 +121,8 @@ def measure_training(options: argparse.Namespace) -> dict[str, float]:
 def _slowest(group: Any, processor: list[float]) -> float:
     """Seconds of the slowest process; ``processor`` receives those that all of them have computed."""
     answers = group.ask()
-    processor.append(sum(answer["processor"] for answer in answers))
-    return max(answer["seconds"] for answer in answers)
+    processor.append(sum(busy for _, busy in answers))
+    return max(seconds for seconds, _ in answers)
 
 
 # ---- evaluation ----------------------------------------------------------------------------------------------
@@ -294,7 +283,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.serve == EVALUATION:
         serve_evaluation(options.rounds)
     elif options.serve:
-        serve(options.serve)
+        serve_steps(options.serve)
     if options.serve:
         return
     rounds.print_machine()

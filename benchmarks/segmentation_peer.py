@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from contenders import get_torch_update
 from torch import nn
 from torch.nn import functional as F
 
@@ -103,13 +104,9 @@ def get_step(images: Any, labels: Any, classes: int, ignored: int, threads: int,
     if ranks > 1:
         torch.distributed.init_process_group("gloo")
         model = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.01, fused=True)
     originals, truth = torch.from_numpy(images), torch.from_numpy(labels)
 
-    def step() -> None:
-        logits = resized(model(originals), truth.shape[1:])
-        F.cross_entropy(logits, truth, ignore_index=ignored).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    def loss() -> Any:
+        return F.cross_entropy(resized(model(originals), truth.shape[1:]), truth, ignore_index=ignored)
 
-    return step
+    return get_torch_update(model.parameters(), loss)

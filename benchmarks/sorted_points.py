@@ -10,10 +10,9 @@
   in for the convolution on both sides. Orders, patches and pairs are ready before, on both sides.
 """
 
-import json
+import functools
+import itertools
 import math
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import rounds
+from contenders import serve, started_peer
 from smallest import sized
 
 ROUNDS, SIZES = 5, sized((10_000, 100_000, 1_000_000), (500, 1_000))
@@ -124,53 +124,32 @@ def get_blocks(patch_size: int, has_convolution: bool, file: Path) -> Callable[[
 
 def measure_blocks(peer_python: str) -> dict[str, float]:
     """Let blocks and their peer take turns."""
-    peer, result, cells = None, {}, []
-    if peer_python:
-        environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
-        peer = rounds.start([peer_python, __file__, SERVES], environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            for patch_size in PATCH_SIZES:
-                for has_convolution in (True, False):
-                    file = Path(folder) / "tables.npz"
-                    contenders = {"ours": get_blocks(patch_size, has_convolution, file)}
-                    if peer is not None:
-                        case = [str(file), patch_size, has_convolution]
-                        contenders["torch"] = lambda case=case, peer=peer: ask(peer, case)
-                    seconds = rounds.interleave(contenders, ROUNDS, warm_up=2)
-                    name = f"patches of {patch_size}, {'convolution' if has_convolution else 'linear'}"
-                    cells.append([name, *(rounds.Spread.of(values).text(1e3, 0) for values in seconds.values())])
-                    if peer is not None:
-                        ratio = rounds.ratios(seconds["torch"], seconds["ours"])
-                        cells[-1].append(ratio.text())
-                        result[f"{name}: torch / ours"] = ratio.median
-    finally:
-        if peer is not None:
-            rounds.end(peer)
-    rounds.table(f"An update of {BLOCKS} blocks, ms", ["", "ours", "torch", "torch / ours"], cells)
+    result, cells = {}, []
+    with started_peer(__file__, peer_python, SERVES) as peer, tempfile.TemporaryDirectory() as folder:
+        for patch_size, has_convolution in itertools.product(PATCH_SIZES, (True, False)):
+            file = Path(folder) / "tables.npz"
+            contenders = {"ours": get_blocks(patch_size, has_convolution, file)}
+            if peer is not None:
+                case = [str(file), patch_size, has_convolution]
+                contenders["torch"] = lambda case=case: peer(case=case)
+            seconds = rounds.interleave(contenders, ROUNDS, warm_up=2)
+            name = f"patches of {patch_size}, {'convolution' if has_convolution else 'linear'}"
+            cells.append([name, *(rounds.Spread.of(values).text(1e3, 0) for values in seconds.values())])
+            if peer is not None:
+                ratio = rounds.ratios(seconds["torch"], seconds["ours"])
+                cells[-1].append(ratio.text())
+                result[f"{name}: torch / ours"] = ratio.median
+    header = ["", "ours", "torch", "torch / ours"][: len(cells[0])]
+    rounds.table(f"An update of {BLOCKS} blocks, ms", header, cells)
     return result
 
 
-def ask(process: subprocess.Popen, case: list[Any]) -> float:
-    """Seconds of the torch peer."""
-    assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(json.dumps(case) + "\n")
-    process.stdin.flush()
-    reply = process.stdout.readline()
-    if not reply:
-        raise SystemExit(f"the peer ended with exit code {process.wait()}")
-    return float(reply)
-
-
 def serve_torch() -> None:
-    """The torch peer: a case per line as JSON."""
+    """The torch peer."""
     from sorted_points_peer import get_update as get_torch_update
 
-    made: dict[str, Callable[[], float]] = {}
-    for line in sys.stdin:
-        if line not in made:
-            made = {line: get_torch_update(*json.loads(line), CHANNELS, HEADS)}
-        print(made[line](), flush=True)
+    build = functools.lru_cache(1)(lambda *case: get_torch_update(*case, CHANNELS, HEADS))
+    serve(lambda case: build(*case)())
 
 
 def measure(peer_python: str) -> None:

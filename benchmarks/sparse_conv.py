@@ -12,15 +12,13 @@ layers that are no plain convolution, over their bare products: ``sparse_layers.
 import argparse
 import functools
 import importlib.util
-import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import rounds
+from contenders import ProcessGroup, get_paddle_update, serve
 from rounds import Spread
 from smallest import sized
 from sparse_layers import CHANNELS as OTHERS_CHANNELS
@@ -93,21 +91,18 @@ def our_network(plan: Any) -> Callable[[], float]:
     model = create_model("minkunet14a", num_classes=NUM_CLASSES, in_channels=3)
     coordinates = plan.level(1).coordinates
     packed = build_plan(coordinates, model.plan_spec())
-    optimizer = paddle.optimizer.AdamW(1e-3, parameters=model.parameters())
     features = paddle.randn([len(coordinates), 3])
     labels = paddle.randint(0, NUM_CLASSES, [len(coordinates)])
 
-    def run() -> None:
-        logits = model(SparseTensor(features, plan=Plan.of_batch(packed)))
-        paddle.nn.functional.cross_entropy(logits, labels).backward()
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
+    def loss() -> Any:
+        return paddle.nn.functional.cross_entropy(model(SparseTensor(features, plan=Plan.of_batch(packed))), labels)
 
-    return lambda: seconds(run)
+    update = get_paddle_update(model, loss, 1e-3)
+    return lambda: seconds(update)
 
 
 def answer_requests(contender: str) -> None:
-    """A process of one library: reads ``kind voxels channels way`` per line, writes the number."""
+    """A process of one library."""
     threads = len(os.sched_getaffinity(0))
     plan = functools.lru_cache(None)(lambda voxels: CoordinatePlan(room(voxels)))
     others = functools.lru_cache(None)(lambda voxels: Layers(room(voxels)))
@@ -127,40 +122,32 @@ def answer_requests(contender: str) -> None:
             return {"both": paddle_sparse(plan(voxels), channels)}
         return our_layer(plan(voxels), channels) if channels else {"step": our_network(plan(voxels))}
 
-    for line in sys.stdin:
-        kind, voxels, channels, way = json.loads(line)
+    def answer(kind: str, voxels: int, channels: int, way: str) -> float:
         if kind == "neighbors":
-            pairs = pairs_by_offset(plan(voxels), MapKey(1, 1, 3))
-            print(json.dumps(sum(len(rows) for rows, _ in pairs) / voxels), flush=True)
-            continue
-        print(json.dumps(measures(kind, voxels, channels)[way]()), flush=True)
+            return sum(len(rows) for rows, _ in pairs_by_offset(plan(voxels), MapKey(1, 1, 3))) / voxels
+        return measures(kind, voxels, channels)[way]()
+
+    serve(answer)
 
 
 class Processes:
     """The contenders' processes, by the library they use."""
 
-    def __init__(self, complaints: Any) -> None:
-        self._complaints = complaints
-        self._running: dict[str, subprocess.Popen] = {}
+    def __init__(self) -> None:
+        self._running: dict[str, ProcessGroup] = {}
 
     def ask(self, kind: str, voxels: int, channels: int = 0, way: str = "step") -> float:
         """Let the process of a contender make one measurement."""
         library = TORCH if kind == TORCH else OURS
         if library not in self._running:
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
             command = [sys.executable, __file__, "--contender", library]
-            self._running[library] = rounds.start(command, rounds.tuned_environment(1), **pipes)
-        process = self._running[library]
-        process.stdin.write(json.dumps([kind, voxels, channels, way]) + "\n")
-        process.stdin.flush()
-        line = process.stdout.readline()
-        if not line:
-            raise SystemExit(f"the process of {library} ended with exit code {process.wait()}")
-        return json.loads(line)
+            self._running[library] = ProcessGroup(command, [rounds.tuned_environment(1)], 600)
+            self._running[library].wait_until_ready()
+        return self._running[library].ask(kind=kind, voxels=voxels, channels=channels, way=way)[0]
 
     def end(self) -> None:
-        for process in self._running.values():
-            rounds.end(process)
+        for group in self._running.values():
+            group.end()
 
 
 def measure_layers(processes: Processes, peers: list[str]) -> dict[str, float]:
@@ -256,22 +243,17 @@ def main(arguments: list[str] | None = None) -> None:
         print("torch is not installed: measured without it")
     torch_peer = [TORCH] if has_torch else []
     result: dict[str, float] = {}
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
-        processes = Processes(complaints)
-        try:
-            if chosen.only in (None, "layers"):
-                result.update(measure_layers(processes, [OURS, *torch_peer, LIMIT]))
-                result.update(measure_paddle_sparse(processes))
-            if chosen.only in (None, "others"):
-                result.update(measure_others(processes))
-            if chosen.only in (None, "network"):
-                result.update(measure_network(processes, [OURS, *torch_peer]))
-        except (SystemExit, OSError):
-            complaints.seek(0)
-            sys.stderr.write(complaints.read()[-3000:])
-            raise
-        finally:
-            processes.end()
+    processes = Processes()
+    try:
+        if chosen.only in (None, "layers"):
+            result.update(measure_layers(processes, [OURS, *torch_peer, LIMIT]))
+            result.update(measure_paddle_sparse(processes))
+        if chosen.only in (None, "others"):
+            result.update(measure_others(processes))
+        if chosen.only in (None, "network"):
+            result.update(measure_network(processes, [OURS, *torch_peer]))
+    finally:
+        processes.end()
     rounds.print_result(result)
 
 

@@ -2,24 +2,19 @@
 
     python benchmarks/throughput.py {ours,trainer,timm,paddlevit} {train,eval} MODEL [--paddlevit FOLDER]
 
-It is run by the interpreter that has the framework, answers each line of its standard input, the number of steps to
-make, with the seconds they took, and needs nothing of this repository unless it is 'ours'. Several of them form a
-data-parallel group with the variables of ``group_environment``.
+It is run by the interpreter that has the framework. Several of them form a data-parallel group.
 """
 
 import argparse
-import contextlib
 import importlib
-import json
 import os
-import socket
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
+import rounds
+from contenders import OURS, ProcessGroup, group_environments, serve, started
 from smallest import sized
 
 CLASSES = 1000
@@ -29,23 +24,6 @@ NAMES = {
     "swin_tiny_patch4_window7_224": "Swin-T",
     "convnext_tiny": "ConvNeXt-T",
 }
-
-
-def group_environment(kind: str, rank: int, processes: int, port: int) -> dict[str, str]:
-    """The variables by which a process finds its group; none for a single one."""
-    if processes == 1:
-        return {}
-    if kind == "timm":
-        return {"RANK": str(rank), "WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    places = [f"127.0.0.1:{port + 1 + number}" for number in range(processes)]
-    return {
-        "PADDLE_TRAINER_ID": str(rank),
-        "PADDLE_TRAINERS_NUM": str(processes),
-        "PADDLE_MASTER": f"127.0.0.1:{port}",
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(places),
-        "PADDLE_CURRENT_ENDPOINT": places[rank],
-        "PADDLE_DISTRI_BACKEND": "gloo",
-    }
 
 
 def random_images(batch_size: int, rank: int) -> Any:
@@ -156,52 +134,8 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], Any]:
     return paddle_step(our_model(arguments.model), trains, arguments.batch_size, arguments.kind == "trainer")
 
 
-class Contender:
-    """A group of processes that make steps when asked.
-
-    Args:
-        command: of each process; ``environment`` is that of a group of ``processes``, without what names its rank.
-    """
-
-    def __init__(self, kind: str, command: list[str], environment: dict[str, str], processes: int, complaints: Any):
-        import rounds
-
-        port = free_port()
-        self.group = []
-        for rank in range(processes):
-            variables = {**environment, **group_environment(kind, rank, processes, port)}
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": complaints}
-            self.group.append(rounds.start(command, variables, **pipes))
-
-    def __call__(self) -> float:
-        """Seconds of one step of the slowest process."""
-        for process in self.group:
-            with contextlib.suppress(BrokenPipeError):  # it has ended, which the empty line says
-                process.stdin.write("1\n")
-                process.stdin.flush()
-        lines = [process.stdout.readline() for process in self.group]
-        if not all(lines):
-            raise SystemExit(f"a contender ended: {' '.join(map(str, self.group[0].args))}")
-        return max(json.loads(line)[0] for line in lines)
-
-    def end(self) -> None:
-        import rounds
-
-        for process in self.group:
-            rounds.end(process)
-
-
-def free_port() -> int:
-    """A port with three free ones after it, as likely as not; a group takes one for each process besides."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 def contenders(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> dict[str, Any]:
     """(kind, interpreter, environment) of each contender."""
-    import rounds
-
     count = {"OMP_NUM_THREADS": str(threads)}
     tuned, plain = ({**rounds.tuned_environment(processes, tuned=on), **count} for on in (True, False))
     bare = {**rounds.clean_environment(), **count}
@@ -219,24 +153,16 @@ def contenders(arguments: argparse.Namespace, mode: str, model: str, processes: 
 
 def measure(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> dict[str, float]:
     """Let all contenders take turns; print their images/s and return how many times as fast ours is."""
-    import rounds
-
-    running: dict[str, Contender] = {}
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as complaints:
-        try:
-            for name, (kind, python, variables) in contenders(arguments, mode, model, processes, threads).items():
-                command = [python, __file__, kind, mode, model, "--batch-size", str(arguments.batch_size)]
-                if kind == "paddlevit":
-                    command += ["--paddlevit", arguments.paddlevit]
-                running[name] = Contender(kind, command, variables, processes, complaints)
-            seconds = rounds.interleave(running, arguments.rounds, warm_up=1)
-        except SystemExit:
-            complaints.seek(0)
-            sys.stderr.write(complaints.read()[-3000:])
-            raise
-        finally:
-            for contender in running.values():
-                contender.end()
+    groups = {}
+    for name, (kind, python, variables) in contenders(arguments, mode, model, processes, threads).items():
+        command = [python, __file__, kind, mode, model, "--batch-size", str(arguments.batch_size)]
+        if kind == "paddlevit":
+            command += ["--paddlevit", arguments.paddlevit]
+        environments = group_environments("timm" if kind == "timm" else OURS, processes, variables)
+        groups[name] = ProcessGroup(command, environments)
+    with started(groups):
+        slowest = {name: lambda group=group: max(group.ask()) for name, group in groups.items()}
+        seconds = rounds.interleave(slowest, arguments.rounds, warm_up=1)
     images = processes * arguments.batch_size
     rows, result = [], {}
     for name, values in seconds.items():
@@ -251,8 +177,6 @@ def measure(arguments: argparse.Namespace, mode: str, model: str, processes: int
 
 def compare(mode: str) -> None:
     """The main program of both benchmarks."""
-    import rounds
-
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     parser.add_argument("--peer-python", help="an interpreter with torch and timm")
     parser.add_argument("--paddlevit", help="a checkout of PaddleViT")
@@ -284,12 +208,13 @@ def main() -> None:
     parser.add_argument("--paddlevit")
     step = make_step(parser.parse_args())
     step()
-    for line in sys.stdin:
-        started, busy = time.perf_counter(), time.process_time()
-        for _ in range(int(line)):
-            result = step()
-        float(result.reshape([-1])[0])
-        print(json.dumps([time.perf_counter() - started, time.process_time() - busy]), flush=True)
+
+    def turn() -> float:
+        began = time.perf_counter()
+        float(step().reshape([-1])[0])
+        return time.perf_counter() - began
+
+    serve(turn)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,12 @@ functions for the same (``clip_grad_norm_``, AdamW, two operations per average),
 AdamW, ``_foreach_lerp_``) where there is an interpreter that has it.
 """
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import rounds
+from contenders import serve, started_peer
 
 ROUNDS, WARM_UP_ROUNDS = 15, 2
 CLIP, DECAY, RATE, WEIGHT_DECAY = 0.5, 0.999, 1e-4, 0.05
@@ -80,12 +78,11 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     return {OURS: contender(True), PADDLE: contender(False)}
 
 
-def serve_torch() -> None:
-    """The torch peer: sizes of the tensors on the first line, then the name of a part per line."""
+def build_torch_parts(shapes: list[list[int]]) -> dict[str, Callable[[], float]]:
+    """torch's parts for weights of these shapes."""
     import torch
 
     torch.set_num_threads(1)
-    shapes = json.loads(sys.stdin.readline())
     weights = [torch.nn.Parameter(torch.randn(shape)) for shape in shapes]
     for weight in weights:
         weight.grad = torch.randn(weight.shape) * 0.01
@@ -97,41 +94,34 @@ def serve_torch() -> None:
         torch._foreach_lerp_(averages, [weight.detach() for weight in weights], 1.0 - DECAY)
 
     clip = lambda: torch.nn.utils.clip_grad_norm_(weights, CLIP).item()  # noqa: E731
-    parts = timed(dict(zip(PARTS, (clip, optimizer.step, average))))
-    print(torch.__version__, flush=True)
-    for line in sys.stdin:
-        print(parts[line.strip()](), flush=True)
+    return timed(dict(zip(PARTS, (clip, optimizer.step, average))))
 
 
-def torch_contender(python: str) -> tuple[subprocess.Popen, dict[str, Callable[[], float]]]:
-    """The peer's process and its parts."""
-    from paddlevit_dist.core.tasks.model_factory import create_model
+def serve_torch() -> None:
+    """The torch peer: the first request has the shapes of the weights, the others name a part."""
+    parts: dict[str, Callable[[], float]] = {}
 
-    environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    process = rounds.start([python, __file__, SERVES], environment, **pipes)
+    def answer(shapes: list[list[int]] | None = None, part: str = "") -> float | None:
+        if shapes is not None:
+            parts.update(build_torch_parts(shapes))
+            return None
+        return parts[part]()
 
-    def ask(line: str) -> str:
-        process.stdin.write(f"{line}\n")
-        process.stdin.flush()
-        reply = process.stdout.readline()
-        if not reply:
-            raise SystemExit(f"the peer {python} ended with exit code {process.wait()}")
-        return reply.strip()
-
-    shapes = [list(parameter.shape) for parameter in create_model("vit_tiny_patch16_224").parameters()]
-    print(f"peer: torch {ask(json.dumps(shapes))}")
-    return process, {part: (lambda part=part: float(ask(part))) for part in PARTS}
+    serve(answer)
 
 
 def measure(peer_python: str) -> None:
     """Let all contenders take turns, part by part."""
+    from paddlevit_dist.core.tasks.model_factory import create_model
+
     rounds.print_machine()
     contenders = paddle_contenders()
-    process = None
-    try:
-        if peer_python:
-            process, contenders[TORCH] = torch_contender(peer_python)
+    with started_peer(__file__, peer_python, SERVES) as peer:
+        if peer is None:
+            print("no --peer-python: not compared with torch")
+        else:
+            peer(shapes=[list(parameter.shape) for parameter in create_model("vit_tiny_patch16_224").parameters()])
+            contenders[TORCH] = {part: (lambda part=part: peer(part=part)) for part in PARTS}
         rows, result = [], {}
         for part in PARTS:
             seconds = rounds.interleave({name: c[part] for name, c in contenders.items()}, ROUNDS, WARM_UP_ROUNDS)
@@ -140,13 +130,8 @@ def measure(peer_python: str) -> None:
                 rows.append([part, name, rounds.Spread.of(values).text(1e3), ratio.text()])
                 if name != OURS:
                     result[f"{part}: {name} / ours"] = ratio.median
-        rounds.table(f"ViT-Ti/16, one thread, {ROUNDS} rounds", ["part", "of", "ms", "times ours"], rows)
-        if not peer_python:
-            print("no --peer-python: not compared with torch")
-        rounds.print_result(result)
-    finally:
-        if process is not None:
-            rounds.end(process)
+    rounds.table(f"ViT-Ti/16, one thread, {ROUNDS} rounds", ["part", "of", "ms", "times ours"], rows)
+    rounds.print_result(result)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,8 @@
 """Whole updates of ViTPose and decoding of its heatmaps, ours against transformers', on one thread; see keypoints.py.
 
-    python benchmarks/vitpose_training.py --serve {ours,torch} {vitpose_simple,vitpose_classic}
-
-A contender's process: it prints a line when it is ready, and one with seconds for each line that it reads.
+python benchmarks/vitpose_training.py --serve {ours,torch} {vitpose_simple,vitpose_classic}
 """
 
-import functools
-import json
 import sys
 import tempfile
 import time
@@ -17,10 +13,11 @@ from typing import Any
 import numpy as np
 import rounds
 from clock import time_call
+from contenders import OURS, compare_clocks, get_torch_update, serve, take_turns
 from rounds import Spread
 from smallest import sized
 
-OURS, TORCH = "ours", "torch"
+TORCH = "torch"
 SIMPLE, CLASSIC = "vitpose_simple", "vitpose_classic"
 NAMES = {SIMPLE: "vitpose_small_simple", CLASSIC: "vitpose_small"}
 POINTS, HEIGHT, WIDTH = 13, sized(256, 32), sized(192, 32)  # people and hands that are drawn
@@ -66,53 +63,15 @@ def their_step(name: str) -> Callable[[], Any]:
     shape = (BATCH, POINTS, HEIGHT // 4, WIDTH // 4)
     targets = torch.from_numpy(random.random(shape).astype(np.float32))
     weights = torch.from_numpy((random.random((BATCH, POINTS, 1, 1)) > 0.3).astype(np.float32))
-    learning = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(learning, 1e-4, weight_decay=0.05, fused=True)
-
-    def step() -> None:
-        maps = model(images).heatmaps
-        ((maps - targets) ** 2 * weights).mean().backward()
-        torch.nn.utils.clip_grad_norm_(learning, CLIP)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def serve(library: str, name: str) -> None:
-    """A line for each update that is asked for, with its seconds by the clock and of the processor."""
-    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
-        step = our_step(name, Path(folder)) if library == OURS else their_step(name)
-        print(json.dumps({"ready": True}), flush=True)
-        for _ in sys.stdin:
-            print(json.dumps(time_call(step)), flush=True)
+    loss = lambda: ((model(images).heatmaps - targets) ** 2 * weights).mean()  # noqa: E731
+    return get_torch_update(model.parameters(), loss, clip=CLIP, weight_decay=0.05)
 
 
 def measure_updates(name: str, number: int, peer_python: str | None) -> dict[str, float]:
     """Updates of both in turns, each a process of its own with the variables of a tuned run."""
-    from scaling import Group, group_environments, started
-
-    pythons = {OURS: sys.executable, **({TORCH: peer_python} if peer_python else {})}
-    groups = {}
-    for library, python in pythons.items():
-        (environment,) = group_environments(OURS, 1)
-        groups[library] = Group(python, ["--serve", library, name], [environment], __file__)
-    with started(groups):
-        turns = {library: functools.partial(lambda group: group.ask()[0], group) for library, group in groups.items()}
-        taken = rounds.interleave(turns, number, warm_up=2)
-    rows, result = [], {}
-    for library in taken:
-        row = [library]
-        for clock, suffix in enumerate(("", "_processor")):
-            seconds, ours = ([answer[clock] for answer in taken[way]] for way in (library, OURS))
-            ratio = rounds.ratios(seconds, ours)
-            row += [Spread.of(seconds).text(1e3, 0), ratio.text()]
-            if library != OURS:
-                result[f"{name}_times_as_fast{suffix}"] = ratio.median
-        rows.append(row)
+    taken = take_turns(__file__, {OURS: sys.executable, TORCH: peer_python}, [name], number)
     title = f"{NAMES[name]}: an update of {BATCH} crops of {HEIGHT} x {WIDTH}, one thread, {number} rounds"
-    rounds.table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
-    return result
+    return compare_clocks(title, taken, name)
 
 
 def measure_decoding(number: int) -> dict[str, float]:
@@ -159,4 +118,7 @@ def measure_decoding(number: int) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    serve(*sys.argv[2:])
+    _, _, library, name = sys.argv
+    with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
+        step = our_step(name, Path(folder)) if library == OURS else their_step(name)
+        serve(lambda: time_call(step))

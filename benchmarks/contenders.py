@@ -1,0 +1,231 @@
+"""Contenders in processes of their own, which take turns: a line of JSON asks for a turn, and one answers.
+
+A program starts itself once for each library, with the interpreter that has it, and calls ``serve`` there.
+"""
+
+import contextlib
+import json
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import rounds
+from rounds import Spread
+
+from paddlevit_dist.core.launch import devices
+
+OURS, SERVES = "ours", "--serve"
+
+
+# ---- in a contender's process --------------------------------------------------------------------------------
+
+
+def serve(answer: Callable[..., Any], ready: Any = "ready") -> None:
+    """Print that the process is ready, then the answer to each request, which has the arguments of ``answer``."""
+    print(json.dumps(ready), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(answer(**json.loads(line))), flush=True)
+
+
+def get_torch_update(
+    parameters: Any,
+    compute_loss: Callable[[], Any],
+    rate: float = 1e-4,
+    clip: float | None = None,
+    **options: Any,
+) -> Callable[[], None]:
+    """Return an update by the gradients of torch's loss, clipped by the norm of all together, and its fused AdamW."""
+    import torch
+
+    learning = [parameter for parameter in parameters if parameter.requires_grad]
+    optimizer = torch.optim.AdamW(learning, rate, fused=True, **options)
+
+    def update() -> None:
+        compute_loss().backward()
+        if clip is not None:
+            torch.nn.utils.clip_grad_norm_(learning, clip)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return update
+
+
+def get_paddle_update(
+    model: Any, compute_loss: Callable[[], Any], rate: float = 1e-4, decay: float | None = None, clip: float = 0.0
+) -> Callable[[], None]:
+    """Return an update likewise, by the trainer's AdamW; by Paddle's, with its own decay, where ``decay`` is None."""
+    import paddle
+
+    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
+
+    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
+    if decay is None:
+        optimizer = paddle.optimizer.AdamW(rate, parameters=parameters)
+    else:
+        decays, groups = {each.name: decay for each in parameters}, [{"params": parameters, "weight_decay": decay}]
+        optimizer = FusedAdamW(decays, learning_rate=rate, parameters=groups)
+
+    def update() -> None:
+        compute_loss().backward()
+        if clip:
+            paddle.nn.utils.clip_grad_norm_(parameters, clip)
+        optimizer.step()
+        optimizer.clear_grad(set_to_zero=False)
+
+    return update
+
+
+# ---- in the process that measures ----------------------------------------------------------------------------
+
+
+class ProcessGroup:
+    """Processes that work together, and wait for requests between their turns.
+
+    Args:
+        command: the interpreter and its words.
+        environments: one of each process.
+        seconds: until they have to be ready, and to answer.
+    """
+
+    def __init__(self, command: Sequence[str], environments: Sequence[Mapping[str, str]], seconds: float = 300) -> None:
+        self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
+        self._seconds = seconds
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
+        self._processes = [rounds.start(command, environment, **pipes) for environment in environments]
+
+    def wait_until_ready(self) -> list[Any]:
+        """Return what each process says when it is ready."""
+        return self._read()
+
+    def ask(self, **request: Any) -> list[Any]:
+        """Return every process's answer to a request that all of them are sent."""
+        for process in self._processes:
+            with contextlib.suppress(BrokenPipeError):  # it has ended, which is said where its answer is read
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.flush()
+        return self._read()
+
+    def _read(self) -> list[Any]:
+        deadline = time.monotonic() + self._seconds
+        answers: list[Any] = []
+        for number, process in enumerate(self._processes):
+            while len(answers) <= number:
+                if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    raise SystemExit(f"{' '.join(process.args)} does not answer\n{self._complained()}")
+                line = process.stdout.readline()
+                if not line:
+                    raise SystemExit(f"{' '.join(process.args)} has ended\n{self._complained()}")
+                with contextlib.suppress(ValueError):  # a library's own line
+                    answers.append(json.loads(line))
+        return answers
+
+    def _complained(self) -> str:
+        self._complaints.seek(0)
+        return self._complaints.read()[-3000:]
+
+    def end(self) -> None:
+        """End all of them."""
+        for process in self._processes:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            rounds.end(process)
+
+
+def group_environments(
+    framework: str = OURS, processes: int = 1, common: Mapping[str, str] | None = None
+) -> list[dict[str, str]]:
+    """One environment for each rank: where its group meets, and by default one thread and our settings of malloc."""
+    with contextlib.ExitStack() as sockets:
+        free = [sockets.enter_context(socket.socket()) for _ in range(processes + 1)]
+        for one in free:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in free]
+    places = [f"127.0.0.1:{port}" for port in ports[1:]]
+    if common is None:
+        threads = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        common = {**rounds.tuned_environment(devices.cpu_cores()), **threads}
+    found = []
+    for rank in range(processes):
+        own: dict[str, str] = {}
+        if processes > 1 and framework != OURS:
+            own = {"RANK": str(rank), "WORLD_SIZE": str(processes)}
+            own.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])})
+        elif processes > 1:
+            own = {"PADDLE_TRAINER_ID": str(rank), "PADDLE_TRAINERS_NUM": str(processes)}
+            own.update({"PADDLE_MASTER": f"127.0.0.1:{ports[0]}", "PADDLE_DISTRI_BACKEND": "gloo"})
+            own.update({"PADDLE_TRAINER_ENDPOINTS": ",".join(places), "PADDLE_CURRENT_ENDPOINT": places[rank]})
+        found.append({**common, **own})
+    return found
+
+
+@contextlib.contextmanager
+def started(groups: Mapping[str, ProcessGroup]) -> Iterator[None]:
+    """Wait until all groups are ready, and end them after the block."""
+    try:
+        for group in groups.values():
+            group.wait_until_ready()
+        yield
+    finally:
+        for group in groups.values():
+            group.end()
+
+
+@contextlib.contextmanager
+def started_peer(program: str, peer_python: str, option: str) -> Iterator[Callable[..., Any] | None]:
+    """Yield what asks a program with this option, run by a peer's interpreter with one thread; None without one."""
+    if not peer_python:
+        yield None
+        return
+    environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
+    peer = ProcessGroup([peer_python, program, option], [environment])
+    with started({"peer": peer}):
+        yield lambda **request: peer.ask(**request)[0]
+
+
+def take_turns(
+    program: str,
+    pythons: Mapping[str, str | None],
+    words: Sequence[str],
+    number: int,
+    warm_up: int = 2,
+    added: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> dict[str, list[Any]]:
+    """Return what one process of each library, ``program --serve LIBRARY *words``, answers in each round.
+
+    Args:
+        pythons: interpreter of each library; those without one are left out.
+        added: further variables of a library's process, beside one thread and those of a tuned run.
+    """
+    groups = {}
+    for library, python in pythons.items():
+        if python:
+            environments = [{**one, **added.get(library, {})} for one in group_environments()]
+            groups[library] = ProcessGroup([python, program, SERVES, library, *words], environments)
+    with started(groups):
+        turns = {library: lambda group=group: group.ask()[0] for library, group in groups.items()}
+        return rounds.interleave(turns, number, warm_up)
+
+
+def compare_clocks(title: str, taken: Mapping[str, Sequence[tuple[float, float]]], name: str) -> dict[str, float]:
+    """Print seconds by the clock and of the processor, as ``clock.time_call`` returns them, and return their ratios."""
+    rows, result = [], {f"{name}_processor_ms": 1e3 * Spread.of([one[1] for one in taken[OURS]]).median}
+    for library, answers in taken.items():
+        row = [library]
+        for clock, suffix in enumerate(("", "_processor")):
+            seconds, ours = ([answer[clock] for answer in part] for part in (answers, taken[OURS]))
+            ratio = rounds.ratios(seconds, ours)
+            row += [Spread.of(seconds).text(1e3, 0), ratio.text()]
+            if library != OURS:
+                result[f"{name}_times_as_fast{suffix}"] = ratio.median
+        rows.append(row)
+    rounds.table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
+    return result

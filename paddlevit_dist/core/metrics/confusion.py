@@ -33,9 +33,10 @@ class ConfusionScores(ScoreKind):
         losses, boundaries = arrays["losses"], arrays.get("boundaries")
         return confusion_scores(arrays["statistics"], self.classes, losses, boundaries)(weights)
 
-    def find_range(self, name: str) -> ScoreRange:
-        """Return the range of the loss, or of a fraction."""
-        return find_share_range(name)
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of the loss or of a fraction; of a score that a subclass adds, none is known."""
+        is_known = name == "loss" or name in ConfusionScores.zeros or name.startswith("IoU ")
+        return find_share_range(name) if is_known else super().find_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the labeled elements."""

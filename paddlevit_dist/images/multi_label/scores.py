@@ -13,6 +13,7 @@ from .curves import GOALS, sigmoid, sort_labels, transpose_weights
 
 KIND = "labels"
 THRESHOLD = "threshold {}"  # name of a class's threshold that reaches the goal
+_FRACTIONS = ("mAP", "micro AP", "AUC", "micro F1", "macro F1", "Hamming loss")
 _MOST_NAMED = 3
 
 
@@ -70,9 +71,10 @@ class LabelScores(ScoreKind):
 
         return self.declare(compute_scores, {"labels": labels}, classes)
 
-    def find_range(self, name: str) -> ScoreRange:
-        """Return the range of the loss, or of a fraction."""
-        return find_share_range(name)
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of the loss or of a fraction; of a score that a subclass adds, none is known."""
+        is_known = name == "loss" or name in _FRACTIONS or name.startswith(("AP ", THRESHOLD.format("")))
+        return find_share_range(name) if is_known else super().find_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images and the known labels."""

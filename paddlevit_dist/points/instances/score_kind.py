@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.intervals import nanmean, panoptic_scores, weighted_sums
+from ...core.intervals import ScoreRange, nanmean, panoptic_scores, weighted_sums
+from ...core.intervals.resampling import SHARE_RANGE
 from ...core.metrics.confusion import ConfusionScores
 from ...core.runtime.compiled import compiled
 from ...core.tasks.score_kind import Arrays, FormatInterval, are_below
@@ -46,6 +47,11 @@ class InstanceScores(ConfusionScores):
             counts, ious = arrays["segment_counts"], arrays["segment_ious"]
             values |= panoptic_scores(counts, ious, self.classes, is_thing)(weights)
         return values
+
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of the loss or of a fraction; of a score that a subclass adds, none is known."""
+        is_known = name in InstanceScores.zeros or name.startswith(tuple(f"{kind} " for kind in (*_KINDS, "PQ")))
+        return SHARE_RANGE if is_known else super().find_range(name)
 
     def select(self, arrays: Arrays, row: int) -> Arrays:
         """Return the arrays of one scene."""

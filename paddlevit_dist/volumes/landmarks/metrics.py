@@ -60,8 +60,13 @@ class LandmarkScores(ScoreKind):
         return values
 
     def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of an error; None for a deviation, whose intervals hold too seldom."""
-        return None if name.endswith("sd_mm") else ERROR_RANGE
+        """Return the range of an error; None for a deviation, whose intervals hold too seldom.
+
+        Of a score that a subclass adds, none is known.
+        """
+        landmark, _, key = name.rpartition(" ")
+        known: dict[str, ScoreRange | None] = {"mre_mm": ERROR_RANGE, "sd_mm": None}
+        return known[key] if key in known and landmark in ("", *self.classes) else super().find_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the landmarks, and the volumes with each one that occurs."""

@@ -107,9 +107,12 @@ class VolumeScores(ScoreKind):
             values.update({f"{score} {name}": by_class[:, index] for score, by_class in class_values.items()})
         return values
 
-    def find_range(self, name: str) -> ScoreRange:
-        """Return the range of a distance, or of a Dice coefficient."""
-        return ERROR_RANGE if name.partition(" ")[0] in _DISTANCES else SHARE_RANGE
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of a distance or of a Dice coefficient; of a score that a subclass adds, none is known."""
+        for score in (*_MEANS, "pooled Dice"):
+            if name == score or name.startswith(f"{score} "):
+                return ERROR_RANGE if score in _DISTANCES else SHARE_RANGE
+        return super().find_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the volumes in which a class is only labeled or only predicted, of all classes and of each."""

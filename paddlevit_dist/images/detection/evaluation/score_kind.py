@@ -1,5 +1,6 @@
 """Scores of tables of detections, which ``DetectionMetrics`` writes."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,10 @@ from .match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable
 from .operating_points import WishedRates, find_thresholds, split_by_class
 
 PREFIXES = ("", "mask ")  # of the names of arrays and scores, of boxes and of masks
+# COCO's numbers, the AP of a class, and its thresholds
+_FRACTIONS = re.compile(
+    r"(mask )?(A[PR](50|75|_(small|medium|large|\d+))?|AP .*)|score for (precision|recall) .*", re.DOTALL
+)
 
 
 class BoxScores(ScoreKind):
@@ -48,9 +53,9 @@ class BoxScores(ScoreKind):
 
         return self.declare(compute_scores, parts[0], classes)
 
-    def find_range(self, name: str) -> ScoreRange:
-        """Return the range of a fraction: precision, recall and similarity."""
-        return SHARE_RANGE
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of a fraction: precision, recall or a score; none is known of what a subclass adds."""
+        return SHARE_RANGE if _FRACTIONS.fullmatch(name) else super().find_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images."""

@@ -76,8 +76,15 @@ class KeypointErrorScores(ScoreKind):
         return values
 
     def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of an error; None for a deviation, whose intervals hold too seldom."""
-        return None if name.startswith("sd_") else ERROR_RANGE
+        """Return the range of an error; None for a deviation, whose intervals hold too seldom.
+
+        Of a score that a subclass adds, none is known.
+        """
+        if name in ("sd_px", "sd_mm"):
+            return None
+        point, _, key = name.rpartition(" ")
+        is_error = key in ("mre_px", "mre_mm") and point in ("", *self.classes)
+        return ERROR_RANGE if is_error else super().find_range(name)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images, the labeled points, and the points of objects that are not detected."""

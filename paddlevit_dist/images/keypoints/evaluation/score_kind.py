@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ....core.intervals import nanmean, quotient, weighted_sums
-from ....core.intervals.resampling import Recompute
+from ....core.intervals.resampling import SHARE_RANGE, Recompute, ScoreRange
 from ....core.runtime.json_format import format_json
 from ....core.runtime.text_files import parse_json
 from ....core.tasks.score_kind import Arrays, FormatInterval, are_below
@@ -56,6 +56,10 @@ class KeypointScores(BoxScores):
             return {**values, **{POINT_SCORE.format(name): own for name, own in zip(names, similarities.T)}}
 
         return self.declare(compute_scores, parts[0], classes)
+
+    def find_range(self, name: str) -> ScoreRange | None:
+        """Return the range of a fraction: precision, recall or similarity; none is known of what a subclass adds."""
+        return SHARE_RANGE if name.startswith(POINT_SCORE.format("")) else super().find_range(name)
 
     def columns(self, arrays: Arrays) -> dict[str, Sequence[Any]]:
         """Return the columns of a table with one row per image, see ``build_image_columns``.

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from support.night import by_day
+from support.own_scores import SIX, check_own_scores
 from support.samples.counted_samples import KINDS, SAMPLES
 
 from paddlevit_dist.core.engine.confidence import compute_intervals
@@ -77,6 +78,11 @@ def test_the_line_of_an_evaluation_has_the_scores_of_its_table(samples, seed):
         assert shown[name] == pytest.approx(defined[name], rel=1e-12, abs=1e-12), name
     hidden = {scores.class_score.format(name) for name in table.classes}
     assert defined.keys() - shown.keys() <= hidden
+
+
+def test_scores_that_a_subclass_adds_have_no_bounds_and_all_others_have(samples):
+    _, table = evaluate(samples, list(range(SIX)))
+    check_own_scores(require_score_kind(table.kind, table.classes), table)
 
 
 def test_each_registered_kind_is_drawn(samples):

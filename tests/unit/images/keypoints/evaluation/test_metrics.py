@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from support.networks import keypoint_peer
+from support.own_scores import SIX, check_own_scores
 from support.thread_ranks import ThreadRanks
 
 from paddlevit_dist import UserError, all_gather
@@ -284,3 +285,16 @@ def test_rates_of_points_have_intervals_of_proportions():
     assert intervals["PCK"].low < values["PCK"] < intervals["PCK"].high
     assert intervals["mre_px"].value == pytest.approx(np.mean([3 * step for step in range(8)]) / 3)
     assert "mre_mm" not in values and "sdr_2mm" not in values
+
+
+def test_scores_that_a_subclass_adds_have_no_bounds_and_all_others_have():
+    _, images, names, sigmas = split(7, SIX)
+    of_objects, _ = evaluate(images, names, sigmas)
+    of_points = PointMetrics(HAND)
+    for number in range(SIX):
+        of_points.update(number, one_object(PLACES), shown_at([[(10 + number, 10), *PLACES[1:]]]), None, (1.0, 0.5))
+    of_points.indices = range(SIX)
+    of_points.compute(of_points.state)
+    for metrics in (of_objects, of_points):
+        saved = metrics.to_sample_table(list(metrics.gathered[1].values()))
+        check_own_scores(require_score_kind(saved.kind, saved.classes), saved)

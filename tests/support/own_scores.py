@@ -1,0 +1,50 @@
+"""Scores that a subclass adds to those of a kind, and their intervals by counting all halves of six samples."""
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from paddlevit_dist.core.intervals import ProportionRecompute, bootstrap
+from paddlevit_dist.core.intervals.resampling import UNBOUNDED, Recompute
+from paddlevit_dist.core.tasks.metrics import SampleTable
+from paddlevit_dist.core.tasks.score_kind import Arrays, ScoreKind
+
+SIX = 6
+# Means of these numbers: one that has both signs, one in -1..1, an error in pixels.
+OWN = {
+    "bias": np.array([-3.0, 1.0, 4.0, -2.0, 0.5, 7.0]),
+    "kappa": np.array([0.4, -0.6, 0.9, -0.1, 0.0, 0.2]),
+    "error_px": np.array([90.0, 3.0, 0.5, 140.0, 61.0, 2.0]),
+}
+
+
+def check_own_scores(scores: ScoreKind, table: SampleTable) -> None:
+    """Check the intervals of ``OWN`` in a subclass of a kind, from a table of six samples.
+
+    All other scores are proportions, or their range is declared.
+    """
+
+    class OwnScores(type(scores)):  # type: ignore[misc]
+        def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
+            declared = super().recompute(parts, classes)
+
+            def compute_all(weights: np.ndarray) -> dict[str, np.ndarray]:
+                own = {name: weights @ numbers / weights.sum(axis=1) for name, numbers in OWN.items()}
+                return {**declared(weights), **own}
+
+            return dataclasses.replace(declared, values=compute_all)
+
+    declared = OwnScores(table.classes).recompute([table.arrays], table.classes)
+    assert isinstance(declared, ProportionRecompute)
+    intervals = bootstrap(declared, SIX)
+    for name, numbers in OWN.items():
+        halves = [numbers[list(half)].mean() for half in combinations(range(SIX), SIX // 2)]
+        reach = stats.t.ppf(0.975, SIX - 1) * np.std(halves)
+        expected = (numbers.mean(), numbers.mean() - reach, numbers.mean() + reach)
+        assert tuple(intervals[name]) == pytest.approx(expected, rel=1e-6), name
+    unknown = {name for name in declared(np.ones((1, SIX))) if declared.find_range(name) == UNBOUNDED}
+    assert unknown - {*declared.rates, *declared.rate_means} == OWN.keys()

@@ -21,7 +21,7 @@ from ..checkpoint.weight_files import find_weights_file
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
-from ..settings.table import effects, leaves, public_leaves
+from ..settings.table import comparable_leaves, effects, public_leaves
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching, count_samples
@@ -101,7 +101,7 @@ def facts_from_settings(settings: Mapping[str, Any] | RunSettings) -> dict[str, 
     Skipped are paths, data settings that are None (and so follow from the data) and keys of other versions.
     """
     effect_of, facts = effects(settings), {}
-    for name, value in leaves(settings).items():
+    for name, value in comparable_leaves(settings).items():
         effect = effect_of.get(name, "place")
         if effect != "place" and not (effect == "data" and value is None):
             facts[name] = RunFact("course" if effect in ("training", "data") else effect, value)
@@ -293,8 +293,8 @@ class CheckpointDiff:
 
     def _has_other_settings(self) -> bool:
         """Return whether a setting differs that results depend on; if not, the data do, such as in their EXIF."""
-        effect_of, theirs = effects(self.config), leaves(self._get_section("settings"))
-        ours = leaves(to_plain_settings(self.config)).items()
+        effect_of, theirs = effects(self.config), comparable_leaves(self._get_section("settings"))
+        ours = comparable_leaves(to_plain_settings(self.config)).items()
         differing = [name for name, value in ours if name in theirs and _plain(theirs[name]) != _plain(value)]
         return any(effect_of.get(name) in ("network", "score", "training", "data") for name in differing)
 

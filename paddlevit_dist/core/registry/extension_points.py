@@ -3,7 +3,7 @@
 A feature may be absent. A manifest's function with a name that is not declared here is refused: it would be ignored.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -70,7 +70,7 @@ SHOW_LEAKS = ExtensionPoint[Callable[[Any, Any, Any, Path], None]]("show_leaks")
 # Files of PaddleViT
 EXPLAIN_UNSUPPORTED = ExtensionPoint[Callable[[str], str]]("explain_unsupported")  # (model)
 EXPLAIN_OTHER_TASK = ExtensionPoint[Callable[[str], str]]("explain_other_task")  # (file)
-ADAPT_CLONE = ExtensionPoint[Callable[[list[Any], Sequence[str]], tuple[list[Any], list[str]]]]("adapt_clone")
+ADAPT_CLONE = ExtensionPoint[Callable[[list[Any], Collection[str]], tuple[list[Any], list[str]]]]("adapt_clone")
 REFUSE_CLONE_MODEL = ExtensionPoint[Callable[[object, str], None]]("refuse_clone_model")  # (model, origin)
 
 # Input, layout and scores of data. A guess has ``dataset`` and ``reason``.

@@ -1,6 +1,6 @@
 """Models of other packages, ``SOURCE:NAME``, and of PaddleViT's clones: a call imports the bridge that answers it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 from ..runtime.errors import UserError
@@ -31,7 +31,7 @@ def explain_other_task(file: str) -> str:
     return explain(file) if explain else ""
 
 
-def adapt_clone(settings: list[Any], known: Sequence[str]) -> tuple[list[Any], list[str]]:
+def adapt_clone(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
     """Translate the settings of a YAML file in a clone of PaddleViT; return them and lines for the log (``adapt``)."""
     adapt = ADAPT_CLONE.find()
     return adapt(settings, known) if adapt else (settings, [])

@@ -16,8 +16,8 @@ from . import command_line, files, names, user_modules
 from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK
 from .key import Key, show, split_option
-from .table import COMMAND_LINE, KeySetting, index_keys, keys, resolve_flag, tables_with
-from .values import InvalidValue, OutOfRange
+from .table import COMMAND_LINE, KeySetting, index_former, index_keys, keys, known_names, resolve_flag, tables_with
+from .values import InvalidValue, OutOfRange, read_word
 
 
 class ParsedSettings(NamedTuple):
@@ -51,9 +51,7 @@ def read_given(argv: Sequence[str], stored: files.StoredSettings | None = None) 
         notices.append(ambiguity)
     given = dataclasses.replace(given, settings=settings)
     if (given.cfg or stored) and _may_be_of_clone(given.find_last("MODEL.NAME")):
-        tables = lookup.key_tables()
-        known = [*keys(), *(name for table in tables for name in (*table.renamed, *table.ignored_keys))]
-        settings, adapted = model_sources.adapt_clone(settings, known)
+        settings, adapted = model_sources.adapt_clone(settings, known_names(tuple(lookup.key_tables())))
         notices += adapted
     return dataclasses.replace(given, settings=settings, notices=notices)
 
@@ -106,10 +104,10 @@ def parse(given: GivenSettings) -> ParsedSettings:
     """Translate PaddleViT's names and values to the ones here, and parse each value as its key says.
 
     Raises:
-        UserError: a key is not known, or does not allow its value.
+        UserError: a key is not known or was removed, or does not allow its value.
     """
     tables = tables_with([setting.name for setting in given.settings], given.task or DEFAULT_TASK)
-    known = index_keys(tables)
+    known, former = index_keys(tables), index_former(tables)
     needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
     our_names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
     our_values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
@@ -122,13 +120,17 @@ def parse(given: GivenSettings) -> ParsedSettings:
             if value is not None:
                 ignored[name] = f"{origin}: {name} does not exist here and is not needed: {needless[name]}"
             continue
-        is_ours = name in known and name not in our_names
+        if name in former and _changes_nothing(value, former[name], given):
+            continue
+        is_ours = name in {**known, **former} and name not in our_names
         if not is_ours and (refusal := model_sources.explain_other_task(setting.source)):
             raise UserError(refusal)
         if name in our_names:
             renamed.append(f"{origin}: {name} is called {our_names[name]} here")
-            name = our_names[name]
+            name, value = split_option(our_names[name], value)
         setting = dataclasses.replace(setting, name=name, value=value)
+        if name in former:
+            raise UserError(f"{origin}: {name} is {show(value)}, but this key was removed: {former[name].meaning}")
         if name not in known:
             raise UserError(_explain_unknown_key(setting) + _explain_unknown_model(setting, given))
         if name == "BASE":
@@ -139,6 +141,16 @@ def parse(given: GivenSettings) -> ParsedSettings:
             setting = dataclasses.replace(setting, value=ours)
         parsed.append(dataclasses.replace(setting, value=_parse_value(setting, known[name], given)))
     return ParsedSettings(parsed, given.settings, renamed, list(ignored.values()))
+
+
+def _changes_nothing(value: object, key: Key, given: GivenSettings) -> bool:
+    """Return whether a removed key has the value that is used today, or is for training, and this is an evaluation."""
+    evaluates = given.find_last("EVAL")
+    try:
+        is_used = key.parse(value) == key.default
+    except InvalidValue:
+        return False
+    return is_used or (key.training_only and evaluates is not None and read_word(evaluates.value) is True)
 
 
 def _parse_value(setting: KeySetting, key: Key, given: GivenSettings) -> Any:

@@ -16,7 +16,7 @@ from yacs.config import CfgNode
 from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
-from .key import OPTIONS, Flag, Key, Section, split_option
+from .key import OPTIONS, Flag, Key, Section, merge_options, split_option
 
 COMMAND_LINE = "command line"
 DERIVED = "follows from other keys"  # source of a derived value: neither set nor the default
@@ -97,7 +97,10 @@ class KeyTable:
     check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
     #: ``find_ignored(config)`` yields the keys that this run does not read
     find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _nothing
-    renamed: Mapping[str, str] = field(default_factory=dict)  # key in PaddleViT's files -> its name here
+    #: keys that were removed, with the default that older runs have stored, and that is used today. ``meaning`` is what
+    #: to write instead of another value; if the key is in ``renamed``, the other key has this value
+    former: tuple[Key, ...] = ()
+    renamed: Mapping[str, str] = field(default_factory=dict)  # key in PaddleViT's or older files -> its name here
     #: (key, value in PaddleViT's files in lower case) -> the value here
     renamed_values: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     #: keys of PaddleViT's files without effect on results -> why they are not needed
@@ -132,7 +135,7 @@ def find_tables(values: CfgNode) -> list[KeyTable]:
 def tables_with(names: Sequence[str], task: str | None) -> list[KeyTable]:
     """Return the tables that a configuration of ``task`` may use: all tables if the task's lack one of the names."""
     tables = known_tables(task)
-    return tables if _names(tuple(tables)).issuperset(names) else key_tables()
+    return tables if known_names(tuple(tables)).issuperset(names) else key_tables()
 
 
 def index_keys(tables: Sequence[KeyTable]) -> dict[str, Key]:
@@ -141,10 +144,15 @@ def index_keys(tables: Sequence[KeyTable]) -> dict[str, Key]:
 
 
 @functools.cache
-def _names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
-    """Return the names of keys here and of keys that only PaddleViT has."""
+def known_names(tables: tuple[KeyTable, ...]) -> frozenset[str]:
+    """Return the names of keys here, of removed ones, and of keys that only PaddleViT has."""
     others = (name for table in tables for name in (*table.renamed, *table.ignored_keys))
-    return frozenset([*index_keys(tables), *others])
+    return frozenset([*index_keys(tables), *others, *index_former(tables)])
+
+
+def index_former(tables: Sequence[KeyTable]) -> dict[str, Key]:
+    """Return dotted name -> row of the removed keys of the tables."""
+    return {key.name: key for table in tables for key in table.former}
 
 
 def find_key(name: str, task: str | None = None) -> Key | None:
@@ -183,18 +191,19 @@ def _flags(table: KeyTable) -> dict[str, Flag]:
 
 
 def effects(settings: Mapping[str, Any] | Section) -> dict[str, str]:
-    """Return dotted name -> effect of another value, one of ``key.EFFECTS``, of the keys that the settings may have."""
-    return {key.name: key.effect for key in index_keys(known_tables(settings.get("TASK"))).values()}
+    """Return dotted name -> effect of another value, one of ``key.EFFECTS``, of the keys that settings may have had."""
+    tables = known_tables(settings.get("TASK"))
+    return {key.name: key.effect for key in (*index_former(tables).values(), *index_keys(tables).values())}
 
 
 def is_section(name: str, tables: tuple[KeyTable, ...]) -> bool:
     """Return whether the dotted name is a section of the tables, or else of any task's; also PaddleViT's."""
-    return name in _sections(tables) or (name not in _names(tables) and name in _sections(tuple(key_tables())))
+    return name in _sections(tables) or (name not in known_names(tables) and name in _sections(tuple(key_tables())))
 
 
 @functools.cache
 def _sections(tables: tuple[KeyTable, ...]) -> frozenset[str]:
-    return frozenset(name[:dot] for name in _names(tables) for dot, letter in enumerate(name) if letter == ".")
+    return frozenset(name[:dot] for name in known_names(tables) for dot, letter in enumerate(name) if letter == ".")
 
 
 def default_config(task: str | None = None) -> CfgNode:
@@ -224,6 +233,24 @@ def leaves(config: Mapping[str, Any] | Section, above: str = "") -> dict[str, An
             found |= leaves(value, f"{above}{name}.")
         else:
             found[f"{above}{name}"] = value
+    return found
+
+
+def comparable_leaves(settings: Mapping[str, Any] | Section) -> dict[str, Any]:
+    """Return dotted name -> value as ``leaves``, to compare with settings that another version has stored.
+
+    The value of a removed key is that of the key which replaces it, or has the removed key's name; if settings do not
+    have it, it is the default.
+    """
+    found = leaves(settings)
+    for table in known_tables(settings.get("TASK")):
+        for key in table.former:
+            value = found.pop(key.name, key.default)
+            if key.name not in table.renamed:
+                found[key.name] = value
+            elif value != key.default:
+                name, value = split_option(table.renamed[key.name], value)
+                found[name] = merge_options(found.get(name), value)
     return found
 
 

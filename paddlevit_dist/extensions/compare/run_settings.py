@@ -45,10 +45,10 @@ def find_differing_settings(
     Settings that are not known in both runs, or that do not affect scores, are ignored, as are those whose effect
     (``settings.key.EFFECTS``) is in ``ignored``.
     """
-    from ...core.settings.table import effects, leaves
+    from ...core.settings.table import comparable_leaves, effects
 
     ignored_effects = {None, *_NOT_COMPARED, *ignored}
     key_effects = {**effects(first), **dict.fromkeys(_STARTED_FROM, "training")}
-    before, now = leaves(first), leaves(second)
+    before, now = comparable_leaves(first), comparable_leaves(second)
     shared = [name for name in now if name in before and key_effects.get(name) not in ignored_effects]
     return {name: [before[name], now[name]] for name in shared if before[name] != now[name]}

@@ -15,6 +15,7 @@ from ...core.settings.key import (
     SHARE_BELOW_1,
     SIZE,
     Flag,
+    Key,
     Pair,
     Range,
     Section,
@@ -191,8 +192,6 @@ class DetectionModelSection(ObjectModel):
         "any batch; published weights were not trained with it",
     )
     NUM_QUERIES: int | None = key(None, "DETR: largest number of objects detected in an image", AT_LEAST_1)
-    ENCODER_LAYERS: int | None = key(None, "DETR: number of encoder layers", AT_LEAST_0)
-    DECODER_LAYERS: int | None = key(None, "DETR: number of decoder layers", AT_LEAST_1)
 
 
 class DetectionTrainSection(ObjectTrain):
@@ -310,4 +309,14 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         )
 
 
-TABLE = KeyTable(_KEYS, resolve_defaults=_complete, check=_check, find_ignored=_find_ignored)
+TABLE = KeyTable(
+    _KEYS,
+    resolve_defaults=_complete,
+    check=_check,
+    find_ignored=_find_ignored,
+    former=(
+        Key("MODEL.ENCODER_LAYERS", None, "int", "layers of the encoder", optional=True),
+        Key("MODEL.DECODER_LAYERS", None, "int", "layers of the decoder", optional=True),
+    ),
+    renamed={f"MODEL.{name}": f"MODEL.OPTIONS.{name.lower()}" for name in ("ENCODER_LAYERS", "DECODER_LAYERS")},
+)

@@ -13,7 +13,7 @@ from support.trainings.runs import events, refused, well
 from support.trainings.small_keypoints import HEATMAPS, build_heatmaps
 
 VIT = ["MODEL.NAME", "vitpose_tiny", "MODEL.DIMS", "None", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "2"]
-VIT += ["MODEL.NUM_HEADS", "2", "HEATMAPS.DECODER", "simple", "HEATMAPS.CROP_SIZE", "[32, 24]"]
+VIT += ["MODEL.NUM_HEADS", "2", "MODEL.OPTIONS.decoder", "simple", "HEATMAPS.CROP_SIZE", "[32, 24]"]
 SHAPES = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "DATA.SHAPES.TRAIN", "4", "DATA.SHAPES.VAL", "2"]
 SHAPES += ["DATA.SHAPES.CATEGORIES", "[circle]", "MODEL.NUM_QUERIES", "5", "-epochs=1", "-batch_size=2"]
 SHAPES += ["TRAIN.WARMUP_STEPS", "0", "REPORT", "False", "-ngpus=1", "DATA.NUM_WORKERS", "0"]

@@ -169,7 +169,8 @@ DETECTION = Task(
     }
     | {
         "detr": Model(
-            f"-cfg=detr_shapes {_DRAWN} MODEL.ENCODER_LAYERS 1 MODEL.DECODER_LAYERS 2 MODEL.NUM_QUERIES 9",
+            f"-cfg=detr_shapes {_DRAWN} MODEL.NUM_QUERIES 9 "
+            "MODEL.OPTIONS.encoder_layers 1 MODEL.OPTIONS.decoder_layers 2",
             has_batch_norm=True,
             draws=True,
             start=_LONGER,

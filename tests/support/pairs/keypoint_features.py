@@ -72,10 +72,10 @@ KEYPOINT_DETECTION = Task(
         | {
             "matched": Value("POSES.CLASS_LOSS mal"),
             "taught": Value("POSES.DISTILL_LOSS_WEIGHT 1.0"),
-            "weighted": Value("POSES.KEYPOINT_LOSS_WEIGHT 5.0 POSES.OKS_LOSS_WEIGHT 0.0 TRAIN.CLASS_LOSS_WEIGHT 2.0"),
+            "weighted": Value("TRAIN.CLASS_LOSS_WEIGHT 2.0"),
             "reference": Value("TRAIN.DETECTION_NORMALIZER reference"),
         },
-        "queries": NONE | {"plain": Value("POSES.DENOISING 0"), "noisy": Value("POSES.DENOISING 9")},
+        "queries": NONE | {"plain": Value("MODEL.OPTIONS.denoising 0"), "noisy": Value("MODEL.OPTIONS.denoising 9")},
         "scored": NONE | {"limits": Value("DETECTION.MAX_DETECTIONS 12 DETECTION.SCORE_THRESHOLD 0.3", "none")},
         "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},

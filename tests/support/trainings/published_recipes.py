@@ -203,9 +203,9 @@ def _cut_detector(recipe: str) -> list[str]:
     values = load(recipe)
     words = list(_SIDES)
     if values.MODEL.TYPE == "detr":
-        words += ["MODEL.ENCODER_LAYERS", "1"]
+        words += ["MODEL.OPTIONS.encoder_layers", "1"]
     if values.MODEL.TYPE != "mask_rcnn":
-        words += ["MODEL.DECODER_LAYERS", "2", "MODEL.NUM_QUERIES", "10"]
+        words += ["MODEL.OPTIONS.decoder_layers", "2", "MODEL.NUM_QUERIES", "10"]
     if values.DATA.BATCH_SIDES:
         words += ["DATA.BATCH_SIDES", "[96]", "DATA.NO_AUGMENT_EPOCHS", "0"]
     if recipe == "rfdetr_base_coco":  # sides are multiples of 56

@@ -85,7 +85,7 @@ def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
     ).split()
     few = ["MODEL.NUM_QUERIES", "10"]
     smaller = {
-        "detr": ["MODEL.ENCODER_LAYERS", "1", "MODEL.DECODER_LAYERS", "2", *few],
+        "detr": ["MODEL.OPTIONS.encoder_layers", "1", "MODEL.OPTIONS.decoder_layers", "2", *few],
         **dict.fromkeys(("rtdetr", "dfine", "deim", "rfdetr"), few),
     }
     results = {}

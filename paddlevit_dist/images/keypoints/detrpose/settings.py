@@ -1,9 +1,9 @@
-"""Keys of keypoints of several objects in one step: the losses of DETRPose, and its queries with noise."""
+"""Keys of keypoints of several objects in one step: the losses of DETRPose."""
 
 from collections.abc import Iterator
 from typing import Literal
 
-from ....core.settings.key import AT_LEAST_0, Section, key, rows
+from ....core.settings.key import AT_LEAST_0, Key, Section, key, rows
 from ....core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from ..settings import KeypointSettings
 
@@ -24,22 +24,11 @@ class PoseKeys(Section):
         "loss of an object's score, which learns its similarity: vfl (varifocal loss), or mal (matchability-aware)",
         training_only=True,
     )
-    KEYPOINT_LOSS_WEIGHT: float = key(
-        10.0, "weight of the distances of points, as shares of the image", AT_LEAST_0, training_only=True
-    )
-    OKS_LOSS_WEIGHT: float = key(4.0, "weight of 1 - the similarity (OKS)", AT_LEAST_0, training_only=True)
     DISTILL_LOSS_WEIGHT: float = key(
         0.0,
         "weight of the divergence of each decoder layer's distributions from the last one's, as in D-FINE",
         AT_LEAST_0,
         training_only=True,
-    )
-    DENOISING: int | None = key(
-        None,
-        "training: approximate pairs of queries of an image that restore objects with noise; None: the variant's; 0: "
-        "none",
-        AT_LEAST_0,
-        effect="network",
     )
 
 
@@ -53,4 +42,13 @@ def _find_ignored(view: ConfigView[PoseSettings]) -> Iterator[IgnoredKeys]:
     yield IgnoredKeys(_OF_BOXES, "TASK", "whole images have one pass each, and no boxes: {}")
 
 
-TABLE = KeyTable(keys=rows(PoseSettings), find_ignored=_find_ignored)
+TABLE = KeyTable(
+    keys=rows(PoseSettings),
+    find_ignored=_find_ignored,
+    former=(
+        Key("POSES.KEYPOINT_LOSS_WEIGHT", 10.0, "float", "it is 10, as the authors'; remove it", training_only=True),
+        Key("POSES.OKS_LOSS_WEIGHT", 4.0, "float", "it is 4, as the authors'; remove it", training_only=True),
+        Key("POSES.DENOISING", None, "int", "queries that restore objects with noise", optional=True, effect="network"),
+    ),
+    renamed={"POSES.DENOISING": "MODEL.OPTIONS.denoising"},
+)

@@ -49,14 +49,11 @@ class KeypointDetection(Detection):
                 f"MODEL.NAME {config.MODEL.NAME} does not detect objects with keypoints: set detrpose_hgnetv2_s, for "
                 "example, and MODEL.BACKBONE for another backbone"
             )
-        keys = config.POSES
         self._has_one_object = getattr(resolve("dataset", config.DATA.DATASET), "has_whole_objects", False)
         if self._has_one_object:
             self.best_metric = ("PCK", True)
         self.keypoint_sets: tuple[KeypointSet, ...] = ()
-        self._set_options(matchability=_MAL_EXPONENT if keys.CLASS_LOSS == MAL else None)
-        if keys.DENOISING is not None:
-            self._set_options(denoising=keys.DENOISING)
+        self._set_options(matchability=_MAL_EXPONENT if config.POSES.CLASS_LOSS == MAL else None)
 
     def build_dataset(self, split: str, cache_folder: Path) -> DetectionSamples:
         """Open the samples of a split, with notices on how they are used."""
@@ -100,14 +97,12 @@ class KeypointDetection(Detection):
 
     def _loss_options(self) -> dict[str, Any]:
         """Return the arguments of the model's losses that keys and data set."""
-        keys, most = self.config.POSES, self.model_options["keypoints"]
+        most = self.model_options["keypoints"]
         rows = [points.sigmas + (SIGMA,) * (most - len(points.sigmas)) for points in self.keypoint_sets]
         return {
             **super()._loss_options(),
             "sigmas": tuple(tuple(map(float, row)) for row in rows),
-            "keypoints_weight": keys.KEYPOINT_LOSS_WEIGHT,
-            "oks_weight": keys.OKS_LOSS_WEIGHT,
-            "distill_weight": keys.DISTILL_LOSS_WEIGHT,
+            "distill_weight": self.config.POSES.DISTILL_LOSS_WEIGHT,
         }
 
     def _build_targets(self, batch: dict[str, Any], box_counts: np.ndarray) -> PoseTargets:

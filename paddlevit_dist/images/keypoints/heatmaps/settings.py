@@ -10,6 +10,7 @@ from ....core.settings.key import (
     AT_LEAST_1,
     SHARE,
     Flag,
+    Key,
     Pair,
     PathText,
     Range,
@@ -37,11 +38,6 @@ class HeatmapKeys(Section):
         [256, 192], "height and width of an object's crop, multiples of the backbone's stride", SIDE_PX
     )
     STRIDE: int = key(4, "pixels of a crop from one cell of a heatmap to the next", AT_LEAST_1, effect="network")
-    DECODER: Literal["classic", "simple"] | None = key(
-        None,
-        "decoder: classic (transposed convolutions), or simple (upsampling and a convolution); None: the variant's",
-        effect="network",
-    )
     SIGMA: float = key(
         2.0, "training: standard deviation of a target around its point, in cells", ABOVE_0, training_only=True
     )
@@ -105,4 +101,10 @@ def _find_ignored(view: ConfigView[HeatmapSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(scored, "HEATMAPS.DETECTOR", "boxes have no scores without detections: {}")
 
 
-TABLE = KeyTable(keys=rows(HeatmapSettings), check=_check, find_ignored=_find_ignored)
+TABLE = KeyTable(
+    keys=rows(HeatmapSettings),
+    check=_check,
+    find_ignored=_find_ignored,
+    former=(Key("HEATMAPS.DECODER", None, "text", "decoder of the network", optional=True, effect="network"),),
+    renamed={"HEATMAPS.DECODER": "MODEL.OPTIONS.decoder"},
+)

@@ -67,7 +67,7 @@ class KeypointHeatmaps(NamedPointsTask):
                 "for example, and MODEL.BACKBONE for another backbone"
             )
         keys, data = config.HEATMAPS, config.DATA
-        self._set_options(heatmap_stride=keys.STRIDE, **({} if keys.DECODER is None else {"decoder": keys.DECODER}))
+        self._set_options(heatmap_stride=keys.STRIDE)
         height, width = keys.CROP_SIZE
         self.crop_size: Size = (height, width)
         heatmap_size = count_cells(self.crop_size, keys.STRIDE)

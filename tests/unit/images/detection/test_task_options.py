@@ -25,10 +25,13 @@ def make(*words: str):
     ("words", "options"),
     [
         (
-            [*DETR, "MODEL.DROPOUT", "0.25", "MODEL.ENCODER_LAYERS", "0", "-max_detections=101"],
+            [*DETR, "MODEL.DROPOUT", "0.25", "MODEL.OPTIONS.encoder_layers", "0", "-max_detections=101"],
             {"dropout": 0.25, "encoder_layers": 0, "mask_padding": True},
         ),
-        ([*RTDETR, "MODEL.NUM_QUERIES", "7", "MODEL.DECODER_LAYERS", "1"], {"num_queries": 7, "decoder_layers": 1}),
+        (
+            [*RTDETR, "MODEL.NUM_QUERIES", "7", "MODEL.OPTIONS.decoder_layers", "1"],
+            {"num_queries": 7, "decoder_layers": 1},
+        ),
         ([*REGIONS, "TRAIN.RANDOM_SAMPLING", "False", "-max_detections=100"], {"random_samples": False}),
     ],
 )

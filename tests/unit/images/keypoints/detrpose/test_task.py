@@ -72,14 +72,13 @@ def test_an_update_waits_for_the_assignments_of_all_layers_at_once_and_for_the_n
 
 
 def test_sigmas_of_every_category_are_in_the_losses():
-    weights = ["POSES.OKS_LOSS_WEIGHT", "3", "POSES.KEYPOINT_LOSS_WEIGHT", "7", "POSES.DISTILL_LOSS_WEIGHT", "5"]
-    task = make("POSES.CLASS_LOSS", "mal", "POSES.DENOISING", "0", *weights)
+    task = make("POSES.CLASS_LOSS", "mal", "MODEL.OPTIONS.denoising", "0", "POSES.DISTILL_LOSS_WEIGHT", "5")
     task.load_meta(LEARNED)
     criterion = task.criterion
     for row, expected in zip(criterion.variances, [(0.04, 0.16, 0.36), (0.64, 0.01, 0.01)], strict=True):
         assert row == pytest.approx(expected)
     assert criterion.noise is None and criterion.matchability == 2.0
-    assert criterion.weights == {"class": 2, "keypoints": 7, "oks": 3, "distill": 5}
+    assert criterion.weights == {"class": 2, "keypoints": 10, "oks": 4, "distill": 5}
     task = make()
     task.load_meta(LEARNED)
     criterion = task.criterion

@@ -81,7 +81,7 @@ def test_training_has_a_sample_for_each_object(tmp_path):
 
 def test_micro_batches_change_the_weights_as_one_batch_does(tmp_path):
     words = ["MODEL.NAME", "vitpose_tiny", "MODEL.DIMS", "None", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "1"]
-    task, samples = build_task(tmp_path, *words, "HEATMAPS.DECODER", "simple")  # no batch norm
+    task, samples = build_task(tmp_path, *words, "MODEL.OPTIONS.decoder", "simple")  # no batch norm
 
     def change(*parts):
         paddle.seed(0)

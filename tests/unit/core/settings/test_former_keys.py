@@ -1,0 +1,93 @@
+"""Keys that were removed: configurations of older runs have them, with the value that is used today."""
+
+from copy import deepcopy
+
+import pytest
+import yaml
+from support.processes import ROOT
+
+from paddlevit_dist import UserError
+from paddlevit_dist.core.engine.compatibility import compare, facts_from_settings, to_plain_settings
+from paddlevit_dist.core.inference.trained import build_configuration
+from paddlevit_dist.core.registry.lookup import TASKS, known_tables
+from paddlevit_dist.core.settings import StoredSettings, dump_yaml, load
+from paddlevit_dist.core.settings.table import index_former, keys, leaves
+
+OLDER = ROOT / "tests" / "support" / "files" / "config_with_former_keys.yaml"  # of a run of detrpose_figures
+POSES = f"-cfg={ROOT / 'configs' / 'detrpose_figures.yaml'}"
+HEATMAPS = f"-cfg={ROOT / 'configs' / 'heatmap_figures.yaml'}"
+FORMER = {name: key for task in TASKS for name, key in index_former(known_tables(task)).items()}
+
+
+def read_older(**poses):
+    """Settings of the older run, with other values of keys of POSES."""
+    content = yaml.safe_load(OLDER.read_text(encoding="utf-8"))
+    return {**content, "POSES": {**content["POSES"], **poses}}
+
+
+def test_the_configuration_of_an_older_run_is_that_of_its_recipe_today():
+    stored = leaves(yaml.safe_load(OLDER.read_text(encoding="utf-8")))
+    assert {name for name in FORMER if not name.startswith("HEATMAPS.")} <= set(stored)
+    assert set(stored) - set(keys("keypoint_detection")) == set(FORMER) - {"HEATMAPS.DECODER"}
+    older, today = load([f"-cfg={OLDER}"]), load([POSES])
+    assert leaves(older.values) == leaves(today.values) and older.values.MODEL.OPTIONS == {"denoising": 3}
+    line = OLDER.read_text(encoding="utf-8").splitlines().index("  DENOISING: 3") + 1
+    assert older.notices == [f"{OLDER}:{line}: POSES.DENOISING is called MODEL.OPTIONS.denoising here"]
+
+
+@pytest.mark.parametrize("recipe", [POSES, HEATMAPS, POSES.replace("detrpose_figures", "detr_shapes")])
+def test_a_former_key_with_its_default_is_silent_in_a_file_and_on_the_command_line(write, recipe):
+    plain = load([recipe]).values
+    former = index_former(known_tables(plain.TASK))
+    assert len(former) > 1 and not set(former) & set(keys())
+    words = [word for name, key in former.items() for word in (name, str(key.default))]
+    typed = load([recipe, *words])
+    content = yaml.safe_load(dump_yaml(plain))
+    for name, key in former.items():
+        section, last = name.split(".")
+        content[section][last] = key.default
+    stored = load([f"-cfg={write('config.yaml', yaml.safe_dump(content))}"])
+    assert typed.notices == stored.notices == [] and leaves(typed.values) == leaves(stored.values) == leaves(plain)
+
+
+def test_another_value_is_refused_with_what_to_write(write):
+    file = write("mine.yaml", "TASK: keypoint_detection\nPOSES:\n  OKS_LOSS_WEIGHT: 8\n")
+    end = "POSES.OKS_LOSS_WEIGHT is {}, but this key was removed: it is 4, as the authors'; remove it"
+    for words, origin, value in (
+        ([f"-cfg={file}"], f"{file}:3", "8"),
+        ([POSES, "POSES.OKS_LOSS_WEIGHT=often"], "command line", "'often'"),
+    ):
+        with pytest.raises(UserError) as refused:
+            load(words)
+        assert str(refused.value) == f"{origin}: {end.format(value)}"
+
+
+def test_the_value_of_a_replaced_key_is_that_of_the_other_one():
+    both = load([HEATMAPS, "HEATMAPS.DECODER", "simple", "MODEL.OPTIONS.width", "8"])
+    assert both.values.MODEL.OPTIONS == {"decoder": "simple", "width": 8}
+    assert both.notices == ["command line: HEATMAPS.DECODER is called MODEL.OPTIONS.decoder here"]
+
+
+def test_an_evaluation_ignores_what_was_for_training():
+    older = read_older(OKS_LOSS_WEIGHT=8.0)
+    assert build_configuration("model.pdparams", older).values.MODEL.OPTIONS == {"denoising": 3}
+    with pytest.raises(UserError, match=r"^settings of a run: POSES.OKS_LOSS_WEIGHT is 8.0, but this key was removed"):
+        load([], stored=StoredSettings(older, "settings of a run"))
+
+
+@pytest.mark.parametrize(
+    ("poses", "words", "expected"),
+    [
+        ({}, [], []),
+        ({"OKS_LOSS_WEIGHT": 8.0}, [], [("POSES.OKS_LOSS_WEIGHT", 8.0, 4.0)]),
+        ({"DENOISING": 5}, [], [("MODEL.OPTIONS", {"denoising": 5}, {"denoising": 3})]),
+        ({"DENOISING": 5}, ["MODEL.OPTIONS.denoising", "5"], []),
+    ],
+)
+def test_a_resumed_run_is_compared_with_what_it_had(poses, words, expected):
+    before = read_older(**poses)
+    given = deepcopy(before)
+    now = to_plain_settings(load([POSES, *words]).values)
+    changes = compare("resume", facts_from_settings(before), facts_from_settings(now))
+    assert [(each.name, each.before, each.now) for each in changes] == expected
+    assert before == given

@@ -116,7 +116,7 @@ def write_volume(folder: Path) -> Path:
 
 
 UNET = "VOLUMES.UNET_WIDTH 2 VOLUMES.UNET_DEPTH 1 VOLUMES.CROP_SIZE [6,10,8]".split()
-CLUSTERS = "POINTS.INSTANCES.WIDTH 8 POINTS.INSTANCES.BLOCKS 1 POINTS.INSTANCES.PREPARE_EPOCHS 0".split()
+CLUSTERS = "MODEL.OPTIONS.width 8 MODEL.OPTIONS.repeats 1 POINTS.INSTANCES.PREPARE_EPOCHS 0".split()
 # Task -> recipe, keys that make its network small, and what writes an input.
 TASKS = {
     "classification": ("vit_digits", [], write_image),

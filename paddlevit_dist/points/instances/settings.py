@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ...core.settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Section, key, rows
+from ...core.settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Key, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
@@ -10,15 +10,6 @@ from .. import settings
 class InstanceSection(Section):
     """Keys of POINTS.INSTANCES."""
 
-    WIDTH: int = key(
-        16,
-        "channels of the U-Net's first level; level i has i times this number, and a backbone in MODEL.OPTIONS its own",
-        AT_LEAST_1,
-        effect="network",
-    )
-    BLOCKS: int = key(
-        2, "residual blocks of each level, on the way down and on the way up", AT_LEAST_1, effect="network"
-    )
     STUFF_CLASSES: list[str] | None = key(
         None,
         "classes without instances; []: all have instances; None: nuScenes's and SemanticKITTI's own for their "
@@ -81,4 +72,16 @@ def _find_ignored(view: ConfigView[InstanceSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("POINTS.INSTANCES.FULL_SCALE",), "POINTS.MAX_POINTS", "no scene is cropped: {}")
 
 
-TABLE = KeyTable(rows(InstanceSettings), check=_check, find_ignored=_find_ignored)
+TABLE = KeyTable(
+    rows(InstanceSettings),
+    check=_check,
+    find_ignored=_find_ignored,
+    former=(
+        Key("POINTS.INSTANCES.WIDTH", 16, "int", "channels of the U-Net's first level", effect="network"),
+        Key("POINTS.INSTANCES.BLOCKS", 2, "int", "residual blocks of each level", effect="network"),
+    ),
+    renamed={
+        "POINTS.INSTANCES.WIDTH": "MODEL.OPTIONS.width",
+        "POINTS.INSTANCES.BLOCKS": "MODEL.OPTIONS.repeats",
+    },
+)

@@ -101,8 +101,6 @@ class InstanceSegmentation(SceneTask):
             self,
             num_classes=num_classes or self.num_classes,
             in_channels=feature_channels(self.features) + 3 * self.has_positions,
-            width=self.keys.WIDTH,
-            repeats=self.keys.BLOCKS,
         )
         self.plan_spec = model.plan_spec()
         compile_loops()

@@ -26,7 +26,7 @@ def test_predictions_have_the_coordinates_of_the_source(tmp_path, name, written)
     xyz = {letter: room(600, seed)[0].astype(np.float64) + UTM for seed, letter in enumerate("abc")}
     prepare(tmp_path / "in", tmp_path / "out", xyz)
     words = ["TASK", name, "-dataset=scenes", f"-data_path={tmp_path / 'out'}", "DATA.VOXEL_SIZE_M", "0.2"]
-    instances = "pointgroup POINTS.INSTANCES.WIDTH 4 POINTS.INSTANCES.STUFF_CLASSES []"
+    instances = "pointgroup MODEL.OPTIONS.width 4 POINTS.INSTANCES.STUFF_CLASSES []"
     network = instances if name == "pointgroup" else "minkunet_tutorial"
     task = resolve("task", name)(settings.load([*words, "MODEL.NAME", *network.split(), *WRITING]).values)
     samples = task.build_dataset("train", tmp_path)

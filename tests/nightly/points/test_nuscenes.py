@@ -59,7 +59,7 @@ def test_the_pages_commands_train_score_and_write_a_submission(tmp_path):
 
 STUFF = "[driveable_surface,other_flat,sidewalk,terrain,manmade,vegetation]"
 PANOPTIC = ["-cfg=pointgroup_synthetic_rooms", "-dataset=scenes", "POINTS.FEATURES", "[intensity/255]"]
-PANOPTIC += ["DATA.VOXEL_SIZE_M", "0.5", "POINTS.INSTANCES.STUFF_CLASSES", STUFF, "POINTS.INSTANCES.WIDTH", "4"]
+PANOPTIC += ["DATA.VOXEL_SIZE_M", "0.5", "POINTS.INSTANCES.STUFF_CLASSES", STUFF, "MODEL.OPTIONS.width", "4"]
 PANOPTIC += ["POINTS.INSTANCES.RADIUS_M", "2", "POINTS.INSTANCES.CLUSTER_POINTS", "5"]
 PANOPTIC += ["POINTS.INSTANCES.MIN_PREDICTION_POINTS", "5", "POINTS.INSTANCES.SCORE_THRESHOLD", "0"]
 PANOPTIC += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.PANOPTIC_MIN_POINTS", "15"]

@@ -76,15 +76,15 @@ INSTANCES = Task(
     4,
     {
         "instances": Model(
-            f"-cfg=pointgroup_synthetic_rooms {_ROOMS} POINTS.INSTANCES.WIDTH 8 POINTS.INSTANCES.PREPARE_EPOCHS 1 "
-            "POINTS.INSTANCES.BLOCKS 1 "
+            f"-cfg=pointgroup_synthetic_rooms {_ROOMS} MODEL.OPTIONS.width 8 POINTS.INSTANCES.PREPARE_EPOCHS 1 "
+            "MODEL.OPTIONS.repeats 1 "
             "POINTS.INSTANCES.RADIUS_M 0.6",
             has_batch_norm=True,
             draws=True,
             exports=False,
         ),
         "sorted": Model(
-            f"-cfg=pointgroup_synthetic_rooms {_ROOMS} POINTS.INSTANCES.PREPARE_EPOCHS 1 POINTS.INSTANCES.BLOCKS 1 "
+            f"-cfg=pointgroup_synthetic_rooms {_ROOMS} POINTS.INSTANCES.PREPARE_EPOCHS 1 MODEL.OPTIONS.repeats 1 "
             'POINTS.INSTANCES.RADIUS_M 0.6 MODEL.OPTIONS {"backbone":"ptv3","backbone_options":{"encoder_depths":[1,1],'
             '"encoder_channels":[8,40],"encoder_heads":[1,2],"strides":[2],"decoder_depths":[1],"decoder_channels":[8],'
             '"decoder_heads":[1],"patch_size":32,"drop_path":0}}',

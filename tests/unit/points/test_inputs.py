@@ -24,8 +24,8 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.prepare.semantic_kitti import CLASS_NAMES as KITTI_CLASSES
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 
-INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
-INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.4"]
+INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "MODEL.OPTIONS.width", "4"]
+INSTANCES += ["MODEL.OPTIONS.repeats", "1", "DATA.VOXEL_SIZE_M", "0.4"]
 
 
 def predicted(task, inputs):

@@ -17,8 +17,8 @@ from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.VAL", "3", "POINTS.ROOMS.SPACING_M", "0.12"]
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", "DATA.VOXEL_SIZE_M", "0.2", *ROOMS]
-INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4", *ROOMS]
-INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.1"]
+INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "MODEL.OPTIONS.width", "4", *ROOMS]
+INSTANCES += ["MODEL.OPTIONS.repeats", "1", "DATA.VOXEL_SIZE_M", "0.1"]
 
 
 def evaluated(task_class, arguments):

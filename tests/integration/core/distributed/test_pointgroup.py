@@ -16,7 +16,7 @@ from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 
 OPTIONS = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "DATA.DATASET", "two_boxes"]
-OPTIONS += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.STUFF_CLASSES", "[]"]
+OPTIONS += ["MODEL.OPTIONS.width", "4", "MODEL.OPTIONS.repeats", "1", "POINTS.INSTANCES.STUFF_CLASSES", "[]"]
 OPTIONS += ["POINTS.INSTANCES.CLUSTER_POINTS", "20", "DATA.VOXEL_SIZE_M", "0.05", "POINTS.INSTANCES.RADIUS_M", "0.1"]
 
 

@@ -19,8 +19,8 @@ SEMANTIC = [
     "DATA.VOXEL_SIZE_M",
     "0.2",
 ]
-INSTANCES = [f"-cfg={ROOT}/configs/pointgroup_synthetic_rooms.yaml", "POINTS.INSTANCES.WIDTH", "4"]
-INSTANCES += ["POINTS.INSTANCES.BLOCKS", "1", "DATA.VOXEL_SIZE_M", "0.1"]
+INSTANCES = [f"-cfg={ROOT}/configs/pointgroup_synthetic_rooms.yaml", "MODEL.OPTIONS.width", "4"]
+INSTANCES += ["MODEL.OPTIONS.repeats", "1", "DATA.VOXEL_SIZE_M", "0.1"]
 LANDMARKS = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
 LANDMARKS += ["VOLUMES.CROP_SIZE", "[8,12,10]"]
 

@@ -33,7 +33,7 @@ def semantic_task(*words: str) -> SemanticSegmentation:
 
 
 def instance_task(*words: str) -> InstanceSegmentation:
-    names = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
+    names = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "MODEL.OPTIONS.width", "4"]
     return InstanceSegmentation(config.load([*names, *ROOMS, *words]).values)
 
 

@@ -25,7 +25,7 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 
 SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial"]
-INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "POINTS.INSTANCES.WIDTH", "4"]
+INSTANCES = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "MODEL.OPTIONS.width", "4"]
 INSTANCES += ["POINTS.INSTANCES.STUFF_CLASSES", "[]"]
 
 

@@ -19,7 +19,7 @@ from paddlevit_dist.points.sparse import Plan, SparseTensor
 NARROW = {"encoder_depths": (1, 1), "encoder_channels": (6, 12), "encoder_heads": (1, 2), "strides": (2,)}
 NARROW |= {"decoder_depths": (1,), "decoder_channels": (6,), "decoder_heads": (1,), "patch_size": 16}
 SMALL = "TASK pointgroup MODEL.NAME pointgroup -dataset=synthetic_rooms DATA.VOXEL_SIZE_M 0.15 POINTS.ROOMS.TRAIN 3"
-SMALL += " POINTS.ROOMS.VAL 2 POINTS.ROOMS.SPACING_M 0.12 POINTS.INSTANCES.BLOCKS 1 POINTS.INSTANCES.RADIUS_M 0.24"
+SMALL += " POINTS.ROOMS.VAL 2 POINTS.ROOMS.SPACING_M 0.12 MODEL.OPTIONS.repeats 1 POINTS.INSTANCES.RADIUS_M 0.24"
 SMALL += " POINTS.INSTANCES.PREPARE_EPOCHS 0 POINTS.INSTANCES.CLUSTER_POINTS 2"
 OPTIONS = json.dumps({"backbone": "ptv3", "backbone_options": NARROW})
 

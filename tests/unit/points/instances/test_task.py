@@ -37,7 +37,7 @@ from paddlevit_dist.points.sparse import Plan, PlanSpec, SparseTensor
 
 SMALL = ["TASK", "pointgroup", "MODEL.NAME", "pointgroup", "-dataset=remembered_rooms", "DATA.VOXEL_SIZE_M", "0.15"]
 SMALL += ["POINTS.ROOMS.TRAIN", "3", "POINTS.ROOMS.VAL", "2", "POINTS.ROOMS.SPACING_M", "0.12"]
-SMALL += ["POINTS.INSTANCES.WIDTH", "4", "POINTS.INSTANCES.BLOCKS", "1", "POINTS.INSTANCES.RADIUS_M", "0.24"]
+SMALL += ["MODEL.OPTIONS.width", "4", "MODEL.OPTIONS.repeats", "1", "POINTS.INSTANCES.RADIUS_M", "0.24"]
 DENSE = ["DATA.VOXEL_SIZE_M", "0.1", "POINTS.ROOMS.SPACING_M", "0.08", "POINTS.INSTANCES.RADIUS_M", "0.16"]
 THINGS = np.array([name not in ("wall", "floor") for name in CLASS_NAMES])
 

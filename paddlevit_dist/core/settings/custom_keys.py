@@ -45,7 +45,7 @@ def as_tables(declared: object, owner: str, others: Sequence[KeyTable]) -> list[
     rows = [key for table in tables for key in table.keys]
     for row in rows:
         _check(row, owner)
-    _check_names(rows, {key.name: key for table in others for key in table.keys}, owner)
+    _check_names(rows, {key.name: key for table in others for key in (*table.former, *table.keys)}, owner)
     return tables
 
 

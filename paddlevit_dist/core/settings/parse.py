@@ -122,15 +122,15 @@ def parse(given: GivenSettings) -> ParsedSettings:
             continue
         if name in former and _changes_nothing(value, former[name], given):
             continue
-        is_ours = name in {**known, **former} and name not in our_names
+        if name in former and name not in our_names:
+            raise UserError(f"{origin}: {name} is {show(value)}, but this key was removed: {former[name].meaning}")
+        is_ours = name in known and name not in our_names
         if not is_ours and (refusal := model_sources.explain_other_task(setting.source)):
             raise UserError(refusal)
         if name in our_names:
             renamed.append(f"{origin}: {name} is called {our_names[name]} here")
             name, value = split_option(our_names[name], value)
         setting = dataclasses.replace(setting, name=name, value=value)
-        if name in former:
-            raise UserError(f"{origin}: {name} is {show(value)}, but this key was removed: {former[name].meaning}")
         if name not in known:
             raise UserError(_explain_unknown_key(setting) + _explain_unknown_model(setting, given))
         if name == "BASE":

@@ -11,7 +11,8 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.engine.compatibility import compare, facts_from_settings, to_plain_settings
 from paddlevit_dist.core.inference.trained import build_configuration
 from paddlevit_dist.core.registry.lookup import known_tables
-from paddlevit_dist.core.settings import StoredSettings, dump_yaml, load
+from paddlevit_dist.core.settings import Key, StoredSettings, dump_yaml, load
+from paddlevit_dist.core.settings.custom_keys import as_tables
 from paddlevit_dist.core.settings.table import index_former, keys, leaves, put
 
 OLDER = ROOT / "tests" / "support" / "files" / "config_with_former_keys.yaml"  # of a run of detrpose_figures
@@ -91,3 +92,10 @@ def test_a_resumed_run_is_compared_with_what_it_had(poses, words, expected):
     changes = compare("resume", facts_from_settings(before), facts_from_settings(now))
     assert [(each.name, each.before, each.now) for each in changes] == expected
     assert before == given
+
+
+def test_a_users_key_has_another_name_than_a_former_one():
+    (table,) = as_tables(Key("HEATMAPS.DECODERS", 1, "int", "mine"), "model mine", known_tables("keypoint_heatmaps"))
+    assert [key.name for key in table.keys] == ["HEATMAPS.DECODERS"]
+    with pytest.raises(UserError, match="^model mine: key HEATMAPS.DECODER exists already: decoder of the network: "):
+        as_tables(Key("HEATMAPS.DECODER", 1, "int", "mine"), "model mine", known_tables("keypoint_heatmaps"))

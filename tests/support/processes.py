@@ -66,7 +66,7 @@ def run_together(
     Returns:
         What each returned on each rank, by the name of its call.
     """
-    ended = succeeded(run_workers("support.many_calls:call_all", calls, processes=processes, timeout=timeout))
+    ended = succeeded(run_workers("support.run_target:call_all", calls, processes=processes, timeout=timeout))
     return {name: [of_rank[name] for of_rank in ended.results] for name in calls}
 
 

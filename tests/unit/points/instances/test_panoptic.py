@@ -6,7 +6,6 @@ import pytest
 from support.networks.golden import description
 from support.samples.instance_scenes import NAMES as SCENE_NAMES
 from support.samples.instance_scenes import scene
-from support.samples.panoptic_scenes import NAMES, THINGS, draw_scene
 
 from paddlevit_dist.core.intervals import panoptic_scores
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
@@ -15,7 +14,29 @@ from paddlevit_dist.points.instances.metrics import InstanceMetrics
 from paddlevit_dist.points.instances.panoptic import combine_segments, count_segments
 
 CASES = description("panoptic_quality")["cases"]
+NAMES = ["car", "person", "truck", "road", "grass", "sky"]
+THINGS = [0, 1, 2]
 IS_THING = np.isin(np.arange(len(NAMES)), THINGS)
+
+
+def draw_scene(number, points=2000):
+    """A scene of segments and an imperfect prediction of it.
+
+    True class and instance, then predicted class and instance, int64 (points,) each, -100 for none.
+    """
+    generator = np.random.default_rng(number)
+    cuts = np.sort(generator.choice(np.arange(1, points), 17, replace=False))
+    cuts[:3] = 50, 99, 149  # segments of 50, 49 and 50 points
+    piece = np.searchsorted(np.sort(cuts), np.arange(points), side="right")
+    true_class = generator.integers(-1, len(NAMES), 18)[piece]
+    true_instance = np.where(generator.random(18) < 0.8, np.arange(18) // 2, -1)[piece]
+    shift = generator.integers(0, 60)
+    moved = np.roll(np.arange(points), shift)
+    classes, instances = true_class[moved].copy(), true_instance[moved].copy()
+    wrong = generator.random(18) < 0.3
+    classes = np.where(wrong[piece], generator.integers(-1, len(NAMES), 18)[piece], classes)
+    instances = np.where(generator.random(18)[piece] < 0.2, 17, instances)
+    return tuple(np.where(values < 0, -100, values) for values in (true_class, true_instance, classes, instances))
 
 
 def add_scene(metrics, number, true_class, true_instance, classes, predictions, min_points=30):

@@ -10,8 +10,7 @@ from typing import Any
 import paddle
 import pytest
 from support.processes import ROOT
-from support.simulated import machine  # noqa: F401
-from support.stand_ins import other_paddle  # noqa: F401
+from support.simulated import machine, other_paddle  # noqa: F401
 
 from paddlevit_dist.core import settings
 

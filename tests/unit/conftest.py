@@ -9,16 +9,26 @@ from typing import Any
 
 import pytest
 from support import prepared
-from support.stand_ins import (  # noqa: F401
-    clock,
+from support.children import commands, pools_in_this_process, workers  # noqa: F401
+from support.simulated import (  # noqa: F401
+    act_as,
+    at_exit,
+    command_line,
+    exit_codes,
+    fresh_rank,
+    fresh_status,
+    kills,
     libraries,
+    machine,
     module_specs,
     other_paddle,
     own_environment,
     own_signals,
-    pools_in_this_process,
     replacements,
     set_versions,
+    signals_sent,
+    simulated_time,
+    store,
 )
 from tqdm import tqdm
 

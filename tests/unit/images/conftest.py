@@ -2,4 +2,3 @@
 
 from support.samples.image_fixtures import cache, families_once, weights_of_zero  # noqa: F401
 from support.settings_fixtures import load_text, refuse, write  # noqa: F401
-from support.simulated import machine  # noqa: F401

@@ -394,7 +394,7 @@ def test_remarks_are_of_each_file_and_then_of_all_files_of_a_kind(tmp_path):
     assert len(lines) == 4 and all(line.startswith(start) for line, start in zip(lines, starts)), lines
 
 
-def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path, clock, monkeypatch):
+def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path, simulated_time, monkeypatch):
     file = tmp_path / "Area_1" / "office_1" / "Annotations" / "chair_1.txt"
     file.parent.mkdir(parents=True)
     file.write_text("".join(f"{n} {n % 3} 1 9 9 9\n" for n in range(9)))
@@ -403,8 +403,7 @@ def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path
     read = []
     scenes, _ = make_inputs(file, file)
     assert len(scenes) == 2
-    times = iter([100.0, 100.0 + inputs._CHECK_SECONDS, 100.1 + inputs._CHECK_SECONDS])
-    clock(times.__next__)
+    simulated_time.readings = iter([100.0, 100.0 + inputs._CHECK_SECONDS, 100.1 + inputs._CHECK_SECONDS])
     monkeypatch.setattr(scenes, "_read", lambda index: read.append(index) or (make_scene(9), []))
     scenes.remarks()
     assert read == [0]

@@ -187,8 +187,8 @@ def test_a_folder_without_its_count_is_counted(small):
 
 
 @pytest.mark.parametrize("age, is_gone", [(3600, False), (3601, True)])
-def test_a_file_that_is_written_for_an_hour_is_left_by_a_killed_process(small, clock, age, is_gone):
-    clock(lambda: 50_000.0)
+def test_a_file_that_is_written_for_an_hour_is_left_by_a_killed_process(small, simulated_time, age, is_gone):
+    simulated_time.now = 50_000.0
     cache, count = small
     fill(cache, {"a": 300, "b": 300})
     leftover = os.path.join(cache.folder, "00", "name.host.1.0123abcd.tmp")

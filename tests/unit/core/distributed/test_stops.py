@@ -36,14 +36,13 @@ class Board:
 class Ranks:
     """Lets this process act as one rank after the other."""
 
-    def __init__(self, monkeypatch, board: Board) -> None:
-        self.patch, self.board, self.now, self.size = monkeypatch, board, 100.0, 3
+    def __init__(self, monkeypatch, time, board: Board) -> None:
+        self.patch, self.time, self.board, self.size = monkeypatch, time, board, 3
         self.group = {rank: stops._GroupState() for rank in range(3)}
         self.stop = dict.fromkeys(range(3))
         self.save = dict.fromkeys(range(3), False)
         self.patch.setattr(stops, "get_channel", lambda: board)
         self.patch.setattr(status, "shared_number", lambda: None)
-        self.patch.setattr(stops.time, "monotonic", lambda: self.now)
         self.patch.setattr(signals, "has_parent", lambda: False)
 
     def be(self, rank: int) -> None:
@@ -56,7 +55,7 @@ class Ranks:
 
     def ask(self, rank: int) -> bool:
         self.be(rank)
-        self.now += 1.5
+        self.time.now += 1.5
         return stops.stop_requested()
 
 
@@ -66,8 +65,8 @@ def board() -> Board:
 
 
 @pytest.fixture
-def ranks(monkeypatch, board) -> Ranks:
-    return Ranks(monkeypatch, board)
+def ranks(monkeypatch, simulated_time, board) -> Ranks:
+    return Ranks(monkeypatch, simulated_time, board)
 
 
 def test_a_request_of_one_rank_reaches_all_and_is_sent_once(ranks, board):
@@ -98,10 +97,10 @@ def test_a_request_to_save_goes_to_rank_0_and_is_taken_once(ranks, board):
 
 def test_the_store_is_read_once_a_second_but_a_request_is_sent_at_once(ranks, board):
     ranks.ask(1)
-    ranks.now += 0.99
+    ranks.time.now += 0.99
     ranks.stop[1] = "SIGINT"
     assert stops.stop_requested() and (board.reads, board.stops) == (1, 1)
-    ranks.now += 0.02
+    ranks.time.now += 0.02
     stops.stop_requested()
     assert board.reads == 2
 
@@ -170,7 +169,7 @@ def test_rank_0_announces_what_it_is_asked_for_and_forgets_a_save_that_it_announ
     main.poll(1 - 1)  # the first announcement is not seen by all yet
     assert ranks.save[0] and main.reached(1)
     ranks.be(1)
-    ranks.stop[1], ranks.now = "SIGTERM", ranks.now + 2
+    ranks.stop[1], ranks.time.now = "SIGTERM", ranks.time.now + 2
     other.poll(3)
     assert other.reached(1) and not other.reached(4)
     ranks.be(0)

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from paddle import nn
-from support import simulated
 from support.files import volume_files
 from support.files.yolo_writer import write_yolo
 from support.night import by_day
@@ -23,8 +22,6 @@ from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.tasks.step_types import TaskTraits
 from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.points.data.scene_store import write_scene
-
-clock = simulated.simulated_time  # a fixture
 
 
 def images(root):
@@ -141,11 +138,11 @@ def test_data_that_differ_are_named(compare, write, change, told):
         compare(write, change)
 
 
-def test_machines_compare_what_both_have_read_in_five_seconds(tmp_path, monkeypatch, clock):
+def test_machines_compare_what_both_have_read_in_five_seconds(tmp_path, monkeypatch, simulated_time):
     *_, datasets = machine(tmp_path, images, unchanged)
     everything = rank_comparison.peek_contents(datasets)
     dataset = datasets["train"].dataset
-    vars(dataset)["peek"] = lambda *arguments: clock.sleep(4.0) or type(dataset).peek(dataset, *arguments)
+    vars(dataset)["peek"] = lambda *at: simulated_time.sleep(4.0) or type(dataset).peek(dataset, *at)
     first = rank_comparison.peek_contents(datasets)  # train and val in turns
     assert list(first) == list(everything)[:6] and len(everything) == 24  # two values of each sample
     monkeypatch.setenv("PADDLE_LOCAL_RANK", "1")

@@ -276,9 +276,8 @@ def test_loader_processes_suit_the_batches_and_cores_of_this_rank(
     assert predictor.choose_workers(inputs, batch_size) == expected
 
 
-def test_a_share_is_predicted_in_batches_and_told_by_the_main_process(share, act_as, clock, tmp_path, capsys):
+def test_a_share_is_predicted_in_batches_and_told_by_the_main_process(share, act_as, simulated_time, tmp_path, capsys):
     seen = []
-    clock(lambda: 100.0)
 
     def note(at):
         seen.append((at, status.get_status().text, "heartbeat" in {thread.name for thread in threading.enumerate()}))
@@ -403,17 +402,16 @@ class RecordedTerminal(io.StringIO):
 
 @pytest.mark.parametrize("is_main, is_shown", [(True, False), (True, True), (False, True)])
 def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(
-    monkeypatch, capsys, act_as, clock, is_main, is_shown
+    monkeypatch, capsys, act_as, simulated_time, is_main, is_shown
 ):
     monkeypatch.setenv("TERM", "xterm" if is_shown else "dumb")
-    now = 100.0
-    clock(lambda: now)
+    simulated_time.now = 100.0
     act_as(int(not is_main), 2)
     lefts, places, terminal = [], [], RecordedTerminal()
     with contextlib.redirect_stderr(terminal), predictor.SharedProgress(4001) as progress:
         assert progress.bar.is_shown == (is_main and is_shown)
         for seconds, inputs in ((104, 100), (110, 400), (115, 1), (125, 499), (140, 5000)):
-            now = float(seconds)
+            simulated_time.now = float(seconds)
             progress.count(inputs)
             lefts.append(progress.bar.left)
             places.append(status.get_status().text)

@@ -23,13 +23,17 @@ class Simulation:
     def __init__(self, messages=(), suspended=None, parent_ends=1e9, pipe_ends=1e9):
         self.messages, self.suspended = list(messages), dict(suspended or {})
         self.parent_ends, self.pipe_ends = parent_ends, pipe_ends
-        self.now, self.events = 0.0, []
+        self.time, self.events = None, []
+
+    @property
+    def now(self):
+        return self.time.now
 
     def select(self, reads, writes, errors, timeout):
         assert (reads, writes, errors) == ([0], [], [])
         begun = self.now
         assert begun < 1000.0, "it neither ends nor kills"
-        self.now += self.suspended.pop(self.now, 0.0) + timeout
+        self.time.now += self.suspended.pop(begun, 0.0) + timeout
         is_ready = self.now >= self.pipe_ends or any(begun < moment <= self.now for moment in self.messages)
         return ([0] if is_ready else []), [], []
 
@@ -39,11 +43,12 @@ class Simulation:
 
 
 @pytest.fixture
-def simulate(monkeypatch, clock, libraries, own_signals):
+def simulate(monkeypatch, simulated_time, libraries, own_signals):
     """Return a function that lets a guard see a simulation, and returns what it writes and which signals it sends."""
 
     def run(simulation, seconds):
         calls, events = [], simulation.events
+        simulation.time, simulated_time.now = simulated_time, 0.0
         functions = {
             "getppid": lambda: PROCESS if simulation.now < simulation.parent_ends else 1,
             "read": simulation.read,
@@ -53,7 +58,6 @@ def simulate(monkeypatch, clock, libraries, own_signals):
         monkeypatch.setattr(guard, "os", SimpleNamespace(**functions))
         monkeypatch.setattr(guard, "select", SimpleNamespace(select=simulation.select))
         libraries[None] = SimpleNamespace(prctl=lambda *words: calls.append(words))
-        clock(lambda: simulation.now)
         guard.watch(PROCESS, 3, seconds)
         assert {signal.getsignal(number) for number in HANDLED} == {signal.SIG_IGN}
         assert calls == [(1, signal.SIGKILL)]  # PR_SET_PDEATHSIG

@@ -5,8 +5,8 @@ import signal
 import time
 
 import pytest
+from support.children import SimulatedChild, record
 from support.registrations import forgotten
-from support.simulated import SimulatedChild, record
 
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.launch import failures, spawn

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import paddle
 import pytest
-from support.simulated import SimulatedChild, record
+from support.children import SimulatedChild, record
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import failures, group_watch, rendezvous, spawn

@@ -78,7 +78,7 @@ def test_every_report_and_evaluation_is_there_once_also_after_a_repetition(name,
     assert "BASE_LR" in text and "EMBED_DIM: 32" in text
 
 
-def log_some(log, folder, clock) -> None:
+def log_some(log, folder, simulated_time) -> None:
     """Log a history of two events and two values more, at 12.5 seconds."""
     (folder / log.folder_name).mkdir()
     for number in range(3):
@@ -87,7 +87,7 @@ def log_some(log, folder, clock) -> None:
     history += [{"kind": "evaluation", "time": 6.25, "epoch": 1, "update": 7, "loss": 1.5}]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in history))
     run = RunFacts(folder, CONFIG, True, 1, 7, update=7)
-    clock(lambda: 12.5)
+    simulated_time.now = 12.5
     type(log)().start(run._replace(trains=False))
     assert len(list((folder / log.folder_name).iterdir())) == 3
     log.start(run)
@@ -98,9 +98,9 @@ def log_some(log, folder, clock) -> None:
     assert len(list((folder / log.folder_name).iterdir())) == 1
 
 
-def test_a_new_file_has_the_history_with_its_times_and_replaces_earlier_ones(tmp_path, clock):
+def test_a_new_file_has_the_history_with_its_times_and_replaces_earlier_ones(tmp_path, simulated_time):
     pytest.importorskip("tensorboard")
-    log_some(event_logs.TensorBoardLog(), tmp_path, clock)
+    log_some(event_logs.TensorBoardLog(), tmp_path, simulated_time)
     found = read_tensorboard(tmp_path / "tensorboard")
     assert {tag: [(e.step, e.value, e.wall_time) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]} == {
         "training/loss": [(4, 2.0, 5.5), (8, 0.5, 12.5)],
@@ -114,7 +114,7 @@ def test_a_new_file_has_the_history_with_its_times_and_replaces_earlier_ones(tmp
     )
 
 
-def test_visualdl_has_milliseconds_and_no_percent_signs(tmp_path, monkeypatch, clock):
+def test_visualdl_has_milliseconds_and_no_percent_signs(tmp_path, monkeypatch, simulated_time):
     written = []
 
     def record(kind):
@@ -128,7 +128,7 @@ def test_visualdl_has_milliseconds_and_no_percent_signs(tmp_path, monkeypatch, c
     )
     for name, module in modules.items():
         monkeypatch.setitem(sys.modules, name, module or SimpleNamespace())
-    log_some(event_logs.VisualDlLog(), tmp_path, clock)
+    log_some(event_logs.VisualDlLog(), tmp_path, simulated_time)
 
     def scalar(tag, step, value, milliseconds):
         return "scalar", {"tag": tag, "value": value, "step": step, "walltime": milliseconds}

@@ -154,7 +154,7 @@ def test_wandb_is_given_settings_and_numbers_but_nothing_of_the_machine(tmp_path
     assert told[0]["id"] == "run 5"
 
 
-def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_path, monkeypatch, clock):
+def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_path, monkeypatch, simulated_time):
     batches, ended = [], []
 
     class NotingClient:
@@ -194,7 +194,7 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
     assert len(settings) > 100 and len(parameters) == len(settings)
     assert dict(parameters) == {key: str(value)[:500] for key, value in settings.items()}
     batches.clear()
-    clock(lambda: 12.5)
+    simulated_time.now = 12.5
     log.report(3, {"loss": 0.5, "top-1 (best)": 2.0})
     assert batches == [
         ("a run of mine", (), [("training/loss", 0.5, 12500, 3), ("training/top-1 _best_", 2.0, 12500, 3)])

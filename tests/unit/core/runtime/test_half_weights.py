@@ -1,7 +1,6 @@
 """Weights that are cast together are those that are cast one by one, bit for bit, with the same gradients."""
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import paddle
@@ -118,20 +117,15 @@ def test_a_network_computes_the_same_with_them():
     assert len(list_parameters(network)) == 2  # a layer with a frozen part is left to Paddle
 
 
-def casts_take(apart: float, together: float) -> Iterator[float]:
-    """The times in seconds at which casts of both kinds begin and end in turn."""
-    return itertools.accumulate(itertools.cycle([1.0, apart, 1.0, together]))
-
-
 def fail(*_):
     raise RuntimeError("no kernel")
 
 
 @pytest.mark.parametrize("apart, together, is_used", [(2e-3, 1e-3, True), (1e-3, 2e-3, False), (1e-3, np.inf, False)])
-def test_the_device_chooses_what_takes_it_less_time(clock, other_paddle, apart, together, is_used):
+def test_the_device_chooses_what_takes_it_less_time(simulated_time, other_paddle, apart, together, is_used):
     network, precision = Mlp(8, 16), TrainingPrecision(True, "bfloat16", on_gpu=True)
     assert precision.choose_casts(network) == [] and precision.half_weights is None  # a CPU
-    clock(casts_take(apart, together).__next__)
+    simulated_time.take(itertools.cycle([apart, together]))
     if together == np.inf:
         other_paddle({"_C_ops.concat": fail})
     with forced_device():

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.trainings.stand_in_commands import ends, waits
+from support.children import ends, waits
 from support.trainings.trial_runs import write_trial
 
 from paddlevit_dist import Stopped, UserError

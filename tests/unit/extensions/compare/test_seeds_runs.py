@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.trainings.stand_in_commands import ends, waits
+from support.children import ends, waits
 
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.engine.compatibility import to_plain_settings

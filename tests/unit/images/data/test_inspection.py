@@ -171,7 +171,7 @@ def test_each_thread_reads_its_own_copy(root, machine):
     [(0, 2, [3, 3]), (3, 1, [5] * 4), (20, 0, [8, 9, 10, *[11] * 8])],
 )
 def test_threads_are_started_until_the_time_is_over_and_a_bar_counts_what_is_done(
-    monkeypatch, without_limit, in_time, taken, machine, clock
+    monkeypatch, without_limit, in_time, taken, machine, simulated_time
 ):
     told, begun = [], []
 
@@ -186,7 +186,7 @@ def test_threads_are_started_until_the_time_is_over_and_a_bar_counts_what_is_don
     times = iter([100.0, *[105.0] * in_time, 105.1])  # at the beginning, and before each that has a limit
     monkeypatch.setattr(opening, "tqdm", Bar)
     machine.cores = 2
-    clock(times.__next__)
+    simulated_time.readings = times
 
     def take():
         for index in range(31, 42):
@@ -227,11 +227,11 @@ def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(roo
     assert not open_image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig()).notices
 
 
-def test_before_a_prediction_as_many_images_are_opened_as_time_allows(root, clock):
-    files, ticks = sorted(root.glob("train/*/*")), itertools.count()
+def test_before_a_prediction_as_many_images_are_opened_as_time_allows(root, simulated_time):
+    files = sorted(root.glob("train/*/*"))
     for file in files:
         Image.new("RGBA", (8, 6), (1, 2, 3, 4)).save(file)
-    clock(lambda: 2.0 * next(ticks))  # seconds: each image takes two of the five
+    simulated_time.readings = itertools.count(0.0, 2.0)  # each image takes two of the five seconds
     (line,) = note_pixels(len(files), lambda index: files[index].read_bytes(), lambda index: files[index].name)
     assert line.startswith("2 of 2 images are transparent in part, such as ")
 

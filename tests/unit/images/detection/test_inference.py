@@ -19,19 +19,19 @@ class TimedNetwork:
 
     Attributes:
         passes: shape of the images of each pass, and their sizes if they are padded.
-        now: the time, which passes while it computes and decodes.
+        time: passes while it computes and decodes.
     """
 
-    def __init__(self) -> None:
-        self.now, self.passes = 100.0, []
+    def __init__(self, time) -> None:
+        self.time, self.passes = time, []
 
     def __call__(self, images, sizes):
         self.passes.append((images.shape, None if sizes is None else sizes.tolist()))
-        self.now += 2.0
+        self.time.now += 2.0
         return images.max(axis=[1, 2, 3])
 
     def decode(self, outputs, sizes, stored):
-        self.now += 1.0
+        self.time.now += 1.0
         rows = zip(outputs.tolist(), sizes.tolist(), stored.tolist(), strict=True)
         return [find(level, size, whole) for level, size, whole in rows]
 
@@ -70,13 +70,12 @@ def detect(network, samples, *words):
     ("batching", "groups"),
     [("single", [[0], [1], [2], [3], [4]]), ("equal_shapes", [[0, 2, 3], [1], [4]]), ("padded", [[0, 1, 2, 3, 4]])],
 )
-def test_images_are_seen_as_configured_and_results_are_in_their_order(clock, batching, groups):
+def test_images_are_seen_as_configured_and_results_are_in_their_order(simulated_time, batching, groups):
     samples = [
         DetectionSample(7, False, fill(*size, 40 * row), (10 * row, 90), None, None, seconds=0.25)
         for row, size in enumerate(SIZES)
     ]
-    network = TimedNetwork()
-    clock(lambda: network.now)
+    network = TimedNetwork(simulated_time)
     found, speed = detect(network, samples, "DETECTION.EVAL_BATCHING", batching, "DETECTION.MAX_DETECTIONS", "10")
     shapes = [[len(rows), 3, *np.max([SIZES[row] for row in rows], axis=0).tolist()] for rows in groups]
     assert network.passes == [
@@ -89,15 +88,14 @@ def test_images_are_seen_as_configured_and_results_are_in_their_order(clock, bat
     assert speed == [(5, 1.25, 2.0 * len(groups), 1.0 * len(groups))]
 
 
-def test_parts_share_passes_of_a_batch_at_most_and_are_merged(clock):
+def test_parts_share_passes_of_a_batch_at_most_and_are_merged(simulated_time):
     parts = [[ImagePart(0, 0, 8, 12), ImagePart(0, 0, 4, 6), ImagePart(4, 6, 4, 6)], [ImagePart(0, 0, 4, 6, True)]]
     first, *more = (fill(4, 6, level) for level in (30, 60, 90))
     samples = [
         DetectionSample(7, False, first, (8, 12), None, None, more_images=more, parts=parts[0]),
         DetectionSample(8, False, fill(4, 6, 120), (4, 6), None, None, parts=parts[1]),
     ]
-    network = TimedNetwork()
-    clock(lambda: network.now)
+    network = TimedNetwork(simulated_time)
     network.computes_alone = False  # such as several GPUs
     words = ["DETECTION.EVAL_BATCHING", "equal_shapes", "DATA.BATCH_SIZE_EVAL", "3", "DETECTION.WINDOW", "[4, 6]"]
     found, speed = detect(network, samples, *words, "DETECTION.MERGE_IOU", "0.6")

@@ -10,10 +10,7 @@ from PIL import Image
 from support.processes import ROOT, run_command, run_main
 from support.trainings.killed_runs import kill_in_evaluation
 from support.trainings.runs import events, well
-
-from paddlevit_dist import Trainer
-from paddlevit_dist.core import settings
-from paddlevit_dist.core.tasks.task_factory import make_task
+from support.trainings.small_runs import make_trainer
 
 POSES = [f"-cfg={ROOT / 'configs' / 'detrpose_figures.yaml'}", "DATA.NUM_WORKERS", "0", "REPORT", "False"]
 POSES += ["DATA.SHAPES.TRAIN", "8", "DATA.SHAPES.VAL", "5", "DATA.SHORTEST_SIDES", "[48]", "-batch_size=4"]
@@ -23,10 +20,7 @@ POSES += ["TRAIN.WARMUP_STEPS", "0", "VALIDATE_FREQ", "1", "SAVE_FREQ", "1"]
 
 def build(output, *words):
     """A trainer in the test's own process."""
-    values = settings.load([f"-output={output}", *POSES, *words]).values
-    output.mkdir(parents=True, exist_ok=True)
-    task = make_task(values)
-    return Trainer(values, task, {split: task.build_dataset(split, output) for split in ("train", "val")})
+    return make_trainer(output, [*POSES, *words])
 
 
 def read_weights(folder):

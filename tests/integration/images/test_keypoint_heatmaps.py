@@ -10,7 +10,8 @@ from PIL import Image
 from support.processes import ROOT, run_command, run_main
 from support.trainings.killed_runs import kill_in_evaluation
 from support.trainings.runs import events, refused, well
-from support.trainings.small_keypoints import HEATMAPS, build_heatmaps
+from support.trainings.small_keypoints import HEATMAPS
+from support.trainings.small_runs import make_trainer
 
 VIT = ["MODEL.NAME", "vitpose_tiny", "MODEL.DIMS", "None", "MODEL.EMBED_DIM", "16", "MODEL.DEPTH", "2"]
 VIT += ["MODEL.NUM_HEADS", "2", "MODEL.OPTIONS.decoder", "simple", "HEATMAPS.CROP_SIZE", "[32, 24]"]
@@ -26,13 +27,13 @@ def read_weights(folder):
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory):
     folder = tmp_path_factory.mktemp("straight")
-    build_heatmaps(folder, "-epochs=3").train()
+    make_trainer(folder, [*HEATMAPS, "-epochs=3"]).train()
     return folder
 
 
 def test_a_killed_run_continues_to_the_bit(straight, tmp_path, monkeypatch):
-    kill_in_evaluation(build_heatmaps(tmp_path, "-epochs=3"), monkeypatch, number=2)
-    build_heatmaps(tmp_path, "-epochs=3", "-resume=auto").train()
+    kill_in_evaluation(make_trainer(tmp_path, [*HEATMAPS, "-epochs=3"]), monkeypatch, number=2)
+    make_trainer(tmp_path, [*HEATMAPS, "-epochs=3", "-resume=auto"]).train()
     expected, found = read_weights(straight), read_weights(tmp_path)
     assert expected.keys() == found.keys()
     for name, value in expected.items():

@@ -5,7 +5,8 @@ import json
 
 from support.processes import run_main
 from support.trainings.runs import well
-from support.trainings.small_keypoints import HEATMAPS, build_heatmaps
+from support.trainings.small_keypoints import HEATMAPS
+from support.trainings.small_runs import make_trainer
 from unit.images.keypoints.evaluation.test_result_files import as_file
 
 from paddlevit_dist.extensions.compare.pairs import TablePair
@@ -35,7 +36,7 @@ def write_figures(folder):
 def test_the_command_scores_a_runs_file_of_results_as_the_run_did(tmp_path, capsys):
     write_figures(tmp_path / "figures")
     data = ["-dataset=coco_keypoints", f"-data_path={tmp_path / 'figures'}"]
-    build_heatmaps(tmp_path / "run", "-epochs=1", *data).train()
+    make_trainer(tmp_path / "run", [*HEATMAPS, "-epochs=1", *data]).train()
     evaluated, rows, theirs = tmp_path / "evaluated", tmp_path / "rows.csv", tmp_path / "theirs"
     words = ["-eval", f"-pretrained={tmp_path / 'run'}", f"-output={evaluated}", f"-per_sample={rows}"]
     well(run_main(*HEATMAPS, *data, *words, "-ngpus=2", "SAVE_PREDICTIONS", "True", "REPORT", "True"))

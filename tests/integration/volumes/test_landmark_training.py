@@ -13,7 +13,7 @@ from support.files.landmark_folders import TINY, small_folder
 from support.files.volume_files import world
 from support.processes import ROOT, run_main, run_together, succeeded
 from support.trainings.runs import last_line
-from support.trainings.small_runs import Part
+from support.trainings.small_runs import make_trainer
 
 from paddlevit_dist import Trainer, UserError
 from paddlevit_dist.core import settings
@@ -24,14 +24,8 @@ SGD = ["TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.05", "TRAIN.GRAD_CLIP"
 
 
 def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) -> Trainer:
-    recipe = f"-cfg={ROOT}/configs/landmark_unet3d.yaml"
-    values = settings.load([recipe, f"-output={output}", *TINY, "REPORT_FREQ", "1", *arguments]).values
-    Path(output).mkdir(parents=True, exist_ok=True)
-    task = resolve("task", values.TASK)(values)
-    sizes = {"train": train_size, "val": val_size}
-    return Trainer(
-        values, task, {split: Part(task.build_dataset(split, Path(output)), n) for split, n in sizes.items()}
-    )
+    words = [f"-cfg={ROOT}/configs/landmark_unet3d.yaml", *TINY, "REPORT_FREQ", "1", *arguments]
+    return make_trainer(output, words, {"train": train_size, "val": val_size})
 
 
 def train(output: str, *arguments: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.task import Detection
 from support.processes import ROOT
-from support.trainings.small_runs import make_weights
+from support.trainings.small_runs import make_trainer, make_weights
 
 SHAPES = [f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}", "-epochs=1", "REPORT", "False", "VALIDATE_FREQ", "1"]
 SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 32]", "DATA.SHORTEST_SIDES", "[32]"]
@@ -73,12 +73,10 @@ def fingerprint(image: np.ndarray) -> int:
 
 def build(output: str, *arguments: str, fails_at: int = -1) -> Trainer:
     """A trainer of a tiny DETR."""
-    values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
-    Path(output).mkdir(parents=True, exist_ok=True)
-    task = Watched(values)
+    trainer = make_trainer(output, [*SHAPES, *arguments], task_class=Watched)
+    task = trainer.task
     task.seen, task.box_counts, task.losses, task.fails_at = [], [], [], fails_at
-    splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
-    return Trainer(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
+    return trainer
 
 
 def train(output: str, arguments: list[str], fails_at: int = -1) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """Short digit trainings for tests, run as workers or in the test's own process."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from paddlevit_dist import Trainer
@@ -41,6 +42,28 @@ class Part(TransformedDataset):
         return self.samples.describe(index % len(self.samples))
 
 
+def make_trainer(
+    output: str | Path,
+    words: Sequence[str],
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    task_class: Any = None,
+    callbacks: Sequence[Any] = (),
+) -> Trainer:
+    """A trainer that a command line configures, in this process.
+
+    Args:
+        sizes: of the splits that are not taken as they are, see ``Part``.
+        task_class: in place of the registered one.
+    """
+    values = settings.load([f"-output={output}", *words]).values
+    Path(output).mkdir(parents=True, exist_ok=True)
+    task = (task_class or resolve("task", values.TASK))(values)
+    splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
+    datasets = {split: task.build_dataset(split, Path(output)) for split in splits}
+    datasets.update({split: Part(datasets[split], size) for split, size in sizes.items()})
+    return Trainer(values, task, datasets, callbacks=callbacks)
+
+
 def build(
     output: str,
     *arguments: str,
@@ -49,15 +72,9 @@ def build(
     task_class: Any = None,
     callbacks: Sequence[Any] = (),
 ) -> Trainer:
-    """A trainer of a tiny ViT on parts of the digits; ``task_class`` in place of the registered one."""
-    values = settings.load([f"-output={output}", *DIGITS, *TINY, *arguments]).values
-    Path(output).mkdir(parents=True, exist_ok=True)
-    task = (task_class or resolve("task", values.TASK))(values)
-    datasets = {
-        "train": Part(task.build_dataset("train", Path(output)), train_size),
-        "val": Part(task.build_dataset("val", Path(output)), val_size),
-    }
-    return Trainer(values, task, datasets, callbacks=callbacks)
+    """A trainer of a tiny ViT on parts of the digits."""
+    sizes = {"train": train_size, "val": val_size}
+    return make_trainer(output, [*DIGITS, *TINY, *arguments], sizes, task_class, callbacks)
 
 
 def train(output: str, arguments: list[str], train_size: int = 320) -> dict[str, Any]:

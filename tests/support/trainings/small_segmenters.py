@@ -2,20 +2,18 @@
 process."""
 
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from paddlevit_dist import Trainer
-from paddlevit_dist.core import settings
 from paddlevit_dist.core.inference.evaluation import evaluate_only
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.images.models.segformer import SegFormer
 from paddlevit_dist.images.models.upernet import UPerNet
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 from support.processes import ROOT
-from support.trainings.small_runs import make_weights
+from support.trainings.small_runs import make_trainer, make_weights
 
 SHAPES = [f"-cfg={ROOT / 'configs' / 'segformer_b0_shapes.yaml'}", "-epochs=1", "REPORT", "False"]
 SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 40]", "DATA.CROP_SIZE", "[24, 40]", "SAVE_FREQ", "1"]
@@ -64,12 +62,9 @@ class Watched(ImageSegmentation):
 
 def build(output: str, *arguments: str) -> Trainer:
     """A trainer of a tiny SegFormer."""
-    values = settings.load([f"-output={output}", *SHAPES, *arguments]).values
-    Path(output).mkdir(parents=True, exist_ok=True)
-    task = Watched(values)
-    task.seen, task.losses = [], []
-    splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
-    return Trainer(values, task, {split: task.build_dataset(split, Path(output)) for split in splits})
+    trainer = make_trainer(output, [*SHAPES, *arguments], task_class=Watched)
+    trainer.task.seen, trainer.task.losses = [], []
+    return trainer
 
 
 def train(output: str, arguments: list[str]) -> dict[str, Any]:

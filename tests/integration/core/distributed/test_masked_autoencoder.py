@@ -6,10 +6,9 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import run_together
-from support.trainings.small_runs import DIGITS, Part
+from support.trainings.small_runs import DIGITS, make_trainer
 from support.trainings.updates import changes_of_an_update
 
-from paddlevit_dist import Trainer
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.data.sampler import EvaluationSampler
 from paddlevit_dist.core.distributed import rank, reduce_dict, world_size
@@ -58,13 +57,8 @@ def train(folder: str, name: str, words: list[str]) -> dict[str, float]:
     keys = (
         "-epochs=2 VALIDATE_FREQ 2 TRAIN.WARMUP_EPOCHS 0 TRAIN.OPTIMIZER.EPS 1e-4 SAVE_EVERY_UPDATES 2 KEEP_UPDATES 9"
     )
-    output = f"{folder}/{name}"
-    values = settings.load([*WORDS, *DIGITS, *keys.split(), f"-output={output}", *words]).values
-    Path(output).mkdir(exist_ok=True)
-    task = MaskedAutoencoding(values)
     sizes = {"train": 3 * IMAGES, "val": 30}
-    parts = {split: Part(task.build_dataset(split, Path(folder)), size) for split, size in sizes.items()}
-    return Trainer(values, task, parts).train()
+    return make_trainer(f"{folder}/{name}", [*WORDS, *DIGITS, *keys.split(), *words], sizes, MaskedAutoencoding).train()
 
 
 @pytest.fixture(scope="module")

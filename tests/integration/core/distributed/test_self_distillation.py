@@ -10,10 +10,9 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import run_together, run_workers
-from support.trainings.small_runs import DIGITS, Part
+from support.trainings.small_runs import DIGITS, make_trainer
 
-from paddlevit_dist import Trainer, rank
-from paddlevit_dist.core import settings
+from paddlevit_dist import rank
 from paddlevit_dist.core.checkpoint import store as checkpoints
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
 
@@ -48,14 +47,9 @@ class Watched(SelfDistillation):
 def train(output: str, words: list[str], dies_at: int | None = None, bad: tuple = (), on_host: bool = True) -> dict:
     """Train six updates of twelve images; return the evaluation."""
     network = RESNET if "resnet" in output else VIT
-    values = settings.load([f"-output={output}", *DIGITS, *WORDS.split(), *network.split(), *words]).values
-    Path(output).mkdir(parents=True, exist_ok=True)
-    task = Watched(values)
-    task.dies_at, task.bad = dies_at, bad
     sizes = {"train": IMAGES * UPDATES // 2, "val": 30}
-    trainer = Trainer(
-        values, task, {split: Part(task.build_dataset(split, Path(output)), n) for split, n in sizes.items()}
-    )
+    trainer = make_trainer(output, [*DIGITS, *WORDS.split(), *network.split(), *words], sizes, Watched)
+    trainer.task.dies_at, trainer.task.bad = dies_at, bad
     trainer.prepare_training()
     trainer.step.on_host = on_host
     addresses = [

@@ -7,7 +7,6 @@ import paddle
 import pytest
 from support.trainings import small_runs
 
-from paddlevit_dist.core import settings
 from paddlevit_dist.core.registry.lookup import resolve
 
 WORDS = "-cfg=vit_digits -epochs=4 -batch_size=8 TRAIN.MODEL_EMA True TRAIN.WARMUP_EPOCHS 0 TRAIN.BASE_LR 1e-2".split()
@@ -49,10 +48,8 @@ def test_an_average_that_barely_moves_is_told_before_and_after_and_the_model_kee
 def test_frozen_batch_norms_keep_their_statistics_and_the_lines_say_so(tmp_path, capsys):
     words = "-epochs=1 -batch_size=16 -accum_iter=2 MODEL.NAME resnet18 DATA.IMAGE_SIZE 32 TRAIN.WARMUP_EPOCHS 0"
     patterns = ["TRAIN.FREEZE", "[conv1*, bn1*, layer1*, layer2*, layer3*, layer4.0*]"]
-    values = settings.load([f"-output={tmp_path}", *small_runs.DIGITS, *words.split(), *patterns]).values
-    task = resolve("task", values.TASK)(values)
-    datasets = {split: small_runs.Part(task.build_dataset(split, tmp_path), 32) for split in ("train", "val")}
-    trainer = small_runs.Trainer(values, task, datasets)
+    sizes = {"train": 32, "val": 32}
+    trainer = small_runs.make_trainer(tmp_path, [*small_runs.DIGITS, *words.split(), *patterns], sizes)
     before = small_runs.make_weights(trainer)
     trainer.train()
     after = small_runs.make_weights(trainer)

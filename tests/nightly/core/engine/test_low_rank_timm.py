@@ -9,10 +9,8 @@ from support.networks import timm_zoo
 from support.trainings import small_runs
 
 from paddlevit_dist import Trainer, UserError, create_model, load_weights
-from paddlevit_dist.core import settings
 from paddlevit_dist.core.checkpoint.weights import read_state
 from paddlevit_dist.core.engine.low_rank_layers import add_low_rank_terms
-from paddlevit_dist.core.registry.lookup import resolve
 
 pytestmark = timm_zoo.needs_compat
 RECIPE = """
@@ -25,12 +23,8 @@ REPORT: False
 
 def train(folder: Path, *words: str) -> Trainer:
     (folder.parent / "recipe.yaml").write_text(RECIPE)
-    values = settings.load([f"-cfg={folder.parent / 'recipe.yaml'}", f"-output={folder}", *words]).values
-    folder.mkdir()
-    task = resolve("task", values.TASK)(values)
-    run = Trainer(
-        values, task, {split: small_runs.Part(task.build_dataset(split, folder), 32) for split in ("train", "val")}
-    )
+    sizes = {"train": 32, "val": 32}
+    run = small_runs.make_trainer(folder, [f"-cfg={folder.parent / 'recipe.yaml'}", *words], sizes)
     run.train()
     return run
 

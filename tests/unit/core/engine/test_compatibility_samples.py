@@ -9,11 +9,9 @@ import pytest
 from PIL import Image
 from support.trainings import small_runs
 
-from paddlevit_dist import Trainer, UserError
+from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import store
 from paddlevit_dist.core.engine.compatibility import CheckpointDiff, compare_files, list_samples
-from paddlevit_dist.core.registry.lookup import resolve
-from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.dataset import TransformedDataset, digests
 from paddlevit_dist.core.tasks.task import Task
 
@@ -184,11 +182,8 @@ def start(tmp_path):
         Image.new("L", (16, 16), number).save(file)
 
     def build(*words):
-        values = load([*RUN, f"-data_path={tmp_path / 'data'}", f"-output={tmp_path / 'run'}", *words]).values
-        task = resolve("task", values.TASK)(values)
-        return Trainer(values, task, {split: task.build_dataset(split, tmp_path) for split in ("train", "val")})
+        return small_runs.make_trainer(tmp_path / "run", [*RUN, f"-data_path={tmp_path / 'data'}", *words])
 
-    (tmp_path / "run").mkdir()
     build("-stop_after_epoch=1").train()
     return build
 

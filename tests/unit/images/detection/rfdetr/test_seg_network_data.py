@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 from support.files.coco_writer import annotation, write_coco, write_image
-
-from paddlevit_dist import Trainer
-from paddlevit_dist.core import settings
-from paddlevit_dist.core.tasks.task_factory import make_task
+from support.trainings.small_runs import make_trainer
 
 SIDE = 64  # the network's
 SMALL = 0.2  # pixels
@@ -46,16 +43,9 @@ def _write(root):
 
 
 def _build(folder, *words):
-    values = settings.load(
-        [
-            *("-cfg=rfdetr_seg_shapes", "-dataset=coco", f"-data_path={folder / 'data'}", f"-output={folder / 'run'}"),
-            *("-batch_size=5", "-epochs=2", "-ngpus=1", "-num_workers=0", "TRAIN.WARMUP_STEPS", "0"),
-            *("DATA.HORIZONTAL_FLIP", "0", "REPORT", "False", *words),
-        ]
-    ).values
-    (folder / "run").mkdir()
-    task = make_task(values)
-    return Trainer(values, task, {split: task.build_dataset(split, folder / "run") for split in ("train", "val")})
+    recipe = ["-cfg=rfdetr_seg_shapes", "-dataset=coco", f"-data_path={folder / 'data'}", "-batch_size=5", "-epochs=2"]
+    recipe += ["-ngpus=1", "-num_workers=0", "TRAIN.WARMUP_STEPS", "0", "DATA.HORIZONTAL_FLIP", "0", "REPORT", "False"]
+    return make_trainer(folder / "run", [*recipe, *words])
 
 
 def test_masks_are_those_of_coco_s_tools_without_crowds(tmp_path):

@@ -1,3 +1,3 @@
 """Fixtures shared by several tests."""
 
-from support.samples.image_fixtures import families_once, weights_of_zero  # noqa: F401
+from support.samples.image_fixtures import families_once  # noqa: F401

@@ -1,8 +1,5 @@
 """pycocotools for keypoints, and datasets and results in its form."""
 
-import contextlib
-import copy
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,31 +8,17 @@ import numpy as np
 from paddlevit_dist.images.keypoints.evaluation import matching
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN, score_table
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet
+from support.networks import coco_peer
 
 
 def evaluated(dataset: dict, results: list[dict], sigmas: Sequence[float], category: int | None = None) -> Any:
-    """What pycocotools makes of them, summarized; ids from 1, as it takes 0 for nothing found."""
-    from pycocotools.coco import COCO  # only here: what is compared with stored numbers needs no pycocotools
-    from pycocotools.cocoeval import COCOeval
-
+    """What pycocotools makes of them, or of those of a category; see ``coco_peer``."""
+    params: dict[str, Any] = {"kpt_oks_sigmas": np.array(sigmas)}
     if category is not None:  # it needs equal numbers of points
         results = [result for result in results if result["category_id"] == category]
         own = [annotation for annotation in dataset["annotations"] if annotation["category_id"] == category]
-        dataset = {**dataset, "annotations": own}
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO()
-        truth.dataset = copy.deepcopy(dataset)
-        for number, annotation in enumerate(truth.dataset["annotations"], 1):
-            annotation["id"] = number
-        truth.createIndex()
-        evaluation = COCOeval(truth, truth.loadRes(copy.deepcopy(results)), "keypoints")
-        evaluation.params.kpt_oks_sigmas = np.array(sigmas)
-        if category is not None:
-            evaluation.params.catIds = [category]
-        evaluation.evaluate()
-        evaluation.accumulate()
-        evaluation.summarize()
-    return evaluation
+        dataset, params["catIds"] = {**dataset, "annotations": own}, [category]
+    return coco_peer.evaluated(dataset, results, "keypoints", **params)
 
 
 def build_sets(sigmas: Sequence[Sequence[float]]) -> list[KeypointSet]:

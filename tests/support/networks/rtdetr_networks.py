@@ -12,11 +12,11 @@ SMALL = ["rtdetr_small", "dfine_small"]
 CLASSES, SIZE = 3, (64, 96)  # height and width of images
 
 
-def make_network(name, dtype="float64"):
+def make_network(name, dtype="float64", num_classes=CLASSES, **options):
     """In evaluation, with boxes and points that differ from query to query."""
     with default_dtype(dtype):
         paddle.seed(0)
-        network = create_model(name, num_classes=CLASSES)
+        network = create_model(name, num_classes, **options)
     random = np.random.default_rng(0)
     for parameter_name, parameter in network.named_parameters():
         if not parameter_name.startswith("backbone.") and parameter.ndim > 1:

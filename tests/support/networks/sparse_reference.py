@@ -1,6 +1,7 @@
 """Sparse convolution with dictionaries and loops, a reference for the fast one."""
 
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,22 +21,32 @@ def coarse(coordinates: np.ndarray, stride: int) -> np.ndarray:
     return np.array(sorted(voxels), np.int64).reshape(-1, coordinates.shape[1])
 
 
-def offsets(kernel_size: int, dimension: int) -> list[tuple[int, ...]]:
-    """First axis fastest; odd kernels centered, even ones forward."""
-    steps = [step - kernel_size // 2 if kernel_size % 2 else step for step in range(kernel_size)]
-    return [tuple(reversed(offset)) for offset in itertools.product(steps, repeat=dimension)]
+def sides(values: int | Sequence[int], dimension: int) -> list[int]:
+    return [values] * dimension if isinstance(values, int) else list(values)
+
+
+def list_offsets(kernel: int | Sequence[int], dimension: int) -> list[tuple[int, ...]]:
+    """First axis fastest; odd sides centered, even ones forward."""
+    steps = [range(-(side // 2), side // 2 + 1) if side % 2 else range(side) for side in sides(kernel, dimension)]
+    return [offset[::-1] for offset in itertools.product(*reversed(steps))]
+
+
+def given_by(offsets: Iterable, fine: np.ndarray, coarse: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Triples (k, row of the coarse voxel, row of the fine one) with fine = coarse + offset."""
+    rows = {tuple(voxel): row for row, voxel in enumerate(fine.tolist())}
+    for k, offset in enumerate(offsets):
+        for u, (scene, *voxel) in enumerate(coarse.tolist()):
+            v = rows.get((scene, *(one + step for one, step in zip(voxel, offset))))
+            if v is not None:
+                yield k, u, v
 
 
 def pairs(fine: np.ndarray, target: np.ndarray, kernel_size: int, step: int) -> dict[int, list[tuple[int, int]]]:
     """{kernel offset: [(row of the coarse voxel, row of the fine voxel)]}."""
-    rows = {tuple(voxel): row for row, voxel in enumerate(fine.tolist())}
-    result: dict[int, list[tuple[int, int]]] = {}
-    for k, offset in enumerate(offsets(kernel_size, fine.shape[1] - 1)):
-        result[k] = []
-        for row, voxel in enumerate(target.tolist()):
-            other = (voxel[0], *(value + step * shift for value, shift in zip(voxel[1:], offset)))
-            if other in rows:
-                result[k].append((row, rows[other]))
+    steps = [tuple(step * shift for shift in offset) for offset in list_offsets(kernel_size, fine.shape[1] - 1)]
+    result: dict[int, list[tuple[int, int]]] = {k: [] for k in range(len(steps))}
+    for k, u, v in given_by(steps, fine, target):
+        result[k].append((u, v))
     return result
 
 
@@ -47,23 +58,3 @@ def convolve(x: np.ndarray, weight: np.ndarray, found: dict[int, list[tuple[int,
             out_row, in_row = (v, u) if transposed else (u, v)
             out[out_row] += x[in_row] @ weight[k]
     return out
-
-
-def sides(values, dimension):
-    return [values] * dimension if isinstance(values, int) else list(values)
-
-
-def own_offsets(kernel, dimension):
-    """First axis fastest; odd sides centered, even ones forward."""
-    steps = [range(-(side // 2), side // 2 + 1) if side % 2 else range(side) for side in sides(kernel, dimension)]
-    return [offset[::-1] for offset in itertools.product(*reversed(steps))]
-
-
-def given_by(offsets, fine, coarse):
-    """Pairs (k, row of the coarse voxel, row of the fine one) with fine = coarse + offset."""
-    rows = {tuple(voxel): row for row, voxel in enumerate(fine.tolist())}
-    for k, offset in enumerate(offsets):
-        for u, (scene, *voxel) in enumerate(coarse.tolist()):
-            v = rows.get((scene, *(one + step for one, step in zip(voxel, offset))))
-            if v is not None:
-                yield k, u, v

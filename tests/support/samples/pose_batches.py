@@ -3,14 +3,13 @@
 import numpy as np
 import paddle
 
-from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.denoising import DenoisingQueries
 from paddlevit_dist.images.keypoints.detrpose.criterion import PoseTargets
 from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise
-from support.networks.small_detr import default_dtype
+from support.networks.rtdetr_networks import SIZE, make_network
 
 SIGMAS = ((0.05, 0.1, 0.02, 0.08), (0.03, 0.03, 0.2, 0.1))
-POINTS, CLASSES, SIZE = len(SIGMAS[0]), len(SIGMAS), (64, 96)
+POINTS, CLASSES = len(SIGMAS[0]), len(SIGMAS)
 NOISE = PoseNoise(SIGMAS, 4)
 
 
@@ -45,19 +44,6 @@ def make_targets(numbers, with_noise=False, seed=0):
     )
 
 
-def make_network():
+def make_pose_network():
     """In evaluation, in float64, with poses that differ from query to query."""
-    with default_dtype("float64"):
-        paddle.seed(0)
-        network = create_model("detrpose_small", num_classes=CLASSES, keypoints=POINTS, denoising=NOISE.queries)
-    random = np.random.default_rng(0)
-    for name, parameter in network.named_parameters():
-        if not name.startswith("backbone.") and parameter.ndim > 1:
-            noise = random.standard_normal(parameter.shape) / np.sqrt(parameter.shape[0])
-            parameter.set_value(noise)
-    network.eval()
-    return network
-
-
-def make_images(number):
-    return paddle.to_tensor(np.random.default_rng(1).standard_normal((number, 3, *SIZE)))
+    return make_network("detrpose_small", num_classes=CLASSES, keypoints=POINTS, denoising=NOISE.queries)

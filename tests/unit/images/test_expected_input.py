@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from PIL import Image
+from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.core.registry.model_names import read_model_names
 from paddlevit_dist.core.settings import load
@@ -207,7 +208,8 @@ def test_files_of_another_form_are_not_taken_for_paddlevits(load_text):
     assert load_text(text, "-eval", "-pretrained=x").notices == []
 
 
-def test_better_weights_are_offered_where_a_device_has_room_for_them(monkeypatch, weights_of_zero):
+@weights_of_zero()
+def test_better_weights_are_offered_where_a_device_has_room_for_them(monkeypatch):
     fine_tuning = load(["-cfg=finetune_folder"]).values
     assert format_stronger_pretrained_hint(fine_tuning, 0) is None  # a CPU
     small = "-pretrained=eva02_small_patch14_336.mim_in22k_ft_in1k -image_size=336 (MIT; 85.7 % on ImageNet-1k, "

@@ -3,6 +3,7 @@
 import numpy as np
 import paddle
 import pytest
+from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import FOLDER, description, recipe
 
 from paddlevit_dist.core.checkpoint.load import load_weights
@@ -12,7 +13,7 @@ GOLDEN = description("pyramid_features")
 TOLERANCE = 1e-4  # torch's own float32 run is off by up to 1e-5
 
 
-@pytest.mark.usefixtures("weights_of_zero")
+@weights_of_zero()
 @pytest.mark.parametrize("name", GOLDEN["models"])
 def test_golden_feature_maps_are_reproduced(name):
     about, golden, seed = GOLDEN["models"][name], recipe(), GOLDEN["seed"]

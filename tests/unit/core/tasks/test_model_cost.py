@@ -3,6 +3,7 @@
 import paddle
 import pytest
 from paddle import nn
+from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands.inspect_model import listing, report, run
@@ -25,7 +26,8 @@ def cost(name, **options):
 
 
 @pytest.mark.parametrize("name", PUBLISHED_G)
-def test_multiply_accumulates_agree_with_the_published_ones(name, weights_of_zero):
+@weights_of_zero()
+def test_multiply_accumulates_agree_with_the_published_ones(name):
     assert cost(name).multiply_accumulates / 1e9 == pytest.approx(PUBLISHED_G[name], rel=0.01)
 
 
@@ -105,7 +107,8 @@ def test_each_block_keeps_as_many_activations():
     assert kept[2] - kept[1] == kept[1] - kept[0] > 0
 
 
-def test_the_report_names_layers_sizes_and_sums(weights_of_zero):
+@weights_of_zero()
+def test_the_report_names_layers_sizes_and_sums():
     text = report("deit_tiny_distilled_patch16_224", image_size=(64, 32), num_classes=3)
     lines = text.splitlines()
     assert lines[0] == "deit_tiny_distilled_patch16_224: DistilledDeiT, images 3 x 64 x 32, 3 classes"

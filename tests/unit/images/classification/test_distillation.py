@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import numpy as np
 import paddle
 import pytest
+from support.networks.cheap_weights import weights_of_zero
 from support.trainings.small_runs import DIGITS
 
 from paddlevit_dist import UserError, create_model
@@ -100,7 +101,7 @@ def test_a_model_with_one_head_learns_both_with_it(teacher_file):
     assert task.model.head.weight.grad.numpy().any()
 
 
-@pytest.mark.usefixtures("weights_of_zero")
+@weights_of_zero()
 @pytest.mark.parametrize("task, is_refused", [("multi_label", True), ("classification", False), ("mine", False)])
 def test_a_teacher_of_several_labels_does_not_teach_one_class(teacher_file, tmp_path, task, is_refused):
     (tmp_path / "described.pdparams").symlink_to(f"{teacher_file}.pdparams")
@@ -112,7 +113,7 @@ def test_a_teacher_of_several_labels_does_not_teach_one_class(teacher_file, tmp_
         make_task(str(tmp_path / "described"), "vit_tiny_patch16_224")
 
 
-@pytest.mark.usefixtures("weights_of_zero")
+@weights_of_zero()
 def test_a_teacher_has_its_own_normalization_and_the_students_order_of_classes(teacher_file, tmp_path):
     names = list("jdabcefghi")
     (tmp_path / "named.pdparams").symlink_to(f"{teacher_file}.pdparams")

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from support.networks import golden
+from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -26,7 +27,7 @@ def entries(is_large, fixtures=FIXTURES):
     ]
 
 
-@pytest.mark.usefixtures("weights_of_zero")
+@weights_of_zero()
 @pytest.mark.parametrize("fixture, entry", entries(False, ("classifiers",)))
 def test_golden_logits_are_reproduced(fixture, entry):
     require_logits(fixture, entry)

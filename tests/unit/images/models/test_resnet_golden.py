@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.networks import golden
+from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -46,7 +47,7 @@ def make_model(entry, dtype="float32"):
     return model.to(dtype=dtype)
 
 
-@pytest.mark.usefixtures("weights_of_zero")
+@weights_of_zero()
 @pytest.mark.parametrize("entry, dtype", cases(is_long=False))
 def test_golden_logits_and_stages_are_reproduced(entry, dtype):
     require_logits_and_stages(entry, dtype)

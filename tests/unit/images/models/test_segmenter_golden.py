@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from support.networks.cheap_weights import learn_only
+from support.networks.cheap_weights import learn_only, weights_of_zero
 from support.networks.golden import arrays, description, recipe, weights
 
 from paddlevit_dist.core.checkpoint.load import load_weights
@@ -103,7 +103,7 @@ def check_gradients(model, name, expected):
     model.clear_gradients()
 
 
-@pytest.mark.usefixtures("weights_of_zero")
+@weights_of_zero()
 @pytest.mark.parametrize("name, size, dtype", CASES)
 def test_golden_segmentation_is_reproduced(name, size, dtype):
     require_features_losses_and_gradients(name, size, dtype)

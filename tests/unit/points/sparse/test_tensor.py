@@ -8,7 +8,7 @@ import paddle
 import pytest
 from paddle import nn
 from support.networks import sparse_reference as reference
-from support.networks.sparse_reference import given_by, own_offsets, sides
+from support.networks.sparse_reference import given_by, list_offsets, sides
 from support.night import by_day
 
 from paddlevit_dist.points import sparse, sparse_collate
@@ -71,7 +71,7 @@ def test_one_to_four_axes_with_numbers_for_each(products, dimension, kernel, str
     steps = sides(stride, dimension)
     coarse = {(s, *(c // step * step for c, step in zip(voxel, steps))) for s, *voxel in x.coordinates.tolist()}
     assert sorted(map(tuple, y.coordinates.tolist())) == sorted(coarse)
-    offsets = np.array(own_offsets(kernel, dimension)) * sides(dilation, dimension)
+    offsets = np.array(list_offsets(kernel, dimension)) * sides(dilation, dimension)
     pairs = list(given_by(offsets.tolist(), x.coordinates, y.coordinates))
     kernel_values = layer.kernel.numpy()
     of_kernel = check(layer, x, y, pairs, kernel_values)
@@ -111,7 +111,7 @@ def test_onto_given_voxels(products, transposed):
     y = layer(x, wanted)
     assert np.array_equal(y.coordinates, wanted) and y.stride == (1 if transposed else 2)
     fine, coarse = (wanted, x.coordinates) if transposed else (x.coordinates, wanted)
-    of_kernel = check(layer, x, y, list(given_by(own_offsets(3, 3), fine, coarse)), layer.kernel.numpy(), transposed)
+    of_kernel = check(layer, x, y, list(given_by(list_offsets(3, 3), fine, coarse)), layer.kernel.numpy(), transposed)
     assert np.abs(layer.kernel.grad.numpy() - of_kernel).max() < TOLERANCE
     same = sparse.Convolution(4, 4, 1)(y, y)
     assert same.plan is y.plan and (same + y).plan is y.plan
@@ -125,10 +125,10 @@ def test_voxels_are_made_wherever_the_kernel_reaches(products, kernel, stride):
     reached = {
         (s, *(c + step for c, step in zip(voxel, offset)))
         for s, *voxel in x.coordinates.tolist()
-        for offset in own_offsets(kernel, 3)
+        for offset in list_offsets(kernel, 3)
     }
     assert sorted(map(tuple, y.coordinates.tolist())) == sorted(reached) and y.stride == 1
-    pairs = list(given_by(own_offsets(kernel, 3), y.coordinates, x.coordinates))
+    pairs = list(given_by(list_offsets(kernel, 3), y.coordinates, x.coordinates))
     of_kernel = check(layer, x, y, pairs, layer.kernel.numpy(), True)
     assert np.abs(layer.kernel.grad.numpy() - of_kernel).max() < TOLERANCE
     z = sparse.Convolution(4, 2, 3)(sparse.prune(y, np.arange(len(y.coordinates)) % 3 > 0))
@@ -209,7 +209,7 @@ def test_each_channel_by_itself(products, kernel, stride, dilation):
     x = make_tensor()
     layer = sparse.DepthwiseConvolution(3, kernel, stride, dilation)
     y = layer(x)
-    offsets = (np.array(own_offsets(kernel, 3)) * dilation).tolist()
+    offsets = (np.array(list_offsets(kernel, 3)) * dilation).tolist()
     kernels = np.stack([np.diag(row) for row in layer.kernel.numpy()])
     of_kernel = check(layer, x, y, list(given_by(offsets, x.coordinates, y.coordinates)), kernels)
     diagonals = np.stack([np.diag(matrix) for matrix in of_kernel])

@@ -7,7 +7,7 @@ import paddle
 import pytest
 from paddle import nn
 from support.networks import sparse_reference as reference
-from support.networks.sparse_reference import given_by, own_offsets
+from support.networks.sparse_reference import given_by, list_offsets
 
 from paddlevit_dist import UserError, load_weights
 from paddlevit_dist.points import sparse
@@ -92,7 +92,7 @@ def test_weights_of_torchsparse(tmp_path):
     x = make_tensor()
     y = network.stem(x)
     expected = np.tile(state["stem.bias"], (len(x.C), 1))
-    for k, u, v in given_by(own_offsets(3, 3), x.coordinates, x.coordinates):
+    for k, u, v in given_by(list_offsets(3, 3), x.coordinates, x.coordinates):
         expected[u] += x.F.numpy()[v] @ state["stem.kernel"][k]
     assert np.abs(y.F.numpy() - expected).max() < TOLERANCE
     z = network.down(y)

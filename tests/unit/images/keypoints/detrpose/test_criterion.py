@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import paddle
 import pytest
-from support.samples.pose_batches import CLASSES, NOISE, POINTS, SIGMAS, SIZE, make_images, make_network, make_targets
+from support.networks.rtdetr_networks import SIZE, make_images
+from support.samples.pose_batches import CLASSES, NOISE, POINTS, SIGMAS, make_pose_network, make_targets
 
 from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
@@ -104,7 +105,7 @@ def test_classes_distances_and_similarities_decide_together_which_query_an_objec
 
 @pytest.mark.parametrize("numbers", [(0, 0), (2, 0)])
 def test_every_parameter_has_a_finite_gradient_whatever_the_objects(numbers):
-    network, targets = make_network(), make_targets(numbers, with_noise=True)
+    network, targets = make_pose_network(), make_targets(numbers, with_noise=True)
     network.train()
     criterion = PoseCriterion(
         SIGMAS, network.num_queries, len(network.decoder.layers), noise=NOISE, distill_weight=1.0, bins=DistanceBins()

@@ -1,7 +1,8 @@
 """Denoising queries of poses: how far they are from the objects, and in which directions."""
 
 import numpy as np
-from support.samples.pose_batches import NOISE, POINTS, SIGMAS, SIZE, make_objects
+from support.networks.rtdetr_networks import SIZE
+from support.samples.pose_batches import NOISE, POINTS, SIGMAS, make_objects
 
 from paddlevit_dist.images.keypoints.detrpose.denoising import PoseNoise
 

@@ -5,8 +5,9 @@ import functools
 import numpy as np
 import paddle
 import pytest
+from support.networks.rtdetr_networks import make_images
 from support.night import by_day
-from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_images, make_network, make_targets
+from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_pose_network, make_targets
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.model import ClassLayout
@@ -20,7 +21,7 @@ GRIDS = [(8, 12), (4, 6)]  # of the maps
 
 @functools.cache
 def network():
-    return make_network()
+    return make_pose_network()
 
 
 @by_day("size", PUBLISHED, day=(0, 4))

@@ -26,6 +26,19 @@ def test_a_folder_of_nnunets_trains_and_predictions_lie_in_it(tmp_path):
     require_a_training_and_predictions(tmp_path, SECOND, "classes background, spleen, liver", groups)
 
 
+def compute_dice(written, labels, groups) -> list[float]:
+    """The Dice of each group of a file that an evaluation has written, which lies where the labels do."""
+    true, found = nibabel.load(labels), nibabel.load(written)
+    np.testing.assert_allclose(found.affine, true.affine, atol=1e-5)
+    found, true = (np.asarray(image.dataobj) for image in (found, true))
+    assert set(np.unique(found)) <= {0, 2, 5}
+    dice = []
+    for numbers in groups.values():
+        is_true, is_found = np.isin(true, numbers), np.isin(found, numbers) & (true != 9)
+        dice.append(2 * (is_true & is_found).sum() / (is_true.sum() + is_found.sum()))
+    return dice
+
+
 def require_a_training_and_predictions(tmp_path, description, kind, groups):
     """Two channels and another spacing: the scores are those of the files that are written, for any number of
     processes, and ``predict`` writes the same labels with the numbers and the affine of the folder. Regions are trained
@@ -50,19 +63,9 @@ def require_a_training_and_predictions(tmp_path, description, kind, groups):
         lines[processes] = last_line(ended)
     assert len(set(lines.values())) == 1
     values = json.loads((tmp_path / "eval1" / "metrics.jsonl").read_text().splitlines()[-1])
-    dice, truths = [], sorted((tmp_path / "eval1" / "predictions").glob("*.nii.gz"))
-    assert len(truths) == 2
-    for file in truths:
-        true, found = nibabel.load(data / "labelsTr" / file.name), nibabel.load(file)
-        np.testing.assert_allclose(found.affine, true.affine, atol=1e-5)
-        found, true = (np.asarray(image.dataobj) for image in (found, true))
-        assert set(np.unique(found)) <= {0, 2, 5}
-        known = true != 9
-        of_class = []
-        for numbers in groups.values():
-            is_true, is_found = np.isin(true, numbers), np.isin(found, numbers) & known
-            of_class.append(((is_true & is_found).sum(), is_true.sum() + is_found.sum()))
-        dice.append([2 * both / either for both, either in of_class])
+    written = sorted((tmp_path / "eval1" / "predictions").glob("*.nii.gz"))
+    assert len(written) == 2
+    dice = [compute_dice(file, data / "labelsTr" / file.name, groups) for file in written]
     assert values["Dice"] == pytest.approx(np.mean(dice), abs=1e-6)
     with open(tmp_path / "samples.csv", encoding="utf-8", newline="") as rows:
         assert [float(row["Dice liver"]) for row in csv.DictReader(rows)] == pytest.approx(
@@ -79,7 +82,7 @@ def require_a_training_and_predictions(tmp_path, description, kind, groups):
         *(["-largest_component=liver"] if components else []),
     ]
     assert "3 predicted" in succeeded(run_command(command)).out
-    for file in truths:
+    for file in written:
         again, before = (nibabel.load(place) for place in (tmp_path / "new" / file.name, file))
         np.testing.assert_array_equal(np.asarray(again.dataobj), np.asarray(before.dataobj))
         np.testing.assert_array_equal(again.affine, before.affine)

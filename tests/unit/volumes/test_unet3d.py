@@ -43,13 +43,70 @@ def correlate(x, weight, stride=(1, 1, 1)):
     return np.einsum("idhwabc,oiabc->odhw", windows[:, :: stride[0], :: stride[1], :: stride[2]], weight)
 
 
+class PlainUNet:
+    """A residual U-Net in NumPy, float64: two levels below the first, two blocks each, and a head for the second.
+
+    Args:
+        values: the parameters by the names of ``UNet3D``.
+        slope: of the activation below 0.
+    """
+
+    strides = [(1, 2, 2), (2, 1, 2)]
+
+    def __init__(self, values: dict[str, np.ndarray], slope: float) -> None:
+        self.values, self.slope = values, slope
+
+    def normalize(self, x, name):
+        scale, shift = self.values.get(f"{name}.scale", self.values.get(f"{name}.weight")), self.values[f"{name}.bias"]
+        if f"{name}._mean" in self.values:
+            mean, variance = self.values[f"{name}._mean"], self.values[f"{name}._variance"]
+        else:
+            mean, variance = x.mean(axis=(1, 2, 3)), x.var(axis=(1, 2, 3))
+        mean, factor, shift = (v.reshape(-1, 1, 1, 1) for v in (mean, scale / np.sqrt(variance + 1e-5), shift))
+        return (x - mean) * factor + shift
+
+    def activate(self, x):
+        return np.where(x > 0, x, self.slope * x)
+
+    def change(self, x, name, stride=(1, 1, 1)):
+        return self.normalize(correlate(x, self.values[f"{name}.conv.weight"], stride), f"{name}.norm")
+
+    def run_blocks(self, x, name):
+        for block in (f"{name}.blocks.0", f"{name}.blocks.1"):
+            inner = correlate(x, self.values[f"{block}.conv1.weight"])
+            inner = correlate(
+                self.activate(self.normalize(inner, f"{block}.norm1")), self.values[f"{block}.conv2.weight"]
+            )
+            x = self.activate(x + self.normalize(inner, f"{block}.norm2"))
+        return x
+
+    def head(self, x, name):
+        weight, bias = self.values[f"{name}.weight"][..., 0, 0, 0], self.values[f"{name}.bias"]
+        return np.einsum("oi,idhw->odhw", weight, x) + bias.reshape(-1, 1, 1, 1)
+
+    def __call__(self, volume):
+        """The maps of both heads, of a volume whose sides the strides divide."""
+        skips = [self.run_blocks(self.activate(self.change(volume, "stem")), "encoder.0")]
+        for level, stride in enumerate(self.strides):
+            x = self.activate(self.change(skips[-1], f"down.{level}", stride))
+            skips.append(self.run_blocks(x, f"encoder.{level + 1}"))
+        x, maps = skips.pop(), {}
+        for level in (1, 0):
+            x = self.change(x, f"up.{level}")
+            for axis, times in enumerate(self.strides[level], 1):
+                x = x.repeat(times, axis)
+            x = self.run_blocks(self.activate(x + skips[level]), f"decoder.{level}")
+            maps[level] = self.head(x, f"side_heads.{level - 1}" if level else "head")
+        return maps[0], maps[1]
+
+
 @pytest.mark.parametrize(("norm", "slope"), [("batch", 0.0), ("instance", 0.01)])
 def test_maps_are_those_of_numpys_residual_u_net(norm, slope):
-    """Of two levels below the first and two blocks each, with a head for the second, of a size that needs padding."""
-    kernels, strides = [(1, 3, 3), (3, 1, 3), (3, 3, 3)], [(1, 2, 2), (2, 1, 2)]
+    """Of a size that needs padding."""
+    kernels, activation = [(1, 3, 3), (3, 1, 3), (3, 3, 3)], "leaky_relu" if slope else "relu"
     model = UNet3D(
-        3, in_channels=2, width=2, depth=2, blocks=2, norm=norm, activation="leaky_relu" if slope else "relu",
-        supervised=1, kernels=kernels, strides=strides, max_width=3,
+        3, in_channels=2, width=2, depth=2, blocks=2, norm=norm, activation=activation,
+        supervised=1, kernels=kernels, strides=PlainUNet.strides, max_width=3,
     )  # fmt: skip
     generator, values = np.random.default_rng(0), {}
     for name, tensor in model.state_dict().items():
@@ -58,46 +115,9 @@ def test_maps_are_those_of_numpys_residual_u_net(norm, slope):
         )
         values[name] = drawn.astype(np.float32)
     model.set_state_dict(values)
-
-    def normalize(x, name):
-        scale, shift = (values[f"{name}.{'weight' if norm == 'batch' else 'scale'}"], values[f"{name}.bias"])
-        axes = (1, 2, 3)
-        mean, variance = x.mean(axis=axes), x.var(axis=axes)
-        if norm == "batch":
-            mean, variance = values[f"{name}._mean"], values[f"{name}._variance"]
-        mean, factor, shift = (v.reshape(-1, 1, 1, 1) for v in (mean, scale / np.sqrt(variance + 1e-5), shift))
-        return (x - mean) * factor + shift
-
-    def activate(x):
-        return np.where(x > 0, x, slope * x)
-
-    def change(x, name, stride=(1, 1, 1)):
-        return normalize(correlate(x, values[f"{name}.conv.weight"], stride), f"{name}.norm")
-
-    def run_blocks(x, name):
-        for number in range(2):
-            block = f"{name}.blocks.{number}"
-            inner = activate(normalize(correlate(x, values[f"{block}.conv1.weight"]), f"{block}.norm1"))
-            x = activate(x + normalize(correlate(inner, values[f"{block}.conv2.weight"]), f"{block}.norm2"))
-        return x
-
-    def head(x, name):
-        weight, bias = values[f"{name}.weight"][..., 0, 0, 0], values[f"{name}.bias"]
-        return np.einsum("oi,idhw->odhw", weight, x) + bias.reshape(-1, 1, 1, 1)
-
     volume = generator.normal(size=(2, 3, 5, 7))
-    x = run_blocks(activate(change(np.pad(volume, ((0, 0), (0, 1), (0, 1), (0, 1))), "stem")), "encoder.0")
-    skips = [x]
-    for level, stride in enumerate(strides):
-        skips.append(run_blocks(activate(change(skips[-1], f"down.{level}", stride)), f"encoder.{level + 1}"))
-    x, expected = skips.pop(), {}
-    for level in (1, 0):
-        x = change(x, f"up.{level}")
-        for axis, times in enumerate(strides[level], 1):
-            x = x.repeat(times, axis)
-        x = run_blocks(activate(x + skips[level]), f"decoder.{level}")
-        expected[level] = head(x, f"side_heads.{level - 1}" if level else "head")
-    expected = [expected[0][:, :3, :5, :7], expected[1][:, :3, :3, :4]]
+    maps, coarse = PlainUNet(values, slope)(np.pad(volume, ((0, 0), (0, 1), (0, 1), (0, 1))))
+    expected = [maps[:, :3, :5, :7], coarse[:, :3, :3, :4]]
 
     tensor = paddle.to_tensor(volume[None].astype(np.float32))
     model.eval()

@@ -81,10 +81,10 @@ class CountedTask:
         return getattr(self._task, name)
 
 
-def count_updates(
-    megabytes: int, words: list[str], counted: bool = False, rank_of_lora: int = 0, sharded: bool = False
-) -> dict[str, Any]:
-    """What three updates of float16 at O1 exchange, the third counted."""
+def build_updater(
+    megabytes: int, words: list[str], counted: bool, rank_of_lora: int, sharded: bool
+) -> tuple[Any, TrainStep, list[tuple[int, float]]]:
+    """A model, its updates of float16 at O1, and the messages of its reducer."""
     plain = "MODEL.NUM_CLASSES 10 DATA.IMAGE_SIZE 16 TRAIN.MIXUP_ALPHA 0 TRAIN.CUTMIX_ALPHA 0 MODEL.DROPOUT 0".split()
     values = settings.load([*words, *plain]).values
     task = resolve("task", "classification")(values)
@@ -108,7 +108,25 @@ def count_updates(
         gradient_clip=1.0,
         on_host=False,
     )
+    return model, updater, messages
 
+
+def noting(name: str, calls: list[tuple[str, int]], original: Any) -> Any:
+    """The function, which adds its name and the bytes of its first tensor to ``calls``."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        tensor = next((one for one in arguments if isinstance(one, paddle.Tensor)), None)
+        calls.append((name, 0 if tensor is None else tensor.size * tensor.element_size()))
+        return original(*arguments, **options)
+
+    return call
+
+
+def count_updates(
+    megabytes: int, words: list[str], counted: bool = False, rank_of_lora: int = 0, sharded: bool = False
+) -> dict[str, Any]:
+    """What three updates exchange, the third counted."""
+    model, updater, messages = build_updater(megabytes, words, counted, rank_of_lora, sharded)
     agreement = SyncPoint()
 
     def update(number: int) -> None:
@@ -119,14 +137,6 @@ def count_updates(
         updater.launch([batch], StepPosition(1, number, 9), 1e-3)
         agreement.reached(number)
 
-    def named(name: str, calls: list[tuple[str, int]], original: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            tensor = next((one for one in arguments if isinstance(one, paddle.Tensor)), None)
-            calls.append((name, 0 if tensor is None else tensor.size * tensor.element_size()))
-            return original(*arguments, **options)
-
-        return call
-
     calls: list[tuple[str, int]] = []
     owners = [(paddle.distributed, one) for one in ("all_reduce", "all_gather", "barrier", "broadcast")]
     with counted_waits() as waits, contextlib.ExitStack() as patches:
@@ -134,7 +144,7 @@ def count_updates(
             update(number)
         waits.list.clear()
         for owner, name in (*owners, (StoreChannel, "wait_for_all"), (StoreChannel, "_ask_store")):
-            patches.enter_context(mock.patch.object(owner, name, named(name, calls, getattr(owner, name))))
+            patches.enter_context(mock.patch.object(owner, name, noting(name, calls, getattr(owner, name))))
         patches.enter_context(mock.patch.object(collectives, "host_barrier", lambda: None))  # of no group of GPUs
         before = count_sent_bytes()
         update(3)

@@ -85,7 +85,9 @@ def test_errors_places_and_figures_of_an_evaluation_are_those_of_its_predictions
     assert rows["all"][-1] == values["landmarks"] == 19 and rows["mark 8"][-1] == 3
 
 
-def test_tables_curves_and_pictures_of_known_errors():
+@pytest.fixture(scope="module")
+def known() -> SimpleNamespace:
+    """Four volumes with known errors: task, samples, index of each volume, errors, found voxels, records."""
     generator, nan = np.random.default_rng(0), np.nan
     errors = generator.gamma(2, 1.2, (4, 9)).astype(np.float32)
     errors[:, 0] = errors[1] = nan
@@ -97,64 +99,88 @@ def test_tables_curves_and_pictures_of_known_errors():
     voxels = generator.uniform(0, (5, 8, 13), (4, 9, 3)).astype(np.float32)
     indices = (3, 1, 0, 2)
     records = [(index, LandmarkRecord(*row)) for index, *row in zip(indices, errors, voxels)]
-    gallery, slices, table, curves, volumes = get_aspect(task, Reportable).figures(samples, records, None)
-    for nothing in ((samples, []), (object(), records)):
-        assert get_aspect(task, Reportable).figures(*nothing, None) == []
+    return SimpleNamespace(task=task, samples=samples, indices=indices, errors=errors, voxels=voxels, records=records)
 
+
+def make_figures(known):
+    return get_aspect(known.task, Reportable).figures(known.samples, known.records, None)
+
+
+def find_worst(errors) -> dict[int, int | None]:
+    """The worst landmark of each volume, None without any, hardest volumes first."""
+    means = np.nanmean(errors[[0, 2, 3]], axis=1)
+    order = [(0, 2, 3)[place] for place in np.argsort(-means)]
+    return {place: int(np.nanargmax(errors[place])) for place in order} | {1: None}
+
+
+def test_nothing_is_drawn_of_no_volume_or_of_samples_of_another_kind(known):
+    for nothing in ((known.samples, []), (object(), known.records)):
+        assert get_aspect(known.task, Reportable).figures(*nothing, None) == []
+
+
+def test_a_table_has_statistics_and_rates_of_each_landmark_and_of_all(known):
+    errors, (_, _, table, *_) = known.errors, make_figures(known)
     assert table.columns == (
         "landmark", "mean mm", "deviation mm", "median mm", "95 % below mm", "largest mm",
         "% within 2 mm", "% within 2.5 mm", "% within 3 mm", "% within 4 mm", "volumes",
     )  # fmt: skip
     assert table.rows[0] == ("mark 0", *[None] * 9, 0) and len(table.rows) == 10
     for (name, *row), column in zip(table.rows[1:], [*errors.T[1:], errors]):
-        known = column[np.isfinite(column)].astype(float)
-        statistics = known.mean(), known.std(), np.median(known), np.percentile(known, 95), known.max()
-        rates = [100 * (known <= radius).mean() for radius in (2, 2.5, 3, 4)]
-        assert row == pytest.approx([*statistics, *rates, len(known)], abs=6e-4), name
+        there = column[np.isfinite(column)].astype(float)
+        statistics = there.mean(), there.std(), np.median(there), np.percentile(there, 95), there.max()
+        rates = [100 * (there <= radius).mean() for radius in (2, 2.5, 3, 4)]
+        assert row == pytest.approx([*statistics, *rates, len(there)], abs=6e-4), name
     assert [row[0] for row in table.rows[1:]] == [*FourVolumes.names[1:], "all"]
 
-    means = np.nanmean(errors[[0, 2, 3]], axis=1)
+
+def test_curves_are_of_all_and_of_the_seven_worst_landmarks(known, monkeypatch):
+    errors, (_, _, _, curves, _) = known.errors, make_figures(known)
     of_landmarks = {name: np.nanmean(errors[:, number]) for number, name in enumerate(FourVolumes.names) if number}
     worst_first = sorted(of_landmarks, key=of_landmarks.get, reverse=True)[:7]
     assert list(curves.lines) == ["all", *worst_first] and "of the 7 worst of 9 landmarks and of all" in curves.note
     for name, (x, y) in curves.lines.items():
         column = errors if name == "all" else errors[:, FourVolumes.names.index(name)]
-        known = np.sort(column[np.isfinite(column)])
-        assert x == [0, *known] and y == pytest.approx([0, *(100 * (known <= each).mean() for each in known)])
-
-    order = [(0, 2, 3)[place] for place in np.argsort(-means)] + [1]
-    worst = {place: int(np.nanargmax(errors[place])) for place in order[:3]}
-    expected = [
-        (f"case_{indices[at]}", np.nanmean(errors[at]), f"mark {worst[at]}", errors[at, worst[at]]) for at in order[:3]
-    ]
-    for row, (case, mean, name, error) in zip(volumes.rows, expected):
-        assert row == (case, pytest.approx(mean, abs=6e-4), name, pytest.approx(error, abs=6e-4))
-    assert volumes.rows[3:] == [("case_1", None, None, None)] and volumes.note == ""
-    task.names = FourVolumes.names[1:8]
-    of_seven = [(index, LandmarkRecord(errors[1:8], voxels[1:8])) for index, (errors, voxels) in records]
-    _, _, _, all_curves, _ = get_aspect(task, Reportable).figures(samples, of_seven, None)
+        there = np.sort(column[np.isfinite(column)])
+        assert x == [0, *there] and y == pytest.approx([0, *(100 * (there <= each).mean() for each in there)])
+    monkeypatch.setattr(known.task, "names", FourVolumes.names[1:8])
+    of_seven = [(index, LandmarkRecord(errors[1:8], voxels[1:8])) for index, (errors, voxels) in known.records]
+    _, _, _, all_curves, _ = get_aspect(known.task, Reportable).figures(known.samples, of_seven, None)
     assert len(all_curves.lines) == 8 and all_curves.note == "Percent of landmarks with an error up to a distance."
-    task.names = FourVolumes.names
-    assert volumes.columns == ("volume", "mean mm", "worst landmark", "its error mm")
 
-    for at, (image, caption) in zip(order, gallery.images, strict=True):
-        volume, true = samples.dataset.read(indices[at])[0].array, samples.dataset.read(indices[at])[1]
-        center = true[worst[at]] if at in worst else None
+
+def test_volumes_are_listed_with_their_worst_landmark(known):
+    errors, (*_, volumes) = known.errors, make_figures(known)
+    assert volumes.columns == ("volume", "mean mm", "worst landmark", "its error mm") and volumes.note == ""
+    for row, (place, worst) in zip(volumes.rows, find_worst(errors).items(), strict=True):
+        expected = (None, None, None)
+        if worst is not None:
+            mean, largest = (pytest.approx(one, abs=6e-4) for one in (np.nanmean(errors[place]), errors[place, worst]))
+            expected = mean, f"mark {worst}", largest
+        assert row == (f"case_{known.indices[place]}", *expected)
+
+
+def test_volumes_are_drawn_at_their_worst_landmark(known):
+    errors, (gallery, *_) = known.errors, make_figures(known)
+    for (place, worst), (image, caption) in zip(find_worst(errors).items(), gallery.images, strict=True):
+        decoded, true = known.samples.dataset.read(known.indices[place])
+        center, said = None, "no landmark is known"
+        if worst is not None:
+            center = true[worst]
+            said = f"mean {np.nanmean(errors[place]):.2f} mm, worst mark {worst} {errors[place, worst]:.2f} mm"
         drawn = orthogonal_slices(
-            volume, (2.0, 1.0, 0.5), voxels[at], true, center, shows_sides=True, names=FourVolumes.names
+            decoded.array, (2.0, 1.0, 0.5), known.voxels[place], true, center, shows_sides=True, names=FourVolumes.names
         )
         np.testing.assert_array_equal(image, drawn, err_msg=caption)
-        said = "no landmark is known"
-        if at in worst:
-            said = f"mean {np.nanmean(errors[at]):.2f} mm, worst mark {worst[at]} {errors[at, worst[at]]:.2f} mm"
-        assert caption == f"case_{indices[at]}\n{said}"
+        assert caption == f"case_{known.indices[place]}\n{said}"
 
+
+def test_samples_are_drawn_with_their_landmarks(known):
+    samples, drawing = known.samples, get_aspect(known.task, Drawable)
     batch = {"volume": np.stack([samples.dataset.read(n)[0].array[None] for n in (1, 2)])}
     batch["points"] = np.stack([samples.dataset.read(n)[1] for n in (1, 2)])
-    drawing = get_aspect(task, Drawable)
     for pictures in (drawing.visualize_batch(samples, batch, 1), drawing.visualize_eval_samples(samples, [1, 2])):
         assert [caption for _, caption in pictures] == ["0 of 9 landmarks", "8 of 9 landmarks"]
-        inside = np.concatenate([batch["points"][1, :8], [[nan] * 3]])  # the last one lies outside
+        inside = np.concatenate([batch["points"][1, :8], [[np.nan] * 3]])  # the last one lies outside
         drawn = orthogonal_slices(batch["volume"][1, 0], (2.0, 1.0, 0.5), None, inside, names=FourVolumes.names)
         np.testing.assert_array_equal(pictures[1][0], drawn)
 

@@ -1,14 +1,11 @@
 """Writes small volumes with landmarks for tests, using the libraries that users write them with."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from paddlevit_dist import UserError
 from paddlevit_dist.volumes.geometry import rotation
 
 SHAPE = (10, 12, 14)
@@ -106,11 +103,3 @@ def write_landmarks(path: Path, positions: dict[str, Any]) -> Path:
 def world(voxel_xyz: Any, affine: np.ndarray = AFFINE) -> list:
     """Millimeters of a voxel x, y, z."""
     return (affine @ [*voxel_xyz, 1.0])[:3].tolist()
-
-
-def told(call: Callable[..., Any], *arguments: Any) -> str:
-    """The one line in which a call refuses its arguments."""
-    with pytest.raises(UserError) as error:
-        call(*arguments)
-    assert "\n" not in str(error.value)
-    return str(error.value)

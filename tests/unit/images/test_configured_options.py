@@ -2,6 +2,7 @@
 
 import pytest
 from support.night import by_day
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -72,9 +73,7 @@ def test_an_option_that_a_model_does_not_have_is_told_once(name, key):
     ],
 )
 def test_dimensions_that_do_not_fit_the_stages_are_refused(name, keys, message):
-    with pytest.raises(UserError) as refusal:
-        make_options(name, keys)
-    assert str(refusal.value) == message
+    assert refusal_of(make_options, name, keys) == message
 
 
 def test_stages_of_another_number_are_taken_if_all_have_it():

@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import pytest
 from support.files.raw_scenes import write_scannet
+from support.refusals import refusal_of
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 
 from paddlevit_dist import UserError
@@ -182,9 +183,10 @@ def test_the_download_itself_is_the_truth(tmp_path, capsys):
     said, told = evaluate(capsys, tmp_path / "raw", tmp_path / "found")
     assert said["scores"]["accuracy"] == pytest.approx(1 - 1 / known.sum())
     assert "1 vertices have a number without a class: [13] (ScanNet's class numbers): counted as wrong" in told
-    with pytest.raises(UserError) as error:
-        evaluate_scenes.run([str(tmp_path / "found"), "-cfg=pointgroup_synthetic_rooms", "-list=a.txt"])
-    assert str(error.value) == ("-list is for ScanNet's download: remove it; -split selects a list of prepared scenes")
+    message = refusal_of(
+        evaluate_scenes.run, [str(tmp_path / "found"), "-cfg=pointgroup_synthetic_rooms", "-list=a.txt"]
+    )
+    assert message == ("-list is for ScanNet's download: remove it; -split selects a list of prepared scenes")
     for split in ("test", "mine"):
         refusal = f"^{tmp_path / 'raw'} has no labeled scenes of {split}; it has train, val, test$"
         with pytest.raises(UserError, match=refusal):
@@ -257,9 +259,8 @@ def test_truth_without_a_class_is_refused_for_both_kinds(tmp_path):
     truth = SceneGroundTruth(["a"], [scene], ["a"], ["road", "car"], lambda: [1], "rooms")
     for kind, text in ((SEMANTIC, "0\n1\n1\n"), (INSTANCES, "")):
         (tmp_path / "a.txt").write_text(text)
-        with pytest.raises(UserError) as error:
-            score(str(tmp_path), truth, kind)
-        assert str(error.value) == "rooms: no vertex has a class, so there is nothing to compare with"
+        message = refusal_of(score, str(tmp_path), truth, kind)
+        assert message == "rooms: no vertex has a class, so there is nothing to compare with"
 
 
 @pytest.mark.parametrize("is_archive", [False, True])
@@ -277,14 +278,11 @@ def test_files_that_are_far_too_long_or_cannot_be_read_are_told(tmp_path, is_arc
         for name, content in files.items():
             (place / name).write_bytes(content)
     hint = "" if is_archive else ", far more than such files need"
-    with pytest.raises(UserError) as error:
-        score(str(place), truth, SEMANTIC)
+    line = refusal_of(score, str(place), truth, SEMANTIC)
     message = f"{place}: a.txt: it has more than 1,072 bytes{hint}; expected a number for each of 3 vertices"
-    assert str(error.value) == message
+    assert line == message
     both = truth._replace(names=["b"], read=iter([scene._replace(name="b")]))
-    with pytest.raises(UserError) as error:
-        score(str(place), both, INSTANCES)
-    assert str(error.value) == f"{place}: m/a.txt: it has more than 1,036 bytes{hint}"
+    assert refusal_of(score, str(place), both, INSTANCES) == f"{place}: m/a.txt: it has more than 1,036 bytes{hint}"
     content = bytearray(place.read_bytes()) if is_archive else b""
     if is_archive:  # other bytes than its checksum says
         start = content.index(b"m/a.txt 1 0.5")
@@ -293,10 +291,9 @@ def test_files_that_are_far_too_long_or_cannot_be_read_are_told(tmp_path, is_arc
     else:
         (place / "b.txt").unlink()
         (place / "b.txt").symlink_to("b.txt")
-    with pytest.raises(UserError) as error:
-        score(str(place), both._replace(read=iter([scene._replace(name="b")])), INSTANCES)
+    refusal = refusal_of(score, str(place), both._replace(read=iter([scene._replace(name="b")])), INSTANCES)
     reason = "Bad CRC-32 for file 'b.txt'" if is_archive else "Too many levels of symbolic links"
-    assert str(error.value) == f"{place}: b.txt: it cannot be read: {reason}"
+    assert refusal == f"{place}: b.txt: it cannot be read: {reason}"
 
 
 def test_a_file_of_an_archive_that_cannot_be_unpacked_is_told(tmp_path):
@@ -308,11 +305,10 @@ def test_a_file_of_an_archive_that_cannot_be_unpacked_is_told(tmp_path):
     content = bytearray(place.read_bytes())
     content[content.index(b"a.txt") + 5] = 0xFF  # the first byte of the packed content
     place.write_bytes(bytes(content))
-    with pytest.raises(UserError) as error:
-        score(str(place), truth, SEMANTIC)
+    line = refusal_of(score, str(place), truth, SEMANTIC)
     reason = "Error -3 while decompressing data: invalid block type"
     message = f"{place}: a.txt: it cannot be read: {reason}; expected a number for each of 3 vertices"
-    assert str(error.value) == message
+    assert line == message
 
 
 def test_unknown_numbers_and_files_are_counted(tmp_path):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.files.volume_files import told
+from support.refusals import refusal_of
 
 from paddlevit_dist.volumes import dicom
 
@@ -22,7 +22,9 @@ def test_directions_may_differ_by_a_thousandth_of_the_largest_step(change, is_sa
     if is_same:
         dicom.check_alike("f", slices)
     else:
-        assert told(dicom.check_alike, "f", slices).startswith("f: a and b differ in direction or pixel spacing; ")
+        assert refusal_of(dicom.check_alike, "f", slices).startswith(
+            "f: a and b differ in direction or pixel spacing; "
+        )
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,9 @@ def test_directions_may_differ_by_a_thousandth_of_the_largest_step(change, is_sa
 )
 def test_the_gap_that_differs_most_is_named_be_it_narrow_or_wide(places, said):
     slices = [make_slice(name, place) for name, place in zip("abcdefg", places)]
-    assert f"slices are not evenly spaced: {said}; is one missing?" in told(dicom.find_even_step, "f", slices, NORMAL)
+    assert f"slices are not evenly spaced: {said}; is one missing?" in refusal_of(
+        dicom.find_even_step, "f", slices, NORMAL
+    )
     even = [make_slice(name, 2.5 * number) for number, name in enumerate("abc")]
     np.testing.assert_allclose(dicom.find_even_step("f", even, NORMAL), [0, 0, 2.5])
 
@@ -51,9 +55,9 @@ def test_slices_may_lie_off_by_a_tenth_of_a_millimeter_or_a_quarter_of_a_step(st
     if is_even:
         np.testing.assert_allclose(dicom.find_even_step("f", slices, NORMAL), [0, 0, step])
     else:
-        assert "slices are not evenly spaced" in told(dicom.find_even_step, "f", slices, NORMAL)
+        assert "slices are not evenly spaced" in refusal_of(dicom.find_even_step, "f", slices, NORMAL)
     near = [make_slice("a", 0), make_slice("b", 5e-4), make_slice("c", 5)]
-    assert told(dicom.find_even_step, "f", near, NORMAL).startswith("f: a and b have the same position; several ")
+    assert refusal_of(dicom.find_even_step, "f", near, NORMAL).startswith("f: a and b have the same position; several ")
     fine = [
         make_slice(name, 3e-4 * number)._replace(steps=2e-4 * np.eye(3)[:, :2]) for number, name in enumerate("abc")
     ]

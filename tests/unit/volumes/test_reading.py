@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from support.files.volume_files import AFFINE, SHAPE, told, voxels, write_landmarks, write_volume
+from support.files.volume_files import AFFINE, SHAPE, voxels, write_landmarks, write_volume
 from support.night import by_day
+from support.refusals import refusal_of
 
 from paddlevit_dist.volumes import landmark_files
 from paddlevit_dist.volumes.reading import case_name, format_remarks, list_volumes, read_header, read_volume
@@ -23,7 +24,7 @@ def test_an_npz_may_give_spacing_in_array_order(tmp_path):
 def test_a_truncated_file_is_named(tmp_path, name):
     path = write_volume(tmp_path / name)
     path.write_bytes(path.read_bytes()[:300])
-    message = told(read_volume, path)
+    message = refusal_of(read_volume, path)
     assert str(path) in message and "Copy it again" in message
 
 
@@ -37,7 +38,7 @@ def test_a_fourth_dimension_is_refused_before_the_voxels_are_read(tmp_path, name
         SimpleITK.WriteImage(SimpleITK.GetImageFromArray(series, isVector=False), str(path))
     else:
         write_volume(path, series)
-    assert "4 dimensions (3, 4, 5, 6), expected 3" in told(read_header, path)
+    assert "4 dimensions (3, 4, 5, 6), expected 3" in refusal_of(read_header, path)
 
 
 @pytest.mark.parametrize("suffix", [".mha", ".nrrd"])
@@ -46,10 +47,10 @@ def test_slices_and_voxels_of_several_components_are_refused(tmp_path, suffix):
 
     path = tmp_path / f"case{suffix}"
     SimpleITK.WriteImage(SimpleITK.Image(5, 4, SimpleITK.sitkUInt8), str(path))
-    assert "2 dimensions (4, 5), expected 3" in told(read_header, path)
+    assert "2 dimensions (4, 5), expected 3" in refusal_of(read_header, path)
     for sizes in ([5, 4], [5, 4, 1], [5, 4, 7]):  # with its colors, the first would have three axes, too
         SimpleITK.WriteImage(SimpleITK.Image(sizes, SimpleITK.sitkVectorUInt8, 3), str(path))
-        assert told(read_header, path) == (
+        assert refusal_of(read_header, path) == (
             f"{path}: each voxel has 3 components, expected one intensity; convert colors to intensities, or store "
             "each channel in a separate file"
         )
@@ -60,7 +61,7 @@ def test_voxels_that_are_no_numbers_are_counted(tmp_path):
     array[1, 2, 3] = np.nan
     array[4, 5, 6] = np.inf
     path = write_volume(tmp_path / "case.nii.gz", array)
-    message = told(read_volume, path)
+    message = refusal_of(read_volume, path)
     assert f"{path}: 2 of 1,680 voxels are not finite" in message
 
 
@@ -68,16 +69,16 @@ def test_a_singular_affine_is_told(tmp_path):
     flat = AFFINE.copy()
     flat[:3, 1] = flat[:3, 0]
     np.savez(tmp_path / "case.npz", volume=voxels(), affine=flat)
-    assert "case.npz: the affine is singular" in told(read_header, tmp_path / "case.npz")
+    assert "case.npz: the affine is singular" in refusal_of(read_header, tmp_path / "case.npz")
 
 
 def test_colors_unknown_suffixes_and_missing_files_are_told(tmp_path):
     np.savez(tmp_path / "color.npz", volume=np.zeros((3, 3, 3), dtype=np.complex64))
-    assert "voxels are complex64" in told(read_volume, tmp_path / "color.npz")
+    assert "voxels are complex64" in refusal_of(read_volume, tmp_path / "color.npz")
     np.savez(tmp_path / "other.npz", scan=np.zeros((3, 3, 3)))
-    assert "no array named 'volume'" in told(read_volume, tmp_path / "other.npz")
-    assert "unknown volume format; expected one of .nii.gz" in told(read_volume, tmp_path / "case.dcm")
-    assert "cannot be read: No such file" in told(read_volume, tmp_path / "none.nii")
+    assert "no array named 'volume'" in refusal_of(read_volume, tmp_path / "other.npz")
+    assert "unknown volume format; expected one of .nii.gz" in refusal_of(read_volume, tmp_path / "case.dcm")
+    assert "cannot be read: No such file" in refusal_of(read_volume, tmp_path / "none.nii")
 
 
 def test_names_and_lists_of_volumes(tmp_path):
@@ -85,7 +86,7 @@ def test_names_and_lists_of_volumes(tmp_path):
         (tmp_path / name).write_bytes(b"")
     assert [case_name(path) for path in list_volumes(tmp_path)] == ["a", "b"]
     (tmp_path / "b.mha").write_bytes(b"")
-    assert "b.nii.gz and b.mha have the same name" in told(list_volumes, tmp_path)
+    assert "b.nii.gz and b.mha have the same name" in refusal_of(list_volumes, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".json"])
@@ -143,7 +144,7 @@ def test_other_forms_of_the_same(tmp_path):
 )
 def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
-    told_message = told(landmark_files.read, str(tmp_path / name))
+    told_message = refusal_of(landmark_files.read, str(tmp_path / name))
     assert str(tmp_path / name) in told_message and message in told_message
 
 
@@ -151,7 +152,7 @@ def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message
 def test_text_in_another_encoding_is_told(tmp_path, encoding):
     file = tmp_path / "case.csv"
     file.write_text("name,x,y,z\nn\u00e4se,1,2,3\n", encoding)
-    assert told(landmark_files.read, str(file)) == f"{file} is not UTF-8 text; save it as UTF-8"
+    assert refusal_of(landmark_files.read, str(file)) == f"{file} is not UTF-8 text; save it as UTF-8"
 
 
 def test_hidden_landmark_files_are_not_listed(tmp_path):
@@ -188,7 +189,7 @@ def test_missing_voxels_of_a_header_are_named_before_they_are_read(tmp_path, nam
     path = write_volume(tmp_path / name)
     (data,) = [file for file in tmp_path.iterdir() if file != path]
     data.unlink()
-    assert f"{path}: the header names the voxel file {data}, which does not exist" in told(read_header, path)
+    assert f"{path}: the header names the voxel file {data}, which does not exist" in refusal_of(read_header, path)
 
 
 @pytest.mark.parametrize("name", ["case.mha", "case.mhd", "case.nrrd"])
@@ -196,7 +197,7 @@ def test_too_few_voxels_are_one_line_with_the_files_name_and_the_librarys_reason
     path = write_volume(tmp_path / name)
     longest = max(tmp_path.iterdir(), key=lambda file: file.stat().st_size)
     longest.write_bytes(longest.read_bytes()[:-500])
-    message = told(read_volume, path)
+    message = refusal_of(read_volume, path)
     assert message.startswith(f"{path} cannot be read as a volume (") and "Copy it again" in message
     assert ".cxx" not in message  # the library's own source files
 
@@ -282,7 +283,7 @@ def test_an_unknown_unit_of_a_nifti_is_told(tmp_path):
     content = bytearray(path.read_bytes())
     content[123] = 5  # xyzt_units
     path.write_bytes(content)
-    assert f"{path}: xyzt_units has the unknown unit of length 5; write 2 (mm)" in told(read_header, path)
+    assert f"{path}: xyzt_units has the unknown unit of length 5; write 2 (mm)" in refusal_of(read_header, path)
 
 
 def test_an_nrrd_without_a_space_is_remarked(tmp_path):
@@ -337,7 +338,7 @@ def test_lengths_of_a_header_in_other_units_are_converted(tmp_path, name, line, 
 )
 def test_units_that_differ_or_are_unknown_are_told(tmp_path, name, line, unit):
     path = write_with_line(tmp_path / name, line)
-    assert f"{path}: the header has lengths in {unit} (" in told(read_header, path)
+    assert f"{path}: the header has lengths in {unit} (" in refusal_of(read_header, path)
 
 
 def test_lengths_of_an_nrrd_without_a_space_are_converted(tmp_path):
@@ -352,11 +353,11 @@ def test_lengths_of_an_nrrd_without_a_space_are_converted(tmp_path):
 
 
 def test_a_volume_has_exactly_one_landmark_file(tmp_path):
-    message = told(landmark_files.find, str(tmp_path), "case")
+    message = refusal_of(landmark_files.find, str(tmp_path), "case")
     assert "volume case in" in message and "case.fcsv or case.mrk.json" in message
     for suffix in (".csv", ".mrk.json"):
         write_landmarks(tmp_path / f"case{suffix}", {"nose": (1, 2, 3)})
-    assert "2 landmark files (case.csv, case.mrk.json)" in told(landmark_files.find, str(tmp_path), "case")
+    assert "2 landmark files (case.csv, case.mrk.json)" in refusal_of(landmark_files.find, str(tmp_path), "case")
 
 
 @pytest.mark.parametrize("name", ["case.mha", "case.nrrd"])
@@ -383,4 +384,4 @@ def test_an_nrrd_that_counts_to_the_right_lies_where_it_says(tmp_path):
 @pytest.mark.parametrize("spacing", [[1.0, 2.0], [1.0, -1.0, 2.0], [1.0, np.nan, 2.0]])
 def test_spacing_that_is_none_is_told(tmp_path, spacing):
     np.savez(tmp_path / "case.npz", volume=voxels(), spacing=spacing)
-    assert "expected 3 lengths (depth, height, width)" in told(read_header, tmp_path / "case.npz")
+    assert "expected 3 lengths (depth, height, width)" in refusal_of(read_header, tmp_path / "case.npz")

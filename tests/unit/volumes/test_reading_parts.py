@@ -6,8 +6,9 @@ import zipfile
 import nibabel
 import numpy as np
 import pytest
-from support.files.volume_files import AFFINE, SHAPE, told, voxels, write_landmarks, write_volume
+from support.files.volume_files import AFFINE, SHAPE, voxels, write_landmarks, write_volume
 from support.night import by_day
+from support.refusals import refusal_of
 
 from paddlevit_dist.volumes import reading
 from paddlevit_dist.volumes.geometry import VolumeGeometry
@@ -31,17 +32,19 @@ def test_an_image_and_its_labels_may_differ_by_rounding_only(tmp_path):
     assert list(headers) == [first, near]
     np.testing.assert_array_equal(headers[near].geometry.affine, moved(0.049, 0, -0.049), strict=True)
     far = write(tmp_path, "far.npz", moved(0.0, 0.06, 0.0))  # of 1 mm, the shortest step, a twentieth is allowed
-    assert told(reading.read_aligned_headers, [first, near, far]) == (
+    assert refusal_of(reading.read_aligned_headers, [first, near, far]) == (
         f"{far} and {first} have different geometries: origin -30.00, 12.06, 40.00 and -30.00, 12.00, 40.00 mm, or "
         "another direction; corners are 0.06 mm apart; resample one to the other, or correct its header"
     )
     wide = write(tmp_path, "wide.npz", AFFINE @ np.diag([2.0, 1.0, 1.0, 1.0]))
-    assert f"{wide} and {first} have different geometries: spacing 2 x 1.5 x 2 and 1 x 1.5 x 2 mm (x, y, z); " in told(
-        reading.read_aligned_headers, [first, wide]
+    assert (
+        f"{wide} and {first} have different geometries: spacing 2 x 1.5 x 2 and 1 x 1.5 x 2 mm (x, y, z); "
+        in refusal_of(reading.read_aligned_headers, [first, wide])
     )
     small = write(tmp_path, "small.npz", AFFINE, voxels()[:, :-1])
-    assert f"{small} and {first} have different geometries: 14 x 11 x 10 voxels (x, y, z) and 14 x 12 x 10; " in told(
-        reading.read_aligned_headers, [first, small]
+    assert (
+        f"{small} and {first} have different geometries: 14 x 11 x 10 voxels (x, y, z) and 14 x 12 x 10; "
+        in refusal_of(reading.read_aligned_headers, [first, small])
     )
 
 
@@ -65,7 +68,7 @@ def test_the_median_spacing_is_suggested_where_spacings_differ():
         return VolumeHeader(VolumeGeometry((4, 4, 4), np.diag([*spacing[::-1], 1.0])), "ras")
 
     headers = {"f/a.nii": header(3.0, 1.0, 2.0), "f/b.nii": header(3.001, 1.0, 2.0), "f/c.nii": header(5.0, 1.0, 2.5)}
-    assert told(reading.common_spacing, headers, None) == (
+    assert refusal_of(reading.common_spacing, headers, None) == (
         "f/c.nii: the voxel spacing is 5 x 1 x 2.5 mm, but a.nii has 3 x 1 x 2 mm (depth, height, width); resample all "
         "to the same, such as the median: add VOLUMES.SPACING_MM [3,1,2]"
     )
@@ -119,7 +122,7 @@ def test_a_folder_with_landmarks_is_a_volume_unless_a_file_has_its_name(tmp_path
     write_volume(tmp_path / "ben.npy")
     assert reading.list_volumes(str(tmp_path)) == [str(tmp_path / "anna"), str(tmp_path / "ben.npy")]
     write_volume(tmp_path / "ben.npz")
-    assert told(reading.list_volumes, str(tmp_path)) == (
+    assert refusal_of(reading.list_volumes, str(tmp_path)) == (
         f"{tmp_path / 'ben.npz'} and ben.npy have the same name, so the same landmark file; rename one"
     )
 
@@ -141,7 +144,7 @@ def test_both_versions_of_nifti_in_both_orders_are_read(tmp_path, kind, order, s
 
     def put(changed: bytes) -> str:
         path.write_bytes(gzip.compress(changed) if suffix.endswith("gz") else changed)
-        return told(reading.read_header, str(path))
+        return refusal_of(reading.read_header, str(path))
 
     assert put(content[: length - 1]) == (
         f"{path} cannot be read as a volume: it ends within its header; copy it again"
@@ -169,7 +172,7 @@ def change_npz(path, name: str, content: bytes | None = None, kind: int = zipfil
             archive.writestr(entry, content if mine and content is not None else old, kind if mine else None)
         if added:
             archive.writestr(added, b"x")
-    return told(reading.read_header, str(path))
+    return refusal_of(reading.read_header, str(path))
 
 
 def test_archives_that_numpy_did_not_write_are_told(tmp_path):
@@ -191,10 +194,10 @@ def test_archives_that_numpy_did_not_write_are_told(tmp_path):
     announced = (
         f"it probably has fewer voxels than its header announces (1,000,000,000 bytes, more than {len(content):,} b"
     )
-    assert announced in told(reading.read_header, str(path))
+    assert announced in refusal_of(reading.read_header, str(path))
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("scan.npy", b"")
-    assert told(reading.read_volume, str(path)) == (
+    assert refusal_of(reading.read_volume, str(path)) == (
         f"{path}: no array named 'volume', only scan; name the array 'volume'"
     )
 
@@ -203,26 +206,28 @@ def test_voxels_that_are_not_finite_are_counted_with_advice_for_what_they_are(tm
     array = np.zeros(SHAPE, np.float32)
     array[:3, 0, 0] = np.nan, np.inf, -np.inf
     path = write(tmp_path, "case.npz", AFFINE, array)
-    assert told(reading.read_volume, path) == (
+    assert refusal_of(reading.read_volume, path) == (
         f"{path}: 3 of 1,680 voxels are not finite; replace them, e.g. by the intensity of air (numpy.nan_to_num)"
     )
-    labels = told(lambda file: reading.read_volume(file, are_labels=True), path)
+    labels = refusal_of(lambda file: reading.read_volume(file, are_labels=True), path)
     assert labels.endswith("NaN is not a label: give them one, e.g. 0 for the background (numpy.nan_to_num)")
-    assert told(read_stored, path, 1680) == told(reading.read_volume, path)
-    assert told(read_stored, path, 1680, lambda file, voxels: voxels) == labels
+    assert refusal_of(read_stored, path, 1680) == refusal_of(reading.read_volume, path)
+    assert refusal_of(read_stored, path, 1680, lambda file, voxels: voxels) == labels
     for limit, is_read in ((1680, True), (1679, False)):
         if is_read:
             assert reading.read_header(path, limit).geometry.shape == SHAPE
         else:
-            assert "above the limit of 1,679 in total" in told(reading.read_header, path, limit)
-            assert "above the limit of 1,679 in total" in told(reading.read_volume, write(tmp_path, "case.npy"), limit)
-            assert "above the limit of 1,679 in total" in told(reading.read_aligned_headers, [path], limit)
+            assert "above the limit of 1,679 in total" in refusal_of(reading.read_header, path, limit)
+            assert "above the limit of 1,679 in total" in refusal_of(
+                reading.read_volume, write(tmp_path, "case.npy"), limit
+            )
+            assert "above the limit of 1,679 in total" in refusal_of(reading.read_aligned_headers, [path], limit)
 
 
 def test_a_librarys_reason_is_one_short_line():
     def fail():
         raise ValueError("itk.cxx:12: ERROR: no\n  luck " + "ä" * 300)
 
-    line = told(reading._read_or_raise, "file", fail)
+    line = refusal_of(reading._read_or_raise, "file", fail)
     reason = line.removeprefix("file cannot be read as a volume (").partition(")")[0]
     assert reason.startswith("no luck \\xe4\\xe4") and len(reason) == 200

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from support.files.volume_files import world, write_volume
 from support.night import by_day
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.volumes import landmark_files
@@ -41,10 +42,8 @@ def read(tmp_path, name: str, text: str) -> landmark_files.FileLandmarks:
 
 
 def told(tmp_path, name: str, text: str) -> str:
-    with pytest.raises(UserError) as error:
-        read(tmp_path, name, text)
-    message = str(error.value)
-    assert "\n" not in message and str(tmp_path / name) in message
+    message = refusal_of(read, tmp_path, name, text)
+    assert str(tmp_path / name) in message
     return message
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 import pytest
 from support.processes import ROOT
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.array_files import write_safetensors
@@ -151,9 +152,7 @@ def test_the_names_in_a_zip_decide(tmp_path, names, found):
 )
 def test_other_formats_are_named(tmp_path, content, name, said):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError) as caught:
-        choose_format(tmp_path / name)
-    assert str(caught.value) == f"{tmp_path / name} is {said}, and give the file of weights"
+    assert refusal_of(choose_format, tmp_path / name) == f"{tmp_path / name} is {said}, and give the file of weights"
 
 
 @pytest.mark.parametrize(

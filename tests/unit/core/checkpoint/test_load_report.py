@@ -5,8 +5,8 @@ import json
 import numpy as np
 import paddle
 import pytest
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.load_report import LoadReport, require_trained
 from paddlevit_dist.core.checkpoint.naming import is_in_paddle_layout
@@ -77,10 +77,9 @@ def test_the_lines_and_the_json_have_every_name_with_its_shapes():
 
 def test_what_would_stay_random_is_told_with_the_number_of_all_tensors():
     report = make_report(loaded=["a"], reinitialized=["b"], missing=["own.c", "d", "e"])
-    with pytest.raises(UserError) as caught:
-        require_trained(report, ["own."], "do this")
+    message = refusal_of(require_trained, report, ["own."], "do this")
     shapes = "((2, 3) in the source, (3, 2) in the model)"
-    assert str(caught.value) == (
+    assert message == (
         f"w.npz lacks 2 of this model's 5 tensors, which would stay random: d {shapes}, e {shapes}; use weights of "
         "this model, or do this. Is it for another architecture?"
     )
@@ -101,9 +100,8 @@ def test_the_least_share_itself_is_enough(minimum, is_enough):
     if is_enough:
         assert load_weights(model, state, minimum_loaded=minimum).loaded_fraction == 0.75
     else:
-        with pytest.raises(UserError) as caught:
-            load_weights(model, state, minimum_loaded=minimum)
-        assert str(caught.value) == (
+        message = refusal_of(load_weights, model, state, minimum_loaded=minimum)
+        assert message == (
             "the given state has only 75.0 % of the model's parameters, at least 76 % are needed "
             "(MODEL.MIN_LOADED_FRACTION): missing bias (1,). Is it for another architecture?"
         )

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from PIL import Image
+from support.refusals import refusal_of
 from support.thread_ranks import ThreadRanks
 from support.trainings.full_gpus import no_memory
 from support.trainings.trained import write_weights
@@ -18,12 +19,6 @@ from paddlevit_dist.core.inference import predictor, rows
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.tasks.protocols import load_meta
 from paddlevit_dist.images import Classification
-
-
-def refuse(function, *arguments) -> str:
-    with pytest.raises(UserError) as refusal:
-        function(*arguments)
-    return str(refusal.value)
 
 
 def test_inputs_that_are_none_are_told_by_what_they_are(tmp_path, monkeypatch):
@@ -38,15 +33,15 @@ def test_inputs_that_are_none_are_told_by_what_they_are(tmp_path, monkeypatch):
         "broken": "it is a link to a file that does not exist",
         "gone.jpg": "no such file or folder",
     }.items():
-        line = refuse(predict.require_inputs, ["there.jpg", text])
+        line = refusal_of(predict.require_inputs, ["there.jpg", text])
         assert line.startswith(f"predict: input {text[:5]}") and line.endswith(f": {reason}") and "secret" not in line
-    line = refuse(predict.require_inputs, ["data.batch_size=4"])
+    line = refusal_of(predict.require_inputs, ["data.batch_size=4"])
     assert line == "predict: input data.batch_size=4: keys are in capitals: DATA.BATCH_SIZE"
-    assert "no such file" in refuse(predict.require_inputs, ["a=B.C"])
+    assert "no such file" in refusal_of(predict.require_inputs, ["a=B.C"])
 
 
 def test_an_empty_output_is_refused_first():
-    assert refuse(predict.run, ["run", "no_input", "-output="]).startswith(
+    assert refusal_of(predict.run, ["run", "no_input", "-output="]).startswith(
         "predict: -output is empty: is a shell variable"
     )
 
@@ -81,7 +76,7 @@ def test_options_have_the_runs_values_by_default():
 def test_options_of_other_programs_are_told_as_what_they_are_here(hint, names, capsys):
     for name in names.split():
         for dashes in ("-", "--"):
-            line = refuse(predict.parse_words, ["run", "a.png", f"{dashes}{name}=b"])
+            line = refusal_of(predict.parse_words, ["run", "a.png", f"{dashes}{name}=b"])
             assert hint in line and name in line, line
 
 
@@ -91,11 +86,13 @@ def test_class_names_are_the_lines_of_a_file(tmp_path):
     assert predict.read_class_names(None) is None
     assert predict.read_class_names(str(names)) == ["red", "", "blue fish"]
     names.write_text(" \n\n")
-    assert refuse(predict.read_class_names, str(names)).endswith("names.txt is empty: expected one class name per line")
-    line = refuse(predict.read_class_names, str(tmp_path / "none"))
+    assert refusal_of(predict.read_class_names, str(names)).endswith(
+        "names.txt is empty: expected one class name per line"
+    )
+    line = refusal_of(predict.read_class_names, str(tmp_path / "none"))
     assert line.endswith("none cannot be read: No such file or directory; expected one class name per line")
     names.write_bytes(b"\xff")
-    line = refuse(predict.read_class_names, str(names))
+    line = refusal_of(predict.read_class_names, str(names))
     assert line.endswith("names.txt is not UTF-8 text; save it as UTF-8; expected one class name per line")
 
 
@@ -109,14 +106,14 @@ def prepared_process(monkeypatch):
 def test_runs_without_inputs_and_options_of_other_models_are_refused(tmp_path, monkeypatch, capsys):
     weights = str(write_weights(tmp_path / "weights", ["cat", "ant", "bee"]))
     output = f"-output={tmp_path / 'out'}"
-    line = refuse(predict.run, [weights, weights, output])
+    line = refusal_of(predict.run, [weights, weights, output])
     assert line == f"predict: {weights}, {weights}: runs without an input; add files or folders"
     assert not (tmp_path / "out").exists()
     Image.new("RGB", (16, 16)).save(tmp_path / "a.png")
     (tmp_path / "coco.json").write_text("{}")
     monkeypatch.setenv("PADDLE_MASTER", "a:1")
     for option, value in {"save_as": "coco", "annotations": str(tmp_path / "coco.json")}.items():
-        line = refuse(predict.run, [weights, str(tmp_path / "a.png"), output, f"-{option}={value}"])
+        line = refusal_of(predict.run, [weights, str(tmp_path / "a.png"), output, f"-{option}={value}"])
         assert line == f"predict: -{option} is for models that find boxes or keypoints; remove it"
     notice = "ignored, as no launcher started this run: PADDLE_MASTER=a:1 (left in this shell; unset them)"
     assert capsys.readouterr().out.splitlines()[0] == notice
@@ -182,7 +179,7 @@ def test_images_are_not_added_to_the_data_set_of_another_prediction(
         (tmp_path / "about").touch()
     options = SimpleNamespace(save_as=save_as, restart=restarts)
     if refused:
-        line = refuse(predict.require_no_dataset, options, tmp_path, "about")
+        line = refusal_of(predict.require_no_dataset, options, tmp_path, "about")
         assert line == f"-save_as: {tmp_path / 'dataset'} exists: remove it, or choose another -output"
     else:
         predict.require_no_dataset(options, tmp_path, "about")
@@ -194,7 +191,7 @@ def test_the_digest_of_annotations_follows_their_content(tmp_path):
         file.write_text(text)
     digests = [predict.compute_digest(str(file)) for file in files]
     assert digests[0] == digests[1] != digests[2] and predict.compute_digest(None) is None
-    line = refuse(predict.compute_digest, str(tmp_path / "none"))
+    line = refusal_of(predict.compute_digest, str(tmp_path / "none"))
     assert line.startswith("-annotations=") and line.endswith("cannot be read: No such file or directory")
 
 
@@ -234,7 +231,7 @@ def test_what_was_predicted_and_what_was_not_is_counted(tmp_path, capsys, predic
     if error is None:
         predict.report_outcome(counts, tmp_path, inputs)
     else:
-        assert refuse(predict.report_outcome, counts, tmp_path, inputs) == error.format(f=tmp_path)
+        assert refusal_of(predict.report_outcome, counts, tmp_path, inputs) == error.format(f=tmp_path)
     assert capsys.readouterr().out.splitlines() == [line.format(f=tmp_path) for line in lines]
 
 

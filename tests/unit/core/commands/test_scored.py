@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
+from support.refusals import refusal_of
 from support.registrations import forgotten
 
 from paddlevit_dist import Manifest, UserError, register_feature, register_score_kind
@@ -164,9 +165,7 @@ def test_the_truth_is_a_file_or_the_folder_of_a_data_set(tmp_path, monkeypatch):
         (("truth.csv", "results", "-split=test"), "truth.csv and -split both name the ground truth: remove one"),
         (("truth.csv", "results", "-dataset=coco"), "truth.csv and -dataset both name the ground truth: remove one"),
     ):
-        with pytest.raises(UserError) as refusal:
-            scored.takes_data(read(*words))
-        assert str(refusal.value) == line
+        assert refusal_of(scored.takes_data, read(*words)) == line
 
 
 def test_the_data_set_is_named_or_guessed_for_the_task(tmp_path):

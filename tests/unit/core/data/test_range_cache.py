@@ -11,8 +11,8 @@ import zlib
 from pathlib import Path
 
 import pytest
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.core.data import range_cache
 from paddlevit_dist.core.data.range_cache import FOLDERS, RangeCache
 
@@ -138,9 +138,7 @@ def test_files_of_other_writers_stay(cache, monkeypatch):
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     cache = RangeCache(tmp_path / "file", 1 << 30)
-    with pytest.raises(UserError) as caught:
-        cache.put("a", b"x")
-    assert str(caught.value) == (
+    assert refusal_of(cache.put, "a", b"x") == (
         f"cannot write {cache.find_path('a')}: Not a directory; there is a file where a folder is expected: rename it, "
         "or choose another folder; it is below DATA.CACHE_FOLDER and takes up to DATA.REMOTE_CACHE_GIGABYTES"
     )

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.engine import compatibility
@@ -74,9 +75,7 @@ def test_a_command_with_the_settings_of_the_run_is_offered_only_if_they_differ(w
         (tmp_path / "run" / name).write_text("{}")
     said = {"input": {"orientation": "LPS"}, "settings": to_plain_settings(load([]).values)}
     (folder / "about.yaml").write_text(yaml.safe_dump(said))
-    with pytest.raises(UserError) as refusal:
-        compared(str(folder), load([f"-pretrained={folder}", *words]).values)
-    line = str(refusal.value)
+    line = refusal_of(compared, str(folder), load([f"-pretrained={folder}", *words]).values)
     assert "orientation LPS there, RAS here; " in line and "or add -allow_changes" in line
     assert ("with the settings of its run: " in line) is is_offered
 

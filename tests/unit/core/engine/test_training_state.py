@@ -5,6 +5,7 @@ import paddle
 import pytest
 from paddle import nn
 from support.forced_device import forced_device
+from support.refusals import refusal_of
 from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError, create_model
@@ -133,9 +134,7 @@ def test_a_warmup_has_to_end_before_the_run(steps, is_refused):
     if not is_refused:
         assert build("TRAIN.WARMUP_STEPS", str(steps))[0].schedule.warmup_updates == steps
         return
-    with pytest.raises(UserError) as refused:
-        build("TRAIN.WARMUP_STEPS", str(steps))
-    assert str(refused.value) == (
+    assert refusal_of(build, "TRAIN.WARMUP_STEPS", str(steps)) == (
         f"the warm-up ({steps} updates, TRAIN.WARMUP_STEPS or WARMUP_EPOCHS) is as long as the run (25 updates); "
         "shorten it or train longer"
     )

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 import pytest
 import yaml
+from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
@@ -287,9 +288,7 @@ def test_predictions_are_written_on_request_beside_earlier_ones(build, tmp_path,
 @pytest.mark.parametrize("task, writer", [(Classification, None), (PrintingTask, PredictionWriter())])
 def test_predictions_that_a_task_cannot_write_are_refused_before_the_evaluation(build, tmp_path, capsys, task, writer):
     run = build("SAVE_PREDICTIONS=True", task=task, writer=writer)
-    with pytest.raises(UserError) as refusal:
-        evaluate_only(run)
-    assert str(refusal.value) == (
+    assert refusal_of(evaluate_only, run) == (
         "SAVE_PREDICTIONS: task classification does not write predictions; remove SAVE_PREDICTIONS"
     )
     assert not (tmp_path / "run" / "predictions").exists() and "in the evaluation" not in capsys.readouterr().out

@@ -4,6 +4,7 @@ import socket
 
 import pytest
 from support.meetings import ConnectingProgram, arrive
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import rendezvous, secret
@@ -90,9 +91,8 @@ def test_a_taken_port_is_named(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{port}")
-        with pytest.raises(UserError) as refused:
-            rendezvous.meet(0, 2, 9.0)
-    assert str(refused.value) == (
+        message = refusal_of(rendezvous.meet, 0, 2, 9.0)
+    assert message == (
         f"rank 0 cannot listen on port {port} (the master is 127.0.0.1:{port}): Address already in use; another "
         "program uses it: choose a free port"
     )

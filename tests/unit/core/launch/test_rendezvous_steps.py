@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from support.meetings import ConnectingProgram, arrive
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import rendezvous
@@ -38,9 +39,8 @@ def test_the_address_of_rank_0_is_found_or_its_variable_named(monkeypatch, value
     if isinstance(found, tuple):
         assert rendezvous.endpoint() == found
         return
-    with pytest.raises(UserError) as refused:
-        rendezvous.endpoint()
-    assert str(refused.value) == f"{found}: expected HOST:PORT of rank 0's machine, as Paddle's launcher sets it"
+    message = refusal_of(rendezvous.endpoint)
+    assert message == f"{found}: expected HOST:PORT of rank 0's machine, as Paddle's launcher sets it"
 
 
 def test_rank_and_size_are_those_of_the_environment(monkeypatch):

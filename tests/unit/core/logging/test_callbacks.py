@@ -4,6 +4,7 @@ import json
 from contextlib import nullcontext
 
 import pytest
+from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.trainings.small_runs import build
 
@@ -149,12 +150,11 @@ def test_packages_that_a_callback_needs_are_named():
 
     with forgotten():
         register_callback("needy", Needy)
-        with pytest.raises(UserError) as refused:
-            find_callbacks(["tensorboard", "needy"])
+        message = refusal_of(find_callbacks, ["tensorboard", "needy"])
         del Needy.requires["nobody_has_this"], Needy.requires["nor_this"]
         assert find_callbacks(["needy"]) == {"needy": Needy}
     told = "not installed; python -m pip install nobody-has nor-this, or remove needy from LOG_TO"
-    assert str(refused.value) == f"LOG_TO needy: {told}"
+    assert message == f"LOG_TO needy: {told}"
 
 
 def test_what_is_no_callback_is_refused_where_it_is_registered():

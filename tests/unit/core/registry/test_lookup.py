@@ -5,6 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from support.refusals import refusal_of
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
@@ -38,9 +39,7 @@ def own_names(monkeypatch):
 
 
 def refuse(kind: str, name: str) -> str:
-    with pytest.raises(UserError) as refusal:
-        lookup.find_name(kind, name)
-    return str(refusal.value)
+    return refusal_of(lookup.find_name, kind, name)
 
 
 def test_sets_that_need_no_path_are_those_that_are_drawn_and_the_digits():

@@ -2,6 +2,7 @@
 
 import pytest
 from support.night import by_day
+from support.refusals import refusal_of
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError, create_model
@@ -82,9 +83,7 @@ def test_the_configuration_holds_our_name_and_says_so():
     ],
 )
 def test_a_model_is_not_built_with_fresh_weights_under_the_name_of_others(name, weights):
-    with pytest.raises(UserError) as refusal:
-        create_model(name)
-    assert str(refusal.value) == (
+    assert refusal_of(create_model, name) == (
         f"create_model: {name} names weights, but a model is built with fresh ones: use model = "
         f"create_model('resnet18'), then load_weights(model, '{weights}')"
     )
@@ -103,9 +102,7 @@ def test_a_configuration_whose_model_is_named_as_weights_says_that_they_are_not_
 
 
 def test_an_unknown_model_names_three():
-    with pytest.raises(UserError) as refusal:
-        find_name("model", "efficientnet_b0")
-    assert str(refusal.value).count("'") == 10  # of five names and commands
+    assert refusal_of(find_name, "model", "efficientnet_b0").count("'") == 10  # of five names and commands
 
 
 @pytest.mark.parametrize(
@@ -118,9 +115,7 @@ def test_an_unknown_model_names_three():
     ],
 )
 def test_flags_of_other_tools_name_ours(flag, mend):
-    with pytest.raises(UserError) as refusal:
-        load([flag])
-    assert "is not a known flag: write " + mend in str(refusal.value)
+    assert "is not a known flag: write " + mend in refusal_of(load, [flag])
 
 
 def test_hyphens_in_flags_are_underscores():

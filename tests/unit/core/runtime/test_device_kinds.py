@@ -3,8 +3,8 @@
 import pytest
 from support.forced_device import forced_device
 from support.night import by_day
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.core.runtime import device_kinds
 
 VARIABLES = {
@@ -76,9 +76,7 @@ def test_a_choice_among_several_is_told_before_what_is_missing():
     ],
 )
 def test_a_device_that_cannot_be_taken_is_refused(requested, visible, told):
-    with pytest.raises(UserError) as refused:
-        device_kinds.choose(requested, visible)
-    assert str(refused.value) == told
+    assert refusal_of(device_kinds.choose, requested, visible) == told
 
 
 def test_makers_names_are_understood():

@@ -16,8 +16,8 @@ from support.files.bombs import bomb_png
 from support.files.cifar_writer import write_archive
 from support.files.raw_scenes import write_scannet
 from support.files.volume_files import write_landmarks, write_series, write_volume
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.images.data.cifar import Cifar10
 from paddlevit_dist.images.data.imagenet import read_kit_labels
 from paddlevit_dist.images.data.prepared import read_preparation
@@ -56,13 +56,6 @@ def test_an_image_of_13000_pixels_a_side_is_listed_and_names_the_key(tmp_path, l
 HALF_A_GIGABYTE = gzip.compress(bytes(1 << 24), 9) * 32  # 0.5 MB
 
 
-def told(call, *arguments) -> str:
-    with pytest.raises(UserError) as error:
-        call(*arguments)
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
 def idx_header(*shape):
     return struct.pack(f">HBB{len(shape)}I", 0, 8, len(shape), *shape)
 
@@ -81,7 +74,7 @@ def test_idx_writes_no_more_than_its_header_announces(tmp_path, shape, message):
     assert len(packed) < 600_000
     (tmp_path / "t10k-images-idx3-ubyte.gz").write_bytes(packed)
     (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx_header(2) + bytes(2))
-    assert message in told(Mnist, str(tmp_path), "val", tmp_path / "cache")
+    assert message in refusal_of(Mnist, str(tmp_path), "val", tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -91,20 +84,20 @@ def test_archives_are_unpacked_no_further_than_the_published_ones(tmp_path, litt
     huge.size = 1 << 29
     packed = gzip.compress(huge.tobuf(tarfile.GNU_FORMAT)) + HALF_A_GIGABYTE
     (tmp_path / "cifar-10-python.tar.gz").write_bytes(packed)
-    message = told(Cifar10, str(tmp_path), "val", tmp_path / "cache")
+    message = refusal_of(Cifar10, str(tmp_path), "val", tmp_path / "cache")
     assert "unpacks to more than 268,435,456 bytes, which the published one does not" in message
     assert list((tmp_path / "cache").iterdir()) == []
 
 
 def test_the_development_kit_is_unpacked_no_further_than_published(tmp_path):
     (tmp_path / "ILSVRC2012_devkit_t12.tar.gz").write_bytes(HALF_A_GIGABYTE)
-    assert "unpacks to more than 67,108,864 bytes" in told(read_kit_labels, str(tmp_path))
+    assert "unpacks to more than 67,108,864 bytes" in refusal_of(read_kit_labels, str(tmp_path))
 
 
 def test_the_published_kind_of_archive_is_still_found(tmp_path):
     (tmp_path / "cache").mkdir()
     write_archive(tmp_path / "cifar-10-python.tar.gz", "cifar-10-batches-py", {"readme.html": b"x"})
-    assert "has no test_batch" in told(Cifar10, str(tmp_path), "val", tmp_path / "cache")
+    assert "has no test_batch" in refusal_of(Cifar10, str(tmp_path), "val", tmp_path / "cache")
 
 
 def nifti(path, shape):
@@ -117,7 +110,7 @@ def nifti(path, shape):
 
 @pytest.mark.parametrize("name", ["case.nii", "case.nii.gz"])
 def test_nifti_announces_no_more_than_it_can_hold(tmp_path, little_memory, name):
-    message = told(read_volume, nifti(tmp_path / name, (20_000, 20_000, 20_000)))
+    message = refusal_of(read_volume, nifti(tmp_path / name, (20_000, 20_000, 20_000)))
     assert "fewer voxels than its header announces (16,000,000,000,000 bytes, more than " in message
 
 
@@ -135,20 +128,20 @@ def test_numpys_archive_announces_no_more_than_it_can_hold(tmp_path, little_memo
         with zipfile.ZipFile(tmp_path / f"{name}.npz", "w", zipfile.ZIP_DEFLATED) as archive:
             for entry, content in entries.items():
                 archive.writestr(entry, content)
-    assert "affine.npy has 16,777,216 bytes" in told(read_volume, tmp_path / "affine.npz")
-    assert "more than 64 bytes can contain" in told(read_volume, tmp_path / "shape.npz")
-    assert "was not written by numpy.savez" in told(read_volume, tmp_path / "names.npz")
+    assert "affine.npy has 16,777,216 bytes" in refusal_of(read_volume, tmp_path / "affine.npz")
+    assert "more than 64 bytes can contain" in refusal_of(read_volume, tmp_path / "shape.npz")
+    assert "was not written by numpy.savez" in refusal_of(read_volume, tmp_path / "names.npz")
 
 
 def test_too_many_voxels_name_the_key(tmp_path):
     path = write_volume(tmp_path / "train" / "case.npy", SMALL)
     write_landmarks(tmp_path / "train" / "case.json", {"nose": [1, 1, 1]})
-    assert f"{path} has 3 x 4 x 5 voxels, above the limit of 59 in total; raise VOLUMES.MAX_VOXELS" in told(
+    assert f"{path} has 3 x 4 x 5 voxels, above the limit of 59 in total; raise VOLUMES.MAX_VOXELS" in refusal_of(
         LandmarkDataset, str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=59)
     )
     assert len(LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(max_voxels=60))) == 1
     fine = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions(spacing_mm=[1e-9, 1.0, 1.0]))
-    assert "at the spacing of 1e-09 x 1 x 1 mm (VOLUMES.SPACING_MM), above the limit" in told(fine.read, 0)
+    assert "at the spacing of 1e-09 x 1 x 1 mm (VOLUMES.SPACING_MM), above the limit" in refusal_of(fine.read, 0)
 
 
 def test_an_element_of_dicom_is_no_longer_than_its_file(tmp_path):
@@ -156,14 +149,16 @@ def test_an_element_of_dicom_is_no_longer_than_its_file(tmp_path):
     content = (folder / "001.dcm").read_bytes()
     at = content.index(b"\x08\0\x18\0") + 4  # the length of (0008,0018), in a file of implicit kinds
     (folder / "001.dcm").write_bytes(content[:at] + b"\xf0\xff\xff\xff" + content[at + 4 :])
-    assert "announces 4,294,967,280 bytes, " in told(read_header, folder)
+    assert "announces 4,294,967,280 bytes, " in refusal_of(read_header, folder)
 
 
 def test_a_pipe_in_place_of_voxels_is_not_waited_for(tmp_path):
     header = write_volume(tmp_path / "case.mhd", SMALL)
     (tmp_path / "case.raw").unlink()
     os.mkfifo(tmp_path / "case.raw")
-    assert f"the header names the voxel file {tmp_path / 'case.raw'}, which does not exist" in told(read_header, header)
+    assert f"the header names the voxel file {tmp_path / 'case.raw'}, which does not exist" in refusal_of(
+        read_header, header
+    )
     os.mkfifo(write_series(tmp_path / "series", SMALL, np.eye(4)) / "999.dcm")
     assert read_volume(tmp_path / "series")[0].shape == SMALL.shape
 
@@ -178,7 +173,7 @@ def ply(count, kind="ascii", more=""):
 def test_point_clouds_announce_no_more_than_they_hold(tmp_path, little_memory, kind, more):
     for count in (10**9, 10**18, "9" * 5000):
         (tmp_path / "a.ply").write_bytes(ply(count, kind, more))
-        assert "is not a complete PLY file" in told(read_vertices, tmp_path / "a.ply")
+        assert "is not a complete PLY file" in refusal_of(read_vertices, tmp_path / "a.ply")
 
 
 DEEP, LONG = '{"a":' * 100_000, '{"nose": [1, 2, ' + "9" * 5000 + "]}"
@@ -188,9 +183,9 @@ DEEP, LONG = '{"a":' * 100_000, '{"nose": [1, 2, ' + "9" * 5000 + "]}"
 def test_json_of_strangers_is_one_line_whatever_is_in_it(tmp_path, text, reason):
     for name in ("case.json", "case.mrk.json"):
         (tmp_path / name).write_text(text)
-        assert reason in told(landmark_files.read, str(tmp_path / name))
+        assert reason in refusal_of(landmark_files.read, str(tmp_path / name))
     (tmp_path / "prepared.json").write_text(text)
-    assert reason in told(read_preparation, str(tmp_path))
+    assert reason in refusal_of(read_preparation, str(tmp_path))
     write_scannet(tmp_path / "scans", "scene0000_00")
     (tmp_path / "scannetv2_train.txt").write_text("scene0000_00\n")
     reader = ScanNetReader()
@@ -200,7 +195,7 @@ def test_json_of_strangers_is_one_line_whatever_is_in_it(tmp_path, text, reason)
         before = file.read_text()
         assert json.loads(before)
         file.write_text(text)
-        assert reason in told(reader.read, source)
+        assert reason in refusal_of(reader.read, source)
         file.write_text(before)
 
 

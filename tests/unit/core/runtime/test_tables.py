@@ -1,8 +1,8 @@
 """Tables of users: separators, encodings, line ends, and what is no table."""
 
 import pytest
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.core.runtime.tables import find_separator, iterate_rows
 
 
@@ -40,6 +40,4 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, content, told):
     path = tmp_path / "table.csv"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError) as refused:
-        list(iterate_rows(str(path), find_separator(str(path))))
-    assert str(refused.value) == f"{path} {told}"
+    assert refusal_of(lambda: list(iterate_rows(str(path), find_separator(str(path))))) == f"{path} {told}"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_dataset, register_task
@@ -180,9 +181,8 @@ def test_a_description_that_fails_is_told():
 
 def test_a_split_that_is_missing_is_refused():
     assert datasets.require_split("val", ["train", "val"], "birds") == "val"
-    with pytest.raises(UserError) as refused:
-        datasets.require_split("test", ["train", "val"], "birds in /data", "; see the page")
-    assert str(refused.value) == "dataset birds in /data has no split 'test' (-split): it has train, val; see the page"
+    message = refusal_of(datasets.require_split, "test", ["train", "val"], "birds in /data", "; see the page")
+    assert message == "dataset birds in /data has no split 'test' (-split): it has train, val; see the page"
     with pytest.raises(UserError, match="it has none$"):
         datasets.require_split("test", [], "birds")
 
@@ -206,10 +206,9 @@ def test_classes_beyond_the_names_are_numbered():
     assert datasets.resolve_class_names(config_of(3), None, number=2) == ["0", "1", "2"]
     assert datasets.resolve_class_names(config_of(None), None) == []
     assert datasets.resolve_class_names(config_of(5), ["2", "4", "10"]) == ["2", "4", "10", "3", "output 4"]
-    with pytest.raises(UserError) as refused:
-        datasets.resolve_class_names(config_of(2), names, "landmarks")
+    message = refusal_of(datasets.resolve_class_names, config_of(2), names, "landmarks")
     expected = "dataset birds has 3 landmarks but MODEL.NUM_CLASSES (-num_classes) is 2; set it to 3 or remove it"
-    assert str(refused.value) == expected
+    assert message == expected
 
 
 def test_splits_have_the_same_classes_in_the_same_order():
@@ -241,10 +240,9 @@ def test_a_dataset_of_other_samples_is_refused_with_those_that_fit():
         register_dataset(name, cls)
     for name, cls in {"own_images": Files, "own_others": Anything}.items():
         assert datasets.dataset_class(config_of(None, "own_task", name), Files) is cls
-    with pytest.raises(UserError) as refused:
-        datasets.dataset_class(config_of(None, "own_task", "own_scenes"), Files)
+    message = refusal_of(datasets.dataset_class, config_of(None, "own_task", "own_scenes"), Files)
     expected = "dataset own_scenes holds scenes, but TASK own_task reads images; set DATA.DATASET to one of "
-    assert str(refused.value) == expected + "own_images, own_others"
+    assert message == expected + "own_images, own_others"
 
 
 def test_outputs_beyond_the_names_have_their_number():
@@ -266,6 +264,4 @@ def test_a_folder_of_data_is_absolute_and_one_that_is_not_there_is_named(tmp_pat
         ("file", f"data path {tmp_path}/file is not a folder; {end}"),
         ("none", f"data path {tmp_path}/none does not exist; {end}"),
     ):
-        with pytest.raises(UserError) as caught:
-            require_folder(given, "own", "of images")
-        assert str(caught.value) == told
+        assert refusal_of(require_folder, given, "own", "of images") == told

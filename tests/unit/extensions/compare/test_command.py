@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.extensions.compare import command
 from paddlevit_dist.extensions.compare.formatting import add_findings, format_lines
 from paddlevit_dist.extensions.compare.group_pairs import compare_groups
@@ -19,9 +19,7 @@ NUMBER = 60
 
 
 def refuse(*words: str) -> str:
-    with pytest.raises(UserError) as refusal:
-        command.run(list(words))
-    return str(refusal.value)
+    return refusal_of(command.run, list(words))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import paddle
 import pytest
 from support.networks import coco_peer
+from support.refusals import refusal_of
 from support.samples.drawn_detections import CATEGORY_IDS, as_coco, drawn
 from support.samples.drawn_detections import NAMES as ANIMALS
 from support.samples.instance_scenes import NAMES, scene
@@ -282,9 +283,7 @@ def test_a_parquet_file_has_the_same_with_its_types(tmp_path):
 
 def test_what_cannot_be_written_is_refused_before_anything_starts(tmp_path, monkeypatch):
     def refused(target, *words) -> str:
-        with pytest.raises(UserError) as told:
-            config.load([f"-per_sample={target}", *(words or ("-eval", "-pretrained=x"))])
-        return str(told.value)
+        return refusal_of(config.load, [f"-per_sample={target}", *(words or ("-eval", "-pretrained=x"))])
 
     assert f"there is no folder {tmp_path}/gone: create it" in refused(tmp_path / "gone" / "a.csv")
     assert "expected a file that ends in .csv or .parquet" in refused(tmp_path / "a.xlsx")

@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+from support.refusals import refusal_of
 from support.trainings.runs import PLAIN
 from support.trainings.trial_runs import write_trial
 
@@ -270,18 +271,16 @@ OWN_FOLDER = ": each trial has its own folder and resumes in it: use -output=FOL
     ],
 )
 def test_wrong_commands_are_refused_before_anything_is_written(words, message, tmp_path):
-    with pytest.raises(UserError) as caught:
-        search.run(["-cfg=vit_digits", *words.split(), f"-output={tmp_path / 'out'}"])
+    line = refusal_of(search.run, ["-cfg=vit_digits", *words.split(), f"-output={tmp_path / 'out'}"])
     unknown = "command line: TRAIN.BASE (3) is not a known key: the closest is BASE"
-    assert str(caught.value) == (unknown if message is None else f"search{message}")
+    assert line == (unknown if message is None else f"search{message}")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_task_whose_last_weights_count_shows_no_better_run(tmp_path):
-    with pytest.raises(UserError) as caught:
-        search.make_plan(["-cfg=dino_digits", "-dataset=images", f"-data_path={tmp_path}"], [], None)
+    message = refusal_of(search.make_plan, ["-cfg=dino_digits", "-dataset=images", f"-data_path={tmp_path}"], [], None)
     reason = "name images with classes with PRETRAINING.LABELED_PATH"
-    assert str(caught.value) == f"search compares scores, but none shows which run is better: {reason}"
+    assert message == f"search compares scores, but none shows which run is better: {reason}"
 
 
 def test_a_run_without_a_table_of_samples_is_refused_in_a_line(tmp_path):

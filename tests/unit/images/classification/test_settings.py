@@ -3,8 +3,8 @@
 import shlex
 
 import pytest
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
 
 SCALES = (
@@ -35,9 +35,7 @@ SCALES = (
     ],
 )
 def test_contradictions_name_both_sides(words, message):
-    with pytest.raises(UserError) as refusal:
-        load(shlex.split(words))
-    assert str(refusal.value) == message.replace("(word)", "(command line)")
+    assert refusal_of(load, shlex.split(words)) == message.replace("(word)", "(command line)")
 
 
 @pytest.mark.parametrize(

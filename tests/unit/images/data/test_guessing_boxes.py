@@ -8,6 +8,7 @@ from support.files.voc_writer import write_voc
 from support.files.yolo_writer import write_darknet, write_yolo
 from support.night import by_day
 from support.processes import ROOT
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.manifest import BOX_LABELS, MASK_LABELS
@@ -143,18 +144,15 @@ def test_holding_out_is_advised_only_where_there_is_a_training_set(tmp_path, kin
     else:
         yolo(tmp_path)
     for split, is_advised in (("val", True), ("test", False)):
-        with pytest.raises(UserError) as refused:
-            kind(str(tmp_path), split, tmp_path)
-        assert ("VAL_FRACTION" in str(refused.value)) == is_advised
+        assert ("VAL_FRACTION" in refusal_of(kind, str(tmp_path), split, tmp_path)) == is_advised
 
 
 def test_two_kinds_of_annotations_are_both_named(tmp_path):
     coco(tmp_path)
     yolo(tmp_path)
-    with pytest.raises(UserError) as refused:
-        guess(str(tmp_path))
-    assert "(-dataset=coco)" in str(refused.value) and "(-dataset=yolo)" in str(refused.value)
-    assert "select one with -dataset" in str(refused.value)
+    message = refusal_of(guess, str(tmp_path))
+    assert "(-dataset=coco)" in message and "(-dataset=yolo)" in message
+    assert "select one with -dataset" in message
 
 
 def test_of_boxes_and_label_maps_those_that_a_task_reads_are_taken(tmp_path):
@@ -169,9 +167,8 @@ def test_class_folders_beside_annotations_are_both_named(tmp_path):
     flat_voc(tmp_path)
     for name in ("train/ant/1.jpg", "train/bee/1.jpg"):
         write_image(tmp_path / name, 4, 4)
-    with pytest.raises(UserError) as refused:
-        guess(str(tmp_path))
-    assert "(-dataset=folder)" in str(refused.value) and "(-dataset=voc)" in str(refused.value)
+    message = refusal_of(guess, str(tmp_path))
+    assert "(-dataset=folder)" in message and "(-dataset=voc)" in message
     assert guess(str(tmp_path), BOX_LABELS).dataset == "voc"  # of a task that reads boxes
 
 
@@ -206,7 +203,6 @@ def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_p
     ):
         config = load(["TASK", task, f"-dataset={dataset}", "-data_path=x" if dataset == "coco" else "-seed=1"]).values
         contract = DetectionDataset if task == "detection" else DetectionDataset.__mro__[1]
-        with pytest.raises(UserError) as refused:
-            dataset_class(config, contract)
-        assert fitting in str(refused.value)
-        assert ("coco" in str(refused.value).partition("one of ")[2]) == (task == "detection")
+        message = refusal_of(dataset_class, config, contract)
+        assert fitting in message
+        assert ("coco" in message.partition("one of ")[2]) == (task == "detection")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_classes import (
@@ -130,9 +131,7 @@ def test_labels_are_numbered_by_their_classes():
     ],
 )
 def test_labels_that_cannot_be_numbered_are_refused_with_the_first_names(rows, message):
-    with pytest.raises(UserError) as refused:
-        number_labels((rows, np.arange(len(rows.names))), CLASSES)
-    assert str(refused.value) == f"t.csv: {message}"
+    assert refusal_of(number_labels, (rows, np.arange(len(rows.names))), CLASSES) == f"t.csv: {message}"
     if "image" not in message.partition(":")[0]:
         with pytest.raises(UserError, match="^t.csv: "):
             number_label_sets((rows, np.arange(len(rows.names))), CLASSES)

@@ -2,6 +2,7 @@
 
 import pytest
 from support.night import by_day
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_layouts import (
@@ -181,9 +182,7 @@ def test_columns_are_those_that_the_user_names(table, labels, has_several, kind,
     ],
 )
 def test_tables_without_images_or_labels_are_refused(table, tmp_path, lines, choices, message):
-    with pytest.raises(UserError) as refused:
-        find_layout(table(*lines), False, TableChoices(**choices))
-    assert str(refused.value) == f"{tmp_path / 't.csv'}{message}"
+    assert refusal_of(find_layout, table(*lines), False, TableChoices(**choices)) == f"{tmp_path / 't.csv'}{message}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_layouts import TableChoices
@@ -180,9 +181,7 @@ def test_rows_of_one_label_are_joined(read):
     ],
 )
 def test_wrong_rows_are_refused(read, tmp_path, lines, has_several, choices, message):
-    with pytest.raises(UserError) as refused:
-        read(lines, has_several, **choices)
-    assert str(refused.value) == f"{tmp_path / 't.csv'}{message}"
+    assert refusal_of(read, lines, has_several, **choices) == f"{tmp_path / 't.csv'}{message}"
 
 
 def test_one_column_of_a_class_is_a_matrix_of_one_column(read):

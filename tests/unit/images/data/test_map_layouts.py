@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from support.files.label_map_layouts import SIZE, photo, save
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.map_layouts import find_layout, find_pairs
@@ -114,9 +115,8 @@ def test_a_split_that_is_not_there_is_told_with_those_that_are(tmp_path, there, 
     for name in there:
         photo(tmp_path / "images" / name / "a.jpg")
         save(tmp_path / "masks" / name / "a.png", np.ones(SIZE))
-    with pytest.raises(UserError) as error:
-        find_pairs(find_layout(str(tmp_path)), split)
-    assert str(error.value) == f"dataset label_maps at {tmp_path} has no split '{split}' (-split): {said}"
+    message = refusal_of(find_pairs, find_layout(str(tmp_path)), split)
+    assert message == f"dataset label_maps at {tmp_path} has no split '{split}' (-split): {said}"
 
 
 def test_names_of_images_may_end_as_those_of_label_maps_do_in_a_folder_of_their_own(tmp_path):
@@ -146,9 +146,7 @@ def test_images_and_label_maps_of_other_names_are_refused_with_examples(tmp_path
     for name in ("b", "a"):
         photo(tmp_path / "images" / f"{name}.jpg")
         save(tmp_path / "masks" / f"x{name}.png", np.ones(SIZE))
-    with pytest.raises(UserError) as refused:
-        find_pairs(find_layout(str(tmp_path)), "train")
-    assert str(refused.value) == (
+    assert refusal_of(find_pairs, find_layout(str(tmp_path)), "train") == (
         f"no image of {tmp_path}/images has a label map in {tmp_path}/masks: expected equal names, found a.jpg and "
         "xa.png, for example"
     )

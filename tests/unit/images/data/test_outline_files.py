@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.outline_files import (
@@ -72,9 +73,8 @@ def test_the_image_of_a_file_is_next_to_it_or_at_the_path_in_it(tmp_path):
     ("split", "remedy"), [("val", "; set DATA.VAL_FRACTION to split the training set"), ("train", "")]
 )
 def test_a_split_without_outlines_is_refused(tmp_path, split, remedy):
-    with pytest.raises(UserError) as refused:
-        list_outlines(LABELME_JSON, str(tmp_path), split)
-    assert str(refused.value) == f"{tmp_path} has no {split} images with outlines{remedy}"
+    message = refusal_of(list_outlines, LABELME_JSON, str(tmp_path), split)
+    assert message == f"{tmp_path} has no {split} images with outlines{remedy}"
 
 
 def test_labels_with_keypoints_are_not_outlines(tmp_path):

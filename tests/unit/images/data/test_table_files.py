@@ -2,8 +2,8 @@
 
 import pytest
 from support.night import by_day
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.images.data.table_files import ImageFinder, find_tables
 
 
@@ -30,9 +30,7 @@ def touch(root, *names):
 def test_a_folder_has_one_table_or_one_for_each_split(tmp_path, files, expected):
     touch(tmp_path, *files.split())
     if isinstance(expected, str):
-        with pytest.raises(UserError) as refused:
-            find_tables(str(tmp_path))
-        assert str(refused.value) == f"{tmp_path} {expected}"
+        assert refusal_of(find_tables, str(tmp_path)) == f"{tmp_path} {expected}"
         return
     assert find_tables(str(tmp_path)) == {split: f"{tmp_path}/{file}" for split, file in expected.items()}
     file = f"{tmp_path}/{files.split()[0]}"
@@ -82,9 +80,7 @@ def test_a_name_means_one_image(root, name, folder, split, expected):
     touch(root, "e/9.png.jpg")  # an ending behind another one
     names = [name, f"{root}/b/3.png", name]
     if "may be" in expected:
-        with pytest.raises(UserError) as refused:
-            ImageFinder(f"{root}/").find(names, folder, split)
-        assert str(refused.value) == expected.format(root=root)
+        assert refusal_of(ImageFinder(f"{root}/").find, names, folder, split) == expected.format(root=root)
         return
     assert ImageFinder(f"{root}/").find(names, folder, split) == [expected, "b/3.png", expected]
 

@@ -1,6 +1,7 @@
 """Folders of YOLO without images of a split: what is said of them."""
 
 import pytest
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions
@@ -109,9 +110,7 @@ KEYPOINTS = "expected the number of keypoints and 2 or 3 values: [17, 3]"
 )
 def test_descriptions_without_names_or_with_other_keypoints_are_refused(tmp_path, line, message):
     (tmp_path / "data.yaml").write_text(f"train: x\n{line}\n")
-    with pytest.raises(UserError) as refused:
-        read_description(str(tmp_path))
-    assert str(refused.value) == f"{tmp_path / 'data.yaml'}{message}"
+    assert refusal_of(read_description, str(tmp_path)) == f"{tmp_path / 'data.yaml'}{message}"
 
 
 def test_darknets_description_has_the_subsets_of_cvat(tmp_path):
@@ -147,15 +146,13 @@ def test_places_that_are_missing_are_named(tmp_path):
     (tmp_path / "data.yaml").write_text("train: list.txt\nval: nowhere\nnames: [cow]\n")
     (tmp_path / "list.txt").write_text("".join(f"b\\{number}.jpg\n\n" for number in range(4)))
     description = read_description(str(tmp_path))
-    with pytest.raises(UserError) as refused:
-        list_images(str(tmp_path), "train", description)
+    message = refusal_of(list_images, str(tmp_path), "train", description)
     named = ", ".join(f"{tmp_path}/b/{number}.jpg" for number in range(3))
-    assert str(refused.value) == (
+    assert message == (
         f"{tmp_path}/list.txt: 4 of its 4 images are missing, such as {named}: copy them there, or write their paths "
         "relative to the folder of the list"
     )
-    with pytest.raises(UserError) as refused:
-        list_images(str(tmp_path), "val", description)
-    assert str(refused.value) == (f"{tmp_path}/data.yaml names nowhere, which does not exist; tried {tmp_path}/nowhere")
+    line = refusal_of(list_images, str(tmp_path), "val", description)
+    assert line == (f"{tmp_path}/data.yaml names nowhere, which does not exist; tried {tmp_path}/nowhere")
     touch(tmp_path, "b/2.jpg")
     assert list_images(str(tmp_path), "train", description) == [f"{tmp_path}/b/{number}.jpg" for number in range(4)]

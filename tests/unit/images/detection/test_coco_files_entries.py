@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.night import by_day
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.images.detection import coco_files
 from paddlevit_dist.images.detection.coco_files import CocoFile, as_id, file_name, in_order, require_sides, short
 
@@ -28,12 +28,6 @@ def read(tmp_path):
         return CocoFile(str(tmp_path / "a.json"), allows_text_ids)
 
     return read
-
-
-def refuse(function, *arguments, **options) -> str:
-    with pytest.raises(UserError) as refusal:
-        function(*arguments, **options)
-    return str(refusal.value)
 
 
 def thing(id_=1, image=10, category=3, **values):
@@ -58,7 +52,7 @@ def test_objects_refer_to_images_in_the_files_order_and_to_categories_by_id(read
     with open(file.file, "rb") as stream:
         assert coco_files.segmentation_at(stream, int(starts[1]), int(sizes[1]), 2) == mask
         for start, number in ((starts[1], 3), (starts[1] + 1, 2)):
-            assert refuse(coco_files.segmentation_at, stream, int(start), int(sizes[1]), number) == (
+            assert refusal_of(coco_files.segmentation_at, stream, int(start), int(sizes[1]), number) == (
                 f"{file.file} has changed since this run started: restart the run"
             )
     assert not read(categories=[{"id": 1, "name": "a"}]).has_owner.size
@@ -161,7 +155,7 @@ def test_categories_without_a_name_or_with_that_of_another_are_told(read):
     day=(1, 2, 6, 7, 10, 13, 16, 18, 19),
 )
 def test_entries_that_mean_nothing_are_refused_with_their_place(read, tmp_path, lists, message):
-    told = refuse(read, **lists)
+    told = refusal_of(read, **lists)
     if message.startswith(": expected"):
         assert told.endswith(message)
     else:
@@ -170,11 +164,13 @@ def test_entries_that_mean_nothing_are_refused_with_their_place(read, tmp_path, 
 
 def test_a_list_a_missing_file_and_text_are_told(tmp_path):
     path = tmp_path / "a.json"
-    assert refuse(CocoFile, str(path)) == f"{path} cannot be read: No such file or directory"
+    assert refusal_of(CocoFile, str(path)) == f"{path} cannot be read: No such file or directory"
     path.write_text("[]")
-    assert refuse(CocoFile, str(path)).startswith(f"{path} is a list, as in files of results; expected annotations in ")
+    assert refusal_of(CocoFile, str(path)).startswith(
+        f"{path} is a list, as in files of results; expected annotations in "
+    )
     path.write_text("{")
-    assert refuse(CocoFile, str(path)).startswith(f"{path} is not JSON in COCO's annotation format: ")
+    assert refusal_of(CocoFile, str(path)).startswith(f"{path} is not JSON in COCO's annotation format: ")
 
 
 @pytest.mark.parametrize(
@@ -234,7 +230,7 @@ def check_sides(boxes, sizes=((100, 200),)):
 
 def test_boxes_that_are_fractions_or_corners_are_refused():
     start = "f.json: bbox is x, y, width, height in pixels, and all of the "
-    assert refuse(check_sides, [[0, 0, 1.05, 0.5], [-0.05, 0.5, 0.2, 0.1]]) == (
+    assert refusal_of(check_sides, [[0, 0, 1.05, 0.5], [-0.05, 0.5, 0.2, 0.1]]) == (
         f"{start}2 are fractions of the images from 0 to 1: multiply by width and height"
     )
     for boxes, sizes in (
@@ -246,11 +242,11 @@ def test_boxes_that_are_fractions_or_corners_are_refused():
     ):
         check_sides(boxes, [sizes])
     corners = [[150, 60, 190, 90], [10, 10, 20, 20], [0, 0, 10, 10], [5, 5, 9, 9]]
-    assert refuse(check_sides, corners) == (
+    assert refusal_of(check_sides, corners) == (
         f"{start}4 look like corners x0, y0, x1, y1 (as sides 1 box would exceed the image): write x0, y0, x1 - x0, "
         "y1 - y0"
     )
-    assert "(as sides 2 boxes would exceed" in refuse(check_sides, [corners[0], *corners[:2]])
+    assert "(as sides 2 boxes would exceed" in refusal_of(check_sides, [corners[0], *corners[:2]])
     for boxes in (
         [*corners, [5, 5, 9, 9]],  # a fifth of them
         [*corners[:3], [5, 5, 4, 9]],  # no corner lies before the other
@@ -259,4 +255,4 @@ def test_boxes_that_are_fractions_or_corners_are_refused():
         [[100, 50, 120, 60]],  # as sides exactly 1.1 times the image
     ):
         check_sides(boxes)
-    assert "look like corners" in refuse(check_sides, [[150, 60, 205, 103]])
+    assert "look like corners" in refusal_of(check_sides, [[150, 60, 205, 103]])

@@ -7,6 +7,7 @@ import pytest
 from support.files.coco_writer import write_image
 from support.files.keypoint_writer import posed, write_keypoints
 from support.files.yolo_writer import write_yolo
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import find_layouts, guess_dataset
@@ -54,9 +55,7 @@ def test_layouts_are_recognized(tmp_path):
 def test_several_layouts_and_other_files_are_refused(tmp_path):
     write_keypoints(tmp_path, [posed(1, 11)])
     write_yolo(tmp_path, names=POSE)
-    with pytest.raises(UserError) as error:
-        guess(tmp_path)
-    assert str(error.value) == (
+    assert refusal_of(guess, tmp_path) == (
         f"{tmp_path} has annotations in COCO's format, such as annotations/person_keypoints_train2017.json "
         f"(-dataset=coco_keypoints), and {tmp_path} has data.yaml with kpt_shape (-dataset=yolo_pose): select one with "
         "-dataset, or move them to separate folders"
@@ -72,6 +71,4 @@ def test_several_layouts_and_other_files_are_refused(tmp_path):
         ("s3://bucket/points", "s3://bucket/points is an address, but keypoints are read from files of this machine: "
          "copy them here"),
     ):  # fmt: skip
-        with pytest.raises(UserError) as error:
-            guess(path)
-        assert str(error.value) == message
+        assert refusal_of(guess, path) == message

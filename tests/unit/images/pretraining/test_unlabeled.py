@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.hosts.range_server import RangeServer
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.held_out import hold_out
@@ -114,9 +115,7 @@ def test_a_validation_folder_without_images_is_none(tmp_path):
     _write(tmp_path / "data" / "train" / "1.png", 7)
     (tmp_path / "data" / "val").mkdir()
     (tmp_path / "cache").mkdir()
-    with pytest.raises(UserError) as refused:
-        _open(tmp_path / "data", split="val")
-    assert str(refused.value) == (
+    assert refusal_of(_open, tmp_path / "data", split="val") == (
         f"{tmp_path}/data has no val images: hold out some with DATA.VAL_FRACTION 0.01, or name images with classes "
         "with PRETRAINING.LABELED_PATH"
     )

@@ -1,8 +1,8 @@
 """Keys of segmentation that contradict others, or have no effect beside them: each message in whole."""
 
 import pytest
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
 
 LIMIT = (
@@ -34,9 +34,7 @@ def load_shapes(words):
     ],
 )
 def test_contradictions_name_both_sides(words, message):
-    with pytest.raises(UserError) as refusal:
-        load_shapes(words)
-    assert str(refusal.value) == message.replace("(word)", "(command line)")
+    assert refusal_of(load_shapes, words) == message.replace("(word)", "(command line)")
 
 
 @pytest.mark.parametrize(

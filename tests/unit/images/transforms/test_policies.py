@@ -12,6 +12,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 from support.networks.timm_peer import kolmogorov_distance, timm_module
 from support.night import by_day
+from support.refusals import refusal_of
 from yacs.config import CfgNode
 
 from paddlevit_dist import UserError
@@ -111,9 +112,7 @@ def test_the_policy_of_the_paper_has_25_rows_of_two():
     ],
 )
 def test_other_texts_are_the_users_to_mend(text, problem):
-    with pytest.raises(UserError) as refused:
-        parse_rand_augment(text)
-    message = str(refused.value)
+    message = refusal_of(parse_rand_augment, text)
     assert message.startswith(f"TRAIN.RAND_AUGMENT is '{text}': ") and problem in message
     assert message.endswith("expected text like rand-m9-mstd0.5-inc1, true or false")
 

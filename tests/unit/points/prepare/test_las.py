@@ -6,6 +6,7 @@ import laspy
 import numpy as np
 import pytest
 from support.files.other_scenes import las
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.las import read_las, write_classified
@@ -32,13 +33,10 @@ def test_no_scan_is_opened_with_the_decompressor_that_allocates_what_a_header_an
 def test_files_that_are_missing_and_libraries_that_are_not_installed_are_told(tmp_path, monkeypatch):
     las(tmp_path / "a.laz")
     for name, reason in (("b.las", "No such file or directory"), ("", "Is a directory")):
-        with pytest.raises(UserError) as error:
-            read_las(str(tmp_path / name))
-        assert str(error.value) == f"{tmp_path / name} cannot be read: {reason}"
+        assert refusal_of(read_las, str(tmp_path / name)) == f"{tmp_path / name} cannot be read: {reason}"
     monkeypatch.setattr(laspy.LazBackend, "is_available", lambda self: False)  # as laspy says without lazrs
-    with pytest.raises(UserError) as error:
-        read_las(str(tmp_path / "a.laz"))
-    assert str(error.value) == f"{tmp_path / 'a.laz'} is compressed, which needs lazrs: pip install 'laspy[lazrs]'"
+    message = refusal_of(read_las, str(tmp_path / "a.laz"))
+    assert message == f"{tmp_path / 'a.laz'} is compressed, which needs lazrs: pip install 'laspy[lazrs]'"
     monkeypatch.setitem(sys.modules, "laspy", None)
     with pytest.raises(UserError, match="a.laz needs laspy to be read: pip install 'laspy\\[lazrs\\]' "):
         read_las(str(tmp_path / "a.laz"))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support.files.raw_scenes import UNIT_COLORS, make_points, no_lists
 from support.night import by_day
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.data.ply import write_points
@@ -40,9 +41,8 @@ def test_a_scene_has_at_most_the_instances_that_two_bytes_number(tmp_path):
         "instance": np.arange(number, dtype=np.int32),
     }
     write_points(path, columns)
-    with pytest.raises(UserError) as error:
-        PlyReader().read(ply_source(path))
-    assert str(error.value) == f"{path} has 32,768 instances; at most 32,767 are possible in a scene: split it"
+    message = refusal_of(PlyReader().read, ply_source(path))
+    assert message == f"{path} has 32,768 instances; at most 32,767 are possible in a scene: split it"
     write_points(path, {**columns, "instance": np.arange(number, dtype=np.int32) - 1})
     assert PlyReader().read(ply_source(path)).instance.tolist() == [-100, *range(number - 1)]
 

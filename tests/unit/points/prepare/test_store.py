@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.files.georeferenced_scenes import UTM, room, stray, write_ply
 from support.files.raw_scenes import zipped
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -266,9 +267,7 @@ def test_twenty_reasons_are_told_in_the_order_of_the_scenes_names(tmp_path):
         ({**bad, "good": "2"}, f"22 of 23 scenes cannot be prepared: {'; '.join(first)}; and 2 more"),
         ({name: bad[name] for name in list(bad)[2:]}, f"20 of 20 scenes cannot be prepared: {'; '.join(first)}"),
     ):
-        with pytest.raises(UserError) as refusal:
-            prepare_own(tmp_path, texts)
-        assert str(refusal.value) == told and not (tmp_path / "out" / "classes.txt").exists()
+        assert refusal_of(prepare_own, tmp_path, texts) == told and not (tmp_path / "out" / "classes.txt").exists()
 
 
 def test_an_exception_of_a_users_reader_names_the_file_and_one_of_the_machine_does_not(tmp_path):

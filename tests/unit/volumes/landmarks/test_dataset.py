@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 from support.files.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.engine.compatibility import CheckpointDiff
@@ -31,10 +32,7 @@ def built(folder, **options) -> LandmarkDataset:
 
 
 def told(folder, **options) -> str:
-    with pytest.raises(UserError) as error:
-        built(folder, **options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    return refusal_of(built, folder, **options)
 
 
 def values_at(dataset: LandmarkDataset, index: int = 0) -> list:
@@ -237,9 +235,7 @@ def test_a_further_split_needs_no_landmarks(tmp_path):
 
 def test_a_split_of_no_training_needs_the_names_of_the_landmarks(tmp_path):
     write_volume(tmp_path / "holdout" / "a.nii.gz")
-    with pytest.raises(UserError) as error:
-        LandmarkDataset(str(tmp_path), "holdout", tmp_path)
-    assert str(error.value) == (
+    assert refusal_of(LandmarkDataset, str(tmp_path), "holdout", tmp_path) == (
         f"{tmp_path}/holdout has no landmark files, nor have train and val next to it: set VOLUMES.LANDMARKS to "
         "the names of the model's landmarks, in their order"
     )
@@ -285,7 +281,6 @@ def test_a_data_set_that_never_names_a_landmark_of_the_weights_gets_the_key_that
         (tmp_path / "state.json").write_text("{}")
         return CheckpointDiff("evaluate", tmp_path, task.config, task).input()
 
-    with pytest.raises(UserError) as error:
-        compared()
-    remedy = str(error.value).rpartition("weights with ")[2].partition(", or add")[0]
+    message = refusal_of(compared)
+    remedy = message.rpartition("weights with ")[2].partition(", or add")[0]
     assert compared(*shlex.split(remedy)) == []  # as a shell would hand it over

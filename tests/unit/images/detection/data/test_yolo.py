@@ -10,6 +10,7 @@ from PIL import Image
 from support.files.coco_writer import refused_by
 from support.files.yolo_writer import LABELS, write_darknet, write_yolo
 from support.night import by_day
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.box_layouts import find_yolo_descriptions, find_yolo_outlines
@@ -322,11 +323,9 @@ def test_lines_at_their_limits_are_taken_and_those_beyond_told_or_refused(tmp_pa
     ]
     for line in ("0 2 0.5 0.5 0.5", "0 0.5 -2 0.5 0.5", "0 0 0 1 1 2 0.5"):
         file.write_text(line)
-        with pytest.raises(UserError) as refusal:
-            yolo.read_rows(str(file), (80, 40), {0: 5, 1: 4}, odd)
-        assert str(refusal.value) == f"{file} line 1: '{line}': expected fractions of the image from 0 to 1, not pixels"
+        said = refusal_of(yolo.read_rows, str(file), (80, 40), {0: 5, 1: 4}, odd)
+        assert said == f"{file} line 1: '{line}': expected fractions of the image from 0 to 1, not pixels"
     file.write_text("\n0 1 1 0 1 0 0 1")
-    with pytest.raises(UserError) as refusal:
-        yolo.read_rows(str(file), (80, 40), {0: 5}, odd)
+    message = refusal_of(yolo.read_rows, str(file), (80, 40), {0: 5}, odd)
     told = "8 numbers; expected class x y width height"
-    assert str(refusal.value) == f"{file} line 2: '0 1 1 0 1 0 0 1': {told}"
+    assert message == f"{file} line 2: '0 1 1 0 1 0 0 1': {told}"

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from support.files.coco_writer import write_coco, write_image
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
@@ -62,13 +63,6 @@ def evaluate(tmp_path, capsys):
         return (json.loads(captured.out), captured.err) if as_json else captured.out
 
     return run
-
-
-def refusal(evaluate, annotations, results, *options):
-    with pytest.raises(UserError) as error:
-        evaluate(annotations, results, *options)
-    assert "\n" not in str(error.value)
-    return str(error.value)
 
 
 def test_names_decide_where_ids_are_those_of_another_file(evaluate):
@@ -138,9 +132,9 @@ def test_of_two_entries_of_one_name_the_id_decides(evaluate):
     expected, _ = evaluate(annotations, RESULTS)
     named = [dict(result, file_name="x/1.png", category_name="cup") for result in RESULTS]
     assert evaluate(annotations, named)[0]["stats"] == expected["stats"]
-    message = refusal(evaluate, annotations, [dict(result, image_id=1) for result in named])
+    message = refusal_of(evaluate, annotations, [dict(result, image_id=1) for result in named])
     assert "x/1.png matches several images" in message
-    assert "cup matches several categories" in refusal(
+    assert "cup matches several categories" in refusal_of(
         evaluate, annotations, [dict(result, category_id=1) for result in named]
     )
 
@@ -155,16 +149,16 @@ def test_of_two_entries_of_one_name_the_id_decides(evaluate):
     ],
 )
 def test_what_cannot_be_matched_is_refused(evaluate, paths, names, part):
-    assert part in refusal(evaluate, ANNOTATIONS, renumbered(paths, names))
+    assert part in refusal_of(evaluate, ANNOTATIONS, renumbered(paths, names))
 
 
 def test_all_results_or_none_have_names(evaluate):
     for name in ("file_name", "category_name"):
         results = renumbered()
         del results[2][name]
-        assert f"result 2 has no {name}, unlike the first" in refusal(evaluate, ANNOTATIONS, results)
+        assert f"result 2 has no {name}, unlike the first" in refusal_of(evaluate, ANNOTATIONS, results)
     results = [*RESULTS, dict(RESULTS[0], file_name="x/1.png")]
-    assert "result 4 has a file_name, unlike the first" in refusal(evaluate, ANNOTATIONS, results)
+    assert "result 4 has a file_name, unlike the first" in refusal_of(evaluate, ANNOTATIONS, results)
 
 
 def test_results_of_any_origin_are_scored_against_data_in_another_layout(tmp_path, capsys):

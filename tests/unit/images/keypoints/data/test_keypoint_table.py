@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.files.coco_writer import refused_by, write_image
 from support.night import by_day
+from support.refusals import refusal_of
 
-from paddlevit_dist import UserError
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointsPart
 from paddlevit_dist.images.keypoints.data.keypoint_table import KeypointTable
 
@@ -175,9 +175,7 @@ def test_a_folder_is_needed(tmp_path, cache):
         f"data path {place} does not exist; dataset keypoint_table expects a folder with a table such as points.csv "
         + layout
     )
-    with pytest.raises(UserError) as error:
-        KeypointTable(None, "train", cache)
-    assert str(error.value) == (
+    assert refusal_of(KeypointTable, None, "train", cache) == (
         f"dataset keypoint_table needs -data_path=<folder>, with a table such as points.csv {layout}"
     )
 

@@ -50,10 +50,6 @@ def test_settings_of_a_combination_do_not_disturb_each_other(task, tmp_path):
     assert result.covered >= min(1.0, MINUTES / 20.0) * LEAST_COVERED * result.pairs, result.format()
 
 
-def test_each_task_has_a_share_of_the_night():
-    assert set(SHARES) == set(TASKS) and sum(SHARES.values()) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_the_nights_of_a_series_draw_all_pairs_and_first_those_that_none_has_drawn(task):
     features, avoided = list_features(task), list_avoided(task)

@@ -1,8 +1,8 @@
 """Each reader of files on a few damaged ones; ``tests/nightly/fuzz`` has many, and says how to repeat a case."""
 
 import pytest
-from support.fuzz.checking import check
 from support.fuzz.readers import READERS
+from support.fuzz.run import check
 
 SUBJECTS = sorted({reader.read.__module__.rpartition(".")[2] for reader in READERS.values()})
 

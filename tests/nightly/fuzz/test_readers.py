@@ -6,9 +6,9 @@ repeats it.
 """
 
 import pytest
-from support.fuzz.checking import check
 from support.fuzz.night import CASES, SEED
 from support.fuzz.readers import READERS
+from support.fuzz.run import check
 
 
 @pytest.mark.parametrize("name", READERS)

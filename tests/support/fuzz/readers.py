@@ -31,15 +31,15 @@ class Reader(NamedTuple):
     refusals: tuple[type, ...] = (UserError,)
 
 
-def _make_cache(make: Callable[[Path], list[Path]], read: Callable[[Path], object]) -> Callable[[Path], list[Path]]:
-    """Makes what is cached of ``make``'s files, which is then damaged in their place."""
+def _cache_of(name: str, make: Callable[[Path], list[Path]], read: Callable[[Path], object]) -> Reader:
+    """The row of what is cached of ``make``'s files: it is never refused, for what is damaged is made again."""
 
     def made(folder: Path) -> list[Path]:
         make(folder)
         read(folder)
         return [path for path in sorted((folder / "cache").rglob("*")) if path.is_file()]
 
-    return made
+    return Reader(f"cache of {name}", made, read, least_refused=0.0)
 
 
 _TABLE = [
@@ -121,23 +121,12 @@ _TABLE = [
     Reader("classes of a scene's points", results.make_labels, results.read_scene, True, least_refused=0.1),
     Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),
     Reader("landmarks in a table", results.make_landmarks, results.read_landmarks, is_text=True),
-    # Caches are never refused: what is damaged is made again.
-    Reader("cache of tar", _make_cache(images.make_tar, images.read_tar), images.read_tar, least_refused=0.0),
-    Reader("cache of IDX", _make_cache(images.make_idx_gz, images.read_idx), images.read_idx, least_refused=0.0),
-    Reader(
-        "cache of CIFAR",
-        _make_cache(images.make_cifar_archive, images.read_cifar),
-        images.read_cifar,
-        least_refused=0.0,
-    ),
-    Reader("cache of annotations", _make_cache(boxes.make_coco, boxes.read_coco), boxes.read_coco, least_refused=0.0),
-    Reader(
-        "cache of keypoints",
-        _make_cache(keypoints.make_coco, keypoints.read_coco),
-        keypoints.read_coco,
-        least_refused=0.0,
-    ),
-    Reader("cache of volumes", _make_cache(volumes.make_data, volumes.read_data), volumes.read_data, least_refused=0.0),
+    _cache_of("tar", images.make_tar, images.read_tar),
+    _cache_of("IDX", images.make_idx_gz, images.read_idx),
+    _cache_of("CIFAR", images.make_cifar_archive, images.read_cifar),
+    _cache_of("annotations", boxes.make_coco, boxes.read_coco),
+    _cache_of("keypoints", keypoints.make_coco, keypoints.read_coco),
+    _cache_of("volumes", volumes.make_data, volumes.read_data),
 ]
 READERS: dict[str, Reader] = {reader.name: reader for reader in _TABLE}
 assert len(READERS) == len(_TABLE), "two readers have the same name"

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from support.processes import HANG_SECONDS, run_command, succeeded
+
 from .mutations import mutated
 from .readers import READERS, Reader
 
@@ -126,6 +128,20 @@ def _read(reader: Reader, place: Path) -> Any:
         return 0, f"more than {MEMORY >> 20} MB: {traceback.format_exc()[-900:]}"
     except BaseException:
         return 0, traceback.format_exc()[-900:]
+
+
+def check(names: list[str], count: int, folder: Path, seed: int = 0, timeout: float = HANG_SECONDS) -> None:
+    """Every case of these readers is read or refused in one line."""
+    words = ["-m", "support.fuzz.run", str(count), str(seed), str(folder / "run"), *names]
+    ended = succeeded(run_command([sys.executable, *words], timeout))
+    found = dict(map(json.loads, ended.out.splitlines()))
+    told = [f"{name}, case {one['case']}: {one['how']}" for name in found for one in found[name]["failures"]]
+    assert not told, "\n".join([f"seed {seed}", *told[:5]])
+    assert set(found) == set(names)
+    for name, outcome in found.items():
+        assert outcome["read"] + outcome["refused"] == count
+        # Else the damage does not reach the reader.
+        assert outcome["refused"] >= READERS[name].least_refused * count, f"{name}: {outcome}"
 
 
 if __name__ == "__main__":

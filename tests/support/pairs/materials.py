@@ -21,6 +21,7 @@ from paddlevit_dist.images.keypoints.data.figures import FIGURE_SETS
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import SegmentationShapes
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
+from support.files import nnunet_folders
 from support.files.voc_writer import an_object, write_xml
 from support.files.volume_files import write_landmarks, write_volume
 from support.hosts.range_server import RangeServer
@@ -361,6 +362,11 @@ def _make_affine(number: int) -> np.ndarray:
     return affine
 
 
+def _write_description(folder: Path, labels: dict) -> None:
+    description = {**labels, "file_ending": ".nii.gz", "numTraining": 11}
+    _write_lines(folder / "dataset.json", [json.dumps(description)])
+
+
 def _write_volumes(folder: Path, materials: Materials) -> None:
     """nnU-Net's layout with two channels, uneven spacing, an ignored label and numbers that are not in order."""
     for number in range(11):
@@ -374,20 +380,12 @@ def _write_volumes(folder: Path, materials: Materials) -> None:
             voxels = generator.normal(scale * labels, scale / 3, shape).astype(np.float32)
             write_volume(folder / "imagesTr" / f"v{9 - number}_{channel:04d}.nii.gz", voxels, _make_affine(number))
         write_volume(folder / "labelsTr" / f"v{9 - number}.nii.gz", labels, _make_affine(number))
-    description = {
-        "channel_names": {"0": "CT", "1": "PET"},
-        "labels": {"background": 0, "spleen": 2, "liver": 5, "ignore": 9},
-        "file_ending": ".nii.gz",
-        "numTraining": 11,
-    }
-    _write_lines(folder / "dataset.json", [json.dumps(description)])
+    _write_description(folder, nnunet_folders.SECOND)
 
 
 def _write_regions(folder: Path, materials: Materials) -> None:
     shutil.copytree(materials.get("volumes"), folder)
-    content = json.loads((folder / "dataset.json").read_text())
-    content["labels"] = {"background": 0, "organs": [2, 5], "liver": 5, "ignore": 9}
-    _write_lines(folder / "dataset.json", [json.dumps({**content, "regions_class_order": [2, 5]})])
+    _write_description(folder, nnunet_folders.REGIONS)
 
 
 def _write_landmark_folders(folder: Path, materials: Materials) -> None:

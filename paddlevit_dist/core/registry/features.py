@@ -23,7 +23,7 @@ FEATURES = (
 _PACKAGE = "paddlevit_dist"
 
 MANIFESTS: list[Manifest] = []
-ABSENT: list[str] = []  # those of ``FEATURES`` that are not there
+ABSENT: list[str] = []  # features whose folder was deleted
 COMMANDS: dict[str, tuple[Target, str]] = {}  # name -> function and help text
 NAMINGS: dict[str, tuple[Target, str]] = {}  # program -> function that names weights as it does, and help text
 JOBS: dict[str, Target] = {}  # key -> what runs instead of training or evaluation

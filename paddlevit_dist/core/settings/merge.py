@@ -54,7 +54,7 @@ def merge(parsed: ParsedSettings, task: str, is_run: bool) -> MergedSettings:
     for setting in settings.values():
         if setting.name in known:  # not a key of another task in a BASE file, which is reported
             put(values, setting.name, setting.value)
-    if is_run and (names.reads_no_path(settings, values) or names.is_of_another_layout(settings, values)):
+    if is_run and (names.reads_no_path(settings, values) or names.is_of_another_layout(settings)):
         settings, guessed = names.guess_dataset(settings, values)
         notices += guessed
     chosen = leaves(values)

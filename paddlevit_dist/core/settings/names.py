@@ -83,7 +83,7 @@ def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
     return True
 
 
-def is_of_another_layout(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
+def is_of_another_layout(accepted: dict[str, KeySetting]) -> bool:
     """Return whether -data_path has the annotations of the recipe's dataset, in another layout that its task reads."""
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:

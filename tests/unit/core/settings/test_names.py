@@ -141,8 +141,8 @@ def yolo(tmp_path) -> str:
 def test_boxes_of_another_layout_than_the_recipes_are_noticed(yolo, dataset, sources, has_path, outcome):
     path = yolo if has_path else f"{yolo}/none"
     accepted = settle(sources[1], path=path) | (settle(sources[0], dataset=dataset) if dataset else {})
-    assert names.is_of_another_layout(accepted, tree(path=path)) is outcome
-    assert not names.is_of_another_layout(settle(sources[0], dataset="coco"), tree())
+    assert names.is_of_another_layout(accepted) is outcome
+    assert not names.is_of_another_layout(settle(sources[0], dataset="coco"))
 
 
 def test_a_folder_of_two_layouts_keeps_the_recipes(yolo):
@@ -153,7 +153,7 @@ def test_a_folder_of_two_layouts_keeps_the_recipes(yolo):
         (annotations / f"instances_{split}2017.json").write_text(json.dumps(content))
     assert sorted(lookup.find_layouts("voc", yolo)) == ["coco", "yolo"]
     accepted = settle(path=yolo) | settle("recipe.yaml", dataset="voc")
-    assert not names.is_of_another_layout(accepted, tree(path=yolo))
+    assert not names.is_of_another_layout(accepted)
 
 
 def test_the_data_set_of_a_path_is_guessed_and_told(yolo):

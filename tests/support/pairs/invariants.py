@@ -302,7 +302,7 @@ def check_zero_rate(bench: Bench, combination: Combination) -> str | None:
     shutil.rmtree(other, ignore_errors=True)
     words = bench.make_train_words(combination | {"schedule": "cosine"}, other)
     start = f"-pretrained={folder}/checkpoints/last"
-    if combination["model"] == "instances":  # in its first epochs PointGroup has no instances
+    if bench.task == "instances":  # in its first epochs PointGroup has no instances
         words += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0"]
     still = "TRAIN.BASE_LR 1e-30 TRAIN.END_LR 0 TRAIN.WARMUP_STEPS 0 TRAIN.BATCH_NORM_MOMENTUM 1.0".split()
     if not TASKS[bench.task].models[combination["model"]].has_batch_norm:

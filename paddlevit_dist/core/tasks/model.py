@@ -69,6 +69,8 @@ class Model(nn.Layer):
     variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: options that recipes may name, but that have only this value
     fixed_options: ClassVar[Mapping[str, Any]] = {}
+    #: smallest values of options that are whole numbers, for MODEL.OPTIONS
+    least_values: ClassVar[Mapping[str, int]] = {}
     #: by naming scheme of weights that can be loaded, a function that maps a state with its parameter names to one with
     #: this model's, both of numpy arrays; it leaves unknown names unchanged
     key_maps: Mapping[str, KeyMap] = {}

@@ -220,7 +220,7 @@ def join_options(task: Task, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the task's ``options`` with the options of the keys that the model declares, and MODEL.OPTIONS.
 
     Raises:
-        UserError: the model has no such option, or it is set twice.
+        UserError: the model has no such option, or not with this value, or it is set twice.
     """
     task.reads_options = True
     name, given = task.config.MODEL.NAME, dict(task.config.MODEL.OPTIONS or {})
@@ -238,7 +238,12 @@ def join_options(task: Task, options: Mapping[str, Any]) -> dict[str, Any]:
     inner = model_options(backbone).defaults if isinstance(backbone, str) and backbone in lookup.MODELS else ()
     for option in (option for option in given if option in inner and option not in about.defaults):
         raise UserError(f"{OPTIONS}.{option}: {backbone} has it: set {OPTIONS}.backbone_options.{option} instead")
-    _family(name).require_options(name, {**declared, **given})
+    family = _family(name)
+    family.require_options(name, {**declared, **given})
+    for option, least in family.least_values.items():
+        value = given.get(option, least)
+        if type(value) is not int or value < least:
+            raise UserError(f"{OPTIONS}.{option} is {show(value)}: expected a whole number >= {least}")
     defaults = {**about.defaults, **fit_backbone_options(about.variant, options)}
     return {**options, **declared, **{option: _fit(value, defaults.get(option)) for option, value in given.items()}}
 

@@ -253,6 +253,7 @@ class QueryDetector(Detector):
     """Base class of detectors whose queries are matched with objects."""
 
     is_exportable = True
+    least_values = {"encoder_layers": 0, "decoder_layers": 1, "denoising": 0}
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> Model:

@@ -14,10 +14,12 @@ from paddlevit_dist.core.registry.lookup import known_tables
 from paddlevit_dist.core.settings import Key, StoredSettings, dump_yaml, load
 from paddlevit_dist.core.settings.custom_keys import as_tables
 from paddlevit_dist.core.settings.table import index_former, keys, leaves, put
+from paddlevit_dist.core.tasks.task_factory import make_task
 
 OLDER = ROOT / "tests" / "support" / "files" / "config_with_former_keys.yaml"  # of a run of detrpose_figures
 POSES = f"-cfg={ROOT / 'configs' / 'detrpose_figures.yaml'}"
 HEATMAPS = f"-cfg={ROOT / 'configs' / 'heatmap_figures.yaml'}"
+DETR = f"-cfg={ROOT / 'configs' / 'detr_shapes.yaml'}"
 SCENES = f"-cfg={ROOT / 'configs' / 'pointgroup_scannet.yaml'}"
 
 
@@ -37,7 +39,7 @@ def test_the_configuration_of_an_older_run_is_that_of_its_recipe_today():
     assert older.notices == [f"{OLDER}:{line}: POSES.DENOISING is called MODEL.OPTIONS.denoising here"]
 
 
-@pytest.mark.parametrize("recipe", [POSES, HEATMAPS, SCENES, POSES.replace("detrpose_figures", "detr_shapes")])
+@pytest.mark.parametrize("recipe", [POSES, HEATMAPS, SCENES, DETR])
 def test_a_former_key_with_its_default_is_silent_in_a_file_and_on_the_command_line(write, recipe):
     plain = load([recipe]).values
     former = index_former(known_tables(plain.TASK))
@@ -67,6 +69,22 @@ def test_the_value_of_a_replaced_key_is_that_of_the_other_one():
     both = load([HEATMAPS, "HEATMAPS.DECODER", "simple", "MODEL.OPTIONS.width", "8"])
     assert both.values.MODEL.OPTIONS == {"decoder": "simple", "width": 8}
     assert both.notices == ["command line: HEATMAPS.DECODER is called MODEL.OPTIONS.decoder here"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting", "told"),
+    [
+        (SCENES, "POINTS.INSTANCES.WIDTH=0", "MODEL.OPTIONS.width is 0: expected a whole number >= 1"),
+        (SCENES, "MODEL.OPTIONS.repeats=many", "MODEL.OPTIONS.repeats is 'many': expected a whole number >= 1"),
+        (POSES, "POSES.DENOISING=-2", "MODEL.OPTIONS.denoising is -2: expected a whole number >= 0"),
+        (DETR, "MODEL.DECODER_LAYERS=0", "MODEL.OPTIONS.decoder_layers is 0: expected a whole number >= 1"),
+        (HEATMAPS, "HEATMAPS.DECODER=new", "option decoder 'new' is not known: expected classic or simple"),
+    ],
+)
+def test_the_other_key_refuses_what_the_former_one_refused(recipe, setting, told):
+    with pytest.raises(UserError) as refused:
+        make_task(load([recipe, setting]).values).build_model(2)
+    assert str(refused.value) == told
 
 
 def test_an_evaluation_ignores_what_was_for_training():

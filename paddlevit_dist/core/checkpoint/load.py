@@ -110,11 +110,15 @@ def load_weights(
         refuse_small_share(report, minimum_loaded)
     require_statistics(report)
     require_finite(report.source, values)
+    _set_values(model, values)
+    return report
+
+
+def _set_values(model: paddle.nn.Layer, values: Mapping[str, Any]) -> None:
     targets = model.state_dict()
     for name, value in values.items():
         tensor = paddle.to_tensor(np.asarray(value, order="C"), place=paddle.CPUPlace())
         targets[name].set_value(tensor.astype(targets[name].dtype).numpy())
-    return report
 
 
 def _compare_networks(

@@ -93,28 +93,13 @@ def open_source(
         raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
     file = local_file(weights_source, log=log).path
     about = read_weights_info(file)
-    if recipe is not None:
-        settings = None
-    else:
-        settings = find_run_settings(about, file)
-        if settings is None and not may_be_weights(file) and find_format(file) not in ("index", "torch"):
-            raise UserError(
-                f"{command}: {file} does not contain weights; expected a run's folder, a checkpoint, or weights "
-                f"({', '.join(SUFFIXES)})"
-            )
-        if settings is None:
-            raise UserError(
-                f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml with settings "
-                f"nor a run's config.yaml; {advice}"
-            )
+    settings = _require_settings(command, file, about, advice) if recipe is None else None
     own = format_words(options)
     loaded = build_configuration(str(file), settings, recipe, [*own, *words])
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     learned = learned._replace(source=str(find_about_file(file)))
     if learned.class_names is None:
-        listed = read_class_names(weights_source)[0]  # in a file next to the weights
-        if listed and not _GAPS.intersection(listed):
-            learned = learned._replace(class_names=tuple(listed))
+        learned = learned._replace(class_names=_read_listed_names(weights_source))
     if class_names is not None:
         before = learned.class_names or ()
         _require_names(str(file), class_names, learned.num_classes or len(before), before)
@@ -131,6 +116,28 @@ def open_source(
         require_same_network(str(file), stored, loaded.values, learned)
         settings = {**settings, **find_changed_keys(stored, loaded.values)}  # part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned)
+
+
+def _require_settings(command: str, file: Path, about: dict[str, Any], advice: str) -> dict[str, Any]:
+    """Return the settings of the run that trained the weights, or raise UserError."""
+    settings = find_run_settings(about, file)
+    if settings is not None:
+        return settings
+    if not may_be_weights(file) and find_format(file) not in ("index", "torch"):
+        raise UserError(
+            f"{command}: {file} does not contain weights; expected a run's folder, a checkpoint, or weights "
+            f"({', '.join(SUFFIXES)})"
+        )
+    raise UserError(
+        f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml with settings "
+        f"nor a run's config.yaml; {advice}"
+    )
+
+
+def _read_listed_names(weights: str) -> tuple[str, ...] | None:
+    """Return the class names in a file next to the weights; None if there is none, or numbers without a class."""
+    names = read_class_names(weights)[0]
+    return tuple(names) if names and not _GAPS.intersection(names) else None
 
 
 def _require_names(weights: str, names: Sequence[str], number: int, own: Sequence[str] = ()) -> None:

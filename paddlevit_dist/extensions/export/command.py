@@ -183,8 +183,6 @@ def load_trained_model(
         given = load(words).values.MODEL.OPTIONS or {}
         return _load_foreign_weights(source, name, image_size, in_channels, part, given)
     from ...core.inference.trained import build_trained, open_source
-    from ...core.tasks.dataset import name_outputs
-    from ...core.tasks.model import as_model
     from ...core.tasks.protocols import load_meta
     from ...core.tasks.task_factory import make_task
 
@@ -209,14 +207,21 @@ def load_trained_model(
         **parts.about,
         "report": report.summary(),
     }
-    note = as_model(model).merge_branches()
-    about.update({"note": note} if note else {})
-    names = opened.learned.class_names
-    if names is not None and len(names) <= about["num_classes"] and "landmarks" not in about:
-        about["classes"] = name_outputs(names, about["num_classes"])
+    about.update(_describe_outputs(model, opened.learned.class_names, about))
     exported = exportable.exported_model(model)
     exported.eval()
     return TrainedModel(exported, about, parts)
+
+
+def _describe_outputs(model: Any, names: Sequence[str] | None, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the branches of a model in training form, and return the note on it and the names of the classes."""
+    from ...core.tasks.dataset import name_outputs
+    from ...core.tasks.model import as_model
+
+    described: dict[str, Any] = {"note": note} if (note := as_model(model).merge_branches()) else {}
+    if names is not None and len(names) <= about["num_classes"] and "landmarks" not in about:
+        described["classes"] = name_outputs(names, about["num_classes"])
+    return described
 
 
 def parse_size(key: str, size: "Size") -> Any:

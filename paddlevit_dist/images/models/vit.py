@@ -4,9 +4,7 @@ Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, ta
 al., DeiT, 2021.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +15,11 @@ from paddle.nn import functional as F
 from ...core.runtime import autocast, operations
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import constant
-from ...core.tasks.model import KeyMap, Variants
+from ...core.tasks.model import Variants
 from . import foundation_variants as foundation
 from .attention import MultiHeadAttention, attend
 from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
-from .key_names import jax_layout, join_jax_heads, join_projections, rename, without_jax_prefix
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
@@ -37,6 +34,7 @@ from .vit_blocks import (
     split_windows,
     validate_block_config,
 )
+from .vit_names import VIT
 
 POOLS, RESAMPLINGS = ("token", "average", "attention"), (BICUBIC, ANTIALIASED, OFFSET)
 _POSITIONS = ("all", "patches")
@@ -107,68 +105,6 @@ EXPECTED_INPUTS: dict[str, ExpectedInput] = {
     **foundation.EXPECTED_INPUTS,
 }
 
-_PADDLEVIT = (
-    (r"^position_embedding$", "pos_embed"),
-    (r"^patch_embedding\.patch_embedding\.", "patch_embed.proj."),
-    (r"^encoder\.layers\.(\d+)\.attn_norm\.", r"blocks.\1.norm1."),
-    (r"^encoder\.layers\.(\d+)\.attn\.qkv\.", r"blocks.\1.attn.qkv."),
-    (r"^encoder\.layers\.(\d+)\.attn\.out\.", r"blocks.\1.attn.proj."),
-    (r"^encoder\.layers\.(\d+)\.mlp_norm\.", r"blocks.\1.norm2."),
-    (r"^encoder\.layers\.(\d+)\.mlp\.", r"blocks.\1.mlp."),
-    (r"^encoder\.encoder_norm\.", "norm."),
-    (r"^classifier\.", "head."),
-    (r"^classifier_dist\.", "head_dist."),
-)
-
-_OF_VIT = r"^(?:vit\.|deit\.)?"
-_HUGGINGFACE = (
-    (_OF_VIT + r"embeddings\.cls_token$", "cls_token"),
-    (_OF_VIT + r"embeddings\.distillation_token$", "dist_token"),
-    (_OF_VIT + r"embeddings\.position_embeddings$", "pos_embed"),
-    (_OF_VIT + r"embeddings\.patch_embeddings\.projection\.", "patch_embed.proj."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.layernorm_before\.", r"blocks.\1.norm1."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.attention\.attention\.", r"blocks.\1.attn."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.attention\.output\.dense\.", r"blocks.\1.attn.proj."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.layernorm_after\.", r"blocks.\1.norm2."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.intermediate\.dense\.", r"blocks.\1.mlp.fc1."),
-    (_OF_VIT + r"encoder\.layer\.(\d+)\.output\.dense\.", r"blocks.\1.mlp.fc2."),
-    (_OF_VIT + r"layernorm\.", "norm."),
-    (r"^(?:cls_)?classifier\.", "head."),
-    (r"^distillation_classifier\.", "head_dist."),
-)
-
-# Of the original JAX models (google-research/vision_transformer, big_vision), levels joined by "/".
-_BLOCK = r"^Transformer/encoderblock_(\d+)/"
-_GOOGLE = (
-    (r"^cls$", "cls_token"),
-    (r"^Transformer/posembed_input/pos_embedding$", "pos_embed"),
-    (r"^embedding/", "patch_embed.proj."),
-    (_BLOCK + r"LayerNorm_0/", r"blocks.\1.norm1."),
-    (_BLOCK + r"MultiHeadDotProductAttention_\d+/out/", r"blocks.\1.attn.proj."),
-    (_BLOCK + r"MultiHeadDotProductAttention_\d+/", r"blocks.\1.attn."),
-    (_BLOCK + r"LayerNorm_[12]/", r"blocks.\1.norm2."),
-    (_BLOCK + r"MlpBlock_\d+/Dense_0/", r"blocks.\1.mlp.fc1."),
-    (_BLOCK + r"MlpBlock_\d+/Dense_1/", r"blocks.\1.mlp.fc2."),
-    (r"^Transformer/encoder_norm/", "norm."),
-    (r"^head/", "head."),
-)
-
-
-def _from_google(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the original JAX models, whose attention has an axis of heads; weights become (in, out)."""
-    result = jax_layout(rename(without_jax_prefix(state), _GOOGLE))
-    for name in [key for key in result if re.fullmatch(r"blocks\.\d+\.attn\.query\.weight", key)]:
-        join_jax_heads(result, name.rpartition(".query.")[0])
-    return result
-
-
-KEY_MAPS: dict[str, KeyMap] = {
-    "PaddleViT": partial(rename, rules=_PADDLEVIT),
-    # ViTForImageClassification and DeiT's of transformers, also without the classifier
-    "Hugging Face": lambda state: join_projections(rename(state, _HUGGINGFACE), ("query", "key", "value"), "qkv"),
-    "Google": _from_google,
-}
-
 
 class VisionTransformer(Classifier):
     """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
@@ -189,7 +125,7 @@ class VisionTransformer(Classifier):
 
     variants = VARIANTS
     expected_inputs = EXPECTED_INPUTS
-    key_maps = {**KEY_MAPS, **FOUNDATION}
+    key_maps = {**VIT, **FOUNDATION}
     layer_names = r"blocks\.\d+"
     extra_tokens = 0  # in front of the patches, in addition to a class token and registers
 

@@ -96,15 +96,9 @@ class VolumeSamples(TransformedDataset):
         self.intensities = intensities
         self.notices = notices
 
-    @property
-    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
-        """Whether the dataset has labels."""
-        return self.dataset.labeled
-
-    @property
-    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
-        """Names of the outputs; None if the dataset has none."""
-        return self.dataset.class_names
+    # the dataset knows them
+    labeled = property(lambda samples: samples.dataset.labeled)
+    class_names = property(lambda samples: samples.dataset.class_names)
 
     def sample(self, index: int, generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Return one crop or whole volume, float32 (1, depth, height, width), intensities mostly 0 to 1, as ``volume``.

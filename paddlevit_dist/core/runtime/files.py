@@ -1,7 +1,9 @@
 """Files that are complete or absent, even if several runs write the same one at once, and arrays in files."""
 
 import contextlib
+import csv
 import errno
+import io
 import os
 import re
 import secrets
@@ -9,7 +11,7 @@ import socket
 import stat
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -127,6 +129,14 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
+
+
+def write_csv(path: Path, rows: Iterable[Sequence[Any]], line_end: str = "\r\n") -> None:
+    """Write rows as a CSV file in UTF-8; bytes of file names that are not UTF-8 are escaped."""
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator=line_end).writerows(rows)
+    with atomic_file(path) as file:
+        file.write(text.getvalue().encode("utf-8", "backslashreplace"))
 
 
 def require_regular(path: AnyPath) -> None:

@@ -50,6 +50,9 @@ class ImageClassPrediction(ClassifierPrediction):
 class ImageClassWriter(PredictionWriter):
     """Draws the most probable classes next to the first images; WordNet ids are replaced by names."""
 
+    #: what is drawn, and how the line for the user ends
+    noun, remark = "classes", ""
+
     def __init__(self, folder: Path, samples: TransformedDataset, class_names: Sequence[str] | None) -> None:
         self._folder, self._number, self._class_names = folder, len(samples), class_names
         self._images = AnnotatedImages(folder, samples)
@@ -57,16 +60,21 @@ class ImageClassWriter(PredictionWriter):
     def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
         """Draw the best classes of one of the first images."""
         if index < _MOST_IMAGES:
-            best = list(best_classes(prediction, self._class_names).values())
-            self._images.write(index, lambda image: draw_classes(image, best[::2], best[1::2]))
+            names, scores = self.choose(prediction)
+            self._images.write(index, lambda image: draw_classes(image, names, scores))
         return {}
+
+    def choose(self, prediction: np.ndarray) -> tuple[Sequence[str], Sequence[float]]:
+        """Return names and scores of what is drawn, best first."""
+        best = list(best_classes(prediction, self._class_names).values())
+        return best[::2], best[1::2]
 
     def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
         """Return a line with the folder of the drawings."""
         if not (self._folder / IMAGES).is_dir():
             return []
         which = "the images" if self._number <= _MOST_IMAGES else f"the first {_MOST_IMAGES} images"
-        return [f"the classes are drawn next to {which} in {self._folder / IMAGES}"]
+        return [f"the {self.noun} are drawn next to {which} in {self._folder / IMAGES}{self.remark}"]
 
 
 def draw_classes(image: Image.Image, names: Sequence[str], scores: Sequence[float]) -> Image.Image:

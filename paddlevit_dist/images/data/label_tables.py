@@ -109,12 +109,26 @@ def list_splits(data_path: str) -> set[str]:
 
 def _find(data_path: str | None) -> tuple[str, dict[str, str]]:
     """Return the absolute data path, and its tables by split."""
+    place = find_data_path(data_path, "table", LAYOUT)
+    return place, find_tables(place)
+
+
+def find_data_path(data_path: str | None, dataset: str, layout: str) -> str:
+    """Return the absolute path of a folder or table, or raise a UserError with ``dataset`` and ``layout``."""
     if data_path is None:
-        raise UserError(f"dataset table needs -data_path=<folder>, {LAYOUT}")
+        raise UserError(f"dataset {dataset} needs -data_path=<folder>, {layout}")
     place = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
     if not os.path.exists(place):
-        raise UserError(f"data path {place} does not exist; dataset table expects a folder {LAYOUT}")
-    return place, find_tables(place)
+        raise UserError(f"data path {place} does not exist; dataset {dataset} expects a folder {layout}")
+    return place
+
+
+def has_validation(data_path: str | None) -> bool:
+    """Return whether there are rows or a table of validation images, or else of test images."""
+    if data_path is None or not os.path.exists(data_path):
+        return False
+    splits = list_splits(data_path)
+    return "val" in splits or {"test", "train"} <= splits
 
 
 def _check_missing(

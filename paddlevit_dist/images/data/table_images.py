@@ -17,7 +17,7 @@ from ...core.runtime.files import map_array
 from .class_folders import IndexedClassImages
 from .label_layouts import TableChoices
 from .label_rows import UNKNOWN
-from .label_tables import LAYOUT, LabeledImages, TableOptions, list_splits, read_table
+from .label_tables import LAYOUT, LabeledImages, TableOptions, has_validation, read_table
 from .reading import decode_image
 
 
@@ -59,13 +59,7 @@ class TableImages(IndexedClassImages):
     def _store(self, table: LabeledImages, cache_folder: Path) -> PathIndex:
         return _index(table, table.labels, cache_folder, f"table-{self.split}")
 
-    @staticmethod
-    def has_validation(data_path: str | None) -> bool:
-        """Return whether there are rows or a table of validation images, or else of test images."""
-        if data_path is None or not os.path.exists(data_path):
-            return False
-        splits = list_splits(data_path)
-        return "val" in splits or {"test", "train"} <= splits
+    has_validation = staticmethod(has_validation)
 
 
 def _index(table: LabeledImages, labels: np.ndarray, cache_folder: Path, name: str, more: str = "") -> PathIndex:

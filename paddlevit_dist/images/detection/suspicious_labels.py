@@ -1,14 +1,12 @@
 """Annotations that confident predictions disagree with: paired by IoU, at least 0.5, largest first, in any class."""
 
-import csv
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.runtime.files import atomic_file
+from ...core.runtime.files import write_csv
 from ...core.tasks.figures import FigureTable
 from .detections import DetectedObjects, corners_to_boxes
 
@@ -106,10 +104,7 @@ def list_suspects(
 
 def write_suspects(path: Path, rows: Sequence[Sequence[Any]]) -> None:
     """Write the rows of ``list_suspects`` as a CSV file."""
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([COLUMNS, *rows])
-    with atomic_file(path) as file:
-        file.write(text.getvalue().encode("utf-8", "backslashreplace"))
+    write_csv(path, [COLUMNS, *rows])
 
 
 def build_suspect_table(rows: Sequence[Sequence[Any]], file: str) -> list[FigureTable]:

@@ -1,7 +1,5 @@
 """Figures of several labels: scores and thresholds of classes, curves, hardest images, contradicted labels, pairs."""
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ import paddle
 from ...core.intervals import quotient
 from ...core.metrics.tables import percent
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import atomic_file
+from ...core.runtime.files import write_csv
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Chart, ConfusionMatrix, Figure, FigureTable, Gallery
@@ -55,7 +53,7 @@ class LabelFigures(TaskAspect, Reportable):
         )
         rows = evaluated.list_contradicted(dataset.name)
         file = Path(config.SAVE) / ("eval_contradicted_labels.csv" if config.EVAL else "contradicted_labels.csv")
-        _write_table(file, rows)
+        write_csv(file, [COLUMNS, *rows])
         return [
             evaluated.classes(),
             *_contradicted(rows, evaluated.count_contradicted(), file.name),
@@ -236,10 +234,3 @@ def _contradicted(rows: Sequence[Sequence[Any]], number: int, file: str) -> list
     note = f"Known labels on the other side of the threshold. Wrong: the probability that the label is. {more}"
     shown = [(*row[:2], percent(abs(row[2] - row[3])), *row[2:]) for row in rows[:_MOST_ROWS]]
     return [FigureTable("Contradicted labels", (*COLUMNS[:2], "wrong %", *COLUMNS[2:]), shown, note)]
-
-
-def _write_table(path: Path, rows: Sequence[Sequence[Any]]) -> None:
-    text = io.StringIO(newline="")
-    csv.writer(text).writerows([COLUMNS, *rows])
-    with atomic_file(path) as file:
-        file.write(text.getvalue().encode("utf-8", "backslashreplace"))

@@ -9,17 +9,15 @@ import paddle
 
 from ...core.runtime.errors import UserError
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ...core.tasks.prediction import PredictionWriter, Row
 from ...core.tasks.protocols import EnsembleMember
 from ...core.tasks.sample_checks import BadSample
-from ..classification.prediction import ImageClassPrediction, draw_classes
-from ..data.inputs import IMAGES, AnnotatedImages
+from ..classification.prediction import ImageClassPrediction, ImageClassWriter
 from .curves import sigmoid
 from .scores import join_names
 from .task import MultiLabel
 
 _COLUMNS = ("input", "labels")  # that do not stand for a class
-_MOST_IMAGES = 500  # that are drawn: each takes as long as some predictions
 _MOST_NAMES = 5
 _DIGITS = 7  # of a probability; float32 has no more
 
@@ -58,28 +56,20 @@ class LabelPrediction(ImageClassPrediction):
         return ChosenLabelWriter(folder, dataset, self.task.outputs.names, self.task.outputs.levels)
 
 
-class ChosenLabelWriter(PredictionWriter):
+class ChosenLabelWriter(ImageClassWriter):
     """Draws the most probable labels next to the first images; a star marks the chosen ones."""
 
+    noun, remark = "labels", "; * marks the chosen ones"
+
     def __init__(self, folder: Path, samples: TransformedDataset, names: Sequence[str], thresholds: np.ndarray) -> None:
-        self._folder, self._number, self._names, self._thresholds = folder, len(samples), names, thresholds
-        self._images = AnnotatedImages(folder, samples)
+        super().__init__(folder, samples, names)
+        self._names, self._thresholds = names, thresholds
 
-    def write(self, index: int, prediction: np.ndarray, truth: Any = None) -> Row:
-        """Draw the most probable labels of one of the first images."""
-        if index < _MOST_IMAGES:
-            best = np.argsort(-prediction, kind="stable")[:_MOST_NAMES].tolist()
-            marks = ("* " if prediction[label] > self._thresholds[label] else "" for label in best)
-            names = [f"{mark}{self._names[label]}" for mark, label in zip(marks, best)]
-            self._images.write(index, lambda image: draw_classes(image, names, prediction[best].tolist()))
-        return {}
-
-    def finish(self, entries: Iterable[PredictionRecord]) -> list[str]:
-        """Return a line with the folder of the drawings."""
-        if not (self._folder / IMAGES).is_dir():
-            return []
-        which = "the images" if self._number <= _MOST_IMAGES else f"the first {_MOST_IMAGES} images"
-        return [f"the labels are drawn next to {which} in {self._folder / IMAGES}; * marks the chosen ones"]
+    def choose(self, prediction: np.ndarray) -> tuple[Sequence[str], Sequence[float]]:
+        """Return the most probable labels with their probabilities."""
+        best = np.argsort(-prediction, kind="stable")[:_MOST_NAMES].tolist()
+        marks = ("* " if prediction[label] > self._thresholds[label] else "" for label in best)
+        return [f"{mark}{self._names[label]}" for mark, label in zip(marks, best)], prediction[best].tolist()
 
 
 def _compute_probabilities(task: MultiLabel, model: paddle.nn.Layer, batch: dict[str, Any]) -> np.ndarray:

@@ -58,15 +58,9 @@ class SceneSamples(TransformedDataset):
     voxel_features: str
     features: tuple[str, ...] = field(default=("rgb",), kw_only=True)
 
-    @property
-    def labeled(self) -> bool:  # type: ignore[override] # a property of the dataset
-        """True if the scenes have labels."""
-        return self.dataset.labeled
-
-    @property
-    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # a property of the dataset
-        """Names of the dataset's classes."""
-        return self.dataset.class_names
+    # the dataset knows them
+    labeled = property(lambda samples: samples.dataset.labeled)
+    class_names = property(lambda samples: samples.dataset.class_names)
 
     def sample(self, index: int, generator: np.random.Generator) -> VoxelizedSample:
         """Return scene ``index`` as network input; all randomness comes from ``generator``."""

@@ -1,7 +1,5 @@
 """Predicted landmarks of volumes, and their output files."""
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -11,7 +9,7 @@ import numpy as np
 import paddle
 from PIL import Image
 
-from ...core.runtime.files import atomic_file
+from ...core.runtime.files import atomic_file, write_csv
 from ...core.runtime.printing import cell
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
@@ -135,11 +133,11 @@ class LandmarkWriter(PredictionWriter):
         summaries = [entry.summary for entry in entries if entry.summary is not None]
         rows = [row for summary in summaries for row in summary]
         if rows:
-            _write_csv(self.folder / TABLES[0], _COLUMNS, sorted(rows))
+            write_csv(self.folder / TABLES[0], [_COLUMNS, *sorted(rows)], "\n")
             header = ["landmark", "mre_mm", "sd_mm", *map(rate_name, RADII_MM), "count"]
             errors = np.array([[float(row[6] or "nan") for row in summary] for summary in summaries])
             landmark_rows = build_rows(sum_errors(errors), list(map(cell, self.names)))
-            _write_csv(self.folder / TABLES[1], header, landmark_rows)
+            write_csv(self.folder / TABLES[1], [header, *landmark_rows], "\n")
             worlds = " and ".join(sorted({row[7] for row in rows}))
             lines.insert(0, f"wrote {len(rows)} positions in world millimeters ({worlds}) to {self.folder}")
         return lines
@@ -152,14 +150,6 @@ def build_points(prediction: LandmarkPrediction, names: Sequence[str], conventio
         x, y, z = (f"{value:.4f}" for value in position)
         points.append(LandmarkPoint(name, (x, y, z), f"confidence {confidence:.4f}"))
     return points
-
-
-def _write_csv(file: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    _write(file, text.getvalue())
 
 
 def _write(file: Path, text: str) -> None:

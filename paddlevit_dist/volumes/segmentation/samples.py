@@ -71,15 +71,9 @@ class SegmentedSamples(TransformedDataset):
         self.augmentation, self.foreground_share = augmentation, foreground_share
         self.mirror_axes, self.notices = list(mirror_axes), notices
 
-    @property
-    def labeled(self) -> bool:  # type: ignore[override] # the dataset knows
-        """Whether the dataset has labels."""
-        return self.dataset.labeled
-
-    @property
-    def class_names(self) -> Sequence[str] | None:  # type: ignore[override] # likewise
-        """Names of the outputs; None if the dataset has none."""
-        return self.dataset.class_names
+    # the dataset knows them
+    labeled = property(lambda samples: samples.dataset.labeled)
+    class_names = property(lambda samples: samples.dataset.class_names)
 
     def sample(self, index: int, generator: np.random.Generator) -> dict[str, Any]:
         """Return one crop or whole volume: ``volume`` float32 (channels, depth, height, width) and ``labels`` uint8.

@@ -15,7 +15,7 @@ from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings, first_names
 from ...data.formats import stems
 from ...data.label_rows import describe_other_splits
-from ...data.label_tables import list_splits
+from ...data.label_tables import find_data_path, has_validation
 from ...data.reading import SPLITS, require_folder
 from ...data.table_files import ImageFinder, find_tables
 from ...detection.data.indexed_images import (
@@ -101,13 +101,7 @@ class KeypointTable(IndexedKeypointImages):
         turned = data.EXIF_ROTATE is not False
         return cls(data.DATA_PATH, split, cache_folder, table, images, turned, config.KEYPOINTS)
 
-    @staticmethod
-    def has_validation(data_path: str | None) -> bool:
-        """Return whether there are rows or a table of validation images, or else of test images."""
-        if data_path is None or not os.path.exists(data_path):
-            return False
-        splits = list_splits(data_path)
-        return "val" in splits or {"test", "train"} <= splits
+    has_validation = staticmethod(has_validation)
 
     def spacing_mm(self, index: int) -> tuple[float, float] | None:
         """Return width and height of a pixel of image ``index`` in millimeters; None: not known."""
@@ -119,11 +113,7 @@ class KeypointTable(IndexedKeypointImages):
 
 def _find_tables(data_path: str | None, table: str | None, split: str) -> tuple[dict[str, str], str]:
     """Return the tables of a data path by split, or the chosen one; and the folder that paths are relative to."""
-    if data_path is None:
-        raise UserError(f"dataset keypoint_table needs -data_path=<folder>, {_LAYOUT}")
-    place = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
-    if not os.path.exists(place):
-        raise UserError(f"data path {place} does not exist; dataset keypoint_table expects a folder {_LAYOUT}")
+    place = find_data_path(data_path, "keypoint_table", _LAYOUT)
     base = place if os.path.isdir(place) else os.path.dirname(place)
     if table is None:
         return find_tables(place), base

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import paddle
 from paddle import nn
+from paddle.nn import functional as F
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import constant
@@ -16,7 +17,9 @@ from ....core.tasks.model import ClassLayout
 from ...models.layers import Conv2D
 from ..denoising import PREFIX
 from ..detector import Outputs, QueryDetector, build_backbone, single_or_double
+from ..detr.criterion import load_solver
 from .decoder import build_classifier
+from .distributions import DistanceBins
 
 _EPSILON = 1e-5
 _ANCHOR = 0.05  # side of the anchors on the finest map; doubled on each further map
@@ -58,10 +61,10 @@ class HybridNetwork(QueryDetector):
     def build_maps(
         self,
         backbone: str,
-        fixed: Mapping[str, Any],
         options: Mapping[str, Any] | None,
         feature_levels: Sequence[int],
         encoder_dim: int,
+        **fixed: Any,
     ) -> None:
         """Build the backbone and the projections of its maps to ``encoder_dim``, see ``build_backbone``.
 
@@ -98,6 +101,18 @@ class HybridNetwork(QueryDetector):
         return self.encoder(
             [project(maps[level]) for level, project in zip(self.feature_levels, self.encoder_input_proj)]
         )
+
+    def embed_labels(self, labels: paddle.Tensor) -> paddle.Tensor:
+        """Return the embeddings (N, D, dim) of the classes of denoising queries (N, D)."""
+        table = self.denoising_class_embed.weight  # its last row, the padding, is read as zeros
+        return F.embedding(labels, table, padding_idx=table.shape[0] - 1)
+
+    @classmethod
+    def read_loss_options(cls, name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], DistanceBins]:
+        """Return the arguments of a model as the losses need them, with its steps of distances."""
+        load_solver()  # so that its error is raised before training starts
+        arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
+        return arguments, DistanceBins(arguments["bins"], arguments["up"], arguments["reg_scale"])
 
     def choose_queries(self, memory: paddle.Tensor, grids: Grids) -> tuple[ChosenCells, paddle.Tensor, paddle.Tensor]:
         """Choose the best cells, and return them with their contents (N, Q, dim) and logits (N, Q, classes)."""

@@ -18,7 +18,6 @@ from ...models.layers import LayerNorm
 from ...models.resnet import RESNET_FACTS
 from ..denoising import ContrastiveNoise
 from ..detector import DetectionTargets, Outputs, single_or_double, without_gradient
-from ..detr.criterion import load_solver
 from ..detr.transformer import xavier
 from . import key_names
 from .criterion import VarifocalCriterion
@@ -114,8 +113,8 @@ class RtDetr(HybridNetwork):
         matchability: float | None = None,
     ):
         super().__init__()
-        fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
-        self.build_maps(backbone, fixed, backbone_options, feature_levels, encoder_dim)
+        frozen = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
+        self.build_maps(backbone, backbone_options, feature_levels, encoder_dim, **frozen)
         levels = len(feature_levels)
         attention = (encoder_layers, encoder_heads, encoder_feedforward)
         self.encoder = HybridEncoder(encoder_dim, levels, *attention, blocks, expansion, is_fine)
@@ -155,17 +154,14 @@ class RtDetr(HybridNetwork):
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> VarifocalCriterion:
         """Build the losses of a model without building the model."""
-        load_solver()  # so that its error is raised before training starts
-        arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
+        arguments, bins = cls.read_loss_options(name, options)
         mirrors = arguments["is_fine"] or arguments["matchability"] is not None
         noise = ContrastiveNoise(num_classes, arguments["denoising"], mirrors=mirrors)
         losses = {"noise": noise if arguments["denoising"] else None, **(losses or {})}
         losses["matchability"] = arguments["matchability"]
         sizes = num_classes, arguments["num_queries"], arguments["decoder_layers"]
         if arguments["is_fine"]:
-            return FineCriterion(
-                *sizes, bins=DistanceBins(arguments["bins"], arguments["up"], arguments["reg_scale"]), **losses
-            )
+            return FineCriterion(*sizes, bins=bins, **losses)
         return VarifocalCriterion(*sizes, **losses)
 
     def forward(
@@ -183,9 +179,7 @@ class RtDetr(HybridNetwork):
         blocked, extra, start, content = None, 0, without_gradient(starts), without_gradient(content)
         if denoising is not None:
             extra, blocked = denoising.labels.shape[1], denoising.blocked(self.num_queries).astype(starts.dtype)
-            table = self.denoising_class_embed.weight  # its last row, the padding, is read as zeros
-            class_embeddings = F.embedding(denoising.labels, table, padding_idx=table.shape[0] - 1)
-            content = paddle.concat([class_embeddings.astype(content.dtype), content], axis=1)
+            content = paddle.concat([self.embed_labels(denoising.labels).astype(content.dtype), content], axis=1)
             start = paddle.concat([denoising.places.astype(starts.dtype), start], axis=1)
         decoded = self.decoder(content, start, memory, grids, blocked)
         outputs = self.split_outputs(decoded, extra, {"encoder_logits": scores, "encoder_boxes": chosen})

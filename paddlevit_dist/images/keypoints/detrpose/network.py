@@ -14,7 +14,6 @@ from paddle.nn import functional as F
 
 from ....core.runtime.transfers import constant
 from ...detection.detector import Outputs, rank_queries, single_or_double, without_gradient
-from ...detection.detr.criterion import load_solver
 from ...detection.detr.transformer import HeadMlp, xavier
 from ...detection.rtdetr.distributions import DistanceBins
 from ...detection.rtdetr.encoder import HybridEncoder, unit_waves
@@ -113,8 +112,8 @@ class DetrPose(HybridNetwork):
         matchability: float | None = None,
     ):
         super().__init__()
-        fixed = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
-        self.build_maps(backbone, fixed, backbone_options, feature_levels, embed_dim)
+        frozen = {"frozen_batch_norm": frozen_batch_norm, "frozen_stages": frozen_stages}
+        self.build_maps(backbone, backbone_options, feature_levels, embed_dim, **frozen)
         levels = len(feature_levels)
         numbers = count_sampled_points(points, levels)
         attention = (encoder_layers, num_heads, encoder_feedforward)
@@ -134,11 +133,9 @@ class DetrPose(HybridNetwork):
         cls, name: str, num_classes: int, losses: Mapping[str, Any] | None = None, **options: Any
     ) -> PoseCriterion:
         """Build the losses of a model without building the model; ``losses`` contain ``sigmas`` of all classes."""
-        load_solver()  # so that its error is raised before training starts
-        arguments, losses = {**cls.options(), **cls.variants.get(name, {}), **options}, dict(losses or {})
+        (arguments, bins), losses = cls.read_loss_options(name, options), dict(losses or {})
         sigmas = losses.pop("sigmas")
         noise = PoseNoise(sigmas, arguments["denoising"]) if arguments["denoising"] else None
-        bins = DistanceBins(arguments["bins"], arguments["up"], arguments["reg_scale"])
         losses = {"noise": noise, "matchability": arguments["matchability"], "bins": bins, **losses}
         return PoseCriterion(sigmas, arguments["num_queries"], arguments["decoder_layers"], **losses)
 
@@ -192,8 +189,7 @@ class DetrPose(HybridNetwork):
 
     def _build_noisy_tokens(self, labels: paddle.Tensor) -> paddle.Tensor:
         """Return the initial tokens (N, D, 1 + K, dim) of denoising queries with ``labels`` (N, D)."""
-        table = self.denoising_class_embed.weight  # its last row, the padding, is read as zeros
-        instance = F.embedding(labels, table, padding_idx=table.shape[0] - 1).unsqueeze(2)
+        instance = self.embed_labels(labels).unsqueeze(2)
         points = self.denoising_pose_embed.weight.unsqueeze([0, 1]).expand([*labels.shape, -1, -1])
         return paddle.concat([instance, points], axis=2)
 

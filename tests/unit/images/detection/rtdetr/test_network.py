@@ -10,7 +10,7 @@ from support.night import by_day
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import list_models
 from paddlevit_dist.core.tasks.model_factory import create_model
-from paddlevit_dist.images.detection.rtdetr import network
+from paddlevit_dist.images.detection.rtdetr import hybrid_network, network
 from paddlevit_dist.images.detection.rtdetr.encoder import RepVggBlock
 from paddlevit_dist.images.detection.rtdetr.variants import RTDETR
 
@@ -144,7 +144,7 @@ def test_the_losses_follow_the_options(monkeypatch, options, mirrors, noise, mat
         monkeypatch.setattr(
             network, name, lambda *given, name=name, **named: built.append((name, given, named)) or name
         )
-    monkeypatch.setattr(network, "load_solver", lambda: loaded.append(1))
+    monkeypatch.setattr(hybrid_network, "load_solver", lambda: loaded.append(1))
     kind = network.RtDetr.criterion("rtdetr_r18vd", 5, {"box": 3}, num_queries=30, **options)
     (_, given, named), (name, sizes, losses) = built
     assert given == (5, noise or 0) and named == {"mirrors": mirrors} and loaded == [1]

@@ -91,7 +91,12 @@ class DenoisingQueries(NamedTuple):
 
         Denoising queries come first; ordinary queries attend to none of them.
         """
-        return block_groups(self.groups, ordinary)
+        images, num_denoising = self.groups.shape
+        is_other_group = (self.groups.unsqueeze(2) != self.groups.unsqueeze(1)).astype("float32")  # (N, D, D)
+        hidden = paddle.ones([images, ordinary, num_denoising], dtype="float32")
+        columns = paddle.concat([is_other_group, hidden], axis=1)
+        seen = paddle.zeros([images, num_denoising + ordinary, ordinary], dtype="float32")
+        return paddle.concat([columns, seen], axis=2)
 
 
 def draw_labels(labels: np.ndarray, groups: int, classes: int, generator: np.random.Generator) -> np.ndarray:
@@ -132,15 +137,6 @@ def collate_noises(
             batch["objects"][row] = np.where((group_positions < number) & (positions < num_used), group_positions, most)
             batch["weights"][row, :num_used] = 2 * number / num_used
     return {PREFIX + name: array for name, array in batch.items()}
-
-
-def block_groups(groups: paddle.Tensor, ordinary: int) -> paddle.Tensor:
-    """Return the attention mask of denoising queries of ``groups`` (N, D), see ``DenoisingQueries.blocked``."""
-    images, num_denoising = groups.shape
-    is_other_group = (groups.unsqueeze(2) != groups.unsqueeze(1)).astype("float32")  # (N, D, D)
-    hidden = paddle.ones([images, ordinary, num_denoising], dtype="float32")
-    columns = paddle.concat([is_other_group, hidden], axis=1)
-    return paddle.concat([columns, paddle.zeros([images, num_denoising + ordinary, ordinary], dtype="float32")], axis=2)
 
 
 def _before_sigmoid(fractions: np.ndarray) -> np.ndarray:

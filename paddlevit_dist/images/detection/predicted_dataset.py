@@ -71,7 +71,7 @@ class PredictedDataset:
         if self.layout == YOLO:
             self._write(f"labels/train/{stem}.txt", self.format_labels(shown, (height, width)).encode())
         elif self.layout == VOC:
-            text = format_voc(shown, (height, width), name, self.class_names)
+            text = _format_voc(shown, (height, width), name, self.class_names)
             self._write(f"Annotations/{stem}.xml", text)
 
     def describe(self, index: int, prediction: Any) -> str:
@@ -84,7 +84,7 @@ class PredictedDataset:
 
     def format_labels(self, shown: Any, size: tuple[int, int]) -> str:
         """Return the lines of YOLO's label file of an image of this height and width."""
-        return format_yolo(shown, size) if shown.masks is None else format_yolo_outlines(shown, size)
+        return format_yolo(shown, size) if shown.masks is None else _format_yolo_outlines(shown, size)
 
     def build_entry(self, shown: Any, number: int, size: tuple[int, int]) -> dict[str, Any]:
         """Return the annotation of one of the objects in an image, without ids, in COCO's format."""
@@ -166,7 +166,7 @@ def format_yolo(detections: DetectedObjects, size: tuple[int, int]) -> str:
     return "".join(lines)
 
 
-def format_yolo_outlines(detections: DetectedObjects, size: tuple[int, int]) -> str:
+def _format_yolo_outlines(detections: DetectedObjects, size: tuple[int, int]) -> str:
     """Return the lines of a label file: class, and x and y of the corners of an outline as shares of the image.
 
     A mask of several parts, or with holes, has one outline, see ``join_outlines``; one without a pixel has its box.
@@ -179,7 +179,7 @@ def format_yolo_outlines(detections: DetectedObjects, size: tuple[int, int]) -> 
     return "".join(lines)
 
 
-def format_voc(detections: DetectedObjects, size: tuple[int, int], name: str, class_names: Sequence[str]) -> bytes:
+def _format_voc(detections: DetectedObjects, size: tuple[int, int], name: str, class_names: Sequence[str]) -> bytes:
     """Return an XML file of annotations, with corners as VOC counts them: pixels from 1, inside the box."""
     root = ElementTree.Element("annotation")
     ElementTree.SubElement(root, "filename").text = name

@@ -56,7 +56,7 @@ class ObjectPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
         names = self.list_named()
         if not names:
             raise UserError("predict -annotations: the weights have no class names: add -class_names=FILE")
-        self.annotation_ids, lines = find_annotation_ids(annotations, samples.names, names, self.task.category_ids)
+        self.annotation_ids, lines = _find_annotation_ids(annotations, samples.names, names, self.task.category_ids)
         return lines
 
     def list_named(self) -> Sequence[str]:
@@ -250,7 +250,7 @@ class AnnotationIds(NamedTuple):
     categories: list[Id | None]  # id of each class; None: the file does not have the class
 
 
-def find_annotation_ids(
+def _find_annotation_ids(
     file: str, names: Sequence[str], class_names: Sequence[str], category_ids: Sequence[int]
 ) -> tuple[AnnotationIds, list[str]]:
     """Find inputs and classes in an annotation file by their names, and lines for the user; it may lack annotations.

@@ -54,7 +54,7 @@ class NamedPositions(NamedTuple):
         if result.file_name is None and result.category_name is None:  # the usual case
             return
         if not self.matched and not self.notices:
-            require_same_names(path, number, list_names(result), [])
+            _require_same_names(path, number, list_names(result), [])
 
 
 def match_names(path: str, annotations: AnnotationFile) -> NamedPositions:
@@ -76,7 +76,7 @@ def match_names(path: str, annotations: AnnotationFile) -> NamedPositions:
         first = present_names if first is None else first
         if not first:  # the usual case; the other results are checked when they are read in full
             return NamedPositions(image_id_positions, category_id_positions)
-        require_same_names(path, number, present_names, first)
+        _require_same_names(path, number, present_names, first)
         images[result.file_name, result.image_id] = None
         categories[result.category_name, result.category_id] = None
     image_positions = label_positions = None
@@ -108,7 +108,7 @@ def list_names(result: NamedResult) -> list[str]:
     return [name for name, value in values if isinstance(value, str) and value]
 
 
-def require_same_names(path: str, number: int, present_names: Sequence[str], first: Sequence[str]) -> None:
+def _require_same_names(path: str, number: int, present_names: Sequence[str], first: Sequence[str]) -> None:
     """Raise UserError if a result has other kinds of names than the first result."""
     if present_names != first:
         other = next(iter({*present_names} ^ {*first}))

@@ -117,7 +117,7 @@ class HybridNetwork(QueryDetector):
     def choose_queries(self, memory: paddle.Tensor, grids: Grids) -> tuple[ChosenCells, paddle.Tensor, paddle.Tensor]:
         """Choose the best cells, and return them with their contents (N, Q, dim) and logits (N, Q, classes)."""
         self.require_cells(grids)
-        cells = self.enc_output(memory * inside_cells(grids, memory.dtype))
+        cells = self.enc_output(memory * _inside_cells(grids, memory.dtype))
         logits = self.enc_score_head(cells)  # (N, cells, classes)
         best = choose_cells(logits, self.num_queries, memory)
         return best, best.gather(cells), best.gather(logits)
@@ -125,9 +125,9 @@ class HybridNetwork(QueryDetector):
     @staticmethod
     def split_outputs(decoded: Outputs, extra: int, chosen: Outputs) -> Outputs:
         """Return the decoder's outputs, named with ``PREFIX`` for the ``extra`` denoising queries, and ``chosen``."""
-        outputs = {**slice_queries(decoded, extra, None), **chosen}
+        outputs = {**_slice_queries(decoded, extra, None), **chosen}
         if extra:
-            outputs.update({PREFIX + name: part for name, part in slice_queries(decoded, 0, extra).items()})
+            outputs.update({PREFIX + name: part for name, part in _slice_queries(decoded, 0, extra).items()})
         return outputs
 
     def reset_classifier(self, num_classes: int) -> None:
@@ -185,7 +185,7 @@ def choose_cells(logits: paddle.Tensor, number: int, memory: paddle.Tensor) -> C
     return ChosenCells(best, (best + first).flatten())
 
 
-def slice_queries(outputs: Outputs, start: int, end: int | None) -> Outputs:
+def _slice_queries(outputs: Outputs, start: int, end: int | None) -> Outputs:
     """Return a decoder's outputs for the queries from ``start`` to ``end``."""
     return {
         name: value[:, :, start:end] if name.startswith("layer_") else value[:, start:end]
@@ -193,7 +193,7 @@ def slice_queries(outputs: Outputs, start: int, end: int | None) -> Outputs:
     }
 
 
-def inside_cells(grids: Grids, dtype: paddle.dtype) -> paddle.Tensor:
+def _inside_cells(grids: Grids, dtype: paddle.dtype) -> paddle.Tensor:
     """Return 1 for cells that may be used, else 0, (1, cells, 1)."""
     return constant(_inside, tuple(grids)).astype(dtype)
 

@@ -41,7 +41,7 @@ class YoloPose(IndexedKeypointImages, Yolo):
             UserError: there is no data.yaml with kpt_shape, or a label file or key does not fit it.
         """
         super().__init__(data_path, split, cache_folder, turned)
-        file = read_pose_file(self.root)
+        file = _read_pose_file(self.root)
         self.describe_points([file.describe(name) for name in self.class_names], keys)
 
     @classmethod
@@ -55,7 +55,7 @@ class YoloPose(IndexedKeypointImages, Yolo):
         root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int
     ) -> AnnotationSource:
         """Read all labels with their points; called only if their index is not in the cache folder."""
-        number, values = read_pose_file(root).shape
+        number, values = _read_pose_file(root).shape
         source, fractions = read_yolo(root, images, names, turned, keypoints)
         fractions = fractions.reshape(-1, number, values)
         sizes = np.stack([source.images["height"], source.images["width"]], axis=1)[source.owners]
@@ -114,7 +114,7 @@ class PoseFile(NamedTuple):
         return DescribedPoints(self.shape[0], self.names.get(class_name), self.pairs)
 
 
-def read_pose_file(root: str) -> PoseFile:
+def _read_pose_file(root: str) -> PoseFile:
     """Read data.yaml in a folder; raise UserError if it has no ``kpt_shape``, or wrong ``flip_idx`` or names."""
     description = read_description(root)
     content: dict[str, Any] = {}

@@ -39,19 +39,24 @@ def get_torch_update(
     rate: float = 1e-4,
     clip: float | None = None,
     **options: Any,
-) -> Callable[[], None]:
-    """Return an update by the gradients of torch's loss, clipped by the norm of all together, and its fused AdamW."""
+) -> Callable[[], Any]:
+    """Return an update by the gradients of torch's loss, clipped by the norm of all together, and its fused AdamW.
+
+    The update returns the loss.
+    """
     import torch
 
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learning, rate, fused=True, **options)
 
-    def update() -> None:
-        compute_loss().backward()
+    def update() -> Any:
+        loss = compute_loss()
+        loss.backward()
         if clip is not None:
             torch.nn.utils.clip_grad_norm_(learning, clip)
         optimizer.step()
         optimizer.zero_grad()
+        return loss
 
     return update
 

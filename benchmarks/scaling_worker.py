@@ -16,8 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 from contenders import serve
+from throughput import CLASSES, random_images, torch_step
 
-CLASSES, SIZE = 1000, 224
+SIZE = 224
 LOADED_BATCH = 64
 # Width, heads and blocks of the models that ``torch-plain`` can build.
 PLAIN = {"vit_tiny_patch16_224": (192, 3, 12), "vit_small_patch16_224": (384, 6, 12)}
@@ -26,15 +27,6 @@ Answer = Callable[[dict[str, Any]], dict[str, float]]
 
 
 # ---- steps ---------------------------------------------------------------------------------------------------
-
-
-def random_images(batch: int, rank: int) -> Any:
-    """Images (batch, 3, 224, 224) float32 and labels (batch,) int64, the same for every contender."""
-    import numpy as np
-
-    generator = np.random.default_rng(rank)
-    images = generator.standard_normal((batch, 3, SIZE, SIZE)).astype(np.float32)
-    return images, generator.integers(0, CLASSES, batch)
 
 
 def plain_torch_model(name: str) -> Any:
@@ -77,33 +69,13 @@ def plain_torch_model(name: str) -> Any:
 
 def torch_answer(name: str, batch: int, trains: bool, plain: bool) -> Answer:
     """timm's model where it is installed: eager, fused AdamW, DistributedDataParallel over gloo, inference mode."""
-    import torch
-
-    torch.set_num_threads(1)
-    ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    images, labels = (torch.from_numpy(values) for values in random_images(batch, int(os.environ.get("RANK", "0"))))
     if plain or not importlib.util.find_spec("timm"):
         model = plain_torch_model(name)
     else:
         import timm
 
         model = timm.create_model(name, num_classes=CLASSES)
-    model.train(trains)
-    if ranks > 1:
-        torch.distributed.init_process_group("gloo")
-        model = torch.nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05, fused=True)
-
-    def step() -> Any:
-        if not trains:
-            with torch.inference_mode():
-                return model(images)
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
+    step, model = torch_step(model, trains, batch)
     return timed(step, getattr(model, "no_sync", contextlib.nullcontext))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import rounds
-from contenders import OURS, ProcessGroup, group_environments, serve, started
+from contenders import OURS, ProcessGroup, get_torch_update, group_environments, serve, started
 from smallest import sized
 
 CLASSES = 1000
@@ -35,15 +35,13 @@ def random_images(batch_size: int, rank: int) -> Any:
     return images, generator.integers(0, CLASSES, batch_size)
 
 
-def torch_step(name: str, trains: bool, batch_size: int) -> Callable[[], Any]:
-    """timm's model, eager; training with fused AdamW, evaluation in inference mode."""
-    import timm
+def torch_step(model: Any, trains: bool, batch_size: int) -> tuple[Callable[[], Any], Any]:
+    """An eager model's step, and the model: training with fused AdamW over gloo, evaluation in inference mode."""
     import torch
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "0")) or torch.get_num_threads())
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     images, labels = (torch.from_numpy(x) for x in random_images(batch_size, int(os.environ.get("RANK", "0"))))
-    model = timm.create_model(name, num_classes=CLASSES)
     if not trains:
         model.eval()
 
@@ -51,20 +49,12 @@ def torch_step(name: str, trains: bool, batch_size: int) -> Callable[[], Any]:
             with torch.inference_mode():
                 return model(images)
 
-        return evaluate
+        return evaluate, model
     if processes > 1:
         torch.distributed.init_process_group("gloo")
         model = torch.nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.05, fused=True)
-
-    def train() -> Any:
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return train
+    loss = lambda: torch.nn.functional.cross_entropy(model(images), labels)  # noqa: E731
+    return get_torch_update(model.parameters(), loss, weight_decay=0.05), model
 
 
 def our_model(name: str) -> Any:
@@ -128,7 +118,9 @@ def paddle_step(model: Any, trains: bool, batch_size: int, one_pass: bool = Fals
 def make_step(arguments: argparse.Namespace) -> Callable[[], Any]:
     trains = arguments.mode == "train"
     if arguments.kind == "timm":
-        return torch_step(arguments.model, trains, arguments.batch_size)
+        import timm
+
+        return torch_step(timm.create_model(arguments.model, num_classes=CLASSES), trains, arguments.batch_size)[0]
     if arguments.kind == "paddlevit":
         return paddle_step(paddlevit_model(arguments.model, arguments.paddlevit), trains, arguments.batch_size)
     return paddle_step(our_model(arguments.model), trains, arguments.batch_size, arguments.kind == "trainer")

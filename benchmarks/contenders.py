@@ -5,6 +5,7 @@ A program starts itself once for each library, with the interpreter that has it,
 
 import contextlib
 import json
+import os
 import select
 import socket
 import subprocess
@@ -103,6 +104,7 @@ class ProcessGroup:
         self._seconds = seconds
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
         self._processes = [rounds.start(command, environment, **pipes) for environment in environments]
+        self._unread = [b""] * len(self._processes)
 
     def wait_until_ready(self) -> list[Any]:
         """Return what each process says when it is ready."""
@@ -121,14 +123,22 @@ class ProcessGroup:
         answers: list[Any] = []
         for number, process in enumerate(self._processes):
             while len(answers) <= number:
-                if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                    raise SystemExit(f"{' '.join(process.args)} does not answer\n{self._complained()}")
-                line = process.stdout.readline()
-                if not line:
-                    raise SystemExit(f"{' '.join(process.args)} has ended\n{self._complained()}")
+                line = self._read_line(number, process, deadline)
                 with contextlib.suppress(ValueError):  # a library's own line
                     answers.append(json.loads(line))
         return answers
+
+    def _read_line(self, number: int, process: subprocess.Popen, deadline: float) -> bytes:
+        # Not by the stream's own method, which may keep a second line where no ``select`` sees it.
+        while b"\n" not in self._unread[number]:
+            if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise SystemExit(f"{' '.join(process.args)} does not answer\n{self._complained()}")
+            part = os.read(process.stdout.fileno(), 1 << 16)
+            if not part:
+                raise SystemExit(f"{' '.join(process.args)} has ended\n{self._complained()}")
+            self._unread[number] += part
+        line, _, self._unread[number] = self._unread[number].partition(b"\n")
+        return line
 
     def _complained(self) -> str:
         self._complaints.seek(0)

@@ -87,7 +87,7 @@ def contender(kind: str, tmp_path: Path, name: str = "vit_digits", **others: Any
     options = {**OPTIONS, "recipe": recipe, **others}
     values = settings.load([*worker.get_words(options, "float32", False), f"-output={tmp_path}"]).values
     with pytest.raises(EnoughUpdates):
-        (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda: turns, False)
+        (worker.plain_loop if kind == worker.PLAIN else worker.trainer_loop)(values, lambda **facts: turns, False)
     facts, *answers = parent.answers
     assert facts["device"] == "CPU" and [answer["peak_bytes"] for answer in answers] == [None, None]
     assert all(answer["seconds"] > 0 for answer in answers)

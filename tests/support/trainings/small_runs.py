@@ -60,7 +60,7 @@ def make_trainer(
     task = (task_class or resolve("task", values.TASK))(values)
     splits = [values.DATA.SPLIT] if values.EVAL else ["train", "val"]
     datasets = {split: task.build_dataset(split, Path(output)) for split in splits}
-    datasets.update({split: Part(datasets[split], size) for split, size in sizes.items()})
+    datasets |= {split: Part(samples, sizes[split]) for split, samples in datasets.items() if split in sizes}
     return Trainer(values, task, datasets, callbacks=callbacks)
 
 

@@ -8,13 +8,13 @@ from support.files.volume_files import (
     AFFINE,
     LPS,
     SHAPE,
-    told,
     voxels,
     world,
     write_landmarks,
     write_series,
     write_volume,
 )
+from support.refusals import refusal_of
 
 from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 from paddlevit_dist.volumes.reading import case_name, list_volumes, read_header, read_volume
@@ -89,7 +89,7 @@ def test_what_itk_would_replace_in_a_header_is_told(tmp_path, old, new, said):
     content = (folder / "000.dcm").read_bytes()
     assert content.count(old) == 1
     (folder / "000.dcm").write_bytes(content.replace(old, new))
-    assert said in told(read_header, folder)
+    assert said in refusal_of(read_header, folder)
 
 
 def test_positions_that_were_rounded_are_evenly_spaced(tmp_path):
@@ -110,7 +110,7 @@ def test_several_series_are_listed(tmp_path):
     write_series(tmp_path / "anna", voxels(), uid="1.2.3.4")
     other = [f"b{number}" for number in range(3)]
     write_series(tmp_path / "anna", voxels()[:3], uid="1.2.3.5", names=other, tags=[{"0008|103e": "scout"}] * 3)
-    message = told(read_header, tmp_path / "anna")
+    message = refusal_of(read_header, tmp_path / "anna")
     assert message.startswith(f"{tmp_path / 'anna'} contains 2 DICOM series")
     assert "1.2.3.4 'head', 10 files from 000.dcm" in message and "1.2.3.5 'scout', 3 files from b0" in message
 
@@ -126,36 +126,36 @@ def test_several_series_are_listed(tmp_path):
 )
 def test_slices_that_are_missing_or_there_twice_are_told(tmp_path, numbers, message):
     expected = "6 mm from 005.dcm to 006.dcm" if message == "8 mm" else message
-    assert expected in told(read_header, with_slices(tmp_path / "anna", numbers))
+    assert expected in refusal_of(read_header, with_slices(tmp_path / "anna", numbers))
 
 
 def test_slices_of_other_size_or_direction_are_told(tmp_path):
     folder = write_series(tmp_path / "size", voxels())
     write_series(folder, voxels()[:1, :-2], names=["scout.dcm"])
-    assert "000.dcm and scout.dcm have 14 x 12 and 14 x 10 voxels" in told(read_header, folder)
+    assert "000.dcm and scout.dcm have 14 x 12 and 14 x 10 voxels" in refusal_of(read_header, folder)
     folder = write_series(tmp_path / "direction", voxels(), np.eye(4))
     write_series(folder, voxels()[:1], names=["scout.dcm"], tags=[{"0020|0037": "1\\0\\0\\0\\0\\-1"}])
-    assert "000.dcm and scout.dcm differ in direction" in told(read_header, folder)
+    assert "000.dcm and scout.dcm differ in direction" in refusal_of(read_header, folder)
 
 
 def test_damaged_slices_and_folders_without_any_are_told(tmp_path):
     folder = write_series(tmp_path / "anna", voxels())
     whole = (folder / "004.dcm").read_bytes()
     (folder / "004.dcm").write_bytes(whole[:-50])
-    message = told(read_volume, folder)
+    message = refusal_of(read_volume, folder)
     assert (
         "004.dcm cannot be read as a DICOM slice (element (7fe0,0010) announces 336 bytes, only 286 remain)" in message
     )
     for name in ("series2", "series1"):
         (tmp_path / "empty" / name).mkdir(parents=True)
     (tmp_path / "empty" / "a.txt").write_text("note")
-    assert "contains no DICOM slices, only folders (series1, ...); put" in told(read_header, tmp_path / "empty")
+    assert "contains no DICOM slices, only folders (series1, ...); put" in refusal_of(read_header, tmp_path / "empty")
     (tmp_path / "notes" / "inner").mkdir(parents=True)
     (tmp_path / "notes" / "inner").rmdir()
-    assert "notes contains no DICOM slices; put" in told(read_header, tmp_path / "notes")
+    assert "notes contains no DICOM slices; put" in refusal_of(read_header, tmp_path / "notes")
     for name in ("slice.DCM", "slice.ima"):  # without the mark of the format
         (tmp_path / "notes" / name).write_bytes(b"text" * 50)
-        message = told(read_header, tmp_path / "notes")
+        message = refusal_of(read_header, tmp_path / "notes")
         assert message.startswith(f"{tmp_path / 'notes' / name} cannot be read as a DICOM slice (")
         (tmp_path / "notes" / name).unlink()
 
@@ -176,7 +176,7 @@ def test_a_compressed_slice_whose_voxels_are_damaged_is_told(tmp_path):
     np.testing.assert_array_equal(read_volume(folder)[0], voxels())
     start = whole.index(b"\xff\x4f\xff\x51")  # of the compressed voxels
     path.write_bytes(whole[: start + 2] + bytes(20) + whole[start + 22 :])
-    assert told(read_volume, folder) == f"{path} cannot be read as a DICOM slice; is it complete? Copy it again"
+    assert refusal_of(read_volume, folder) == f"{path} cannot be read as a DICOM slice; is it complete? Copy it again"
 
 
 def test_colors_and_frames_are_told(tmp_path):
@@ -185,9 +185,9 @@ def test_colors_and_frames_are_told(tmp_path):
     (tmp_path / "anna").mkdir()
     image = SimpleITK.GetImageFromArray(np.zeros((1, 4, 5, 3), dtype=np.uint8), isVector=True)
     SimpleITK.WriteImage(image, str(tmp_path / "anna" / "a.dcm"))
-    assert "a.dcm: each voxel has 3 color components" in told(read_header, tmp_path / "anna")
+    assert "a.dcm: each voxel has 3 color components" in refusal_of(read_header, tmp_path / "anna")
     SimpleITK.WriteImage(SimpleITK.GetImageFromArray(np.zeros((2, 4, 5), np.uint8)), str(tmp_path / "anna" / "a.dcm"))
-    assert "a.dcm contains 2 frames, expected one slice" in told(read_header, tmp_path / "anna")
+    assert "a.dcm contains 2 frames, expected one slice" in refusal_of(read_header, tmp_path / "anna")
 
 
 def test_a_slice_that_announces_far_more_voxels_than_its_file_can_have_is_told(tmp_path):
@@ -197,7 +197,7 @@ def test_a_slice_that_announces_far_more_voxels_than_its_file_can_have_is_told(t
         place = content.index(tag) + len(tag)
         content = content[:place] + b"\x60\xea" + content[place + 2 :]  # 60,000
     (folder / "003.dcm").write_bytes(content)
-    assert "003.dcm cannot be read as a volume: it probably has fewer voxels than its header announces" in told(
+    assert "003.dcm cannot be read as a volume: it probably has fewer voxels than its header announces" in refusal_of(
         read_header, folder
     )
 
@@ -207,7 +207,7 @@ def test_a_slice_without_a_place_is_told(tmp_path):
     content = (folder / "003.dcm").read_bytes()
     assert b"\x20\x00\x32\x00" in content  # its position becomes a tag that nobody knows
     (folder / "003.dcm").write_bytes(content.replace(b"\x20\x00\x32\x00", b"\x20\x00\x33\x00", 1))
-    assert "003.dcm has no position of its slice (missing: Image Position)" in told(read_header, folder)
+    assert "003.dcm has no position of its slice (missing: Image Position)" in refusal_of(read_header, folder)
 
 
 def test_folders_are_cases_if_they_hold_dicom_or_have_landmarks(tmp_path):
@@ -219,12 +219,12 @@ def test_folders_are_cases_if_they_hold_dicom_or_have_landmarks(tmp_path):
     write_landmarks(tmp_path / "notes.csv", {"nose": (1, 2, 3)})
     assert [case_name(path) for path in list_volumes(tmp_path)] == ["anna.01", "notes"]
     write_volume(tmp_path / "anna.01.nii")
-    assert "have the same name" in told(list_volumes, tmp_path)
+    assert "have the same name" in refusal_of(list_volumes, tmp_path)
 
 
 def test_loose_dicom_files_are_told(tmp_path):
     write_series(tmp_path / "train", voxels())
-    message = told(LandmarkDataset, str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
+    message = refusal_of(LandmarkDataset, str(tmp_path), "train", tmp_path / "cache", VolumeOptions())
     assert "contains no volumes but loose DICOM files (move each series to a separate folder)" in message
     write_volume(tmp_path / "train" / "case.npz")
     write_landmarks(tmp_path / "train" / "case.csv", {"nose": world((3, 4, 5)), "chin": None})
@@ -241,7 +241,7 @@ def test_loose_dicom_files_are_told(tmp_path):
 def test_a_missing_library_is_told_with_how_to_install_it(tmp_path, monkeypatch, name, library):
     path = write_volume(tmp_path / name)
     monkeypatch.setitem(sys.modules, library, None)
-    message = told(read_header, path)
+    message = refusal_of(read_header, path)
     assert f"{name}: requires {library}; install it with pip install '.[volumes]'" in message
 
 
@@ -249,7 +249,7 @@ def test_a_link_to_a_slice_that_is_gone_is_told(tmp_path):
     folder = write_series(tmp_path / "anna", voxels())
     (folder / "004.dcm").unlink()
     (folder / "004.dcm").symlink_to(tmp_path / "nowhere")
-    assert "004.dcm cannot be read" in told(read_header, folder)
+    assert "004.dcm cannot be read" in refusal_of(read_header, folder)
 
 
 def test_a_series_is_decoded_anew_when_a_slice_changes(tmp_path):

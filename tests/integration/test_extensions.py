@@ -1,12 +1,12 @@
 """Each extension, and each task folder but classification, can be deleted: what it adds is unknown then, and everything
 else is as before."""
 
-import json
 import re
 import sys
 
 from support.hosts.copies_without import FOLDERS, UNKNOWN, in_a_copy_without
 from support.processes import ROOT, run_command
+from support.trainings.runs import read_events
 
 
 def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):
@@ -14,7 +14,7 @@ def test_without_all_extensions_one_trains_evaluates_and_predicts(tmp_path):
     unknown = {words: said for folder in FOLDERS for words, said in UNKNOWN[folder].items()}
     ended = in_a_copy_without(" ".join(FOLDERS), tmp_path, words=unknown)
     assert ended.code == 0, ended.err
-    events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    events = read_events(tmp_path / "run")
     assert [event["update"] for event in events if event["kind"] == "training"] == [2]
     assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
     assert not (tmp_path / "run/report.html").exists()

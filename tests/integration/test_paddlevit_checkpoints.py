@@ -1,10 +1,9 @@
 """A training run of PaddleViT's is continued with its epoch, moments and average."""
 
-import json
-
 import numpy as np
 import paddle
 import pytest
+from support.trainings.runs import read_events
 
 import paddlevit_dist as pv
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -35,7 +34,7 @@ def checkpoint(tmp_path):
 
 def test_the_run_goes_on_after_its_epoch(tmp_path, checkpoint, capfd):
     run = pv.train("vit_digits", epochs=3, output=tmp_path / "out", resume=checkpoint, batch_size=512, **KEYS)
-    lines = [json.loads(line) for line in (tmp_path / "out/metrics.jsonl").read_text().splitlines()]
+    lines = read_events(tmp_path / "out")
     assert {line["epoch"] for line in lines if line["kind"] in ("training", "epoch")} == {3}
     assert f"resumed PaddleViT's {checkpoint} after epoch 2" in capfd.readouterr().out
     with np.load(f"{run.weights}/optimizer.npz") as kept:

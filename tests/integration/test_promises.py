@@ -14,7 +14,7 @@ import paddle
 import pytest
 from PIL import Image
 from support.processes import ROOT, Finished, run_command, run_main
-from support.trainings.runs import DIGITS, contents, last_line, refused, well
+from support.trainings.runs import DIGITS, contents, last_line, read_events, refused, well
 from support.trainings.untrained import write_untrained_run
 
 from paddlevit_dist.images.data.small_sets import DIGITS_FILE
@@ -60,7 +60,7 @@ def test_a_resumed_training_run_on_two_processes_ends_bit_equal(trained, tmp_pat
 
 
 def test_training_learns(trained):
-    rows = [json.loads(line) for line in (trained.output / "metrics.jsonl").read_text().splitlines()]
+    rows = read_events(trained.output)
     scores = [row["top-1"] for row in rows if row["kind"] == "evaluation"]
     assert scores[-1] > scores[0] and scores[-1] > 30  # one digit in ten by chance
 

@@ -1,17 +1,16 @@
 """Each extension, and each task folder but classification, can be deleted: what it adds is unknown then, and everything
 else is as before."""
 
-import json
-
 import pytest
 from support.hosts.copies_without import FOLDERS, TASK_FOLDERS, UNKNOWN, in_a_copy_without
+from support.trainings.runs import read_events
 
 
 @pytest.mark.parametrize("extension", FOLDERS)
 def test_without_its_folder_one_trains_evaluates_and_predicts(tmp_path, extension):
     ended = in_a_copy_without(extension, tmp_path)
     assert ended.code == 0, ended.err
-    events = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    events = read_events(tmp_path / "run")
     assert [event["update"] for event in events if event["kind"] == "training"] == [2]
     assert "top-1 " in ended.out and (tmp_path / "found").is_dir()
     assert (tmp_path / "run/report.html").is_file() == (extension != "extensions/report")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from support.processes import run_command
 from support.trainings.published_names import KNOWN, favor, require_predictions
-from support.trainings.published_recipes import CANNOT, SMALL, Bench, find_layout, list_recipes, load, losses
-from support.trainings.runs import events, well
+from support.trainings.published_recipes import CANNOT, SMALL, Bench, find_layout, list_recipes, load
+from support.trainings.recipe_steps import read_losses
+from support.trainings.runs import read_events, well
 
 _OF_RUN = ("time", "epoch", "best", "weights", "split")
 _FIRST = {find_layout(recipe): recipe for recipe in reversed(list_recipes())}
@@ -32,9 +33,9 @@ def scores(values):
 def test_two_updates_and_an_evaluation(recipe, bench):
     layout = find_layout(recipe)
     with bench.trained(recipe, layout) as output:
-        found = losses(output)
+        found = read_losses(output)
         assert len(found) >= (load(recipe).TASK != "knn_probe") * 2 and all(map(math.isfinite, found))
-        last = [line for line in events(output) if line["kind"] == "evaluation"][-1]
+        last = [line for line in read_events(output) if line["kind"] == "evaluation"][-1]
         if load(recipe).TASK != "knn_probe":  # nothing is trained, and the recipe has evaluated
             assert scores(bench.evaluate(recipe, layout, output)) == scores(last)
 

@@ -13,7 +13,7 @@ from typing import Any
 import paddle
 import pytest
 from support.processes import ROOT, Finished, run_command
-from support.trainings.runs import DIGITS, well
+from support.trainings.runs import DIGITS, read_events, well
 
 NAME = "host_device"
 SHORT = ["train", *DIGITS, "-batch_size=240", "-epochs=2", "REPORT", "False", "REPORT_FREQ", "1", "VALIDATE_FREQ", "1"]
@@ -47,7 +47,7 @@ def run(*words: str, **variables: str) -> Finished:
 
 def numbers(run_folder: Path) -> list[dict[str, Any]]:
     """What a run has recorded of updates and evaluations, but for times and memory."""
-    rows = [json.loads(line) for line in (run_folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = read_events(run_folder)
     kept = (row for row in rows if row["kind"] in ("training", "evaluation"))
     return [{name: value for name, value in row.items() if name not in _OF_THE_MOMENT} for row in kept]
 

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from support.processes import run_command, run_main
-from support.trainings.runs import DIGITS, contents, events, last_line, refusal, well
+from support.trainings.runs import DIGITS, contents, last_line, read_events, refusal, well
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands.run_folder import expand_run
@@ -67,7 +67,7 @@ def require_score_of_the_weights(trained, tmp_path, processes):
     assert last.endswith("(Paddle's inference model on cpu)") and last.rpartition(" (")[0] in log
     assert trained_line.startswith("trained weights: top-1 ")
     assert difference.startswith("after the export: top-1 +0; 0 of 360 images have another answer; outputs up to ")
-    event = events(tmp_path / "scored")[-1]
+    event = read_events(tmp_path / "scored")[-1]
     assert event["kind"] == "difference_of_export" and event["changed"] == 0
     assert 0 <= event["largest_difference"] < 1e-5 < event["of_outputs_up_to"]
 
@@ -113,7 +113,7 @@ def require_score_of_another_maker(tmp_path, processes):
     """In batches of seven images, in half precision, with features as a second output."""
     file = write_onnx(tmp_path / "others.onnx", (7, 1, 16, 16), dtype="FLOAT16", more=("features=flat",))
     ended = well(evaluated(tmp_path, "scored", str(file), processes=processes))
-    found = events(tmp_path / "scored")[-1]
+    found = read_events(tmp_path / "scored")[-1]
     best = np.argsort(-SCORES)
     assert found["top-1"] == pytest.approx(100 * COUNTS[best[0]] / 360)
     assert found["top-5"] == pytest.approx(100 * COUNTS[best[:5]].sum() / 360)
@@ -129,11 +129,11 @@ def test_other_weights_are_seen_to_be_others(trained, tmp_path):
     probabilities = np.exp(SCORES) / np.exp(SCORES).sum()
     file = write_onnx(tmp_path / "others.onnx", scores=probabilities)
     ended = well(evaluated(tmp_path, "scored", str(file), f"-pretrained={trained / 'run'}"))
-    found = {event["kind"]: event for event in events(tmp_path / "scored")}
+    found = {event["kind"]: event for event in read_events(tmp_path / "scored")}
     loss = np.log(np.exp(SCORES).sum()) - (COUNTS * SCORES).sum() / 360
     assert found["evaluation"]["loss"] == pytest.approx(loss, abs=1e-5)  # not of a softmax of probabilities
     assert found["difference_of_export"]["trained_values"] == pytest.approx(
-        {name: value for name, value in events(trained / "checked")[-1].items() if name in SCORED}, abs=1e-6
+        {name: value for name, value in read_events(trained / "checked")[-1].items() if name in SCORED}, abs=1e-6
     )
     answers = scored_samples(trained / "checked")
     same = ((answers["places"] == 0) & (answers["labels"] == 3)).sum()
@@ -146,7 +146,7 @@ def test_other_weights_are_seen_to_be_others(trained, tmp_path):
 def test_outputs_that_are_not_finite_differ_without_a_limit(trained, tmp_path):
     file = write_onnx(tmp_path / "others.onnx", scores=np.where(SCORES == 2, np.nan, SCORES))
     ended = well(evaluated(tmp_path, "scored", str(file), f"-pretrained={trained / 'run'}"))
-    assert events(tmp_path / "scored")[-1]["largest_difference"] is None
+    assert read_events(tmp_path / "scored")[-1]["largest_difference"] is None
     assert (
         "differ by infinity: some are not finite" in ended.out and "rounding in float32 does not explain" in ended.out
     )

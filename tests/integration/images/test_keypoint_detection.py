@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from support.processes import ROOT, run_command, run_main
 from support.trainings.killed_runs import kill_in_evaluation
-from support.trainings.runs import events, well
+from support.trainings.runs import read_events, well
 from support.trainings.small_runs import make_trainer
 
 POSES = [f"-cfg={ROOT / 'configs' / 'detrpose_figures.yaml'}", "DATA.NUM_WORKERS", "0", "REPORT", "False"]
@@ -55,7 +55,7 @@ def test_two_processes_average_shard_and_score_what_one_does(tmp_path):
     for name in ("one", "two", "sharded"):
         for key, value in read_weights(tmp_path / name).items():
             np.testing.assert_allclose(value, one[key], atol=2e-4, err_msg=f"{name} {key}")
-        scores += [event["AP"] for event in events(tmp_path / name) if event["kind"] == "evaluation"]
+        scores += [event["AP"] for event in read_events(tmp_path / name) if event["kind"] == "evaluation"]
     assert len(scores) == 3 and scores == pytest.approx([scores[0]] * 3, abs=1e-2)
 
 

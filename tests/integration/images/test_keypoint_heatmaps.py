@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from support.processes import ROOT, run_command, run_main
 from support.trainings.killed_runs import kill_in_evaluation
-from support.trainings.runs import events, refused, well
+from support.trainings.runs import read_events, refused, well
 from support.trainings.small_keypoints import HEATMAPS
 from support.trainings.small_runs import make_trainer
 
@@ -51,7 +51,8 @@ def test_two_processes_learn_and_score_what_one_does(tmp_path):
         for key, value in one.items():
             np.testing.assert_allclose(other[key], value, atol=2e-4, err_msg=f"{name} {key}")
     scores = [
-        [event["AP"] for event in events(tmp_path / name) if event["kind"] == "evaluation"] for name in ("one", "two")
+        [event["AP"] for event in read_events(tmp_path / name) if event["kind"] == "evaluation"]
+        for name in ("one", "two")
     ]
     assert len(scores[0]) == 2 and scores[0] == pytest.approx(scores[1], abs=1e-2)
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from integration.core.distributed.resumed_runs import assert_bit_equal, weights
 from support.processes import run_command, run_main, succeeded
-from support.trainings.runs import IMAGES, events, refused, write_images
+from support.trainings.runs import IMAGES, read_events, refused, write_images
 
 CLASSES, CLASS_COLUMNS = ("ant", "bee", "cow"), ("class", "class_2", "class_3")
 TWO_UPDATES = [*IMAGES, "-ngpus=2", "-seed=5", "REPORT", "False"]
@@ -38,7 +38,8 @@ def test_a_run_on_two_processes_equals_a_run_from_folders(data, trained, tmp_pat
     succeeded(run_main(*TWO_UPDATES, f"-data_path={data}", f"-output={tmp_path}"))
     assert_bit_equal(weights(output), weights(tmp_path))
     scores = [
-        [event["loss"] for event in events(folder) if event["kind"] == "evaluation"] for folder in (output, tmp_path)
+        [event["loss"] for event in read_events(folder) if event["kind"] == "evaluation"]
+        for folder in (output, tmp_path)
     ]
     assert scores[0] == scores[1] != []
     assert "labels.tsv: 24 rows, images in column Image, labels in column Class; not used: Note" in printed
@@ -50,7 +51,7 @@ def test_one_process_finds_the_score_of_two_and_predicts_class_names(data, train
     tool = [sys.executable, "-m", "paddlevit_dist"]
     words = [f"-cfg={output}/config.yaml", f"-pretrained={output}/checkpoints/last", f"-output={tmp_path}/evaluated"]
     ended = succeeded(run_command([*tool, "evaluate", *words, "-ngpus=1"]))
-    score = next(event for event in reversed(events(output)) if event["kind"] == "evaluation")
+    score = next(event for event in reversed(read_events(output)) if event["kind"] == "evaluation")
     assert f"top-1 {score['top-1']:.2f}" in ended.out.splitlines()[-1]
     succeeded(run_command([*tool, "predict", str(output), str(data / "val"), f"-output={tmp_path}/found"]))
     with (tmp_path / "found" / "predictions.csv").open(newline="") as file:

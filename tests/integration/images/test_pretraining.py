@@ -9,7 +9,7 @@ from PIL import Image
 from support.processes import run_main
 from support.trainings import small_runs
 from support.trainings.killed_runs import kill_in_evaluation
-from support.trainings.runs import PLAIN, TINY, events, refused, well
+from support.trainings.runs import PLAIN, TINY, read_events, refused, well
 
 RUN = ["TASK", "masked_autoencoder", "-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "-epochs=3"]
 DECODER = ["MASKED_AUTOENCODER.DECODER_WIDTH", "16", "MASKED_AUTOENCODER.DECODER_DEPTH", "1"]
@@ -36,7 +36,8 @@ def test_a_killed_run_goes_on_to_the_bit(straight, tmp_path, monkeypatch):
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
     scores = [
-        [event["top-1"] for event in events(each) if event["kind"] == "evaluation"] for each in (straight, tmp_path)
+        [event["top-1"] for event in read_events(each) if event["kind"] == "evaluation"]
+        for each in (straight, tmp_path)
     ]
     assert scores[0] == scores[1] and len(scores[0]) == 3
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from PIL import Image
 from support.processes import run_main
-from support.trainings.runs import IMAGES, events, refused, well, write_images
+from support.trainings.runs import IMAGES, read_events, refused, well, write_images
 
 from paddlevit_dist.extensions.export.command import run as export
 
@@ -59,4 +59,4 @@ def test_a_wrong_size_is_one_line(folder, words, said):
 
 
 def test_epochs_have_a_loss(folder):
-    assert all(np.isfinite(event["loss"]) for event in events(folder / "run") if "loss" in event)
+    assert all(np.isfinite(event["loss"]) for event in read_events(folder / "run") if "loss" in event)

@@ -1,7 +1,6 @@
 """Several views of a test image: evaluations and predictions equal the mean of the views' probabilities by hand."""
 
 import csv
-import json
 import sys
 
 import numpy as np
@@ -9,7 +8,7 @@ import paddle
 import pytest
 from PIL import Image
 from support.processes import run_command, run_main
-from support.trainings.runs import IMAGES, last_line, refused, well, write_images
+from support.trainings.runs import IMAGES, last_line, read_events, refused, well, write_images
 
 from paddlevit_dist import Predictor, create_model
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
@@ -71,7 +70,7 @@ def test_evaluations_and_predictions_are_the_mean_by_hand(folder):
     truth = [names.index(row["truth"]) for row in rows]
     losses = -np.log(expected[range(len(truth)), truth])
     np.testing.assert_allclose([float(row["loss"]) for row in rows], losses, rtol=2e-5)
-    event = json.loads((folder / "one" / "metrics.jsonl").read_text().splitlines()[-1])
+    event = read_events(folder / "one")[-1]
     assert event["protocol"].startswith("mean of 20 views") and event["loss"] == pytest.approx(losses.mean(), rel=1e-5)
     assert evaluate(folder, "two", *VIEWS, processes=2)[1] == rows
     _, plain = evaluate(folder, "plain")

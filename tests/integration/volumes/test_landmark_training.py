@@ -1,7 +1,6 @@
 """The landmark task trains and evaluates alike with one process or several, and writes what it finds."""
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from PIL import Image
 from support.files.landmark_folders import TINY, small_folder
 from support.files.volume_files import world
 from support.processes import ROOT, run_main, run_together, succeeded
-from support.trainings.runs import last_line
+from support.trainings.runs import last_line, read_events
 from support.trainings.small_runs import make_trainer
 
 from paddlevit_dist import Trainer, UserError
@@ -31,7 +30,7 @@ def build(output: str, *arguments: str, train_size: int = 8, val_size: int = 3) 
 def train(output: str, *arguments: str) -> dict[str, Any]:
     trainer = build(output, "-epochs=2", *SGD, *arguments, val_size=1)
     values = trainer.train()
-    lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(output)
     return {
         "weights": {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()},
         "losses": [line["heatmap"] for line in lines if line["kind"] == "training"],

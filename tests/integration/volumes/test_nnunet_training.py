@@ -1,7 +1,6 @@
 """A folder in nnU-Net's layout is trained on, evaluated and predicted."""
 
 import csv
-import json
 import sys
 
 import nibabel
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 from support.files.nnunet_folders import REGIONS, SECOND, raw_data
 from support.processes import ROOT, run_command, run_main, succeeded
-from support.trainings.runs import last_line
+from support.trainings.runs import last_line, read_events
 
 PHANTOMS = "configs/volume_unet3d_phantoms.yaml"
 PLANNED = ["VOLUMES.UNET_WIDTH", "2", "VALIDATE_FREQ", "1", "SAVE_FREQ", "1", "DATA.NUM_WORKERS", "0"]
@@ -62,7 +61,7 @@ def require_a_training_and_predictions(tmp_path, description, kind, groups):
         ended = succeeded(run_main(*evaluation, *words, f"-per_sample={tmp_path / 'samples.csv'}"))
         lines[processes] = last_line(ended)
     assert len(set(lines.values())) == 1
-    values = json.loads((tmp_path / "eval1" / "metrics.jsonl").read_text().splitlines()[-1])
+    values = read_events(tmp_path / "eval1")[-1]
     written = sorted((tmp_path / "eval1" / "predictions").glob("*.nii.gz"))
     assert len(written) == 2
     dice = [compute_dice(file, data / "labelsTr" / file.name, groups) for file in written]

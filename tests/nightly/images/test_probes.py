@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.trainings import small_runs
-from support.trainings.runs import events, last_line, refusal, run_main, well
+from support.trainings.runs import last_line, read_events, refusal, run_main, well
 
 from paddlevit_dist import create_model, load_weights
 from paddlevit_dist.core.data.sampler import TrainingSampler
@@ -78,7 +78,7 @@ def linear(folder):
 
 
 def make_values(output):
-    (event,) = [event for event in events(output) if event["kind"] == "evaluation"][-1:]
+    (event,) = [event for event in read_events(output) if event["kind"] == "evaluation"][-1:]
     return {name: value for name, value in event.items() if name.startswith(("top", "loss", "balanced", "interval"))}
 
 

@@ -1,11 +1,9 @@
 """A training whose evaluations have several views of an image, and its exported model."""
 
-import json
-
 import pytest
 from integration.images.test_views import COMMAND, WORDS
 from support.processes import run_command, run_main
-from support.trainings.runs import last_line, well, write_images
+from support.trainings.runs import last_line, read_events, well, write_images
 
 from paddlevit_dist import UserError
 from paddlevit_dist.extensions.export.command import run as export
@@ -23,7 +21,5 @@ def test_a_training_run_chooses_its_best_checkpoint_by_the_views_and_cannot_be_e
     flags = [f"-cfg={folder}/trained/config.yaml", f"-data_path={folder}/data", f"-output={folder}/scored"]
     ended = well(run_command([*COMMAND, "evaluate", f"{folder}/exported", *flags, "-ngpus=1"], timeout=600))
     assert "(mean of 2 views: mirrored)" in last_line(ended) and "0 of 10 images have another answer" in ended.out
-    scores = [
-        json.loads((folder / name / "metrics.jsonl").read_text().splitlines()[-1]) for name in ("trained", "scored")
-    ]
+    scores = [read_events(folder / name)[-1] for name in ("trained", "scored")]
     assert scores[1]["trained_values"]["loss"] == pytest.approx(scores[0]["loss"], abs=1e-6)

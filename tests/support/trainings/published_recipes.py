@@ -23,7 +23,7 @@ from support.samples.published_extras import write_extras
 from support.samples.published_keypoints import LAYOUTS as KEYPOINTS
 from support.samples.published_volumes import write_landmark_folders
 from support.trainings.recipe_steps import reduced
-from support.trainings.runs import events, well
+from support.trainings.runs import read_events, well
 from support.trainings.scene_recipes import CLUSTERS, narrow
 from support.trainings.store_recipes import COARSE
 from support.trainings.store_recipes import LAYOUTS as SCENES
@@ -291,7 +291,7 @@ class Bench:
         output = self.find_evaluation(recipe, layout, weights, *words)
         command = [*self.make_words(recipe, layout, with_start=False), f"-pretrained={weights}", *words]
         well(run_command([*_TOOL, "evaluate", *command, f"-output={output}"]))
-        return events(output)[-1]
+        return read_events(output)[-1]
 
     def find_evaluation(self, recipe: str, layout: str, weights: Path, *words: str) -> Path:
         """The output folder of an evaluation."""
@@ -329,10 +329,3 @@ class Bench:
         if not exported.with_suffix(".json").exists():
             well(run_command([*_TOOL, "export", str(self.train("convnext_base", layout)), str(exported)]))
         return exported
-
-
-def losses(output: Path) -> list[float]:
-    """The loss of the classes after each update, which is called differently by each family."""
-    names = ("loss", "class", "classes", "semantic", "heatmap", "cross_entropy")
-    lines = [line for line in events(output) if line["kind"] == "training"]
-    return [next(line[name] for name in names if name in line) for line in lines]

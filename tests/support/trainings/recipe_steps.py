@@ -1,7 +1,6 @@
 """Workers that run one recipe after another, each for a few updates at reduced size."""
 
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from paddlevit_dist.core.distributed import rank, world_size
 from paddlevit_dist.core.registry.lookup import SPELLINGS, resolve
 from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 from support.processes import ROOT
-from support.trainings.runs import write_images
+from support.trainings.runs import read_events, write_images
 
 
 def make_recipes(task: str) -> list[Path]:
@@ -128,18 +127,19 @@ def run(recipe: str, output: str, words: list[str]) -> dict[str, Any]:
     trainer = Trainer(values, task, datasets)
     before = _sum(trainer.model)
     evaluation = trainer.train()
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()] if rank() == 0 else []
     return {
-        "losses": [_loss(line) for line in lines if line["kind"] == "training"],
+        "losses": read_losses(folder) if rank() == 0 else [],
         "evaluation": evaluation,
         "before": before,
         "after": _sum(trainer.model),
     }
 
 
-def _loss(line: dict[str, Any]) -> float:
-    """That of the classes, which is called differently by each family."""
-    return next(line[name] for name in ("loss", "class", "classes", "semantic") if name in line)
+def read_losses(output: Path) -> list[float]:
+    """The loss of the classes after each update, which is called differently by each family."""
+    names = ("loss", "class", "classes", "semantic", "heatmap", "cross_entropy")
+    lines = [line for line in read_events(output) if line["kind"] == "training"]
+    return [next(line[name] for name in names if name in line) for line in lines]
 
 
 def _sum(model: paddle.nn.Layer) -> float:

@@ -59,13 +59,13 @@ def contents(folder: Path) -> dict[str, str]:
     return found
 
 
-def events(output: Path) -> list[dict[str, Any]]:
+def read_events(output: Path | str) -> list[dict[str, Any]]:
     """The lines of ``metrics.jsonl``, each strict JSON."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
-    lines = (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = Path(output, "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line, parse_constant=refuse) for line in lines]
 
 

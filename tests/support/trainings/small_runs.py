@@ -1,6 +1,5 @@
 """Short digit trainings for tests, run as workers or in the test's own process."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -10,6 +9,7 @@ from paddlevit_dist import Trainer
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.tasks.dataset import TransformedDataset
+from support.trainings.runs import read_events
 
 TINY = ["MODEL.EMBED_DIM", "32", "MODEL.DEPTH", "2", "MODEL.NUM_HEADS", "2", "MODEL.PATCH_SIZE", "4"]
 DIGITS = [
@@ -90,7 +90,7 @@ def make_weights(trainer: Trainer) -> dict[str, Any]:
 
 
 def losses(output: str) -> list[float]:
-    lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(output)
     return [line["loss"] for line in lines if line["kind"] == "training"]
 
 

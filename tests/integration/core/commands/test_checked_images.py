@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.processes import left_behind, run_main, start_command, wait_until
-from support.trainings.runs import IMAGES, MAIN, events, last_line, refused, well, write_images
+from support.trainings.runs import IMAGES, MAIN, last_line, read_events, refused, well, write_images
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
         f"1 image of val is identical to images of train, such as {images}/val/bee/again.jpg and "
         f"{images}/train/ant/03.jpg",
     ]
-    (evaluation,) = (line for line in events(output) if line["kind"] == "evaluation")
+    (evaluation,) = (line for line in read_events(output) if line["kind"] == "evaluation")
     low, high = evaluation["interval"]["top-1"]
     told = f"top-1 {evaluation['top-1']:.2f} [{low:.1f}, {high:.1f}] loss {evaluation['loss']:.4f} ("
     assert last_line(trained).startswith(told)
@@ -69,7 +69,7 @@ def test_a_training_stops_over_the_same_images_as_an_evaluation_or_both_say_besi
     assert refused(*arguments, *weights) == message
     evaluated = well(run_main(*arguments, *weights, "DATA.ALLOW_SKIPPED_FILES", "True"))
     assert last_line(evaluated).endswith(beside) and last_line(trained).startswith(last_line(evaluated))
-    recorded = [event["without"] for event in events(output) if event["kind"] == "evaluation"]
+    recorded = [event["without"] for event in read_events(output) if event["kind"] == "evaluation"]
     assert recorded == [beside[1:-1]] * 2
 
 

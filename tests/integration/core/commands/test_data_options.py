@@ -7,7 +7,7 @@ import sys
 import pytest
 from PIL import Image
 from support.processes import run_command, run_main
-from support.trainings.runs import IMAGES, events, last_line, refused, well, write_images
+from support.trainings.runs import IMAGES, last_line, read_events, refused, well, write_images
 
 SKIP = ["DATA.ON_INVALID_SAMPLE", "skip"]
 
@@ -48,7 +48,7 @@ def require_the_same_replaced_images(images, tmp_path, sizes):
         assert listed(output) == bad
         told = "3 unreadable images so far replaced by the next readable one, listed in"
         assert ended.out.count(f"{told} {output / 'quarantine.tsv'}") == 1  # not every epoch
-        losses.append([event["loss"] for event in events(output) if event["kind"] == "epoch"])
+        losses.append([event["loss"] for event in read_events(output) if event["kind"] == "epoch"])
     assert losses[1] == (losses[0] if sizes[0][0] == sizes[1][0] else pytest.approx(losses[0], rel=1e-5))
 
 
@@ -121,7 +121,7 @@ def require_the_same_of_rare_classes(options, images, tmp_path):
         output = tmp_path / str(processes)
         arguments = [f"-ngpus={processes}", f"-batch_size={4 // processes}", "TRAIN.SMOOTHING", "0.1", *options]
         well(run_main(f"-output={output}", *IMAGES, f"-data_path={images}", *arguments))
-        losses += [event["loss"] for event in events(output) if event["kind"] == "epoch"]
+        losses += [event["loss"] for event in read_events(output) if event["kind"] == "epoch"]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 

@@ -9,7 +9,7 @@ import paddle
 import pytest
 import yaml
 from support.trainings.finished_runs import EPOCHS, SAVE_FREQ
-from support.trainings.runs import DIGITS, contents, events, last_line, run_main, well
+from support.trainings.runs import DIGITS, contents, last_line, read_events, run_main, well
 
 import paddlevit_dist
 from paddlevit_dist.core.settings import load
@@ -51,7 +51,7 @@ def test_the_log_has_every_line_of_stdout_behind_its_time(run):
 
 
 def test_every_epoch_is_reported_once_with_its_evaluation(run):
-    lines = events(run.output)
+    lines = read_events(run.output)
     assert {line["kind"] for line in lines} == {"training", "epoch", "evaluation"}
     for kind in ("epoch", "evaluation"):
         assert [line["epoch"] for line in lines if line["kind"] == kind] == list(range(1, EPOCHS + 1))
@@ -63,7 +63,7 @@ def test_every_epoch_is_reported_once_with_its_evaluation(run):
 
 
 def test_the_last_lines_are_the_last_evaluation_and_the_best(run):
-    evaluations = [line for line in events(run.output) if line["kind"] == "evaluation"]
+    evaluations = [line for line in read_events(run.output) if line["kind"] == "evaluation"]
     most = max(values["top-1"] for values in evaluations)
     best = [values["epoch"] for values in evaluations if values["top-1"] == most][-1]
     told = []
@@ -90,7 +90,7 @@ def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_
     assert set(after) - set(before) == {"eval_config.yaml", "eval_load_report.json", "eval_run.json", *of_scores}
     assert json.loads((output / "eval_load_report.json").read_text())["loaded_fraction"] == 1.0
     assert all(after[name] == value for name, value in before.items() if name != "metrics.jsonl")
-    assert events(output)[-1]["kind"] == "evaluation"
+    assert read_events(output)[-1]["kind"] == "evaluation"
 
 
 def test_plain_paddle_reads_the_saved_weights(run):
@@ -104,7 +104,7 @@ def test_plain_paddle_reads_the_saved_weights(run):
 
 def test_kept_are_every_nth_the_last_and_the_best_checkpoint(run):
     """Each epoch was saved before its evaluation and has gone when the next was saved, the best when a better came."""
-    scores = [line["top-1"] for line in events(run.output) if line["kind"] == "evaluation"]
+    scores = [line["top-1"] for line in read_events(run.output) if line["kind"] == "evaluation"]
     bests = [epoch for epoch, score in enumerate(scores, 1) if score >= max(scores[: epoch - 1], default=-1.0)]
     kept = {epoch for epoch in range(1, EPOCHS + 1) if epoch % SAVE_FREQ == 0} | {EPOCHS, bests[-1]}
     assert set(bests) - kept, "no epoch was a best one only for a while: the test proves nothing"
@@ -137,7 +137,7 @@ def test_amp_on_the_cpu_says_so_once_and_changes_nothing(trained, tmp_path):
 
     def numbers(folder):
         varying = ("time", "seconds", "samples_per_second", "data_wait_fraction", "memory_mib")
-        return [{name: value for name, value in line.items() if name not in varying} for line in events(folder)]
+        return [{name: value for name, value in line.items() if name not in varying} for line in read_events(folder)]
 
     assert numbers(output) == numbers(trained.output)
     digests = [

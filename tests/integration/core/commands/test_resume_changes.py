@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from support.trainings.finished_runs import EPOCHS
-from support.trainings.runs import IMAGES, contents, events, refused, run_main, well, write_images
+from support.trainings.runs import IMAGES, contents, read_events, refused, run_main, well, write_images
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_allowed_changes_are_a_table_and_repeated_epochs_are_marked(stopped):
     assert ["REPORT_FREQ", "10", "7"] in rows
     assert "earlier evaluations of epoch(s) 4, 5 are marked as superseded" in ended.out
 
-    lines = events(folder)
+    lines = read_events(folder)
     (resume,) = [line for line in lines if line["kind"] == "resume"]
     assert resume["epoch"] == 3 and resume["changes"]["TRAIN.WEIGHT_DECAY"] == [0.05, 0.5]
     (interruption,) = [line for line in lines if line["kind"] == "interruption"]
@@ -87,7 +87,7 @@ def test_a_training_that_begins_again_marks_what_was_there(stopped):
     shutil.rmtree(folder / "checkpoints")
     ended = well(run_main(*arguments, "-epochs=1", "-resume=auto"))
     assert "are marked as superseded" in ended.out
-    lines = events(folder)
+    lines = read_events(folder)
     assert [line["epoch"] for line in lines if line["kind"] == "evaluation" and "superseded" not in line] == [1]
     (resume,) = [line for line in lines if line["kind"] == "resume"]
     assert resume["from"] is None and resume["epoch"] == 0
@@ -110,7 +110,7 @@ def test_a_refused_start_leaves_the_other_runs_files_alone_and_its_reason_in_the
 
 
 def test_an_undisturbed_run_says_nothing_of_interruptions(trained):
-    assert not {"interruption", "resume"} & {line["kind"] for line in events(trained.output)}
+    assert not {"interruption", "resume"} & {line["kind"] for line in read_events(trained.output)}
 
 
 def test_a_worker_that_is_refused_in_mid_training_is_an_event(tmp_path, trained):

@@ -1,6 +1,5 @@
 """Runs that are stopped, killed and resumed, and what they have to equal."""
 
-import json
 import os
 import re
 import shutil
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 from support.processes import ROOT, Finished, run_main, start_command, succeeded, wait_until
+from support.trainings.runs import read_events
 
 TINY = (
     "MODEL.EMBED_DIM 32 MODEL.DEPTH 2 MODEL.NUM_HEADS 2 MODEL.DROPOUT 0.1 MODEL.DROPPATH 0.1 "
@@ -94,7 +94,7 @@ def require_equal_records(folder: Path) -> None:
     timed = {"seconds", "samples_per_second", "data_wait_fraction", "memory_mib", "time", "best"}
 
     def told(output: Path) -> list:
-        lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+        lines = read_events(output)
         counted = [  # it has stopped for a while after its second epoch, which it evaluated therefore
             line
             for line in lines

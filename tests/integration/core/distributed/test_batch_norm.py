@@ -1,6 +1,5 @@
 """TRAIN.BATCH_NORM and TRAIN.FIND_UNUSED_PARAMETERS with two processes."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import paddle.nn.functional as F
 import pytest
 from support import registrations
 from support.processes import run_together, run_workers
+from support.trainings.runs import read_events
 
 from paddlevit_dist import Trainer
 from paddlevit_dist.core import settings as config
@@ -207,7 +207,7 @@ def train(output: str, *arguments: str) -> dict[str, Any]:
     Path(output).mkdir(parents=True, exist_ok=True)
     trainer = Trainer(values, TASKS[values.TASK](values), {"train": Rows(), "val": Rows()})
     trainer.train()
-    lines = [json.loads(line) for line in Path(output, "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(output)
     return {
         "state": {name: tensor.numpy() for name, tensor in trainer.model.state_dict().items()},
         "evaluations": [line["loss"] for line in lines if line["kind"] == "evaluation"],

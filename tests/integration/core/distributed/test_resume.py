@@ -1,6 +1,5 @@
 """A run that was stopped or killed and then resumed equals a run that was never stopped."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from integration.core.distributed.resumed_runs import (
 )
 from support.processes import run_main, run_workers, succeeded
 from support.trainings.poisoned_runs import require_unchanged
+from support.trainings.runs import read_events
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_metrics_and_log_of_a_resumed_run_are_those_of_the_straight_run(straight
 def test_averaged_weights_are_what_counts(straight_and_resumed):
     """The last line is that of the averaged weights; evaluating the checkpoint repeats it, and its file its own."""
     straight = straight_and_resumed / "straight"
-    lines = [json.loads(line) for line in (straight / "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(straight)
     averaged, own = (
         [line for line in lines if line["kind"] == kind][-1] for kind in ("evaluation", "evaluation_without_average")
     )

@@ -1,6 +1,5 @@
 """A task with state: a center over all ranks and an average; resumed after a kill, on other ranks, and sharded."""
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -11,6 +10,7 @@ import paddle
 import pytest
 from support.processes import run_together, run_workers
 from support.trainings import small_runs
+from support.trainings.runs import read_events
 
 from paddlevit_dist import UserError, rank
 from paddlevit_dist.core.checkpoint import store as checkpoints
@@ -168,7 +168,7 @@ def test_cleared_gradients_leave_a_layer_where_it_is(runs):
 
 
 def test_only_the_average_of_the_task_is_evaluated(runs, folder):
-    kinds = [json.loads(line)["kind"] for line in (folder / "two" / "metrics.jsonl").read_text().splitlines()]
+    kinds = [event["kind"] for event in read_events(folder / "two")]
     assert kinds.count("evaluation") == 1 and "evaluation_without_average" not in kinds
 
 

@@ -10,7 +10,7 @@ import paddle
 import pytest
 from support.refusals import refusal_of
 from support.trainings import small_runs
-from support.trainings.runs import events
+from support.trainings.runs import read_events
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
@@ -62,10 +62,10 @@ def test_a_skipped_update_changes_nothing_is_counted_and_enters_no_mean(tmp_path
     for name, value in states[4].items():
         is_moment = name.startswith("moment")
         np.testing.assert_array_max_ulp(value, states[3][name], 1 if is_moment and not on_host else 0)
-    told = [event for event in events(tmp_path) if event["kind"] == "training"]
+    told = [event for event in read_events(tmp_path) if event["kind"] == "training"]
     assert [event["skipped_updates"] for event in told] == [1, 1, 1, 2, 2, 2, 2, 2, 2, 2]
     assert ["loss" in event for event in told] == [update not in (1, 4) for update in range(1, 11)]
-    epoch = next(event for event in events(tmp_path) if event["kind"] == "epoch")
+    epoch = next(event for event in read_events(tmp_path) if event["kind"] == "epoch")
     assert epoch["loss"] == pytest.approx(np.mean([event["loss"] for event in told if "loss" in event]))
     assert "2 skipped so far" in (tmp_path / "log.txt").read_text()
 
@@ -114,7 +114,7 @@ def test_on_a_gpu_the_next_passes_are_queued_before_the_host_looks_and_nothing_e
         if on_host:
             assert course == [f"passes {update}" for update in range(1, 11)]
         (last,) = (folder / "checkpoints").glob("epoch_*")
-        told = [event for event in events(folder) if event["kind"] in ("training", "epoch", "evaluation")]
+        told = [event for event in read_events(folder) if event["kind"] in ("training", "epoch", "evaluation")]
         times = ("time", "seconds", "samples_per_second", "data_wait_fraction", "memory_mib")
         states.append(
             (

@@ -11,6 +11,7 @@ import pytest
 from support.trainings import small_runs
 from support.trainings.killed_runs import kill_in_evaluation
 from support.trainings.poisoned_runs import left_and_saved, require_unchanged
+from support.trainings.runs import read_events
 
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
 from paddlevit_dist.core.checkpoint.content import fingerprint
@@ -26,7 +27,7 @@ def build(output: Path, *arguments: str) -> Any:
 
 
 def events(output: Path, kind: str) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(output)
     return [line for line in lines if line["kind"] == kind]
 
 

@@ -1,6 +1,5 @@
 """Which weights the figures of a training are of, and that nothing about them fails a run."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import paddle
 import pytest
 from support.trainings import small_runs
 from support.trainings.report_runs import Page
+from support.trainings.runs import read_events
 
 from paddlevit_dist.core.inference.evaluation import evaluate_only
 from paddlevit_dist.core.tasks.aspects import get_aspect
@@ -90,9 +90,7 @@ def test_the_last_evaluation_serves_where_it_is_the_best(tmp_path, capsys):
     assert sum(count for row, column, count in cells if row == column) == values["top-1 count"]
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "What the model looks at" in page.text and len(page.named("img")) >= 20
-    assert [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()][
-        -1
-    ] == "evaluation"
+    assert [event["kind"] for event in read_events(tmp_path)][-1] == "evaluation"
 
 
 class Broken(Classification, Reportable):

@@ -1,13 +1,13 @@
 """The figures of a report are those of the best weights, and an error in them costs the run nothing."""
 
 import contextlib
-import json
 from pathlib import Path
 
 import numpy as np
 import paddle
 import pytest
 from support.trainings import small_runs
+from support.trainings.runs import read_events
 
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.tasks.figures import FigureTable
@@ -69,7 +69,7 @@ def test_an_error_in_figures_is_a_line_and_its_trace_is_logged(tmp_path):
     reason = "its figures could not be built (ValueError: odd records); the run is not affected"
     assert len(seen) == 1 and reason in log and "in figures" in log and (tmp_path / "report.html").exists()
     assert not (tmp_path / store.TRAINING).exists()
-    events = [json.loads(line)["kind"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    events = [event["kind"] for event in read_events(tmp_path)]
     assert events.count("evaluation") == 2
 
 

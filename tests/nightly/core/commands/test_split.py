@@ -7,7 +7,7 @@ import paddle
 import pytest
 from support.files.raw_scenes import write_scannet
 from support.processes import ROOT, run_command, run_main
-from support.trainings.runs import events, last_line, refused, well
+from support.trainings.runs import last_line, read_events, refused, well
 
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.task_factory import make_task
@@ -61,7 +61,7 @@ def test_hidden_scenes_become_a_submission(download, tmp_path):
     assert last_line(ended).endswith(
         f"no score: the 3 scenes of test have no labels; their predictions are in {output}/predictions"
     )
-    (event,) = events(output)
+    (event,) = read_events(output)
     assert event["split"] == "test" and not {"mIoU", "accuracy", "loss"} & set(event)
     lines = {
         f"scene070{n}_00.txt": len((output / "predictions" / f"scene070{n}_00.txt").read_text().splitlines())

@@ -1,6 +1,5 @@
 """Two processes that were stopped, killed and resumed equal ones that were not, and one process goes on with them."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from integration.core.distributed.resumed_runs import (
     stop_kill_and_resume,
     weights,
 )
+from support.trainings.runs import read_events
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_sorted_points_resume_bit_for_bit(tmp_path):
 def test_a_run_resumes_with_another_number_of_processes(by_two, tmp_path):
     source = by_two / "half"
     ended = run(tmp_path / "other", f"-resume={source}", "-ngpus=1", "-accum_iter=4", "-allow_changes")
-    lines = [json.loads(line) for line in (tmp_path / "other" / "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(tmp_path / "other")
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [3, 4]
     assert ended.out.strip().splitlines()[-1].startswith("top-1")
 

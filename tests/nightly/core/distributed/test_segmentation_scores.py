@@ -1,10 +1,8 @@
 """The score of a segmentation network does not depend on how many processes evaluate it, nor on their batches."""
 
-import json
-
 import pytest
 from support.processes import ROOT, run_main
-from support.trainings.runs import well
+from support.trainings.runs import read_events, well
 
 # Images of different sizes, of which seven go to three processes unevenly.
 DRAWN = [f"-cfg={ROOT}/configs/segformer_b0_shapes.yaml", "-num_workers=0", "REPORT", "False", "DATA.SHAPES.SIDES"]
@@ -27,7 +25,7 @@ def evaluated(trained, name, *words):
     """The last line, and all numbers."""
     folder = trained.with_name(name)
     ended = well(run_main(*DRAWN, "-eval", f"-pretrained={trained}", f"-output={folder}", *words))
-    (event,) = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (event,) = read_events(folder)
     return ended.out.splitlines()[-1], {name: value for name, value in event.items() if "seconds" not in name}
 
 

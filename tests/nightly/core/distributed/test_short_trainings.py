@@ -1,13 +1,12 @@
 """The scored trainings of ``make accept`` in short form: with two processes the loss falls and digits are learned."""
 
-import json
-
 import acceptance
 from support.processes import ROOT, run_main, succeeded
+from support.trainings.runs import read_events
 
 
 def epochs_and_windows(folder) -> tuple:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(folder)
     return tuple([line["loss"] for line in lines if line["kind"] == kind] for kind in ("epoch", "training"))
 
 

@@ -25,7 +25,7 @@ from support.processes import (
     succeeded,
     wait_until,
 )
-from support.trainings.runs import DIGITS, MAIN, events
+from support.trainings.runs import DIGITS, MAIN, read_events
 
 
 def weights(output: Path) -> dict:
@@ -35,7 +35,7 @@ def weights(output: Path) -> dict:
 
 def updates(output: Path) -> list:
     """Update and loss of all that count."""
-    lines = [line for line in events(output) if line["kind"] == "training" and "superseded" not in line]
+    lines = [line for line in read_events(output) if line["kind"] == "training" and "superseded" not in line]
     return [(line["update"], line["loss"]) for line in lines]
 
 
@@ -62,7 +62,7 @@ def test_all_ranks_leave_an_evaluation_when_one_is_asked(tmp_path):
     assert saved_by(ended) == "epoch_0001"
     batches = Path(f"{output}.batches").read_text().split()
     assert batches.count("0") == batches.count("1") == 1  # of five
-    assert "evaluation" not in [line["kind"] for line in events(output)]
+    assert "evaluation" not in [line["kind"] for line in read_events(output)]
 
 
 def test_a_second_interrupt_ends_two_processes_at_once(tmp_path):

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from support.processes import ROOT, run_main, start_nodes, succeeded, wait_until
+from support.trainings.runs import read_events
 
 ARGUMENTS = [
     f"-cfg={ROOT}/configs/vit_digits.yaml",
@@ -30,7 +31,7 @@ def descendants(process: int) -> list[int]:
 
 def metrics(folder) -> list:
     keep = ("kind", "epoch", "update", "loss", "top-1", "top-5", "top-1 count")
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(folder)
     return [{key: line[key] for key in keep if key in line} for line in lines]
 
 

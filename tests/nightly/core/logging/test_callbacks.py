@@ -1,15 +1,14 @@
 """The callback of the page."""
 
-import json
 import re
 import sys
 
 from support.processes import ROOT, run_command
-from support.trainings.runs import DIGITS
+from support.trainings.runs import DIGITS, read_events
 
 
 def events(output, kind):
-    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    lines = read_events(output)
     return [line for line in lines if line["kind"] == kind]
 
 

@@ -4,6 +4,7 @@ import json
 import struct
 
 import pytest
+from support.trainings.runs import read_events
 from support.trainings.small_runs import build
 
 RUN = ["-epochs=3", "-batch_size=64", "TRAIN.WARMUP_EPOCHS", "0"]  # 3 x 5 updates
@@ -12,7 +13,7 @@ SECRET = "hf_abcdefghijkl"
 
 def recorded(output, kind, name):
     """(update, value) of all that ``metrics.jsonl`` has, what was repeated included."""
-    events = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    events = read_events(output)
     return [(event.get("update", event["epoch"] * 5), event[name]) for event in events if event["kind"] == kind]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import HANG_SECONDS, ended_by_itself, run_command, run_main, start_command, wait_until
-from support.trainings.runs import DIGITS, events, well
+from support.trainings.runs import DIGITS, read_events, well
 
 HERE = Path(__file__).parent
 SHORT = [*DIGITS, "-ngpus=1", "REPORT", "False", "EVALUATION.RESAMPLES", "100", "-batch_size=400"]
@@ -30,7 +30,7 @@ def test_a_group_leaves_out_what_is_finished_and_reaches_what_a_run_alone_does(t
     assert ended.code == 0, ended.out + ended.err
     assert "1 of 2 seeds are finished in group: training 1, 1 at a time" in ended.out
     assert (tmp_path / "group" / "seed_0" / "log.txt").read_bytes() == before
-    scores = [events(tmp_path / folder)[-1]["top-1"] for folder in ("group/seed_0", "alone")]
+    scores = [read_events(tmp_path / folder)[-1]["top-1"] for folder in ("group/seed_0", "alone")]
     found = make_group(tmp_path / "group")
     assert [(row["state"], row["value"]) for row in found["seeds"]] == [("finished", score) for score in scores]
     assert found["mean"] == pytest.approx(sum(scores) / 2) and found["minimum"] == min(scores)

@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 import pytest
 from support.trainings import small_runs
+from support.trainings.runs import read_events
 
 from paddlevit_dist import UserError
 
@@ -27,7 +28,7 @@ def train(output: Path, *arguments: str) -> Any:
 
 
 def losses(output: Path) -> list[float]:
-    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    lines = read_events(output)
     return [line[name] for line in lines for name in ("loss", "gradient_norm") if name in line]
 
 

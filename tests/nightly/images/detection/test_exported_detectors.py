@@ -9,7 +9,7 @@ import yaml
 from PIL import Image
 from support.networks.exported_detectors import found_by, make_images, needs_onnx, require_graph, require_paddle_files
 from support.processes import ROOT, run_command, run_main
-from support.trainings.runs import events, last_line, refusal, well
+from support.trainings.runs import last_line, read_events, refusal, well
 
 from paddlevit_dist.extensions.export.command import load_trained_model, run
 
@@ -64,7 +64,7 @@ def test_an_exported_detector_has_the_scores_of_its_weights(trained, graph, tmp_
     assert lines[0].startswith("trained weights: AP 0.") and lines[2].startswith("AP 0.")
     assert lines[1].startswith("after the export: AP ")
     assert "; boxes (as fractions) and scores of nine in ten objects differ by at most " in lines[1]
-    assert events(tmp_path / "scored")[-1]["largest_difference"] < 1e-4
+    assert read_events(tmp_path / "scored")[-1]["largest_difference"] < 1e-4
     about = yaml.safe_load((graph / "shapes.about.yaml").read_text())
     assert about["classes"] == ["circle", "square", "triangle"] and "note" not in about
 

@@ -15,6 +15,7 @@ import pytest
 from support.hosts.servers import Server
 from support.registrations import forgotten
 from support.trainings import small_runs
+from support.trainings.runs import read_events
 
 from paddlevit_dist import Callback, UserError
 from paddlevit_dist.core import settings
@@ -184,7 +185,7 @@ def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(capsys, own_han
         train.worker(config, task, parts, ["a note"], {"mine": OwnCallback, "other": Path})
         assert lookup.CALLBACKS["mine"] is OwnCallback and lookup.CALLBACKS["other"] is Path
     told = capsys.readouterr().out.splitlines()
-    events = [json.loads(line)["kind"] for line in Path("out/metrics.jsonl").read_text().splitlines()]
+    events = [event["kind"] for event in read_events("out")]
     assert "a note" in told and ("mine starts" in told) == ("training" in events) == (not evaluates)
     assert events.count("evaluation") == 1
 

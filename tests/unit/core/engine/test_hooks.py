@@ -1,12 +1,12 @@
 """The contract of hooks stays small, and the trainer calls hooks in the order of a training."""
 
-import json
 import re
 
 import numpy as np
 import pytest
 from support.forced_device import forced_device
 from support.trainings import small_runs
+from support.trainings.runs import read_events
 
 from paddlevit_dist import Callback, UserError
 from paddlevit_dist.core.engine import hooks
@@ -85,7 +85,7 @@ def test_a_training_calls_its_hooks_in_order(tmp_path):
     assert diary.calls == [*expected, ("before_evaluate", True), ("after_evaluate", 2, True), ("after_train",)]
     assert diary.batches == len(trainer.evaluator.loader)
     lines = (tmp_path / "log.txt").read_text().splitlines()
-    events = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    events = read_events(tmp_path)
     for event in (event for event in events if event["kind"] == "epoch"):
         (line,) = [line for line in lines if f"epoch {event['epoch']}/2 training: " in line]
         rate, waited, seconds = re.search(r" (\d+) images/s data wait (\d+)% \(([\d.]+) s, ", line).groups()
@@ -113,7 +113,7 @@ def test_the_key_clips_all_gradients_or_each(tmp_path, mode):
     trainer = small_runs.build(str(tmp_path), *words, train_size=64, val_size=4)
     before = small_runs.make_weights(trainer)
     trainer.train()
-    rate = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])["learning_rate"]
+    rate = read_events(tmp_path)[0]["learning_rate"]
     assert (trainer.step.seed, trainer.step.samples_per_update) == (5, 64)
     after = small_runs.make_weights(trainer)
     norms = np.array([np.linalg.norm((after[name] - before[name]).astype(np.float64)) for name in before])

@@ -10,7 +10,7 @@ import numpy as np
 from support.night import by_day
 from support.trainings import small_runs
 from support.trainings.killed_runs import kill_in_evaluation
-from support.trainings.runs import events
+from support.trainings.runs import read_events
 
 from paddlevit_dist.core.checkpoint.content import fingerprint
 from paddlevit_dist.core.engine.hooks import EarlyStopping
@@ -103,7 +103,7 @@ def test_the_count_travels_with_the_checkpoint_into_another_folder(tmp_path):
     (tmp_path / "first" / "metrics.jsonl").unlink()
     build(second, *words, f"-resume={first}", "-stop_after_epoch=3").train()
     build(second, *words, "-resume=auto").train()
-    assert [event["epoch"] for event in events(tmp_path / "second") if event["kind"] == "evaluation"] == [3, 4]
+    assert [event["epoch"] for event in read_events(tmp_path / "second") if event["kind"] == "evaluation"] == [3, 4]
 
 
 def test_the_count_of_an_earlier_versions_checkpoint_is_in_the_record(tmp_path):
@@ -120,7 +120,9 @@ def test_the_count_of_an_earlier_versions_checkpoint_is_in_the_record(tmp_path):
     with open(tmp_path / "metrics.jsonl", "a") as file:  # of a start from epoch 2 that was killed
         file.write('{"kind": "evaluation", "epoch": 3, "top-1": 99.0}\n')
     build(str(tmp_path), *words, "-resume=auto").train()
-    evaluated = [event for event in events(tmp_path) if event["kind"] == "evaluation" and "superseded" not in event]
+    evaluated = [
+        event for event in read_events(tmp_path) if event["kind"] == "evaluation" and "superseded" not in event
+    ]
     assert [event["epoch"] for event in evaluated] == [1, 2, 3, 4]
 
 
@@ -143,23 +145,23 @@ def test_a_run_that_ends_early_ends_as_a_finished_one_does(tmp_path, capsys):
     values = build(str(tmp_path), *words).train()
     said = capsys.readouterr().out
     assert "ended early after epoch 2 of 3: top-1 has not improved by more than 100 in 1 evaluation(s)" in said
-    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
-    assert values["top-1"] == events(tmp_path)[-2]["top-1"] and events(tmp_path)[-1]["kind"] == "ended_early"
+    assert [event["epoch"] for event in read_events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
+    assert values["top-1"] == read_events(tmp_path)[-2]["top-1"] and read_events(tmp_path)[-1]["kind"] == "ended_early"
     assert (tmp_path / "checkpoints" / "last").resolve().name == "epoch_0002"
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "ended early after epoch 2 of 3" in page and "figures-0-training" in page and "95 % interval: " in page
     assert build(str(tmp_path), *words, "-resume=auto").train() == {}
     assert "nothing to do: ended early after epoch 2 of 3" in capsys.readouterr().out
     build(str(tmp_path), *words, "-resume=auto", "TRAIN.PATIENCE", "0", "REPORT", "False").train()
-    assert events(tmp_path)[-1]["epoch"] == 3
+    assert read_events(tmp_path)[-1]["epoch"] == 3
 
 
 def test_an_evaluation_that_was_broken_off_ends_the_training_when_it_is_repeated(tmp_path, monkeypatch, capsys):
     words = [*RUN, "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "100"]
     kill_in_evaluation(build(str(tmp_path), *words), monkeypatch, number=2)
-    assert not any(event["kind"] == "ended_early" for event in events(tmp_path))
+    assert not any(event["kind"] == "ended_early" for event in read_events(tmp_path))
     build(str(tmp_path), *words, "-resume=auto").train()
     said = capsys.readouterr().out
     assert "ended early after epoch 2 of 5" in said and "(last" in said.splitlines()[-1] + said.splitlines()[-2]
-    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
-    assert [event["epoch"] for event in events(tmp_path) if event["kind"] == "ended_early"] == [2]
+    assert [event["epoch"] for event in read_events(tmp_path) if event["kind"] == "evaluation"] == [1, 2]
+    assert [event["epoch"] for event in read_events(tmp_path) if event["kind"] == "ended_early"] == [2]

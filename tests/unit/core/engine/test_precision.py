@@ -6,7 +6,6 @@ No half-precision kernel runs on a CPU; Paddle's class has to be told that a CPU
 import contextlib
 import importlib
 import inspect
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from PIL import Image
 from support.forced_device import forced_device
 from support.trainings import small_runs
+from support.trainings.runs import read_events
 
 from paddlevit_dist import Predictor, UserError
 from paddlevit_dist.core import settings
@@ -103,7 +103,7 @@ def test_evaluation_in_half_precision_says_so_and_training_and_prediction_agree(
     assert Predictor(output)(Image.new("L", (16, 16)))
     assert seen == {(False, "bfloat16")} and not autocasts
     for folder in (output, evaluated):
-        events = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+        events = read_events(folder)
         assert [event["precision"] for event in events if event["kind"] == "evaluation"] == ["bfloat16, level O1"]
         log = Path(folder, "log.txt").read_text()
         assert "evaluation in bfloat16, level O1" in log

@@ -15,7 +15,7 @@ from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.thread_ranks import ThreadRanks
 from support.trainings import small_runs
-from support.trainings.runs import STATE
+from support.trainings.runs import STATE, read_events
 
 from paddlevit_dist import Callback, Key, Manifest, Trainer, UserError, register_feature
 from paddlevit_dist.core import settings
@@ -219,7 +219,7 @@ def build(tmp_path, weights):
 
 
 def read_event(folder):
-    (event,) = (json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    (event,) = read_events(folder)
     return event
 
 

@@ -1,11 +1,11 @@
 """What callbacks are told, and what becomes of a run whose callback fails."""
 
-import json
 from contextlib import nullcontext
 
 import pytest
 from support.refusals import refusal_of
 from support.registrations import forgotten
+from support.trainings.runs import read_events
 from support.trainings.small_runs import build
 
 from paddlevit_dist import Callback, UserError, register_callback
@@ -42,7 +42,7 @@ def trained(output, callbacks, *arguments):
 
 
 def events(output, kind):
-    lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    lines = read_events(output)
     return [line for line in lines if line["kind"] == kind]
 
 

@@ -6,6 +6,7 @@ import textwrap
 from types import SimpleNamespace
 
 import pytest
+from support.trainings.runs import read_events
 from support.trainings.small_runs import build
 
 from paddlevit_dist.core import settings
@@ -22,7 +23,7 @@ def train(output, name, *arguments):
 
 def recorded(output, kind, name):
     """(update, value) of what counts in ``metrics.jsonl``."""
-    events = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
+    events = read_events(output)
     events = [event for event in events if event["kind"] == kind and not event.get("superseded")]
     return [(event.get("update", event["epoch"] * 5), event[name]) for event in events]
 

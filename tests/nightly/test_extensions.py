@@ -2,7 +2,7 @@
 else is as before."""
 
 import pytest
-from support.hosts.copies_without import FOLDERS, TASK_FOLDERS, UNKNOWN, in_a_copy_without
+from integration.test_extensions import FOLDERS, TASK_FOLDERS, UNKNOWN, in_a_copy_without
 from support.trainings.runs import read_events
 
 

@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from support.hosts.releases import committed_clone, files_below, release
+from integration.test_wheel import committed_clone, files_below, release
 from support.processes import run_command
 from support.trainings.runs import last_line, well
 

@@ -3,7 +3,7 @@
 from importlib import metadata
 
 import pytest
-from support.hosts.core_install import core, link, run_with
+from integration.test_core_install import core, link, run_with
 from support.processes import succeeded
 
 

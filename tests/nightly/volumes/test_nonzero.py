@@ -4,8 +4,8 @@ with."""
 import sys
 
 import yaml
-from support.files.heads_in_zeros import make_dataset
 from support.processes import ROOT, run_command, run_main, succeeded
+from unit.volumes.test_nonzero import make_dataset
 
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.volumes.nonzero import read_checkpoint_region

@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import paddle
 import pytest
-from support.networks.exported_landmarks import trained
+from unit.volumes.test_export import trained
 
 from paddlevit_dist.extensions.export.command import export
 from paddlevit_dist.volumes import decode

@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import pytest
 import yaml
-from support.networks.exported_landmarks import NAMES, RECIPE, SIZE, trained
 
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.aspects import get_aspect
@@ -12,12 +11,30 @@ from paddlevit_dist.core.tasks.prediction import CheckpointMeta
 from paddlevit_dist.core.tasks.protocols import Exportable
 from paddlevit_dist.core.tasks.step_types import ExportParts
 from paddlevit_dist.core.tasks.task_factory import make_task
-from paddlevit_dist.extensions.export.command import export
+from paddlevit_dist.extensions.export.command import TrainedModel, export
 from paddlevit_dist.extensions.export.scoring import load_exported_layer
 from paddlevit_dist.volumes.export import NORMALIZATIONS, WEIGHTS, make_example
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 from paddlevit_dist.volumes.sliding_window import line_weights
+
+SIZE = (12, 10, 14)  # no multiple of what the network halves
+NAMES = ("nose", "chin")
+RECIPE = ["-cfg=./configs/landmark_unet3d.yaml", "VOLUMES.CROP_SIZE", str(SIZE), "VOLUMES.UNET_WIDTH", "2"]
+RECIPE += ["VOLUMES.UNET_DEPTH", "2"]
+
+
+def trained(*words):
+    values = settings.load([*RECIPE, "-eval", "-pretrained=weights.pdparams", *words]).values
+    task = make_task(values)
+    task.load_meta(CheckpointMeta(2, NAMES, {"spacing_mm": [4.0, 3.0, 3.0]}))
+    paddle.seed(3)
+    model = task.build_model(2)
+    model.head.weight.set_value(paddle.randn(model.head.weight.shape))
+    model.eval()
+    parts = get_aspect(task, Exportable).export_parts()
+    facts = {"model": "unet3d", "num_classes": 2, "input_shape": [None, 1, *SIZE], **parts.about}
+    return TrainedModel(model, facts, parts)
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,11 @@
 """z_score of volumes that were set to 0 around a head: as nnU-Net crops and normalizes, whatever weights were trained
 with."""
 
+import json
+
 import numpy as np
 import pytest
 from scipy.ndimage import binary_fill_holes
-from support.files.heads_in_zeros import AFFINE, SHAPE, head, make_dataset
 from support.files.volume_files import world, write_landmarks, write_volume
 from support.processes import ROOT
 
@@ -15,6 +16,32 @@ from paddlevit_dist.core.tasks.protocols import Exportable, Predictable
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.nonzero import BOX, MASK, choose_region, compute_box, compute_box_share, nonzero_mask
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
+
+SHAPE = (12, 14, 16)
+AFFINE = np.diag([0.9, 1.2, 2.0, 1.0])
+
+
+def head(seed, margin, channel=0):
+    """Intensities about 500 with a deviation of 90 in a ball, a hole of zeros in it, and zeros around."""
+    grid = (np.indices(SHAPE).T - (np.array(SHAPE) - 1) / 2).T / (np.array(SHAPE)[:, None, None, None] / 2 - margin)
+    inside = (grid**2).sum(axis=0) < 1
+    values = np.where(inside, np.random.default_rng([seed, channel]).normal(500, 90, SHAPE), 0).astype(np.float32)
+    values[5:7, 6:8, 7:9] = 0
+    if channel:
+        values[2, 7, 8] = 0
+    return values
+
+
+def make_dataset(root, margin, channels=2):
+    names = {str(number): ("CT", "MR", "PET")[number] for number in range(channels)}
+    for case in range(3):
+        for channel in range(channels):
+            file = root / "imagesTr" / f"case_{case}_{channel:04d}.nii.gz"
+            write_volume(file, head(case, margin, channel), AFFINE)
+        write_volume(root / "labelsTr" / f"case_{case}.nii.gz", (head(case, margin) > 500).astype(np.uint8), AFFINE)
+    labels = {"background": 0, "bright": 1}
+    (root / "dataset.json").write_text(json.dumps({"channel_names": names, "labels": labels}))
+    return root
 
 
 def make_task(data, *words, kind=VolumeSegmentation, recipe="volume_unet3d_phantoms"):

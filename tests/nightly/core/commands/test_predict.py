@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.trainings.predictions import (
+from integration.core.commands.test_predict import (
     NAMES,
     assert_same,
     end_early,

@@ -1,7 +1,7 @@
 """Intervals cover as often as they say."""
 
 import pytest
-from support.samples.drawn_samples import OF_LABELS, drawn_confusions, drawn_labels, shares_that_cover
+from unit.core.intervals.test_resampling import OF_LABELS, drawn_confusions, drawn_labels, shares_that_cover
 
 from paddlevit_dist.core.intervals import means
 

@@ -1,15 +1,14 @@
 """Three processes, of which the second has no object at all, learn what one process learns."""
 
 import numpy as np
+from integration.images.detection.test_detector_ranks import CRITERIA, MODULE, OBJECTS, update_by_losses
 from support.processes import run_together
-from support.trainings import detector_updates
 
 
 def test_processes_change_the_weights_as_one_does():
-    objects, target = detector_updates.OBJECTS, "support.trainings.detector_updates:update_by_losses"
-    calls = {kind: (target, (kind, objects)) for kind in detector_updates.CRITERIA}
+    calls = {kind: (f"{MODULE}:update_by_losses", (kind, OBJECTS)) for kind in CRITERIA}
     for kind, ranks in run_together(calls, processes=3, timeout=600).items():
-        alone = detector_updates.update_by_losses(kind, objects)
+        alone = update_by_losses(kind, OBJECTS)
         for found in ranks:
             assert set(found) == set(alone)
             for name, change in found.items():

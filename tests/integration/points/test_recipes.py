@@ -1,7 +1,7 @@
 """A recipe of each kind for point clouds trains on two processes; every one at night."""
 
 import pytest
-from support.trainings.scene_recipes import BY_DAY, RECIPES, require_two_updates, train_each
+from support.trainings.scene_recipes import BY_DAY, RECIPES, require_trained, train_each
 from support.trainings.store_recipes import STORES
 
 
@@ -13,7 +13,7 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize("recipe", BY_DAY)
 def test_two_updates_on_two_processes(recipe, trained):
-    require_two_updates(recipe, *trained)
+    require_trained(recipe, *trained)
 
 
 def test_each_recipe_has_a_store():

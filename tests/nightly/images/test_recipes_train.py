@@ -1,10 +1,20 @@
 """Every image recipe trains: two updates at reduced size, one recipe after another, some on two processes."""
 
 import re
+from pathlib import Path
+from typing import Any
 
+import paddle
 import pytest
 from support.processes import run_workers, succeeded
-from support.trainings.recipe_steps import make_recipes, pictures_and_teacher, require_two_updates
+from support.trainings.recipe_steps import make_recipes, reduced, require_two_updates, run
+from support.trainings.runs import write_images
+
+from paddlevit_dist.core import settings
+from paddlevit_dist.core.distributed import world_size
+from paddlevit_dist.core.tasks.model_factory import create_model
+
+MODULE = "nightly.images.test_recipes_train"
 
 RECIPES = [
     path for path in make_recipes("classification") if path.stem not in ("vit_digits", "vit_mnist")
@@ -26,6 +36,62 @@ FINDING, LABELING = (
 )
 
 
+def pictures_and_teacher(folder: Path) -> tuple[str, list[str]]:
+    """Class folders, and the words by which ``run_all`` gives a recipe that needs one its teacher."""
+    teacher = create_model("vit", num_classes=3, image_size=64, embed_dim=192, depth=12, num_heads=3)
+    paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
+    words = ["TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224", "TRAIN.TEACHER_WEIGHTS", f"{folder}/teacher.pdparams"]
+    return str(write_images(folder / "pictures")), words
+
+
+def run_all(recipes: list[str], images: str, output: str, teacher: list[str]) -> dict[str, Any]:
+    """What became of each recipe: losses of its updates, the last evaluation, a sum over its weights."""
+    results = {}
+    for recipe in recipes:
+        given = settings.load([f"-cfg={recipe}"]).values
+        words = [
+            "-dataset=folder",
+            f"-data_path={images}",
+            f"-batch_size={8 // world_size()}",
+            *reduced(given.MODEL.NAME),
+        ]
+        words += teacher if given.TRAIN.DISTILLATION_TYPE != "none" else []
+        results[Path(recipe).stem] = run(recipe, output, words)
+    return results
+
+
+def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
+    """The same of recipes that find objects, on drawn shapes."""
+    data = (
+        "-dataset=synthetic_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [48,64] -batch_size=1 "
+        "DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 "
+        "MODEL.BACKBONE_PRETRAINED None"
+    ).split()
+    few = ["MODEL.NUM_QUERIES", "10"]
+    smaller = {
+        "detr": ["MODEL.OPTIONS.encoder_layers", "1", "MODEL.OPTIONS.decoder_layers", "2", *few],
+        **dict.fromkeys(("rtdetr", "dfine", "deim", "rfdetr"), few),
+    }
+    results = {}
+    for recipe in recipes:
+        given = settings.load([f"-cfg={recipe}"]).values
+        words = [*smaller.get(given.MODEL.TYPE, [])]
+        if given.DATA.BATCH_SIDES:
+            words += ["DATA.BATCH_SIDES", "[96]", "DATA.NO_AUGMENT_EPOCHS", "0"]
+        results[Path(recipe).stem] = run(recipe, output, [*data, *words])
+    return results
+
+
+def run_segmenters(recipes: list[str], output: str) -> dict[str, Any]:
+    """The same of recipes that label pixels, on drawn shapes."""
+    data = (
+        "-dataset=segmentation_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [48,64] -batch_size=1 "
+        "DATA.CROP_SIZE [48,64] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 SEGMENTATION.CROP [64,48] "
+        "SEGMENTATION.STRIDE [32,24] MODEL.BACKBONE_PRETRAINED None"
+    ).split()
+    return {Path(recipe).stem: run(recipe, output, data) for recipe in recipes}
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recipes")
@@ -34,9 +100,7 @@ def results(tmp_path_factory):
     for processes in (1, 2):
         recipes = [str(path) for path in RECIPES if (path.stem in SHARED) == (processes == 2)]
         arguments = recipes, images, str(folder), of_teacher
-        ended = succeeded(
-            run_workers("support.trainings.recipe_steps:run_all", *arguments, processes=processes, timeout=1800)
-        )
+        ended = succeeded(run_workers(f"{MODULE}:run_all", *arguments, processes=processes, timeout=1800))
         found.update({name: [of_rank[name] for of_rank in ended.results] for name in ended.results[0]})
     return found
 
@@ -49,7 +113,7 @@ def test_two_updates(recipe, results):
 
 def by_two(target, recipes, folder):
     arguments = [str(path) for path in recipes], str(folder)
-    return succeeded(run_workers(f"support.trainings.recipe_steps:{target}", *arguments, timeout=1800)).results
+    return succeeded(run_workers(f"{MODULE}:{target}", *arguments, timeout=1800)).results
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Each recipe for point clouds trains on two processes."""
 
 import pytest
-from support.trainings.scene_recipes import RECIPES, require_two_updates, train_each
+from support.trainings.scene_recipes import RECIPES, require_trained, train_each
 
 
 @pytest.fixture(scope="module")
@@ -12,4 +12,4 @@ def trained(tmp_path_factory):
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_two_updates_on_two_processes(recipe, trained):
-    require_two_updates(recipe, *trained)
+    require_trained(recipe, *trained)

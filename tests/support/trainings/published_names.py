@@ -1,18 +1,10 @@
-"""Names of classes from a published set to scores and predictions: a network that finds one class everywhere.
+"""A class of each published set, and the score of a network that finds it everywhere, which follows from the labels."""
 
-Its scores follow from the labels of the set, and what it predicts has the name that its publishers give the class.
-"""
-
-import csv
 import json
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import paddle
-from PIL import Image
 
 from support.files.nnunet_folders import make_labels
 from support.files.nuscenes import CATEGORIES
@@ -118,65 +110,3 @@ KNOWN = {
     "modelnet40": Known("night_stand", 2, 3, ("top-1", lambda _: 200 / 7)),
     "nnunet": Known("liver", 2, 3, ("Dice", _dice), 5),
 }
-
-
-def favor(run: Path, folder: Path, known: Known) -> Path:
-    """Copy the evaluated weights of a run, with biases that let them find one class everywhere; returns the copy."""
-    checkpoint = run / "checkpoints" / "best"
-    folder.mkdir(parents=True)
-    averaged = checkpoint / "model_ema.pdparams"
-    state = paddle.load(str(averaged if averaged.exists() else checkpoint / "model.pdparams"))
-    biases = {name: value for name, value in state.items() if value.shape and value.shape[-1] == value.size}
-    # One output more than classes is that of no object, or of the background, which is the first of Mask R-CNN's.
-    heads = [name for name, value in biases.items() if value.size == known.outputs and "bbox" not in name]
-    shift = 0
-    if not heads:
-        heads = [name for name, value in biases.items() if value.size == known.outputs + 1 and "bbox" not in name]
-        shift = int(any(name.startswith("roi_heads") for name in heads))
-    assert heads, sorted(state)
-    for name in heads:
-        values = np.full(state[name].shape, -1e4, np.float32)
-        values[..., known.output + shift] = 1e4  # whatever the weights
-        state[name] = paddle.to_tensor(values)
-    paddle.save(state, str(folder / "model.pdparams"))
-    shutil.copy(checkpoint / "about.yaml", folder / "about.yaml")
-    return folder / "model.pdparams"
-
-
-def require_predictions(folder: Path, known: Known) -> None:
-    """Check that ``predict`` found the class everywhere, under its name and its number of the published set."""
-    with open(folder / "predictions.csv", encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) >= 2
-    if "class" in rows[0]:  # a scene without instances has a row without one
-        assert {row["class"] for row in rows if row["class"] or "instance" not in row} == {known.name}
-    elif known.name in rows[0]:  # several labels
-        assert {(row["labels"], float(row[known.name])) for row in rows} == {(known.name, 1.0)}
-    elif "category" in rows[0]:
-        assert {row["category"] for row in rows} == {known.name}
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        best = [result for result in results if result["score"] > 0.5]
-        assert {(result["category_id"], result["category_name"]) for result in best} == {(known.number, known.name)}
-    elif f"points_{known.name}" in rows[0]:
-        assert [row[f"points_{known.name}"] for row in rows] == [row["points"] for row in rows]
-        number = known.output if known.number is None else known.number
-        for row in rows:
-            if row.get("as_source"):  # a scan of SemanticKITTI
-                labels = np.fromfile(folder / row["as_source"], "<u4")
-            else:
-                labels = np.loadtxt(folder / row["text"], int)
-            found = labels[labels >= 0]  # others have no finite coordinates
-            assert set(found.tolist()) == {number} and len(found) == int(row["points"])
-    elif f"ml {known.name}" in rows[0]:
-        import nibabel
-
-        for row in rows:
-            assert float(row[f"ml {known.name}"]) > 0
-            assert np.unique(nibabel.load(folder / row["labels"]).dataobj).tolist() == [known.number]
-    else:
-        names = (folder / "classes.txt").read_text(encoding="utf-8").splitlines()
-        assert names[known.output] == known.name and len(names) == known.outputs
-        for row in rows:
-            assert float(row[f"share {known.name}"]) == 1.0
-            with Image.open(folder / row["mask"]) as mask:
-                assert np.unique(np.asarray(mask)).tolist() == [known.output]

@@ -1,34 +1,25 @@
-"""Each recipe by the command of its header, on a tiny set in the layout that it reads, on one process.
+"""For each recipe a tiny set in the layout that it reads, and words that make it small.
 
-What is cut are sizes of networks, images and batches, and epochs. Weights of whole networks that a recipe would fetch
-are replaced by those of a run from scratch, and backbones start from scratch.
+What is cut are sizes of networks, images and batches, and epochs; backbones start from scratch.
 """
 
-import contextlib
 import functools
 import re
-import shlex
-import shutil
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddlevit_dist.core import settings
 from support.files import label_map_layouts
 from support.files.nnunet_folders import raw_data
-from support.processes import ROOT, run_command, run_main
+from support.processes import ROOT
 from support.samples import published_images as images
-from support.samples.published_extras import write_extras
 from support.samples.published_keypoints import LAYOUTS as KEYPOINTS
 from support.samples.published_volumes import write_landmark_folders
 from support.trainings.recipe_steps import reduced
-from support.trainings.runs import read_events, well
 from support.trainings.scene_recipes import CLUSTERS, narrow
 from support.trainings.store_recipes import COARSE
 from support.trainings.store_recipes import LAYOUTS as SCENES
-
-_TOOL = [sys.executable, "-m", "paddlevit_dist"]
 
 
 class Layout(NamedTuple):
@@ -153,17 +144,6 @@ def find_layout(recipe: str) -> str:
     return _OF_DATASET.get(dataset, dataset)
 
 
-def read_header_command(recipe: str) -> list[str]:
-    """The words after ``main_multi_gpu.py`` in the header of a recipe."""
-    text = (ROOT / "configs" / f"{recipe}.yaml").read_text(encoding="utf-8")
-    (command,) = re.findall(r"^# command: ((?:.*\\\n#)*.*)$", text, re.MULTILINE)
-    program, entry, *words = shlex.split(command.replace("\\\n#", " "))
-    assert (program, entry) == ("python", "main_multi_gpu.py")
-    return words
-
-
-# ---- what is cut -------------------------------------------------------------------------------------------------
-
 _SHORT = (
     "-ngpus=1 -accum_iter=1 -num_workers=0 -epochs=1 VALIDATE_FREQ 1 REPORT False REPORT_FREQ 1 "
     "TRAIN.WARMUP_STEPS None TRAIN.WARMUP_EPOCHS 0"
@@ -244,88 +224,3 @@ def cut(recipe: str) -> list[str]:
     if values.MODEL.get("BACKBONE_PRETRAINED"):
         words += ["MODEL.BACKBONE_PRETRAINED", "None"]
     return words
-
-
-# ---- commands ----------------------------------------------------------------------------------------------------
-
-
-class Bench:
-    """Layouts and runs in one folder, each made once."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.truth: dict[str, Any] = {}  # what writing each layout returned
-
-    def make_data(self, layout: str) -> tuple[Path, Path]:
-        """The set as published, and what a recipe reads: the same, or the store that ``prepare`` made of it."""
-        raw, store = self.folder / "raw" / layout, self.folder / "stores" / layout
-        if not raw.exists():
-            raw.mkdir(parents=True)
-            self.truth[layout] = LAYOUTS[layout].write(raw)
-            write_extras(layout, raw)
-        if not LAYOUTS[layout].prepare:
-            return raw, raw
-        if not store.exists():
-            store.parent.mkdir(exist_ok=True)
-            words = [word.format(raw=raw, store=store) for word in LAYOUTS[layout].prepare.split()]
-            well(run_command([*_TOOL, "prepare", *words, "--workers=1"]))
-        return raw, store
-
-    def train(self, recipe: str, layout: str, *words: str) -> Path:
-        """Train by the command of the recipe's header; returns the output folder."""
-        output = self.folder / "runs" / f"{recipe} {layout}{' start' if words else ''}"
-        if not output.exists():
-            command = [*self.make_words(recipe, layout, with_start=not words), *words, f"-output={output}"]
-            well(run_main(*command))
-        return output
-
-    @contextlib.contextmanager
-    def trained(self, recipe: str, layout: str) -> Iterator[Path]:
-        """Train a recipe, and remove the output folder in the end: networks that cannot be cut have gigabytes."""
-        output = self.train(recipe, layout)
-        yield output
-        shutil.rmtree(output)
-
-    def evaluate(self, recipe: str, layout: str, weights: Path, *words: str) -> dict[str, Any]:
-        """Evaluate weights with the recipe's settings; returns the values of the last line."""
-        output = self.find_evaluation(recipe, layout, weights, *words)
-        command = [*self.make_words(recipe, layout, with_start=False), f"-pretrained={weights}", *words]
-        well(run_command([*_TOOL, "evaluate", *command, f"-output={output}"]))
-        return read_events(output)[-1]
-
-    def find_evaluation(self, recipe: str, layout: str, weights: Path, *words: str) -> Path:
-        """The output folder of an evaluation."""
-        return self.folder / "evaluations" / "_".join((recipe, layout, weights.name, *words))
-
-    def make_words(self, recipe: str, layout: str, with_start: bool = True) -> list[str]:
-        """The words of the header on a layout, cut; with the weights that they or the recipe name, of runs of ours."""
-        words = read_header_command(recipe)
-        kept = [word for word in words if word == "-amp" or word.startswith("-dataset=")]
-        named = [word.partition("=")[2] for word in words if word.startswith("-pretrained=")]
-        values = load(recipe)
-        if with_start and (named or values.MODEL.PRETRAINED_REQUIRED):
-            kept += [f"-pretrained={self._make_start(recipe, layout, (*named, '')[0])}"]
-        if with_start and values.TRAIN.get("DISTILLATION_TYPE", "none") != "none":
-            kept += ["TRAIN.TEACHER_MODEL", str(self._make_teacher(layout)), "TRAIN.TEACHER_WEIGHTS", "None"]
-        kept += [f"-cfg={ROOT / 'configs' / recipe}.yaml", f"-data_path={self.make_data(layout)[1]}"]
-        opened = (*(word.partition("=")[2] for word in kept if word.startswith("-dataset=")), values.DATA.DATASET)[0]
-        if opened not in LAYOUTS[layout].dataset:
-            kept = [word for word in kept if not word.startswith("-dataset=")]
-            kept.append(f"-dataset={LAYOUTS[layout].dataset[0]}")
-        return [*kept, *cut(recipe), *LAYOUTS[layout].words]
-
-    def _make_start(self, recipe: str, layout: str, named: str) -> Path:
-        """Weights to begin with: of the recipe that the header names, else of the network from scratch."""
-        other = Path(named).stem
-        if other in list_recipes():
-            return self.train(other, layout)
-        if load(recipe).TASK.endswith("_probe"):
-            recipe = "vit_small_patch14_dinov2_finetune"
-        return self.train(recipe, layout, "MODEL.PRETRAINED", "None", "MODEL.PRETRAINED_REQUIRED", "false")
-
-    def _make_teacher(self, layout: str) -> Path:
-        """An exported teacher, of the recipe that distilling recipes name."""
-        exported = self.folder / "teacher"
-        if not exported.with_suffix(".json").exists():
-            well(run_command([*_TOOL, "export", str(self.train("convnext_base", layout)), str(exported)]))
-        return exported

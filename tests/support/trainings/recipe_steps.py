@@ -11,9 +11,9 @@ from paddlevit_dist import Trainer
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.distributed import rank, world_size
 from paddlevit_dist.core.registry.lookup import SPELLINGS, resolve
-from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
+from paddlevit_dist.core.tasks.model_factory import variant_options
 from support.processes import ROOT
-from support.trainings.runs import read_events, write_images
+from support.trainings.runs import read_events
 
 
 def make_recipes(task: str) -> list[Path]:
@@ -43,68 +43,12 @@ def reduced(name: str) -> list[str]:
     return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTH", "2"]
 
 
-def pictures_and_teacher(folder: Path) -> tuple[str, list[str]]:
-    """Class folders, and the words by which ``run_all`` gives a recipe that needs one its teacher."""
-    teacher = create_model("vit", num_classes=3, image_size=64, embed_dim=192, depth=12, num_heads=3)
-    paddle.save(teacher.state_dict(), str(folder / "teacher.pdparams"))
-    words = ["TRAIN.TEACHER_MODEL", "vit_tiny_patch16_224", "TRAIN.TEACHER_WEIGHTS", f"{folder}/teacher.pdparams"]
-    return str(write_images(folder / "pictures")), words
-
-
 def require_two_updates(of_ranks: list[dict[str, Any]]) -> None:
     """That a recipe has trained, and that all ranks end with the same weights."""
     first = of_ranks[0]
     assert len(first["losses"]) == 2 and np.isfinite(first["losses"]).all()
     assert first["before"] != first["after"]
     assert {(result["before"], result["after"]) for result in of_ranks} == {(first["before"], first["after"])}
-
-
-def run_all(recipes: list[str], images: str, output: str, teacher: list[str]) -> dict[str, Any]:
-    """What became of each recipe: losses of its updates, the last evaluation, a sum over its weights."""
-    results = {}
-    for recipe in recipes:
-        given = settings.load([f"-cfg={recipe}"]).values
-        words = [
-            "-dataset=folder",
-            f"-data_path={images}",
-            f"-batch_size={8 // world_size()}",
-            *reduced(given.MODEL.NAME),
-        ]
-        words += teacher if given.TRAIN.DISTILLATION_TYPE != "none" else []
-        results[Path(recipe).stem] = run(recipe, output, words)
-    return results
-
-
-def run_detectors(recipes: list[str], output: str) -> dict[str, Any]:
-    """The same of recipes that find objects, on drawn shapes."""
-    data = (
-        "-dataset=synthetic_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [48,64] -batch_size=1 "
-        "DATA.SHORTEST_SIDES [64] DATA.CROP_SHORTEST_SIDES [64] DATA.CROP_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 "
-        "MODEL.BACKBONE_PRETRAINED None"
-    ).split()
-    few = ["MODEL.NUM_QUERIES", "10"]
-    smaller = {
-        "detr": ["MODEL.OPTIONS.encoder_layers", "1", "MODEL.OPTIONS.decoder_layers", "2", *few],
-        **dict.fromkeys(("rtdetr", "dfine", "deim", "rfdetr"), few),
-    }
-    results = {}
-    for recipe in recipes:
-        given = settings.load([f"-cfg={recipe}"]).values
-        words = [*smaller.get(given.MODEL.TYPE, [])]
-        if given.DATA.BATCH_SIDES:
-            words += ["DATA.BATCH_SIDES", "[96]", "DATA.NO_AUGMENT_EPOCHS", "0"]
-        results[Path(recipe).stem] = run(recipe, output, [*data, *words])
-    return results
-
-
-def run_segmenters(recipes: list[str], output: str) -> dict[str, Any]:
-    """The same of recipes that label pixels, on drawn shapes."""
-    data = (
-        "-dataset=segmentation_shapes DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2 DATA.SHAPES.SIDES [48,64] -batch_size=1 "
-        "DATA.CROP_SIZE [48,64] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64 SEGMENTATION.CROP [64,48] "
-        "SEGMENTATION.STRIDE [32,24] MODEL.BACKBONE_PRETRAINED None"
-    ).split()
-    return {Path(recipe).stem: run(recipe, output, data) for recipe in recipes}
 
 
 def run_each(recipes: dict[str, list[str]], output: str) -> dict[str, Any]:

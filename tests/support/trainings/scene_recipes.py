@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from support.processes import ROOT, run_workers, succeeded
+from support.trainings.recipe_steps import require_two_updates
 
 RECIPES = sorted(
     path.stem for kind in ("mink", "pointgroup", "ptv3") for path in (ROOT / "configs").glob(f"{kind}*.yaml")
@@ -42,11 +43,16 @@ def train_each(recipes: Sequence[str], folder: Path) -> list[dict[str, Any]]:
     return succeeded(run_workers("support.trainings.recipe_steps:run_each", files, str(folder))).results
 
 
-def require_two_updates(recipe: str, folder: Path, ranks: list[dict[str, Any]]) -> None:
-    first, second = (result[recipe] for result in ranks)
-    assert len(first["losses"]) == 2 and all(0 < loss < 20 for loss in first["losses"])
-    assert first["before"] == second["before"] and first["after"] == second["after"] != first["before"]
-    assert first["evaluation"] == second["evaluation"]
+def require_scored(recipe: str, of_ranks: list[dict[str, Any]]) -> None:
+    """That both processes trained two updates alike, and evaluated the same."""
+    require_two_updates(of_ranks)
+    assert all(0 < loss < 20 for loss in of_ranks[0]["losses"])
+    assert of_ranks[0]["evaluation"] == of_ranks[1]["evaluation"]
     score = next((one for start, one in SCORES.items() if recipe.startswith(start)), "mIoU")
-    assert 0 <= first["evaluation"][score] <= 100
+    assert 0 <= of_ranks[0]["evaluation"][score] <= 100
+
+
+def require_trained(recipe: str, folder: Path, ranks: list[dict[str, Any]]) -> None:
+    """The same of a recipe among others, which has left its weights below ``folder``."""
+    require_scored(recipe, [result[recipe] for result in ranks])
     assert (folder / recipe / "checkpoints" / "last" / "model.pdparams").is_file()

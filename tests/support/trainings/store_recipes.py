@@ -11,11 +11,9 @@ from paddlevit_dist.points.prepare.command import run_pth, run_scannet, run_scen
 from support.files.nuscenes import nuscenes
 from support.files.other_scenes import pcd, pointcept, s3dis, semantic_kitti
 from support.files.raw_scenes import make_points, write_pointgroup, write_scannet
-from support.processes import ROOT, run_workers, succeeded
-from support.trainings.recipe_steps import run
+from support.processes import ROOT
 from support.trainings.scene_recipes import CLUSTERS, narrow
 
-FEW = "-batch_size=1 DATA.BATCH_SIZE_EVAL 1 DATA.NUM_WORKERS 0 VALIDATE_FREQ 1".split()
 COARSE = "DATA.VOXEL_SIZE_M 0.5 POINTS.MAX_POINTS 60".split()  # each scene has more points, so that it is cropped
 PAGE = "docs/tutorials/point_clouds.md"
 
@@ -122,35 +120,3 @@ STORES: dict[str, tuple[str, str, list[str]]] = {
     "rooms": ("minkunet14_synthetic_rooms", "s3dis", [SCENES, *COARSE]),
     "scans": ("minkunet14_synthetic_rooms", "semantic_kitti", [SCENES, *COARSE, "POINTS.FEATURES", "[xyz, intensity]"]),
 }
-
-
-def train_on_stores(names: tuple[str, ...], folder: Path) -> list[dict[str, Any]]:
-    """Prepare each store once; return what became of each recipe, on each of two processes."""
-    tables = {}
-    for name in names:
-        recipe, layout, words = STORES[name]
-        raw, store = folder / f"raw {layout}", folder / f"store {layout}"
-        make, prepare = LAYOUTS[layout]
-        if not raw.exists():
-            raw.mkdir()
-            make(raw)
-            if prepare is not None:
-                prepare([str(raw), str(store), "--workers=1"])
-        path = f"-data_path={store if prepare else raw}"
-        tables[name] = str(ROOT / "configs" / f"{recipe}.yaml"), [*FEW, *words, path]
-    return succeeded(run_workers("support.trainings.store_recipes:run_tables", tables, str(folder))).results
-
-
-def run_tables(tables: dict[str, tuple[str, list[str]]], output: str) -> dict[str, Any]:
-    """What became of each recipe, by name."""
-    return {name: run(recipe, f"{output}/{name.replace(' ', '_')}", words) for name, (recipe, words) in tables.items()}
-
-
-def require_updates(name: str, ranks: list[dict[str, Any]]) -> None:
-    """That both processes trained two updates alike, and evaluated the same."""
-    first, second = (result[name] for result in ranks)
-    assert len(first["losses"]) == 2 and all(0 < loss < 20 for loss in first["losses"])
-    assert first["before"] == second["before"] and first["after"] == second["after"] != first["before"]
-    assert first["evaluation"] == second["evaluation"]
-    score = {"pointgroup": "AP", "mink_class": "top-1"}.get(STORES[name][0][:10], "mIoU")
-    assert 0 <= first["evaluation"][score] <= 100

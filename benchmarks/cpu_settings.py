@@ -66,8 +66,8 @@ def make_step(static: str) -> Callable[[], float]:
     """
     import paddle
 
+    from paddlevit_dist import create_model
     from paddlevit_dist.core.engine.precision import compile_passes
-    from paddlevit_dist.core.tasks.model_factory import create_model
 
     if static == "cinn" and not paddle.is_compiled_with_cinn():
         raise RuntimeError("this Paddle is built without CINN")

@@ -47,7 +47,7 @@ def make_step() -> Callable[[], float]:
     """A training step that returns its seconds."""
     import paddle
 
-    from paddlevit_dist.core.tasks.model_factory import create_model
+    from paddlevit_dist import create_model
 
     paddle.seed(0)
     model = create_model("vit_tiny_patch16_224")

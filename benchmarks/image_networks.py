@@ -72,8 +72,8 @@ def get_objects(name: str) -> tuple[np.ndarray, np.ndarray]:
 def our_steps(name: str) -> dict[str, Callable[[], Any]]:
     import paddle
 
+    from paddlevit_dist import create_model
     from paddlevit_dist.core.losses import resized_cross_entropy
-    from paddlevit_dist.core.tasks.model_factory import create_model
 
     paddle.seed(0)
     names = {"rtdetr": "rtdetr_r18vd", "detr": "detr_resnet50", "upernet": "upernet_swin_tiny", "resnet50": "resnet50"}

@@ -47,7 +47,7 @@ def volumes() -> tuple[np.ndarray, np.ndarray]:
 def our_step(name: str, folder: Path) -> Callable[[], Any]:
     import paddle
 
-    from paddlevit_dist.core.tasks.model_factory import create_model
+    from paddlevit_dist import create_model
 
     paddle.seed(0)
     if name != MINKUNET:

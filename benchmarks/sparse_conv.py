@@ -85,7 +85,7 @@ def our_network(plan: Any) -> Callable[[], float]:
     """A training step of MinkUNet14A, from the packed plan as it comes from the loader."""
     import paddle
 
-    from paddlevit_dist.core.tasks.model_factory import create_model
+    from paddlevit_dist import create_model
     from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
     model = create_model("minkunet14a", num_classes=NUM_CLASSES, in_channels=3)

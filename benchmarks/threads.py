@@ -26,8 +26,8 @@ def work(folder: str) -> None:
     """A rank: makes a step for each line in its pipe; rank 0 answers with the seconds."""
     import paddle
 
+    from paddlevit_dist import create_model
     from paddlevit_dist.core.distributed import data_parallel, rank, world_size
-    from paddlevit_dist.core.tasks.model_factory import create_model
 
     paddle.seed(0)
     inner = create_model("vit_tiny_patch16_224", **SHALLOW)

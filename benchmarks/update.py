@@ -39,11 +39,11 @@ def paddle_contenders() -> dict[str, dict[str, Callable[[], float]]]:
     """Ours and Paddle's, each with a model of its own."""
     import paddle
 
+    from paddlevit_dist import create_model
     from paddlevit_dist.core.engine.model_ema import ModelEma
     from paddlevit_dist.core.engine.multi_tensor import GradientList, clipping_factor
     from paddlevit_dist.core.engine.optimizer import build_optimizer, decay_groups
     from paddlevit_dist.core.settings import load
-    from paddlevit_dist.core.tasks.model_factory import create_model
 
     def contender(is_ours: bool) -> dict[str, Callable[[], float]]:
         paddle.seed(0)
@@ -112,7 +112,7 @@ def serve_torch() -> None:
 
 def measure(peer_python: str) -> None:
     """Let all contenders take turns, part by part."""
-    from paddlevit_dist.core.tasks.model_factory import create_model
+    from paddlevit_dist import create_model
 
     rounds.print_machine()
     contenders = paddle_contenders()

@@ -94,7 +94,7 @@ def network_contenders(scene: Arrays) -> dict[str, Callable[[], float]]:
     import paddle
     import paddle.nn.functional as F
 
-    from paddlevit_dist.core.tasks.model_factory import create_model
+    from paddlevit_dist import create_model
     from paddlevit_dist.points.sparse import Plan, SparseTensor, build_plan
 
     model = create_model("minkunet14a", num_classes=NUM_CLASSES, in_channels=3)

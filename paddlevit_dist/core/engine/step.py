@@ -24,6 +24,7 @@ from ..distributed import (
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
+from ..tasks.loss_checks import require_terms
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
@@ -147,6 +148,7 @@ class TrainStep:
         self.gradient_norm = 0.0
         self.before_clipping: Callable[[], None] | None = None
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
+        self._has_terms = False  # whether the task has returned what it must
 
     def __call__(self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, learning_rate: float) -> list[dict]:
         """Run one step, wait for it and return the loss terms of its micro-batches; see ``launch``."""
@@ -223,6 +225,9 @@ class TrainStep:
             with contextlib.nullcontext() if is_last else without_synchronization(self.model):
                 with self.precision.autocast():
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
+                    if not self._has_terms:
+                        require_terms(terms, type(self.task))
+                        self._has_terms = True
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
                 status.set_detail("in its backward pass", may_wait=not self.on_host)
                 self._wait_for_ranks(is_last or self._forward_communicates)

@@ -1,0 +1,46 @@
+"""Check of the loss terms that a task of a user returns."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import paddle
+
+from ..runtime.errors import UserError
+from .step_types import LossTerm
+
+_EXPECTED = "expected a scalar float tensor, the sum over the micro-batch"
+
+
+def require_terms(terms: Any, owner: type) -> None:
+    """Refuse what is no dictionary of loss terms; nothing waits for the device.
+
+    Args:
+        terms: what ``train_step`` of a task returned.
+        owner: class of the task.
+
+    Raises:
+        UserError: a term is no ``LossTerm``, a sum is no scalar float tensor, or no term that counts has a gradient.
+    """
+    found = list(terms.values()) if isinstance(terms, Mapping) else [terms]
+    others = [type(term).__name__ for term in found if not isinstance(term, LossTerm)]
+    if not found or others:
+        returned = others[0] if others else "nothing"
+        raise UserError(f"{owner.__name__}.train_step returns {returned}: expected a dictionary of LossTerm")
+    for name, term in terms.items():
+        problem = _find_problem(term.sum)
+        if problem:
+            raise UserError(f"{owner.__name__}.train_step: the loss term '{name}' is {problem}")
+    if all(term.sum.stop_gradient for term in found if term.weight):
+        raise UserError(
+            f"{owner.__name__}.train_step: no loss term has a gradient, so nothing would be learned: compute the loss "
+            "from the outputs of the model, without detach(), numpy() or no_grad()"
+        )
+
+
+def _find_problem(total: Any) -> str:
+    """Say what is wrong with the sum of a term; empty if nothing is."""
+    if not isinstance(total, paddle.Tensor):
+        return f"of type {type(total).__name__}: {_EXPECTED}; return a tensor, without item() or numpy()"
+    if not total.is_floating_point():
+        return f"of type {str(total.dtype).rpartition('.')[2]}: {_EXPECTED}; convert it to float32"
+    return f"of shape {list(total.shape)}: {_EXPECTED}; end it with .sum()" if total.shape else ""

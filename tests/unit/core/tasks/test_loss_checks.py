@@ -1,0 +1,51 @@
+"""What a user's ``train_step`` may return, and the line about everything else."""
+
+import re
+
+import numpy as np
+import paddle
+import pytest
+from support.refusals import refusal_of
+
+from paddlevit_dist.core.tasks.loss_checks import require_terms
+from paddlevit_dist.core.tasks.step_types import LossTerm
+
+
+class Own:
+    """A user's task."""
+
+
+def losses():
+    """Losses of three samples, with a gradient."""
+    return paddle.to_tensor([1.0, 2.0, 3.0], stop_gradient=False) * 2
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        (None, "returns NoneType: expected a dictionary of LossTerm"),
+        ({}, "returns nothing: "),
+        ({"loss": losses().sum()}, "returns Tensor: "),
+        ({"loss": LossTerm(losses(), 3)}, r"the loss term 'loss' is of shape \[3\]: .*; end it with .sum\(\)"),
+        ({"loss": LossTerm(losses().sum().reshape([1]), 3)}, r"the loss term 'loss' is of shape \[1\]: "),
+        ({"loss": LossTerm(losses().sum().item(), 3)}, "'loss' is of type float: .*without item"),
+        ({"loss": LossTerm(losses().sum().numpy(), 3)}, "'loss' is of type ndarray: "),
+        ({"loss": LossTerm(None, 3)}, "'loss' is of type NoneType: "),
+        ({"loss": LossTerm(losses().sum().astype("int64"), 3)}, "'loss' is of type int64: .*convert it to float32"),
+        ({"loss": LossTerm(losses().sum(), 3), "b": LossTerm(losses(), 3, 0.0)}, "the loss term 'b' is of shape "),
+        ({"loss": LossTerm(losses().sum().detach(), 3)}, "no loss term has a gradient, "),
+        (
+            {"loss": LossTerm(losses().sum().detach(), 3), "shown": LossTerm(losses().sum(), 3, 0.0)},
+            "no loss term has a gradient, ",
+        ),
+    ],
+)
+def test_what_is_no_loss_is_refused(terms, words):
+    assert re.match(f"Own.train_step.*{words}", refusal_of(require_terms, terms, Own))
+
+
+def test_a_term_may_be_constant_beside_one_that_is_learned():
+    constant = LossTerm(paddle.to_tensor(np.float32(2)), 3)
+    require_terms(
+        {"loss": LossTerm(losses().sum(), 3), "constant": constant, "shown": constant._replace(weight=0)}, Own
+    )

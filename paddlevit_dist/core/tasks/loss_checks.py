@@ -12,14 +12,15 @@ _EXPECTED = "expected a scalar float tensor, the sum over the micro-batch"
 
 
 def require_terms(terms: Any, owner: type) -> None:
-    """Refuse what is no dictionary of loss terms; nothing waits for the device.
+    """Refuse anything but a dictionary of loss terms; nothing waits for the device.
 
     Args:
         terms: what ``train_step`` of a task returned.
         owner: class of the task.
 
     Raises:
-        UserError: a term is no ``LossTerm``, a sum is no scalar float tensor, or no term that counts has a gradient.
+        UserError: a term is not a ``LossTerm``, a sum not a scalar float tensor, or no term that counts has a
+            gradient.
     """
     found = list(terms.values()) if isinstance(terms, Mapping) else [terms]
     others = [type(term).__name__ for term in found if not isinstance(term, LossTerm)]

@@ -45,7 +45,7 @@ def _find_line(run: ReportedRun, title: str, name: str | None = None) -> Points:
 def _unseen_detections(run: ReportedRun) -> Iterator[str]:
     points = _find_line(run, "Choice of the score threshold", "F1")
     shown = run.settings.get("DETECTION.SCORE_THRESHOLD", "")
-    if not points or not re.fullmatch(r"\d*\.?\d+", shown):
+    if not points or not re.fullmatch(r"\d+(\.\d+)?|\.\d+", shown):
         return
     best, highest = max(points, key=lambda point: point[1])
     _, value = min(points, key=lambda point: abs(point[0] - float(shown)))

@@ -4,7 +4,6 @@ import base64
 import functools
 import itertools
 import os
-import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -190,7 +189,8 @@ def prepare_gallery(figure: Part) -> Part:
 
 
 def _find_prefix(texts: Sequence[str]) -> str:
-    prefix = re.sub(r"[^ /]*$", "", os.path.commonprefix(texts))
+    common = os.path.commonprefix(texts)
+    prefix = common[: max(common.rfind(" "), common.rfind("/")) + 1]
     return prefix if len(prefix) >= _LONG else ""
 
 

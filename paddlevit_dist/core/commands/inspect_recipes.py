@@ -2,7 +2,7 @@
 
 from ..registry import plugins
 from ..runtime.errors import UserError
-from ..settings import files
+from ..settings import recipes
 from .parser import CommandParser
 
 
@@ -15,10 +15,10 @@ def run(words: list[str]) -> None:
     )
     part = parser.parse_args(words).part
     plugins.load_installed()
-    names = [recipe for recipe in files.recipe_names() if part in recipe]
+    names = [recipe for recipe in recipes.recipe_names() if part in recipe]
     if not names:
         raise UserError(f"inspect recipes: no recipe's name contains '{part}'")
     width = max(len(recipe) for recipe in names)
     for name in names:
-        print(f"{name:{width}}  {files.recipe_title(name)}")
-    print(f"\n-cfg=NAME runs one; copy its file to change it: {files.recipe_folder()}")
+        print(f"{name:{width}}  {recipes.recipe_title(name)}")
+    print(f"\n-cfg=NAME runs one; copy its file to change it: {recipes.recipe_folder()}")

@@ -2,7 +2,7 @@
 
 ``configuration.load(argv)`` takes three steps and freezes the result. It imports the keys of the chosen task only.
 
-- ``parse``: texts of ``command_line`` and ``files`` become typed settings, each with its origin
+- ``parse``: texts of ``command_line`` and ``files`` (found by ``recipes``) become typed settings, each with its origin
 - ``merge``: settings become one tree of values, where the later one wins; ``names``: of task, dataset and model
 - ``check``: values against one another, and keys that the run does not read
 

@@ -1,6 +1,9 @@
+"""The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
+
 from .configuration import Configuration, load
-from .files import DEFAULT_RECIPE, RecipeMissing, StoredSettings, recipe_folder, recipe_title
+from .files import StoredSettings
 from .key import Key, Range
+from .recipes import DEFAULT_RECIPE, RecipeMissing, recipe_folder, recipe_title
 from .table import default_config, dump_yaml
 
 __all__ = [

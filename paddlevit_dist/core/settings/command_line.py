@@ -12,7 +12,7 @@ import yaml
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
-from . import files, table
+from . import recipes, table
 from .key import OPTIONS, SIZE, Flag, show, split_option
 from .table import COMMAND_LINE, KeySetting
 from .values import NONE_WORDS
@@ -342,7 +342,7 @@ def _closest_flag(name: str) -> str:
 
 def _suggest_spelling(word: str) -> str:
     """Return the end of a message about a word that is neither a flag nor a key: what to write instead."""
-    if files.names_recipe(word):
+    if recipes.names_recipe(word):
         return f": did you mean '-cfg={word}'?"
     spelling = spell_here(word)
     return f": did you mean '{spelling}'?" if spelling else ": write TRAIN.BASE_LR 3e-4, for example"

@@ -1,27 +1,19 @@
-"""YAML files: find the file that ``-cfg`` means, and read it with its BASE files into settings with line numbers.
+"""YAML files: read the file that ``-cfg`` means with its BASE files into settings with line numbers."""
 
-The recipes that come with the package are in ``configs/`` of the repository, in ``recipes/`` when installed.
-"""
-
-import difflib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from ..registry import plugins
-from ..registry.lookup import RECIPE_FOLDERS, known_tables
-from ..runtime.environment import PACKAGE, program
+from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
 from .every_run import DEFAULT_TASK
 from .key import show
+from .recipes import explain_missing_file, find_builtin_base, find_file
 from .table import KeySetting, KeyTable, is_section, keys
 from .values import NONE_WORDS
-
-_ENDINGS = (".yaml", ".yml")
 
 Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
 
@@ -100,7 +92,7 @@ def _read_base(name: str, path: str, origin: str, above: tuple[str, ...]) -> lis
     """Parse the file that ``BASE: name`` of the file ``path`` means; UserError: there is none, or BASE is circular."""
     base = os.path.join(os.path.dirname(path), os.path.expanduser(name))
     if not os.path.isfile(base):
-        recipe = _find_builtin_base(name)
+        recipe = find_builtin_base(name)
         if recipe is None:
             raise UserError(f"{origin}: BASE names {show(name)}: {explain_missing_file(base)}")
         base = recipe
@@ -184,119 +176,3 @@ def _flatten(
 def _format_origin(path: tuple[str, ...], lines: Lines, label: str) -> str:
     line: int | None = lines.get(path)
     return label if line is None else f"{label}:{line}"
-
-
-class RecipeMissing(UserError):
-    """Data were named, but no recipe.
-
-    Args:
-        recipe: name of the recipe that the message suggests.
-        reason: what was found at the data's path; empty if nothing was recognized.
-    """
-
-    def __init__(self, message: str, recipe: str, reason: str) -> None:
-        super().__init__(message)
-        self.recipe = recipe
-        self.reason = reason
-
-
-def recipe_folder() -> Path:
-    """Return the folder of the recipes. ``setup.py`` copies them into the built package."""
-    installed = PACKAGE / "recipes"
-    return installed if installed.is_dir() else PACKAGE.parent / "configs"
-
-
-DEFAULT_RECIPE = str(recipe_folder() / "vit_digits.yaml")
-
-
-def is_recipe_file(path: str) -> bool:
-    """Return whether a file is one of the package's recipes or BASE files."""
-    return Path(path).resolve().is_relative_to(recipe_folder().resolve())
-
-
-def recipe_files() -> dict[str, Path]:
-    """Return name -> file of the recipes, without the files for BASE; other packages have none by a name of ours."""
-    folders = [*map(Path, reversed(RECIPE_FOLDERS)), recipe_folder()]
-    return {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
-
-
-def recipe_names() -> list[str]:
-    """Return the names of all recipes in alphabetical order."""
-    return sorted(recipe_files())
-
-
-def names_recipe(word: str) -> bool:
-    """Return whether a word without a flag is the name of a recipe or of a YAML file."""
-    return word in recipe_names() or word.endswith((".yaml", ".yml"))
-
-
-def recipe_title(name: str) -> str:
-    """Return the first line of a recipe, its description."""
-    with open(recipe_files()[name], encoding="utf-8") as lines:
-        return lines.readline().lstrip("# ").rstrip(".\n")
-
-
-def is_known(name: str) -> bool:
-    """Return whether a value of -cfg is a file, or the name of a recipe of this package or of one that was imported."""
-    return os.path.isfile(os.path.expanduser(name)) or name.removesuffix(".yaml") in recipe_files()
-
-
-def find_file(name: str) -> str:
-    """Return the file that ``-cfg=name`` means: an existing file, else the recipe of that name.
-
-    Raises:
-        UserError: there is neither; the message names the closest match.
-    """
-    path = os.path.expanduser(name)
-    if os.path.isfile(path):
-        return path
-    stem = name[: -len(Path(name).suffix)] if name.endswith(_ENDINGS) else name
-    if os.sep not in name and stem in recipe_files():
-        return str(recipe_files()[stem])
-    if plugins.load_installed():  # they may have recipes
-        return find_file(name)
-    raise UserError(f"-cfg: {_explain_missing_recipe(path, stem)}")
-
-
-def find_ambiguity(name: str) -> str | None:
-    """Return a notice if ``-cfg=name`` means a recipe, but the current folder has a file of that name, too."""
-    local = next((f"{name}{ending}" for ending in _ENDINGS if os.path.isfile(f"{name}{ending}")), None)
-    if local is None or os.sep in name or os.path.isfile(name) or name not in recipe_names():
-        return None
-    return f"-cfg={name} is the recipe of the package; use -cfg=./{local} for the file in this folder"
-
-
-def _find_builtin_base(name: str) -> str | None:
-    """Return the package's file for ``BASE: name`` that the user's folder lacks: a recipe's name or relative path."""
-    for file in (recipe_folder() / name, recipe_folder() / f"{name}.yaml"):
-        if not os.path.isabs(name) and ".." not in Path(name).parts and file.is_file():
-            return str(file)
-    return str(recipe_files()[name]) if name in recipe_files() else None
-
-
-def explain_missing_file(path: str) -> str:
-    """Format the error for a missing YAML file, with the closest name in its folder."""
-    if os.path.isdir(path):
-        return f"{os.path.normpath(path)} is a folder: expected a YAML file"
-    if os.path.lexists(path):
-        return f"{os.path.normpath(path)} is a pipe, a device or a link to no file: expected a YAML file"
-    parent, file = os.path.split(path)
-    present = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
-    near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], cutoff=0.5)
-    hint = f": did you mean '{os.path.normpath(os.path.join(parent, near[0]))}'?" if near else ""
-    return f"there is no file {os.path.normpath(path)}{hint}"
-
-
-def _explain_missing_recipe(path: str, stem: str) -> str:
-    same = os.path.basename(stem)
-    if os.sep in stem and same in recipe_names() and not os.path.isdir(path):
-        return f"there is no file {os.path.normpath(path)}; use -cfg={same} for the recipe of that name"
-    message = explain_missing_file(path)
-    near = difflib.get_close_matches(stem, recipe_names(), cutoff=0.5)
-    if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in message or not near)):
-        return message
-    hint = f"did you mean -cfg={near[0]}?" if near else ""
-    if path != stem:
-        return f"{message}: {hint}"
-    listed = f"'{program('inspect recipes')}' lists all"
-    return f"there is neither a file nor a recipe {path}: {f'{hint} ' if hint else ''}{listed}"

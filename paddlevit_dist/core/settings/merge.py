@@ -7,7 +7,7 @@ from typing import NamedTuple
 from yacs.config import CfgNode
 
 from ..registry import lookup
-from . import files, names
+from . import names, recipes
 from .key import OPTIONS, merge_options, show
 from .parse import ParsedSettings
 from .table import (
@@ -84,7 +84,7 @@ def _find_implied(settings: Sequence[KeySetting], chosen: dict[str, KeySetting],
     for setting in settings:
         if setting.source != COMMAND_LINE:
             by_file.setdefault(setting.source, []).append(setting)
-    of_users = [file for file in by_file if not files.is_recipe_file(file)]
+    of_users = [file for file in by_file if not recipes.is_recipe_file(file)]
     if not of_users:  # recipes of this package say all that they mean
         return {}
     contents = {file: take_last(group) for file, group in by_file.items()}

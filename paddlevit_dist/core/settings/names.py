@@ -12,7 +12,7 @@ from ..registry.manifest import CLASS_LABELS
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.files import is_address
-from . import files
+from . import recipes
 from .every_run import RunSettings
 from .key import show
 from .table import COMMAND_LINE, ConfigView, KeySetting, get_value
@@ -54,7 +54,7 @@ def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None
         name, reason = (guess.dataset, guess.reason) if guess else ("", "")
         package = lookup.find_package("dataset", name) or CLASS_LABELS
     recipe = lookup.RECIPES.get(name, lookup.RECIPES[package])
-    raise files.RecipeMissing(
+    raise recipes.RecipeMissing(
         f"{named.origin} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
         f"'{program('inspect recipes')}' lists",
         recipe,

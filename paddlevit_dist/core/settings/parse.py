@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..registry import lookup, model_sources
 from ..runtime.errors import UserError
-from . import command_line, files, names, user_modules
+from . import command_line, files, names, recipes, user_modules
 from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK
 from .key import Key, show, split_option
@@ -37,7 +37,7 @@ def read_given(argv: Sequence[str], stored: files.StoredSettings | None = None) 
         SystemExit: the version was requested and is printed.
     """
     given = command_line.parse_command_line(argv)
-    if given.cfg is not None and not files.is_known(given.cfg):
+    if given.cfg is not None and not recipes.is_known(given.cfg):
         user_modules.load(given.settings, given.shows)  # of -import: they may have recipes
     of_files: list[KeySetting] = []
     if stored is not None:
@@ -47,7 +47,7 @@ def read_given(argv: Sequence[str], stored: files.StoredSettings | None = None) 
     task = dataclasses.replace(given, settings=[*of_files, *given.settings]).task or DEFAULT_TASK
     settings = [*of_files, *(_resolve_word(setting, task) for setting in given.settings)]
     notices = list(given.notices)
-    if given.cfg is not None and (ambiguity := files.find_ambiguity(given.cfg)):
+    if given.cfg is not None and (ambiguity := recipes.find_ambiguity(given.cfg)):
         notices.append(ambiguity)
     given = dataclasses.replace(given, settings=settings)
     if (given.cfg or stored) and _may_be_of_clone(given.find_last("MODEL.NAME")):
@@ -71,7 +71,7 @@ def _may_be_of_clone(model: KeySetting | None) -> bool:
     """
     if model is None:
         return False
-    return not (model.value in lookup.MODELS if model.source == COMMAND_LINE else files.is_recipe_file(model.source))
+    return not (model.value in lookup.MODELS if model.source == COMMAND_LINE else recipes.is_recipe_file(model.source))
 
 
 def import_modules(given: GivenSettings, stored: files.StoredSettings | None = None) -> GivenSettings:
@@ -173,7 +173,7 @@ def _explain_unknown_key(setting: KeySetting) -> str:
     if is_section and any(key.startswith(f"{name.upper()}.") for key in keys()):
         return f"{setting.origin}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
     spelling = ""
-    if is_typed and files.names_recipe(setting.name):
+    if is_typed and recipes.names_recipe(setting.name):
         spelling = f"-cfg={name}"
     elif is_typed and name.islower() and "." not in name:
         spelling = command_line.spell_here(name, str(setting.value))

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.settings import StoredSettings, files, load
+from paddlevit_dist.core.settings import StoredSettings, load
 
 
 def test_later_files_win_and_each_value_knows_its_source(write):
@@ -269,15 +269,6 @@ def test_numbers_to_other_bases_and_words_are_refused_in_one_line(tmp_path, word
         with pytest.raises(UserError, match="NUM_EPOCHS.* expected a whole number") as caught:
             load(arguments)
         assert place in str(caught.value) and (shown in str(caught.value) or f"'{word}'" in str(caught.value))
-
-
-def test_the_closest_yaml_file_is_suggested(tmp_path):
-    for name in ("recipe.yaml~", "recipes.yml", "other.yaml"):
-        (tmp_path / name).touch()
-    said = files.explain_missing_file(f"{tmp_path}/./recipe.yaml")
-    assert said == f"there is no file {tmp_path}/recipe.yaml: did you mean '{tmp_path}/recipes.yml'?"
-    assert files.explain_missing_file(f"{tmp_path}/q") == f"there is no file {tmp_path}/q"
-    assert files.explain_missing_file(f"{tmp_path}/.") == f"{tmp_path} is a folder: expected a YAML file"
 
 
 @pytest.mark.parametrize("content", [{"TASK": [[1]]}, {"MODEL": {"NAME": {"a": 1}}}])

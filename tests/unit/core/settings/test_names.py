@@ -11,7 +11,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry import lookup
 from paddlevit_dist.core.registry.register import register_dataset, register_model
 from paddlevit_dist.core.settings import names
-from paddlevit_dist.core.settings.files import RecipeMissing
+from paddlevit_dist.core.settings.recipes import RecipeMissing
 from paddlevit_dist.core.settings.table import COMMAND_LINE, ConfigView, KeySetting
 
 DATASET, PATH, MODEL = "DATA.DATASET", "DATA.DATA_PATH", "MODEL.NAME"

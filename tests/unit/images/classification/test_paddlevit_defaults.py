@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.core.settings import files, load
+from paddlevit_dist.core.settings import load, recipes
 
 SWIN = """
 DATA: {{IMAGE_SIZE: 224, CROP_PCT: 0.9{}}}
@@ -53,7 +53,7 @@ def test_recipes_of_the_package_and_files_on_them_are_their_own(swin):
     assert load(["-cfg=vit_digits"]).sources["TRAIN.LINEAR_SCALED_LR"] == "default"
     for name in ("vit_digits", "vit_mnist"):
         copy = swin.with_name(f"{name}.yaml")
-        copy.write_text((files.recipe_folder() / copy.name).read_text())
+        copy.write_text((recipes.recipe_folder() / copy.name).read_text())
         assert load([f"-cfg={copy}"]).values == load([f"-cfg={name}"]).values
     mine = swin.with_name("mine.yaml")
     mine.write_text("BASE: swin_base_patch4_window12_384\nMODEL: {TYPE: swin, EMBED_DIM: 48}\n")

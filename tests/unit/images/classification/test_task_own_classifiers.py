@@ -12,7 +12,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.registry.lookup import MODELS
 from paddlevit_dist.core.registry.register import register_model
-from paddlevit_dist.core.settings.files import recipe_names
+from paddlevit_dist.core.settings.recipes import recipe_names
 from paddlevit_dist.core.tasks.model import Model
 from paddlevit_dist.core.tasks.task_factory import make_task
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from paddlevit_dist.core.settings import files, load
+from paddlevit_dist.core.settings import load, recipes
 
 
 class AuthorsFacts(NamedTuple):
@@ -55,7 +55,7 @@ DEIM = {
     "deim_rtdetrv2_r50vd_coco": AuthorsFacts(16, 60, 2e-4, 2e-5, 2000, 1e-4, 2000, 2, 3, True),
     "deim_rtdetrv2_r101vd_coco": AuthorsFacts(16, 60, 2e-4, 2e-6, 2000, 1e-4, 2000, 2, 3, True),
 }
-HEADER = Path(files.recipe_folder(), "_base_", "rtdetr_coco.yaml").read_text(encoding="utf-8").partition("\nDATA:")[0]
+HEADER = Path(recipes.recipe_folder(), "_base_", "rtdetr_coco.yaml").read_text(encoding="utf-8").partition("\nDATA:")[0]
 
 
 def differences(name: str, authors: AuthorsFacts) -> set[str]:
@@ -103,7 +103,7 @@ def test_a_recipe_of_deim_has_the_numbers_of_its_authors_but_no_decay_of_biases_
 def test_the_rate_of_fine_tuning_is_the_share_of_the_authors_that_its_header_names():
     values = load(["-cfg=finetune_detector", "-data_path=."]).values
     authors = AuthorsFacts(64, 220, 4e-4, 2e-4, 500, 1e-4, 1000, 20, 20, False)  # dfine_hgnetv2_s_custom.yml
-    text = " ".join(Path(files.find_file("finetune_detector")).read_text(encoding="utf-8").replace("#", " ").split())
+    text = " ".join(Path(recipes.find_file("finetune_detector")).read_text(encoding="utf-8").replace("#", " ").split())
 
     assert values.TRAIN.BASE_LR / authors.rate == values.DATA.GLOBAL_BATCH_SIZE / authors.batch == 1 / 4
     assert values.TRAIN.BASE_LR * values.TRAIN.BACKBONE_LR_FACTOR == pytest.approx(authors.backbone_rate / 4)

@@ -7,7 +7,7 @@ from support.registrations import forgotten
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands import inspect_recipes
 from paddlevit_dist.core.runtime.environment import program
-from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.settings import load, recipes
 
 CONFIGS = ROOT / "configs"
 
@@ -97,3 +97,12 @@ def test_they_are_listed_with_what_they_are(capsys):
     assert {line.index(line.split(maxsplit=1)[1]) for line in lines} == {longest + 2}
     with pytest.raises(UserError, match="no recipe's name contains 'nothing'"):
         inspect_recipes.run(["nothing"])
+
+
+def test_the_closest_yaml_file_is_suggested(tmp_path):
+    for name in ("recipe.yaml~", "recipes.yml", "other.yaml"):
+        (tmp_path / name).touch()
+    said = recipes.explain_missing_file(f"{tmp_path}/./recipe.yaml")
+    assert said == f"there is no file {tmp_path}/recipe.yaml: did you mean '{tmp_path}/recipes.yml'?"
+    assert recipes.explain_missing_file(f"{tmp_path}/q") == f"there is no file {tmp_path}/q"
+    assert recipes.explain_missing_file(f"{tmp_path}/.") == f"{tmp_path} is a folder: expected a YAML file"

@@ -1,3 +1,5 @@
+"""The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
+
 from .resampling import (
     ConfidenceInterval,
     ProportionRecompute,

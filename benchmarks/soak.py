@@ -33,7 +33,7 @@ from rounds import ROOT
 from smallest import sized
 
 from paddlevit_dist import register_dataset
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.table import find_keys
 from paddlevit_dist.images.data.small_sets import Digits
 
 DELAY = "SOAK_SECONDS_PER_SAMPLE"
@@ -68,7 +68,7 @@ class Run:
         self.output = output
         self.log = output.with_suffix(".txt")
         recipe = ROOT / "configs" / "vit_digits.yaml"
-        watchdog = ["WATCHDOG_SECONDS=20"] if "WATCHDOG_SECONDS" in keys() else []
+        watchdog = ["WATCHDOG_SECONDS=20"] if "WATCHDOG_SECONDS" in find_keys() else []
         command = [sys.executable, __file__, "--train", f"-cfg={recipe}", f"-output={output}", *TRAINING, *watchdog]
         self.started = time.time()
         with open(self.log, "a", encoding="utf-8") as stream:

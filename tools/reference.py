@@ -14,10 +14,10 @@ from paddlevit_dist.core.commands.parser import build_parser
 from paddlevit_dist.core.registry.lookup import MODEL_FAMILIES, TASKS, common_tables
 from paddlevit_dist.core.registry.model_names import FILE as MODEL_NAMES
 from paddlevit_dist.core.runtime.lazy_names import import_object
-from paddlevit_dist.core.settings.command_line import describe_flag, flags
+from paddlevit_dist.core.settings.command_line import all_flags, describe_flag
 from paddlevit_dist.core.settings.help import ABOUT
 from paddlevit_dist.core.settings.key import Flag, Key
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.table import find_keys
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _WRITTEN_BY = "<!-- written by tools/reference.py: change the tables that it reads, not this page -->"
@@ -49,7 +49,7 @@ def _input_fields(expected: Any) -> dict[str, Any] | None:
 def keys_page() -> str:
     """Format all keys: a section for the tasks that read them, a table for each section of a file."""
     groups: dict[str, dict[str, list[Key]]] = {}
-    for key in keys().values():
+    for key in find_keys().values():
         section = key.name.rpartition(".")[0]
         groups.setdefault(_readers(key.name), {}).setdefault(section, []).append(key)
     lines = [_WRITTEN_BY, "# Keys", ""]
@@ -78,7 +78,7 @@ def keys_page() -> str:
 def _readers(name: str) -> str:
     if any(key.name == name for table in common_tables() for key in table.keys):
         return _EVERY_RUN
-    return " and ".join(task for task in TASKS if name in keys(task))
+    return " and ".join(task for task in TASKS if name in find_keys(task))
 
 
 def _key_row(key: Key) -> str:
@@ -112,14 +112,14 @@ def commands_page() -> str:
 def _flag_tables() -> Iterator[str]:
     yield "Each works with one dash or two, as `-flag=value` or `-flag value`. [Keys](keys.md) can follow: `KEY VALUE`."
     groups: dict[str, list[Flag]] = {}
-    for flag in flags().values():
+    for flag in all_flags().values():
         groups.setdefault(flag.group, []).append(flag)
     for group, members in groups.items():
         yield from ("", f"### {group[0].upper()}{group[1:]}", "", "| flag | sets | |", "|---|---|---|")
         for flag in members:
             form = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
             set_keys = " or ".join(
-                f"`{key.name}`" for key in keys().values() if key.flag and key.flag.name == flag.name
+                f"`{key.name}`" for key in find_keys().values() if key.flag and key.flag.name == flag.name
             )
             yield f"| `{form}` | {set_keys} | {_escaped(describe_flag(flag))} |"
     yield ""

@@ -9,8 +9,8 @@ from support.processes import ROOT
 
 from paddlevit_dist.core.commands import COMMANDS, import_command
 from paddlevit_dist.core.commands.parser import build_parser
-from paddlevit_dist.core.settings.command_line import flags
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.command_line import all_flags
+from paddlevit_dist.core.settings.table import find_keys
 
 UNIT = ROOT / "tests" / "unit"
 
@@ -117,11 +117,11 @@ def list_texts(path):
 
 
 def test_keys_and_options_that_messages_name_exist():
-    known = {".".join(name.split(".")[:number]) for name in keys() for number in range(1, 9)}
+    known = {".".join(name.split(".")[:number]) for name in find_keys() for number in range(1, 9)}
     known |= {"DATA.MINE.FOLD", "MODEL.IMG_SIZE"}  # a user's key, and PaddleViT's
     parsers = filter(None, (build_parser(import_command(command)) for command in COMMANDS))
     options = {row.partition("=")[0] for parser in parsers for row, _ in parser.rows()}
-    options |= {f"-{flag.name}" for flag in flags().values()} | {"-flag"}
+    options |= {f"-{flag.name}" for flag in all_flags().values()} | {"-flag"}
 
     def find_unknown(text):
         names = set(re.findall(r"\b(?:DATA|POINTS|VOLUMES|MODEL|TRAIN|EVALUATION)(?:\.[A-Z][A-Z0-9_]*)+\b(?!\{)", text))

@@ -21,7 +21,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import DEFAULT_TASK
 from ..settings.key import show
-from ..settings.table import index_keys, keys
+from ..settings.table import find_keys, index_keys
 from ..tasks.model_factory import build_network, create_model, explain_options
 from .parser import CommandParser, at_least, image_size
 
@@ -177,7 +177,7 @@ def changes_layers(name: str) -> bool:
     if name.startswith("MODEL.") or name in ("TASK", "DATA.IMAGE_SIZE", "DATA.IMAGE_CHANNELS"):
         return True
     of_all_runs = index_keys(common_tables())
-    return name not in of_all_runs and not name.startswith(("DATA.", "TRAIN.")) and not keys()[name].training_only
+    return name not in of_all_runs and not name.startswith(("DATA.", "TRAIN.")) and not find_keys()[name].training_only
 
 
 def find_task(name: str) -> str:

@@ -129,15 +129,15 @@ class CommandParser(argparse.ArgumentParser):
 
     def _takes_flag(self, name: str) -> bool:
         """Return whether an option that is not of this command is the flag of a key."""
-        from ..settings.command_line import find_flag
+        from ..settings.command_line import find_any_flag
 
         plain = name.lstrip("-").replace("-", "_")
-        flag = None if plain.lower() in self.other_names else find_flag(plain)
+        flag = None if plain.lower() in self.other_names else find_any_flag(plain)
         return flag is not None and flag.key is not None
 
     def _suggest(self, name: str) -> str:
         """Return advice on an unknown option."""
-        from ..settings.command_line import OTHER_NAMES, flags, spell_here  # with packages that one command lacks
+        from ..settings.command_line import OTHER_NAMES, all_flags, spell_here  # with packages that one command lacks
 
         plain = name.lower().replace("-", "_")
         if plain in self.other_names:
@@ -146,7 +146,7 @@ class CommandParser(argparse.ArgumentParser):
         name_here = OTHER_NAMES.get(plain, plain)
         if self.keys is not None and name_here not in options and name_here != plain:
             return f"write {spell_here(plain)}"
-        known = options if self.keys is None else [*options, *(flag.name for flag in flags().values() if flag.key)]
+        known = options if self.keys is None else [*options, *(flag.name for flag in all_flags().values() if flag.key)]
         near = [name_here] if name_here in options else difflib.get_close_matches(plain, known)
         return f"did you mean '-{near[0]}'?" if near else f"options are {', '.join(f'-{option}' for option in options)}"
 
@@ -175,9 +175,9 @@ class CommandParser(argparse.ArgumentParser):
         """Return the rows of the flags of keys; a name is skipped if the folder of its task was removed."""
         if not self.keys:
             return []
-        from ..settings.command_line import describe_flag, find_flag
+        from ..settings.command_line import describe_flag, find_any_flag
 
-        flags = filter(None, map(find_flag, self.keys))
+        flags = filter(None, map(find_any_flag, self.keys))
         return [
             (f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}", describe_flag(flag))
             for flag in flags
@@ -211,12 +211,12 @@ def split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
 def is_key(word: str) -> bool:
     """Return whether a word is ``KEY`` or ``KEY=VALUE``; the name may be unknown if the word is not a path."""
     from ..settings.key import split_option
-    from ..settings.table import keys
+    from ..settings.table import find_keys
 
     name, _ = split_option(word.partition("=")[0], None)
     if not re.fullmatch(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*", name):
         return False
-    return name in keys() or ("." in name and not os.path.lexists(word))
+    return name in find_keys() or ("." in name and not os.path.lexists(word))
 
 
 def written(action: argparse.Action) -> str:

@@ -13,7 +13,7 @@ from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import readable
 from ..runtime.printing import cell, one_line, without_credentials
-from ..settings.table import keys
+from ..settings.table import find_keys
 from .parser import CommandParser, at_least, path
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def require_inputs(inputs: list[str]) -> None:
         if os.path.exists(text):
             continue
         name = text.partition("=")[0]
-        if name.upper() in keys() and not name.isupper():
+        if name.upper() in find_keys() and not name.isupper():
             reason = f"keys are in capitals: {name.upper()}"
         elif "://" in text:
             reason = "URLs are not fetched: download it and give the file"

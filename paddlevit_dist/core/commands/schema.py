@@ -5,7 +5,7 @@ from typing import Any
 from ..registry.lookup import key_tables
 from ..runtime.json_format import format_json
 from ..settings.key import Key
-from ..settings.table import keys
+from ..settings.table import find_keys
 from .parser import CommandParser
 
 _TYPES = {
@@ -36,7 +36,7 @@ def run(words: list[str]) -> None:
 def schema() -> dict[str, Any]:
     """Build the schema (draft 7) of a YAML file: sections are objects, PaddleViT's other names are deprecated."""
     root = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Keys of paddlevit_dist", **_section()}
-    for key in keys().values():
+    for key in find_keys().values():
         _put(root, key.name, {"description": key.meaning, "default": key.default, **_values(key)})
     for table in key_tables():
         for name, new_name in table.renamed.items():

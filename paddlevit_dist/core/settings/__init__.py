@@ -10,7 +10,7 @@ The keys are fields of classes: in ``every_run`` and ``optimizer_keys`` for ever
 others for one kind.
 
 - ``key``: a key as a field of a class; ``values``: the parsing of its value
-- ``table``: tables of keys with their rules; the tree of a configuration and its YAML
+- ``table``: tables of keys with their rules; the tree of a configuration; ``yaml_output``: its YAML
 - ``custom_keys``, ``user_modules``: additions of users
 - ``help``: the help pages
 

@@ -4,7 +4,8 @@ from .configuration import Configuration, load
 from .files import StoredSettings
 from .key import Key, Range
 from .recipes import DEFAULT_RECIPE, RecipeMissing, recipe_folder, recipe_title
-from .table import default_config, dump_yaml
+from .table import default_config
+from .yaml_output import dump_yaml
 
 __all__ = [
     "Configuration",

@@ -58,13 +58,13 @@ OTHER_NAMES = {
 }
 
 
-def flags() -> dict[str, Flag]:
+def all_flags() -> dict[str, Flag]:
     """Return all flags by name, in the order of the help page."""
     found = [*_COMMAND_FLAGS, *table.flags().values()]
     return {flag.name: flag for flag in sorted(found, key=lambda flag: (_GROUPS.index(flag.group), flag.place))}
 
 
-def find_flag(name: str) -> Flag | None:
+def find_any_flag(name: str) -> Flag | None:
     """Return the flag of this name, if there is one."""
     return next((flag for flag in _COMMAND_FLAGS if flag.name == name), None) or table.find_flag(name)
 
@@ -186,7 +186,7 @@ def take_flag(words: list[str]) -> tuple[Flag, str]:
     word = words.pop(0)
     name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
     name = name.replace("-", "_")
-    flag = find_flag(name)
+    flag = find_any_flag(name)
     if flag is None:
         raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
     if flag.argument is None:
@@ -229,7 +229,7 @@ def format_words(options: Mapping[str, Any]) -> list[str]:
     """Format keyword arguments, flags and keys by name, as words of a command line; a flag of None is skipped."""
     words = []
     for name, value in options.items():
-        flag = find_flag(name)
+        flag = find_any_flag(name)
         if value is None and flag is not None:
             continue
         if flag is not None and flag.argument is None:
@@ -272,7 +272,7 @@ def takes_next_word(word: str) -> bool:
         return False
     if not is_flag(word):
         return True
-    flag = find_flag(word.lstrip("-").replace("-", "_"))
+    flag = find_any_flag(word.lstrip("-").replace("-", "_"))
     return flag is not None and flag.argument is not None
 
 
@@ -311,17 +311,17 @@ def spell_here(name: str, value: str = "") -> str:
     ``value`` is the value to set; empty: the placeholder of the help page.
     """
     name = name.lower().replace("-", "_")
-    ours = name if find_flag(name) else OTHER_NAMES.get(name, "")
-    flag = find_flag(ours)
+    ours = name if find_any_flag(name) else OTHER_NAMES.get(name, "")
+    flag = find_any_flag(ours)
     if flag is None:
         return ours and f"{ours} {value or 'VALUE'}"
     return f"-{ours}={value or flag.argument}" if flag.argument else f"-{ours}"
 
 
-def find_key(name: str) -> str:
+def translate_to_key(name: str) -> str:
     """Return the key of a flag, or of another tool's name for one; empty if there is none."""
     ours = OTHER_NAMES.get(name.lower(), name.lower())
-    flag = find_flag(ours)
+    flag = find_any_flag(ours)
     if flag:
         return flag.key or ""
     return ours if table.find_key(ours) else ""
@@ -332,12 +332,11 @@ def _closest_flag(name: str) -> str:
     spelling = spell_here(name)
     if spelling:
         return f"write {spelling}"
-    near = difflib.get_close_matches(name.lower(), list(flags()), cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), list(all_flags()), cutoff=0.5)
     if near:
         return f"did you mean '-{near[0]}'?"
-    return (
-        f"valid flags: {', '.join(f'-{flag}' for flag in flags())}; keys are written without a dash: TRAIN.BASE_LR 3e-4"
-    )
+    names = ", ".join(f"-{flag}" for flag in all_flags())
+    return f"valid flags: {names}; keys are written without a dash: TRAIN.BASE_LR 3e-4"
 
 
 def _suggest_spelling(word: str) -> str:

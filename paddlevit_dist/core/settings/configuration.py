@@ -14,7 +14,8 @@ from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK, RunSettings
 from .merge import merge
 from .parse import add_default_recipe, import_modules, parse, read_given, refuse_code
-from .table import COMMAND_LINE, DERIVED, ConfigView, KeySetting, default_config, describe, get_value, put
+from .table import COMMAND_LINE, DERIVED, ConfigView, KeySetting, default_config, get_value, put
+from .yaml_output import describe
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def load(
     try:
         return _configure(given, default_recipe, is_checked=stored is None or stored.is_checked)
     except UserError as error:
-        if plugins.load_installed():
+        if plugins.load_installed():  # an installed plug-in may have the unknown name: read again with all of them
             return load(argv, default_recipe, is_trusted, command, stored)
         if not is_trusted:
             user_modules.explain_missing(given.settings, error)

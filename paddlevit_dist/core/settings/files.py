@@ -12,7 +12,7 @@ from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
 from .every_run import DEFAULT_TASK
 from .key import show
 from .recipes import explain_missing_file, find_builtin_base, find_file
-from .table import KeySetting, KeyTable, is_section, keys
+from .table import KeySetting, KeyTable, find_keys, is_section
 from .values import NONE_WORDS
 
 Lines = dict[tuple[str, ...], int]  # path of keys -> line, counted from 1
@@ -169,7 +169,7 @@ def _flatten(
         elif isinstance(value, dict):
             yield from _flatten(value, here, file, tables)
         elif value is not None:
-            example = next(key for key in keys() if key.startswith(f"{name}."))
+            example = next(key for key in find_keys() if key.startswith(f"{name}."))
             raise UserError(f"{origin}: {name} is {show(value)}: expected keys below it, such as {example}")
 
 

@@ -18,7 +18,7 @@ from ..runtime.help_pages import HELP, page, row
 from . import command_line, parse
 from .command_line import describe_flag
 from .key import Key
-from .table import KeySetting, keys
+from .table import KeySetting, find_keys
 
 
 class CommandHelp(NamedTuple):
@@ -83,7 +83,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
         command = "evaluate"
     about = ABOUT[command]
     rows, group = [], ""
-    for flag in command_line.flags().values():
+    for flag in command_line.all_flags().values():
         if flag.group == "prediction":  # on the page of predict
             continue
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
@@ -108,9 +108,9 @@ def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
     task = _find_task(parse.import_modules(parse.read_given(words)).settings)
     every_run = {key.name: key for table in common_tables() for key in table.keys}
     user_keys = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
-    task_keys = {**keys(task), **user_keys}
+    task_keys = {**find_keys(task), **user_keys}
     task_only = {name: key for name, key in task_keys.items() if name not in every_run and name not in user_keys}
-    others = {name: key for name, key in keys().items() if name not in task_keys}
+    others = {name: key for name, key in find_keys().items() if name not in task_keys}
     lines = ["Keys are set in a YAML file, or after the flags: TRAIN.BASE_LR 3e-4."]
     lines += _section(f"keys of TASK {task}", task_only)
     lines += _section("keys of your own code", user_keys)
@@ -145,4 +145,4 @@ def _find_task(settings: Sequence[KeySetting]) -> str:
         dataset = ""
     holds = find_package("dataset", dataset), annotation_type("dataset", dataset)
     fitting = (task for task in TASKS if (find_package("task", task), annotation_type("task", task)) == holds)
-    return next(fitting, keys()["TASK"].default) if holds[0] else keys()["TASK"].default
+    return next(fitting, find_keys()["TASK"].default) if holds[0] else find_keys()["TASK"].default

@@ -16,7 +16,7 @@ from . import command_line, files, names, recipes, user_modules
 from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK
 from .key import Key, show, split_option
-from .table import COMMAND_LINE, KeySetting, index_former, index_keys, keys, known_names, resolve_flag, tables_with
+from .table import COMMAND_LINE, KeySetting, find_keys, index_former, index_keys, known_names, resolve_flag, tables_with
 from .values import InvalidValue, OutOfRange, read_word
 
 
@@ -170,7 +170,7 @@ def _explain_unknown_key(setting: KeySetting) -> str:
     """Format the error for a key that does not exist, with what the user may have meant."""
     name = setting.name if setting.name.isprintable() else show(setting.name)
     is_section, is_typed = isinstance(setting.value, Mapping), setting.source == COMMAND_LINE
-    if is_section and any(key.startswith(f"{name.upper()}.") for key in keys()):
+    if is_section and any(key.startswith(f"{name.upper()}.") for key in find_keys()):
         return f"{setting.origin}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
     spelling = ""
     if is_typed and recipes.names_recipe(setting.name):
@@ -190,11 +190,11 @@ def find_closest_key(name: str) -> str:
     """
     upper = name.upper()
     section, _, end = upper.rpartition(".")
-    translated = command_line.find_key(end)
+    translated = command_line.translate_to_key(end)
     if translated and section in ("", translated.rpartition(".")[0]):
         return translated
-    same_end = [key for key in keys() if key.rsplit(".", 1)[-1] == end]
-    candidates = same_end or ([translated] if translated else list(keys()))
+    same_end = [key for key in find_keys() if key.rsplit(".", 1)[-1] == end]
+    candidates = same_end or ([translated] if translated else list(find_keys()))
     return difflib.get_close_matches(upper, candidates, cutoff=0.0)[0]
 
 

@@ -10,11 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import yaml
 from yacs.config import CfgNode
 
 from ..registry.lookup import iterate_tables, key_tables, known_tables
-from ..runtime.help_pages import COLUMNS
 from ..runtime.printing import without_credentials
 from .key import OPTIONS, Flag, Key, Section, merge_options, split_option
 
@@ -71,7 +69,7 @@ class IgnoredKeys(NamedTuple):
     reason: str  # why they are ignored; {} is replaced with the description of ``condition``
 
 
-def _nothing(*_: object) -> Any:
+def _do_nothing(*_: object) -> Any:
     return ()
 
 
@@ -92,11 +90,11 @@ class KeyTable:
     infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] | None = None
     #: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those that were, in
     #: place, and returns notices. ``all_settings`` also has the settings that others override
-    resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _nothing
+    resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _do_nothing
     #: ``check(config)`` raises ``UserError`` where two values contradict each other, and returns notices
-    check: Callable[[ConfigView[Any]], Sequence[str]] = _nothing
+    check: Callable[[ConfigView[Any]], Sequence[str]] = _do_nothing
     #: ``find_ignored(config)`` yields the keys that this run does not read
-    find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _nothing
+    find_ignored: Callable[[ConfigView[Any]], Iterator[IgnoredKeys]] = _do_nothing
     #: keys that were removed, with the default that older runs have stored, and that is used today. ``meaning`` is what
     #: to write instead of another value; if the key is in ``renamed``, the other key has this value
     former: tuple[Key, ...] = ()
@@ -122,7 +120,7 @@ def covers(names: Sequence[str], name: str) -> bool:
     return any(name == other or (other.endswith(".") and name.startswith(other)) for other in names)
 
 
-def keys(task: str | None = None) -> dict[str, Key]:
+def find_keys(task: str | None = None) -> dict[str, Key]:
     """Return dotted name -> row of the keys that ``task`` reads, the engine's first; all for None or without tables."""
     return index_keys(key_tables(task))
 
@@ -161,7 +159,7 @@ def find_key(name: str, task: str | None = None) -> Key | None:
     The row of MODEL.OPTIONS is also that of MODEL.OPTIONS.NAME.
     """
     name, _ = split_option(name, None)
-    return index_keys(known_tables(task)).get(name) or keys().get(name)
+    return index_keys(known_tables(task)).get(name) or find_keys().get(name)
 
 
 def find_flag(name: str) -> Flag | None:
@@ -254,54 +252,6 @@ def comparable_leaves(settings: Mapping[str, Any] | Section) -> dict[str, Any]:
     return found
 
 
-def dump_yaml(values: CfgNode) -> str:
-    """Format the task's keys as YAML that ``load`` turns into equal values, except for passwords and tokens in URLs.
-
-    BASE is omitted, as its files are merged.
-    """
-    return "".join(f"{line}\n" for line, _ in _lines(values))
-
-
-def describe(values: CfgNode, sources: dict[str, str]) -> str:
-    """Format the tree as YAML with the source of each value in a column of comments.
-
-    A long value shifts its comment; a very long value moves it to the line above; a long source is cut at its start.
-    """
-    lines = _lines(values)
-    column = max(len(text) for text, _ in lines if len(text) <= COLUMNS // 2)
-    described = []
-    for line, name in lines:
-        if name is None:
-            described.append(line)
-            continue
-        left = COLUMNS - len(line) - len("  # ")
-        source = sources[name]
-        if left < len("command line"):
-            described += [f"{line[: len(line) - len(line.lstrip())]}# {_end(source, COLUMNS // 2)}", line]
-            continue
-        source = _end(source, left)
-        described.append(f"{line:<{min(column, COLUMNS - len(source) - len('  # '))}}  # {source}")
-    return "\n".join(described)
-
-
-def _end(text: str, length: int) -> str:
-    return text if len(text) <= length else f"...{text[3 - length :]}"
-
-
-def _lines(values: CfgNode) -> list[tuple[str, str | None]]:
-    """Return the lines of YAML: for a key with its dotted name, for a section with None."""
-    lines: list[tuple[str, str | None]] = []
-    open_sections: list[str] = []
-    for name, value in public_leaves(values).items():
-        *sections, last = name.split(".")
-        for depth, section in enumerate(sections):
-            if open_sections[: depth + 1] != sections[: depth + 1]:
-                lines.append((f"{'  ' * depth}{section}:", None))
-        open_sections = sections
-        lines.append((f"{'  ' * len(sections)}{last}: {_scalar(value)}", name))
-    return lines
-
-
 def public_leaves(values: CfgNode) -> dict[str, Any]:
     """Return dotted name -> plain value of every key that a run with this configuration reads, to store and to show.
 
@@ -317,11 +267,3 @@ def _public(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: _public(item) for name, item in value.items()}
     return without_credentials(value) if isinstance(value, str) else value
-
-
-def _scalar(value: object) -> str:
-    quoted = isinstance(value, str) and not value.isprintable()
-    text = yaml.safe_dump(
-        value, default_flow_style=True, default_style='"' if quoted else None, width=10**6, allow_unicode=True
-    )
-    return text.replace("\n...\n", "").strip()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ..runtime.metrics_file import recorded_events
 from ..settings.every_run import RunSettings
-from ..settings.table import dump_yaml
+from ..settings.yaml_output import dump_yaml
 
 
 class RunFacts(NamedTuple):

@@ -226,9 +226,9 @@ def _describe_outputs(model: Any, names: Sequence[str] | None, about: Mapping[st
 
 def parse_size(key: str, size: "Size") -> Any:
     """Return the value of the key that sets the input's size; UserError for (height, width) of cubes."""
-    from ...core.settings.table import keys
+    from ...core.settings.table import find_keys
 
-    if keys()[key].many or keys()[key].or_many:
+    if find_keys()[key].many or find_keys()[key].or_many:
         return list(size) if isinstance(size, tuple) else [size, size]
     if isinstance(size, tuple):
         raise UserError(f"export: {key} is one number: give -image_size as one number")

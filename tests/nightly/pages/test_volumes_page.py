@@ -5,7 +5,7 @@ import re
 import numpy as np
 from nightly.pages.volumes_of_the_page import PAGE
 
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.table import find_keys
 
 
 def test_the_program_runs_and_finds_its_points_again():
@@ -18,4 +18,4 @@ def test_the_program_runs_and_finds_its_points_again():
 
 def test_the_keys_of_the_page_exist():
     named = set(re.findall(r"\b(?:VOLUMES|TRAIN|DATA)\.[A-Z_]+", PAGE)) - {"VOLUMES.", "DATA."}
-    assert len(named) > 12 and named <= set(keys())
+    assert len(named) > 12 and named <= set(find_keys())

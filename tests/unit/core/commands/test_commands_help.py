@@ -11,7 +11,7 @@ from paddlevit_dist.__main__ import _run
 from paddlevit_dist.core.commands import COMMANDS, import_command
 from paddlevit_dist.core.commands.parser import build_parser, path
 from paddlevit_dist.core.runtime.environment import program
-from paddlevit_dist.core.settings.command_line import flags
+from paddlevit_dist.core.settings.command_line import all_flags
 from paddlevit_dist.core.settings.help import ABOUT
 from paddlevit_dist.extensions.compare.search import split_words
 
@@ -53,7 +53,7 @@ def test_the_page_of_commands_has_a_row_for_each_argument_and_paths_begin_with_h
 def test_the_flags_of_prediction_are_on_the_page_of_predict(capsys):
     with pytest.raises(SystemExit):
         _run(["predict", "-h"])
-    page, names = capsys.readouterr().out, [flag.name for flag in flags().values() if flag.group == "prediction"]
+    page, names = capsys.readouterr().out, [flag.name for flag in all_flags().values() if flag.group == "prediction"]
     assert len(names) == 4 and all(f"\n  -{name}=" in page for name in [*names, "max_detections"])
     assert "[KEY VALUE ...]" in " ".join(page.split())
 

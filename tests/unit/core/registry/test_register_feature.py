@@ -5,7 +5,7 @@ from support.registrations import forgotten
 
 from paddlevit_dist import Key, Manifest, UserError, register_feature
 from paddlevit_dist.core.registry import extension_points, features, lookup
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.table import find_keys
 
 NOTE = Key("ACME_NOTE", None, "text", "file of notes", optional=True)
 IMAGES, POINTS = "paddlevit_dist.images.settings:IMAGES", "paddlevit_dist.points.settings:TABLE"
@@ -42,7 +42,7 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
     assert features.NAMINGS["acme_program"] == ("acme.names:rename", "its names")
     assert features.HOOKS["ACME_NOTE"] == "acme.work:NoteHook"
     assert extension_points.ACCELERATE.find() is len
-    assert keys("detection")["ACME_NOTE"] == keys("classification")["ACME_NOTE"] == NOTE
+    assert find_keys("detection")["ACME_NOTE"] == find_keys("classification")["ACME_NOTE"] == NOTE
     assert features.MANIFESTS.count(FEATURE) == 1
 
 

@@ -12,8 +12,8 @@ from paddlevit_dist.core.commands import COMMANDS
 from paddlevit_dist.core.registry.lookup import TABLES
 from paddlevit_dist.core.runtime.environment import program, versions
 from paddlevit_dist.core.settings import DEFAULT_RECIPE, help, load
-from paddlevit_dist.core.settings.command_line import flags, format_words
-from paddlevit_dist.core.settings.table import keys, leaves
+from paddlevit_dist.core.settings.command_line import all_flags, format_words
+from paddlevit_dist.core.settings.table import find_keys, leaves
 
 MISSION = r"""
 -cfg='./configs/vit_base_patch16_224.yaml' \
@@ -24,7 +24,7 @@ MISSION = r"""
 -pretrained='./vit_base_patch16_224'
 """
 
-FLAGS = flags()
+FLAGS = all_flags()
 EXAMPLES = {  # a word for each kind of argument
     "FOLDER": "./out",
     "NAME": "mnist",
@@ -67,7 +67,7 @@ def test_the_line_of_the_readme_word_for_word(write):
 @pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.argument and flag.key])
 def test_each_flag_sets_its_key_in_all_four_spellings(name):
     key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
-    expected = keys()[key].parse(word)
+    expected = find_keys()[key].parse(word)
     recipes = dict.fromkeys(("max_detections", "window", "least_score"), ["-cfg=detr_shapes"])
     recipes |= {"largest_component": ["-cfg=volume_unet3d_phantoms"], "detector": ["-cfg=heatmap_figures"]}
     others = {**recipes, "per_sample": ["-eval", "-pretrained=x"]}.get(name, [])
@@ -356,7 +356,7 @@ def rows_of_help(*words):
 def test_help_names_every_key_with_its_flag_and_default():
     rows = rows_of_help("all")
 
-    for key in keys().values():
+    for key in find_keys().values():
         if key.name != "BASE":
             default = list(key.default) if isinstance(key.default, tuple) else key.default
             assert rows[key.name].endswith(f"default {default})") and key.meaning in rows[key.name]
@@ -376,10 +376,10 @@ def test_help_names_every_key_with_its_flag_and_default():
 )
 def test_help_has_the_keys_of_the_chosen_task_first(write, words, task):
     write("x.yaml", "TASK: pointgroup")
-    rows, own = rows_of_help("keys", *words.split()), set(keys(task))
-    shown = [word for word in rows if word in keys()]
+    rows, own = rows_of_help("keys", *words.split()), set(find_keys(task))
+    shown = [word for word in rows if word in find_keys()]
 
     assert set(shown) == own - {"BASE"}
-    assert shown[0] not in set.intersection(*(set(keys(other)) for other in TABLES))
-    all_keys = [word for word in rows_of_help("all", *words.split()) if word in keys()]
-    assert all_keys[: len(shown)] == shown and set(all_keys) == set(keys()) - {"BASE"}
+    assert shown[0] not in set.intersection(*(set(find_keys(other)) for other in TABLES))
+    all_keys = [word for word in rows_of_help("all", *words.split()) if word in find_keys()]
+    assert all_keys[: len(shown)] == shown and set(all_keys) == set(find_keys()) - {"BASE"}

@@ -5,7 +5,7 @@ import pytest
 from paddlevit_dist.core.registry.lookup import MODELS, key_tables
 from paddlevit_dist.core.registry.model_sources import explain_unsupported
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.table import find_keys
 
 EVALUATE = ("-eval", "-pretrained=x")
 
@@ -74,7 +74,7 @@ THEIRS = {
 
 def test_no_key_is_both_ours_and_foreign():
     theirs = {name for table in key_tables() for name in (*table.renamed, *table.ignored_keys)}
-    assert "TAG" in theirs and not theirs & set(keys())
+    assert "TAG" in theirs and not theirs & set(find_keys())
 
 
 def test_averaging_and_rates_by_layer_are_spelled_as_theirs(load_text):

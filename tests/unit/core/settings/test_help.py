@@ -11,7 +11,7 @@ from paddlevit_dist.core.registry.register import register_dataset
 from paddlevit_dist.core.settings import command_line
 from paddlevit_dist.core.settings.help import ABOUT, _section, help_text
 from paddlevit_dist.core.settings.key import Key
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.table import find_keys
 
 
 @pytest.mark.parametrize("command", sorted(ABOUT))
@@ -21,7 +21,7 @@ def test_every_flag_and_example_is_known(command):
             [word for word in example.split() if command != "evaluate" or word[0] == "-"]
         )  # not RUN
     flags = re.findall(r"^ {9}-(\w+)", help_text(("-h",), command), re.MULTILINE)
-    assert set(flags) <= set(command_line.flags())
+    assert set(flags) <= set(command_line.all_flags())
 
 
 def test_meanings_of_a_section_stand_in_a_column():
@@ -61,7 +61,11 @@ def test_a_page_of_keys_has_each_key_once_and_counts_or_lists_those_of_other_tas
         register_dataset("mine", object, keys=OWN)
         lines = help_text(["-h", "all" if is_whole else "keys", "-dataset=coco"]).splitlines()
         every_run = {key.name for table in common_tables() for key in table.keys}
-        known = [set(keys("detection")) - every_run, every_run - {"BASE"}, set(keys()) - set(keys("detection"))]
+        known = [
+            set(find_keys("detection")) - every_run,
+            every_run - {"BASE"},
+            set(find_keys()) - set(find_keys("detection")),
+        ]
     known[0] -= {OWN.name}
     known[2] -= {OWN.name}
     sections = {}

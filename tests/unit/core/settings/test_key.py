@@ -22,7 +22,7 @@ from paddlevit_dist.core.settings.key import (
     rows,
     show,
 )
-from paddlevit_dist.core.settings.table import keys
+from paddlevit_dist.core.settings.table import find_keys
 
 
 class Inner(Section):
@@ -139,13 +139,13 @@ def test_a_pair_has_two_items(written):
 
 def test_every_key_takes_its_default_in_quotes():
     """As users of other programs write a file: "off", "0.1", "[1, 2]", "none"."""
-    for row in keys().values():
+    for row in find_keys().values():
         written = {False: "off", True: "on"}[row.default] if isinstance(row.default, bool) else str(row.default)
         assert row.parse(written) == row.default, row.name
 
 
 def test_every_optional_key_takes_none():
-    for row in keys().values():
+    for row in find_keys().values():
         for word in (None, "None", "none", "null", "~", " NONE ", ""):
             if row.optional:
                 assert row.parse(word) is None, row.name
@@ -171,9 +171,9 @@ def test_none_is_taken_on_the_command_line_too_and_shown(recipe):
     A key is set alone in the first of the recipes that has it, and with all others in each.
     """
     *others, task = map(find_task, RECIPES[: RECIPES.index(recipe) + 1])
-    names = [name for name, row in keys(task).items() if row.optional]
+    names = [name for name, row in find_keys(task).items() if row.optional]
     assert len(names) > 20
-    known = set().union(*map(keys, others))
+    known = set().union(*map(find_keys, others))
     for chosen in (*([name] for name in names if name not in known), names):
         words = [word for name in chosen for word in (name, "None")]
         shown = load([f"-cfg={recipe}", *words], recipe).describe()

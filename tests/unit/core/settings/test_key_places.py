@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from paddlevit_dist.core.settings import recipe_folder
-from paddlevit_dist.core.settings.table import keys, leaves
+from paddlevit_dist.core.settings.table import find_keys, leaves
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 PADDLEVITS = json.loads((REPOSITORY / "tests/golden/paddlevit_keys.json").read_text(encoding="utf-8"))["keys"]
@@ -49,14 +49,14 @@ def test_each_key_is_in_a_recipe_or_on_a_page():
     pages, in_recipes = read_pages(), find_recipe_keys()
     nowhere = [
         name
-        for name, key in keys().items()
+        for name, key in find_keys().items()
         if name not in in_recipes and not any(is_named(key, page) for page in pages)
     ]
     assert nowhere == []
 
 
 def test_the_last_part_of_a_key_counts_in_code_of_a_page_that_names_its_section():
-    key = keys()["SHAPES.LABEL_SMOOTHING"]
+    key = find_keys()["SHAPES.LABEL_SMOOTHING"]
     for page in (
         "`SHAPES.LABEL_SMOOTHING`",
         "`SHAPES.UP_AXIS` and `.LABEL_SMOOTHING`",
@@ -68,4 +68,4 @@ def test_the_last_part_of_a_key_counts_in_code_of_a_page_that_names_its_section(
 
 
 def test_paddlevits_keys_are_known():
-    assert len(PADDLEVITS) == 84 and set(PADDLEVITS) <= set(keys())
+    assert len(PADDLEVITS) == 84 and set(PADDLEVITS) <= set(find_keys())

@@ -11,7 +11,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.engine.compatibility import to_plain_settings
 from paddlevit_dist.core.engine.settings import resolve_epochs, resolve_process_batch
 from paddlevit_dist.core.settings import dump_yaml, load
-from paddlevit_dist.core.settings.table import describe
+from paddlevit_dist.core.settings.yaml_output import describe
 
 ROOT = Path(paddlevit_dist.__file__).parents[1]
 

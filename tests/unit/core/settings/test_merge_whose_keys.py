@@ -11,7 +11,7 @@ from paddlevit_dist.core import settings
 from paddlevit_dist.core.registry import lookup
 from paddlevit_dist.core.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.core.settings.key import Key
-from paddlevit_dist.core.settings.table import KeyTable, keys, leaves
+from paddlevit_dist.core.settings.table import KeyTable, find_keys, leaves
 
 _TABLE = "paddlevit_dist.images.classification.settings:TABLE"
 IMAGE_TASKS = [task for task, tables in lookup.TABLES.items() if _TABLE in tables]  # they read classifiers' keys
@@ -225,7 +225,7 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
 
     assert configuration.values.TRAIN.NUM_EPOCHS == 5
     (notice,) = configuration.notices
-    others = len(keys()) - len(keys("semantic_segmentation"))
+    others = len(find_keys()) - len(find_keys("semantic_segmentation"))
     assert notice == (
         f"saved.yaml: no effect: {others} keys: read by {CLASSIFIERS}, detection, image_segmentation, "
         "keypoint_detection, keypoint_heatmaps, landmarks, volume_segmentation, pointgroup, shape_classification, "

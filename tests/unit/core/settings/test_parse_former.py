@@ -13,7 +13,7 @@ from paddlevit_dist.core.inference.trained import build_configuration
 from paddlevit_dist.core.registry.lookup import known_tables
 from paddlevit_dist.core.settings import Key, StoredSettings, dump_yaml, load
 from paddlevit_dist.core.settings.custom_keys import as_tables
-from paddlevit_dist.core.settings.table import index_former, keys, leaves, put
+from paddlevit_dist.core.settings.table import find_keys, index_former, leaves, put
 from paddlevit_dist.core.tasks.task_factory import make_task
 
 OLDER = ROOT / "tests" / "support" / "files" / "config_with_former_keys.yaml"  # of a run of detrpose_figures
@@ -32,7 +32,7 @@ def read_older(**poses):
 def test_the_configuration_of_an_older_run_is_that_of_its_recipe_today():
     stored = leaves(yaml.safe_load(OLDER.read_text(encoding="utf-8")))
     former = index_former(known_tables("keypoint_detection"))
-    assert set(stored) - set(keys("keypoint_detection")) == set(former) and len(former) == 5
+    assert set(stored) - set(find_keys("keypoint_detection")) == set(former) and len(former) == 5
     older, today = load([f"-cfg={OLDER}"]), load([POSES])
     assert leaves(older.values) == leaves(today.values) and older.values.MODEL.OPTIONS == {"denoising": 3}
     line = OLDER.read_text(encoding="utf-8").splitlines().index("  DENOISING: 3") + 1
@@ -43,7 +43,7 @@ def test_the_configuration_of_an_older_run_is_that_of_its_recipe_today():
 def test_a_former_key_with_its_default_is_silent_in_a_file_and_on_the_command_line(write, recipe):
     plain = load([recipe]).values
     former = index_former(known_tables(plain.TASK))
-    assert len(former) > 1 and not set(former) & set(keys())
+    assert len(former) > 1 and not set(former) & set(find_keys())
     words = [word for name, key in former.items() for word in (name, str(key.default))]
     typed = load([recipe, *words])
     content = CfgNode(yaml.safe_load(dump_yaml(plain)))

@@ -4,9 +4,9 @@ import pytest
 
 from paddlevit_dist.core.registry.lookup import TABLES, key_tables
 from paddlevit_dist.core.settings import default_config, load
-from paddlevit_dist.core.settings.command_line import flags
+from paddlevit_dist.core.settings.command_line import all_flags
 from paddlevit_dist.core.settings.key import EFFECTS
-from paddlevit_dist.core.settings.table import keys, leaves, put
+from paddlevit_dist.core.settings.table import find_keys, leaves, put
 from paddlevit_dist.core.settings.values import InvalidValue
 
 
@@ -14,7 +14,7 @@ def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
     names = [key.name for table in key_tables() for key in table.keys]
 
     assert sorted(names) == sorted(leaves(default_config())) and len(names) == len(set(names))
-    assert {name for task in TABLES for name in keys(task)} == set(names)
+    assert {name for task in TABLES for name in find_keys(task)} == set(names)
 
 
 DETECTORS = {"detection", "keypoint_detection", "keypoint_heatmaps"}
@@ -42,7 +42,7 @@ CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "ma
     ],
 )
 def test_who_reads_a_key(name, tasks):
-    assert {task for task in TABLES if name in keys(task)} == tasks
+    assert {task for task in TABLES if name in find_keys(task)} == tasks
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_who_reads_a_key(name, tasks):
     ],
 )
 def test_another_value_changes_what_the_field_or_its_section_says(name, effect, training_only):
-    assert (keys()[name].effect, keys()[name].training_only) == (effect, training_only)
+    assert (find_keys()[name].effect, find_keys()[name].training_only) == (effect, training_only)
 
 
 def test_effects_are_known_and_flags_have_their_key():
-    assert {key.effect for key in keys().values()} == set(EFFECTS)
-    assert all(key.flag is None or key.flag.key == name for name, key in keys().items())
-    assert [flag.place for flag in flags().values() if flag.group == "data"] == list(range(1, 11))
+    assert {key.effect for key in find_keys().values()} == set(EFFECTS)
+    assert all(key.flag is None or key.flag.key == name for name, key in find_keys().items())
+    assert [flag.place for flag in all_flags().values() if flag.group == "data"] == list(range(1, 11))
 
 
 def test_without_arguments_everything_is_at_its_default():
@@ -78,7 +78,7 @@ def test_without_arguments_everything_is_at_its_default():
 
 
 def test_each_default_is_a_value_its_key_may_hold():
-    for name, key in keys().items():
+    for name, key in find_keys().items():
         parsed = key.parse(key.default)
 
         assert parsed == key.default and type(parsed) is type(key.default), name
@@ -86,7 +86,7 @@ def test_each_default_is_a_value_its_key_may_hold():
 
 
 def test_only_optional_keys_take_none():
-    for name, key in keys().items():
+    for name, key in find_keys().items():
         if key.optional:
             assert [key.parse(word) for word in (None, "None", "none", "null", "~", "")] == [None] * 6, name
         else:
@@ -128,7 +128,7 @@ def test_two_trees_share_nothing():
     ],
 )
 def test_values_become_what_the_key_holds(name, given, expected):
-    parsed = keys()[name].parse(given)
+    parsed = find_keys()[name].parse(given)
 
     assert parsed == expected and type(parsed) is type(expected)
     if isinstance(expected, (list, tuple)):
@@ -174,18 +174,18 @@ def test_values_become_what_the_key_holds(name, given, expected):
 )
 def test_other_values_are_refused(name, given):
     with pytest.raises(InvalidValue):
-        keys()[name].parse(given)
+        find_keys()[name].parse(given)
 
 
 def test_expectations_are_worded():
-    assert keys()["TRAIN.BASE_LR"].expected() == "a number > 0"
-    assert keys()["SEED"].expected() == "a whole number >= 0 and <= 2147483647"
-    assert keys()["NGPUS"].expected() == "a whole number >= 1 or -1"
-    assert keys()["MODEL.DEPTH"].expected() == "a whole number >= 1 and <= 1000000, or None"
-    assert keys()["TRAIN.OPTIMIZER.BETAS"].expected() == "a list of 2 numbers, each >= 0 and < 1"
-    assert keys()["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
-    assert keys()["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD, Lion, LAMB, Muon"
-    assert keys()["EVAL"].expected() == "true or false"
+    assert find_keys()["TRAIN.BASE_LR"].expected() == "a number > 0"
+    assert find_keys()["SEED"].expected() == "a whole number >= 0 and <= 2147483647"
+    assert find_keys()["NGPUS"].expected() == "a whole number >= 1 or -1"
+    assert find_keys()["MODEL.DEPTH"].expected() == "a whole number >= 1 and <= 1000000, or None"
+    assert find_keys()["TRAIN.OPTIMIZER.BETAS"].expected() == "a list of 2 numbers, each >= 0 and < 1"
+    assert find_keys()["TRAIN.LR_SCHEDULER.MILESTONES"].expected() == "a list of whole numbers, each >= 1"
+    assert find_keys()["TRAIN.OPTIMIZER.NAME"].expected() == "one of AdamW, Adam, SGD, Lion, LAMB, Muon"
+    assert find_keys()["EVAL"].expected() == "true or false"
 
 
 def test_an_optional_table_applies_once_one_of_its_keys_has_another_value():

@@ -210,7 +210,7 @@ def split_imports(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def is_key(word: str) -> bool:
     """Return whether a word is ``KEY`` or ``KEY=VALUE``; the name may be unknown if the word is not a path."""
-    from ..settings.key import split_option
+    from ..settings.model_options import split_option
     from ..settings.table import find_keys
 
     name, _ = split_option(word.partition("=")[0], None)

@@ -9,7 +9,7 @@
 The keys are fields of classes: in ``every_run`` and ``optimizer_keys`` for every task, in ``images/settings.py`` and
 others for one kind.
 
-- ``key``: a key as a field of a class; ``values``: the parsing of its value
+- ``key``: a key as a field of a class; ``values``: the parsing of its value; ``model_options``: the key with options
 - ``table``: tables of keys with their rules; the tree of a configuration; ``yaml_output``: its YAML
 - ``custom_keys``, ``user_modules``: additions of users
 - ``help``: the help pages

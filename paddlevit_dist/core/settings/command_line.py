@@ -13,7 +13,8 @@ from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
 from ..runtime.text_files import parse_yaml
 from . import recipes, table
-from .key import OPTIONS, SIZE, Flag, show, split_option
+from .key import OPTIONS, SIZE, Flag, show
+from .model_options import split_option
 from .table import COMMAND_LINE, KeySetting
 from .values import NONE_WORDS
 

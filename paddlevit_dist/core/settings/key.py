@@ -31,7 +31,9 @@ else:
         return lambda cls: cls
 
 
-KINDS = {  # kind -> (singular, plural)
+# Kind of a key -> what its value is called, singular and plural. A new kind: a row here, in ``_KIND_OF_TYPES``, and in
+# ``values.PARSERS``.
+KINDS = {
     "int": ("a whole number", "whole numbers"),
     "float": ("a number", "numbers"),
     "number": ("a number", "numbers"),
@@ -238,28 +240,12 @@ def _format_value(choice: object) -> str:
     return {True: "on", False: "off"}[choice] if isinstance(choice, bool) else str(choice)
 
 
-def split_option(name: str, value: object) -> tuple[str, object]:
-    """Return MODEL.OPTIONS and {"width": value} for the name MODEL.OPTIONS.width; other names with their values."""
-    if not name.startswith(f"{OPTIONS}."):
-        return name, value
-    for part in reversed(name.removeprefix(f"{OPTIONS}.").split(".")):
-        value = {part: value}
-    return OPTIONS, value
-
-
-def merge_options(before: object, later: object) -> Any:
-    """Return the options of both; a mapping in both is merged, and None, without options, drops all before."""
-    if not (isinstance(before, Mapping) and isinstance(later, Mapping)):
-        return later
-    return {**before, **{name: merge_options(before.get(name), value) for name, value in later.items()}}
-
-
 Item = TypeVar("Item")
 PathText = Annotated[str, "path"]  # ~ in it means the user's home folder
 Pair = Annotated[list[Item], 2]
 Triple = Annotated[list[Item], 3]
 
-_KINDS = {  # types of the value, or of its choices -> kind of the key
+_KIND_OF_TYPES = {  # types of the value, or of its choices -> kind of the key
     frozenset({int}): "int",
     frozenset({float}): "float",
     frozenset({int, float}): "number",
@@ -329,6 +315,12 @@ def rows(section: type[Section], above: str = "") -> tuple[Key, ...]:
 
 
 def _row(name: str, annotation: object, field: _SectionField) -> Key:
+    """Return the row of a field, whose annotation is a union of types.
+
+    For ``list[Literal["low", "high"]] | Literal["all"] | None``, the only sequence is the list, its ``items`` have the
+    ``choices`` low and high, ``others`` is the word all, and the value is optional. ``int | list[int]`` has ``others``,
+    too, but no words: its value is one item or many.
+    """
     every = _members(annotation)
     members = [member for member in every if member is not NoneType]
     sequences = {member: found for member in members if (found := _sequence(member))}
@@ -341,7 +333,7 @@ def _row(name: str, annotation: object, field: _SectionField) -> Key:
     return Key(
         name,
         field.default,
-        get_args(items[0])[1] if is_named else _KINDS[frozenset(map(type, choices) if choices else items)],
+        get_args(items[0])[1] if is_named else _KIND_OF_TYPES[frozenset(map(type, choices) if choices else items)],
         field.meaning,
         field.within,
         choices,

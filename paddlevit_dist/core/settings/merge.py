@@ -8,7 +8,8 @@ from yacs.config import CfgNode
 
 from ..registry import lookup
 from . import names, recipes
-from .key import OPTIONS, merge_options, show
+from .key import OPTIONS, show
+from .model_options import merge_options
 from .parse import ParsedSettings
 from .table import (
     COMMAND_LINE,

@@ -15,7 +15,8 @@ from ..runtime.errors import UserError
 from . import command_line, files, names, recipes, user_modules
 from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK
-from .key import Key, show, split_option
+from .key import Key, show
+from .model_options import split_option
 from .table import COMMAND_LINE, KeySetting, find_keys, index_former, index_keys, known_names, resolve_flag, tables_with
 from .values import InvalidValue, OutOfRange, read_word
 

@@ -14,7 +14,8 @@ from yacs.config import CfgNode
 
 from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.printing import without_credentials
-from .key import OPTIONS, Flag, Key, Section, merge_options, split_option
+from .key import OPTIONS, Flag, Key, Section
+from .model_options import merge_options, split_option
 
 COMMAND_LINE = "command line"
 DERIVED = "follows from other keys"  # source of a derived value: neither set nor the default

@@ -101,7 +101,7 @@ def _parse_any(value: object) -> Any:
     return None if value == "None" else value
 
 
-PARSERS: dict[str, Callable[[Any], Any]] = {
+PARSERS: dict[str, Callable[[Any], Any]] = {  # by kind; ``key.KINDS`` describes the kinds
     "int": _parse_int,
     "float": _parse_float,
     "number": _parse_number,

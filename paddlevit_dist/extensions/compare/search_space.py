@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.runtime.errors import UserError
 from ...core.settings.command_line import iterate_options
-from ...core.settings.key import split_option
+from ...core.settings.model_options import split_option
 from ...core.settings.parse import find_closest_key
 from ...core.settings.table import find_key
 

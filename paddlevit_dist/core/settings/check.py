@@ -89,15 +89,20 @@ def _resolve_defaults(task: str, tables: list[KeyTable]) -> dict[str, Any]:
     return leaves(values)
 
 
+def _report_training_keys(config: ConfigView[RunSettings], names: set[str]) -> Iterator[str]:
+    """Yield a line per key for training that the command line of an evaluation sets."""
+    for name, setting in config.settings.items():
+        if name in names and setting.source == COMMAND_LINE:
+            yield f"{config[name]}: no effect: it is for training, and {config['EVAL']}"
+
+
 def _report_ignored(config: ConfigView[RunSettings], tables: list[KeyTable], saved: set[str]) -> Iterator[str]:
     """Yield a line per key that was set and not read, but not for recipes' training keys or overridden BASE files."""
     defaults = _resolve_defaults(config.values.TASK, tables) if saved else {}
-    skipped = set()  # reported, or not worth a line
+    skipped: set[str] = set()  # reported, or not worth a line
     if config.values.EVAL:
-        skipped = {entry for table in tables for entry in table.training_names()}
-        for name, setting in config.settings.items():
-            if name in skipped and setting.source == COMMAND_LINE:
-                yield f"{config[name]}: no effect: it is for training, and {config['EVAL']}"
+        skipped = {name for table in tables for name in table.training_names()}
+        yield from _report_training_keys(config, skipped)
     for rule in [each for table in tables for each in table.find_ignored(config)]:
         condition = config.settings.get(rule.condition)
         for name, setting in config.settings.items():

@@ -1,4 +1,7 @@
-"""The names of task, dataset and model: their spelling, the dataset at a path, and whether the three fit together."""
+"""The names of task, dataset and model: their spelling, the dataset at a path, and whether the three fit together.
+
+``accepted`` are the settings that count, by name: the last one of each key.
+"""
 
 import dataclasses
 import os
@@ -63,10 +66,10 @@ def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None
 
 
 def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
-    """Return whether a path was set that nothing would read: no dataset is named, or the recipe's is embedded.
+    """Find out whether a path was set that nothing would read: no dataset is named, or the recipe's is embedded.
 
     Raises:
-        UserError: path and embedded dataset were set together.
+        UserError: one file, or the command line, sets path and embedded dataset together.
     """
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if values.DATA.DATA_PATH is None or path is None:
@@ -93,7 +96,11 @@ def is_of_another_layout(accepted: dict[str, KeySetting]) -> bool:
 
 
 def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dict[str, KeySetting], list[str]]:
-    """Guess the dataset from the files at DATA.DATA_PATH."""
+    """Guess the dataset from the files at DATA.DATA_PATH, and set it in ``values``.
+
+    Returns the accepted settings with the one of the guessed dataset, and a notice that says why it is this one.
+    Raises UserError: the files are of no known dataset.
+    """
     path, named = values.DATA.DATA_PATH, accepted.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.origin})" if named else ""
     instead += ", which reads no path" if named and named.value in lookup.BUNDLED else ""
@@ -123,7 +130,7 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
                 f"{config[name]} is for {package}, {config['TASK']} for {task}: "
                 + _recommend(config, name, package, recipe, fitting if kind == "dataset" else ())
             )
-    if task == "images":
+    if task == "images":  # only images are registered with types of annotations; a user's task may read any
         _check_annotation_types(config)
     path, dataset = values.DATA.DATA_PATH, values.DATA.DATASET
     reads_files = dataset not in lookup.REMOTE and find_package("dataset", dataset) is not None

@@ -108,40 +108,70 @@ def parse(given: GivenSettings) -> ParsedSettings:
         UserError: a key is not known or was removed, or does not allow its value.
     """
     tables = tables_with([setting.name for setting in given.settings], given.task or DEFAULT_TASK)
-    known, former = index_keys(tables), index_former(tables)
-    needless = {theirs: why for table in tables for theirs, why in table.ignored_keys.items()}
-    our_names = {theirs: ours for table in tables for theirs, ours in table.renamed.items()}
-    our_values = {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()}
+    vocabulary = _Vocabulary(
+        index_keys(tables),
+        index_former(tables),
+        {theirs: why for table in tables for theirs, why in table.ignored_keys.items()},
+        {theirs: ours for table in tables for theirs, ours in table.renamed.items()},
+        {theirs: ours for table in tables for theirs, ours in table.renamed_values.items()},
+    )
     parsed: list[KeySetting] = []
     renamed: list[str] = []
-    ignored: dict[str, str] = {}
+    ignored: dict[str, str] = {}  # by name: one line for each key
     for setting in given.settings:
-        (name, value), origin = split_option(setting.name, setting.value), setting.origin
-        if name in needless:
-            if value is not None:
-                ignored[name] = f"{origin}: {name} does not exist here and is not needed: {needless[name]}"
-            continue
-        if name in former and _changes_nothing(value, former[name], given):
-            continue
-        if name in former and name not in our_names:
-            raise UserError(f"{origin}: {name} is {show(value)}, but this key was removed: {former[name].meaning}")
-        is_ours = name in known and name not in our_names
-        if not is_ours and (refusal := model_sources.explain_other_task(setting.source)):
-            raise UserError(refusal)
-        if name in our_names:
-            renamed.append(f"{origin}: {name} is called {our_names[name]} here")
-            name, value = split_option(our_names[name], value)
-        setting = dataclasses.replace(setting, name=name, value=value)
-        if name not in known:
-            raise UserError(_explain_unknown_key(setting) + _explain_unknown_model(setting, given))
-        if name == "BASE":
-            raise UserError(f"{origin}: BASE belongs in a YAML file: name the file with -cfg=FILE")
-        if (name, str(value).lower()) in our_values:
-            ours = our_values[name, str(value).lower()]
-            renamed.append(f"{origin}: {name} {show(value)} is called '{ours}' here")
-            setting = dataclasses.replace(setting, value=ours)
-        parsed.append(dataclasses.replace(setting, value=_parse_value(setting, known[name], given)))
+        translated = _translate(setting, vocabulary, given, renamed, ignored)
+        if translated is not None:
+            value = _parse_value(translated, vocabulary.known[translated.name], given)
+            parsed.append(dataclasses.replace(translated, value=value))
     return ParsedSettings(parsed, given.settings, renamed, list(ignored.values()))
+
+
+class _Vocabulary(NamedTuple):
+    """The keys here, and what became of the names and values that older versions and PaddleViT have."""
+
+    known: dict[str, Key]
+    former: dict[str, Key]  # removed
+    needless: dict[str, str]  # name -> why it is not needed
+    names: dict[str, str]  # theirs -> ours
+    values: dict[tuple[str, str], Any]  # name, and their value in lower case -> ours
+
+
+def _translate(
+    setting: KeySetting, vocabulary: _Vocabulary, given: GivenSettings, renamed: list[str], ignored: dict[str, str]
+) -> KeySetting | None:
+    """Return a setting with its name and value here, not parsed; None if the key has no effect here.
+
+    Adds notices to ``renamed`` and ``ignored``. UserError: the key is not known or was removed.
+    """
+    (name, value), origin = split_option(setting.name, setting.value), setting.origin
+    # Names without effect come first, as users may have them. A removed key with the value that is used today is one of
+    # them, even if another key replaces it: no notice is needed.
+    if name in vocabulary.needless:
+        if value is not None:
+            ignored[name] = f"{origin}: {name} does not exist here and is not needed: {vocabulary.needless[name]}"
+        return None
+    if name in vocabulary.former and _changes_nothing(value, vocabulary.former[name], given):
+        return None
+    if name in vocabulary.former and name not in vocabulary.names:
+        instead = vocabulary.former[name].meaning
+        raise UserError(f"{origin}: {name} is {show(value)}, but this key was removed: {instead}")
+    # A file of another task of PaddleViT also has names that are translated: it is refused before they are.
+    is_ours = name in vocabulary.known and name not in vocabulary.names
+    if not is_ours and (refusal := model_sources.explain_other_task(setting.source)):
+        raise UserError(refusal)
+    if name in vocabulary.names:
+        renamed.append(f"{origin}: {name} is called {vocabulary.names[name]} here")
+        name, value = split_option(vocabulary.names[name], value)
+    setting = dataclasses.replace(setting, name=name, value=value)
+    if name not in vocabulary.known:
+        raise UserError(_explain_unknown_key(setting) + _explain_unknown_model(setting, given))
+    if name == "BASE":
+        raise UserError(f"{origin}: BASE belongs in a YAML file: name the file with -cfg=FILE")
+    if (name, str(value).lower()) in vocabulary.values:  # listed with our name of the key
+        ours = vocabulary.values[name, str(value).lower()]
+        renamed.append(f"{origin}: {name} {show(value)} is called '{ours}' here")
+        setting = dataclasses.replace(setting, value=ours)
+    return setting
 
 
 def _changes_nothing(value: object, key: Key, given: GivenSettings) -> bool:

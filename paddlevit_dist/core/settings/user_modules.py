@@ -23,11 +23,11 @@ def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str
     Raises UserError: a module does not exist; ``OwnCodeError``: it raises an exception.
     """
     modules = _list_modules(settings)
-    on_command_line = {plugins.last_part(key) for key, other in modules if other.source == COMMAND_LINE}
+    on_command_line = {plugins.last_part(module) for module, setting in modules if setting.source == COMMAND_LINE}
     chosen = [
-        (key, other)
-        for key, other in modules
-        if other.source == COMMAND_LINE or plugins.last_part(key) not in on_command_line
+        (module, setting)
+        for module, setting in modules
+        if setting.source == COMMAND_LINE or plugins.last_part(module) not in on_command_line
     ]
     for name, setting in chosen:
         is_flag = setting.source == COMMAND_LINE
@@ -35,7 +35,7 @@ def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str
             origin = "-import" if is_flag else f"{_NAME} of {setting.origin}"
             print(one_line(f"note: importing {name}, as {origin} says: this runs its code"), file=sys.stderr)
         plugins.load([name], "-import" if is_flag else f"{setting.origin}: {_NAME}")
-    return list(dict.fromkeys(key for key, _ in chosen))
+    return list(dict.fromkeys(module for module, _ in chosen))
 
 
 def merge_imports(settings: list[KeySetting], names: Sequence[str]) -> list[KeySetting]:

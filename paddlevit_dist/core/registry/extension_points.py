@@ -43,7 +43,7 @@ Compute = Callable[..., Any]  # returns a tensor, or None where the compiled fun
 
 # Compiled functions for CPUs
 ACCELERATE = ExtensionPoint[Callable[[Any], None]]("accelerate")  # (network)
-COMPILED_TRAINING_TRANSFORM = ExtensionPoint[Callable[..., Any]]("CompiledTrainingTransform")
+COMPILED_TRAINING_TRANSFORM = ExtensionPoint[Callable[..., Any]]("CompiledTrainingTransform")  # as TrainingTransform
 GAUSSIAN_LOSSES = ExtensionPoint[Compute]("gaussian_losses")  # (maps, cells, weights, deviation)
 MOVE_TOWARD = ExtensionPoint[Callable[..., bool]]("move_toward")  # (tensors, goals, share)
 NORMALIZED_LINEAR = ExtensionPoint[Compute]("normalized_linear")  # (x, weight, norms)
@@ -53,36 +53,44 @@ RESIZED_CROSS_ENTROPY = ExtensionPoint[Compute]("resized_cross_entropy")  # (log
 FIRST_LAYER_FINDER = ExtensionPoint[Callable[[Any], Callable[..., Any]]]("FirstLayerFinder")
 
 # Exported models: of -eval's words, weights and network of a run
+# (run, model) -> name of the evaluated model, lines for the log
 LOAD_COMPARISON_WEIGHTS = ExtensionPoint[Callable[[Any, Any], tuple[str | Path, list[str]]]]("load_comparison_weights")
 LOAD_EXPORTED_LAYER = ExtensionPoint[Callable[[Any, Any], Any]]("load_exported_layer")  # (config, task)
+# (word) -> KEY=VALUE
 PARSE_EVALUATED_ARGUMENT = ExtensionPoint[Callable[[str], str | None]]("parse_evaluated_argument")
 
 # Files about results
+# (file of intervals, evaluation, facts)
 WRITE_EVALUATED = ExtensionPoint[Callable[[Path, Any, dict[str, Any]], None]]("write_evaluated")
-WRITE_SCORED = ExtensionPoint[Callable[[Path, Any, str, Any], None]]("write_scored")
+WRITE_SCORED = ExtensionPoint[Callable[[Path, Any, str, Any], None]]("write_scored")  # (file, scored, results, groups)
+# (run, recorder of figures, facts)
 WRITE_EVALUATION_REPORT = ExtensionPoint[Callable[[Any, Any, dict[str, Any]], None]]("write_evaluation_report")
 WRITE_LAST_PAGE = ExtensionPoint[Callable[[Path, Any], None]]("write_last_page")  # (folder, stamp of its metrics)
 
 # Samples of evaluation in the training set
+# (config, evaluated datasets by split, folder)
 FIND_IN_TRAINING = ExtensionPoint[Callable[[Any, Mapping[str, Any], Path], None]]("find_in_training")
-SHOW_LEAKS = ExtensionPoint[Callable[[Any, Any, Any, Path], None]]("show_leaks")
+SHOW_LEAKS = ExtensionPoint[Callable[[Any, Any, Any, Path], None]]("show_leaks")  # (config, task, train, folder)
 
 # Files of PaddleViT
 EXPLAIN_UNSUPPORTED = ExtensionPoint[Callable[[str], str]]("explain_unsupported")  # (model)
 EXPLAIN_OTHER_TASK = ExtensionPoint[Callable[[str], str]]("explain_other_task")  # (file)
+# (settings, known names) -> translated settings, lines for the log
 ADAPT_CLONE = ExtensionPoint[Callable[[list[Any], Collection[str]], tuple[list[Any], list[str]]]]("adapt_clone")
 REFUSE_CLONE_MODEL = ExtensionPoint[Callable[[object, str], None]]("refuse_clone_model")  # (model, origin)
 
 # Input, layout and scores of data. A guess has ``dataset`` and ``reason``.
 FIND_RUN_INPUT = ExtensionPoint[Callable[[Any], Any]]("find_run_input")  # (weights)
-GUESS_DATASET = ExtensionPoint[Callable[[str, Annotations | None], Any]]("guess_dataset")
-GUESS: dict[Annotations, ExtensionPoint[Callable[[str], Any]]] = {
+GUESS_DATASET = ExtensionPoint[Callable[[str, Annotations | None], Any]]("guess_dataset")  # (path, annotations)
+GUESS: dict[Annotations, ExtensionPoint[Callable[[str], Any]]] = {  # (path)
     annotations: ExtensionPoint(f"guess {annotations}") for annotations in (NO_LABELS, KEYPOINT_LABELS)
 }
-FIND_LAYOUTS: dict[Annotations, ExtensionPoint[Callable[[str, str], Sequence[Any]]]] = {
+FIND_LAYOUTS: dict[
+    Annotations, ExtensionPoint[Callable[[str, str], Sequence[Any]]]
+] = {  # (folder, its name in messages)
     annotations: ExtensionPoint(f"find {annotations}") for annotations in (BOX_LABELS, KEYPOINT_LABELS)
 }
-METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {
+METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {  # (class names)
     elements: ExtensionPoint(f"metrics of {elements}") for elements in ("pixels", "points")
 }
 

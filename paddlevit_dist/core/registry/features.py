@@ -13,12 +13,31 @@ from typing import Any
 from ..runtime.lazy_names import import_object
 from .manifest import Manifest, Target, Targets
 
+# The engine's keys come first. If several folders name a dataset, its annotations are first what the first of these
+# folders says (``lookup.annotation_type``). Otherwise, the order is that of commands in the overview, and of jobs,
+# hooks and observers.
 FEATURES = (
-    *("core.engine", "core.metrics", "core.logging", "core.commands"),
-    *("images.classification", "images.models", "images.models.bridges", "volumes", "points"),
-    *("images.multi_label", "images.pretraining", "images.detection", "images.segmentation", "images.keypoints"),
-    *("extensions.cpu_kernels", "extensions.gpu_kernels", "extensions.debug", "extensions.report"),
-    *("extensions.export", "extensions.leakage", "extensions.compare"),
+    "core.engine",
+    "core.metrics",
+    "core.logging",
+    "core.commands",
+    "images.classification",
+    "images.models",
+    "images.models.bridges",
+    "volumes",
+    "points",
+    "images.multi_label",
+    "images.pretraining",
+    "images.detection",
+    "images.segmentation",
+    "images.keypoints",
+    "extensions.cpu_kernels",
+    "extensions.gpu_kernels",
+    "extensions.debug",
+    "extensions.report",
+    "extensions.export",
+    "extensions.leakage",
+    "extensions.compare",
 )
 _PACKAGE = "paddlevit_dist"
 

@@ -5,7 +5,10 @@ innermost parts are LLVM instructions, because they depend on register allocatio
 one row of a kernel, and the sums of ``_TILE`` neighboring columns, which share the pixels they read. Some rows and
 channels at a time are first copied into a small array with zero margins, so that no column is a special case.
 
-Arguments are as in ``row_kernels.py``. Only ``image_functions.py`` calls these loops.
+Arguments are as in ``row_kernels.py``. Only ``image_functions.py`` calls these loops. The depth-wise cases of
+``tests/unit/extensions/cpu_kernels/test_layers.py`` are their tests. ``_TILE``, ``_GROUPS`` and ``_CACHED_BYTES`` only
+decide the speed, which ``benchmarks/depthwise.py`` measures; ``LANES`` also decides for which channels ``layers.py``
+calls them.
 """
 
 from collections.abc import Callable
@@ -216,15 +219,15 @@ def _band(height, width, channels, margin):
 
 
 @register_jitable
-def _copy_band(image, height, width, channels, top, groups, margin, copy):
-    """Copy ``groups`` vectors of each pixel into ``copy`` (groups, rows, width + 2 margin, LANES).
+def _copy_band(image, height, width, channels, top, groups, margin, padded):
+    """Copy ``groups`` vectors of each pixel into ``padded`` (groups, rows, width + 2 margin, LANES).
 
-    The first row of ``copy`` is the image's row ``top``. Rows outside the image and the margins are unchanged.
+    The first row of ``padded`` is the image's row ``top``. Rows outside the image and the margins are unchanged.
     """
-    group_bytes = copy.shape[1] * copy.shape[2] * _BYTES
-    for line in range(max(0, -top), min(copy.shape[1], height - top)):
+    group_bytes = padded.shape[1] * padded.shape[2] * _BYTES
+    for line in range(max(0, -top), min(padded.shape[1], height - top)):
         source = image + (top + line) * width * channels * 4
-        target = copy.ctypes.data + (line * copy.shape[2] + margin) * _BYTES
+        target = padded.ctypes.data + (line * padded.shape[2] + margin) * _BYTES
         for _ in range(width):
             for group in range(groups):
                 _copy_vector(source + group * _BYTES, target + group * group_bytes)
@@ -259,36 +262,37 @@ def correlate(images, weight, bias, is_flipped, taps, out, batch, height, width,
     """
     kernel, margin = len(taps), len(taps) // 2
     band, groups_at_once = _band(height, width, channels, margin)
-    copy = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
+    padded = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
     weights = np.empty(channels * kernel * kernel, np.float32)
-    _regroup(weight, kernel, is_flipped, False, channels, weights.ctypes.data)
+    _regroup(weight, kernel, is_flipped, is_back=False, channels=channels, grouped=weights.ctypes.data)
     zero_bias = np.zeros(LANES, np.float32)
-    copy_row, column_bytes = copy.shape[2] * _BYTES, channels * 4
+    padded_row, column_bytes = padded.shape[2] * _BYTES, channels * 4
+    # Band after band of each image, and some channels at a time, so that what is copied stays in the cache.
     bands = (height + band - 1) // band
     for item in range(batch * bands):
         number, top = item // bands, item % bands * band
         for first in range(0, channels, groups_at_once * LANES):
             groups = min(groups_at_once, (channels - first) // LANES)
             image = images + (number * height * width * channels + first) * 4
-            _copy_band(image, height, width, channels, top - margin, groups, margin, copy)
+            _copy_band(image, height, width, channels, top - margin, groups, margin, padded)
             lines = min(band, height - top)
             for line in range(groups * lines):
                 group, row = line // lines, top + line % lines
                 channel = first + group * LANES
-                above = max(0, margin - row)  # rows of the kernel above the image
-                rows = min(kernel, height + margin - row) - above
-                left = copy.ctypes.data + (group * copy.shape[1] + row - top + above) * copy_row
-                weight_at = weights.ctypes.data + (channel // LANES * kernel + above) * kernel * _BYTES
+                first_tap = max(0, margin - row)  # the rows of the kernel before this one are above the image
+                rows = min(kernel, height + margin - row) - first_tap
+                source_row = padded.ctypes.data + (group * padded.shape[1] + row - top + first_tap) * padded_row
+                weight_at = weights.ctypes.data + (channel // LANES * kernel + first_tap) * kernel * _BYTES
                 bias_at = bias + channel * 4 if bias != 0 else zero_bias.ctypes.data
-                to = out + ((number * height + row) * width * channels + channel) * 4
+                target_row = out + ((number * height + row) * width * channels + channel) * 4
                 column = 0
                 while column < width:
-                    source, target = left + column * _BYTES, to + column * column_bytes
+                    source, target = source_row + column * _BYTES, target_row + column * column_bytes
                     if width < _TILE:
-                        _correlate_column(taps, source, copy_row, rows, weight_at, bias_at, target, column_bytes)
+                        _correlate_column(taps, source, padded_row, rows, weight_at, bias_at, target, column_bytes)
                         column += 1
                     else:
-                        _correlate_tile(taps, source, copy_row, rows, weight_at, bias_at, target, column_bytes)
+                        _correlate_tile(taps, source, padded_row, rows, weight_at, bias_at, target, column_bytes)
                         # The last tile ends with the row and repeats a few columns.
                         column = width - _TILE if width - 2 * _TILE < column < width - _TILE else column + _TILE
 
@@ -301,11 +305,12 @@ def weight_gradient(images, gradient, taps, weight_out, bias_out, batch, height,
     """
     kernel, margin = len(taps), len(taps) // 2
     band, groups_at_once = _band(height, width, channels, margin)
-    copy = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
+    padded = np.zeros((groups_at_once, band + 2 * margin, width + 2 * margin, LANES), np.float32)
     gradients = np.empty((groups_at_once, band, width, LANES), np.float32)
     sums = np.zeros(channels * kernel * kernel, np.float32)
     bias_sums = np.zeros(channels, np.float32)
-    copy_row, gradient_row = copy.shape[2] * _BYTES, width * _BYTES
+    padded_row, gradient_row = padded.shape[2] * _BYTES, width * _BYTES
+    # The same bands and channels as in ``correlate``.
     bands = (height + band - 1) // band
     for item in range(batch * bands):
         number, top = item // bands, item % bands * band
@@ -313,7 +318,7 @@ def weight_gradient(images, gradient, taps, weight_out, bias_out, batch, height,
         for first in range(0, channels, groups_at_once * LANES):
             groups = min(groups_at_once, (channels - first) // LANES)
             offset = (number * height * width * channels + first) * 4
-            _copy_band(images + offset, height, width, channels, top - margin, groups, margin, copy)
+            _copy_band(images + offset, height, width, channels, top - margin, groups, margin, padded)
             _copy_band(gradient + offset, height, width, channels, top, groups, 0, gradients)
             for group in range(groups):
                 channel = first + group * LANES
@@ -322,11 +327,11 @@ def weight_gradient(images, gradient, taps, weight_out, bias_out, batch, height,
                 for kernel_row in range(kernel):
                     begin = max(top, margin - kernel_row)  # first row with a row of the image at this offset
                     rows = min(end, height + margin - kernel_row) - begin
-                    source = copy.ctypes.data + (group * copy.shape[1] + begin - top + kernel_row) * copy_row
+                    source = padded.ctypes.data + (group * padded.shape[1] + begin - top + kernel_row) * padded_row
                     sums_at = sums.ctypes.data + (channel // LANES * kernel + kernel_row) * kernel * _BYTES
                     gradient_at = group_gradients + (begin - top) * gradient_row
-                    _add_products(taps, source, copy_row, gradient_at, gradient_row, rows, width, sums_at)
-    _regroup(weight_out, kernel, False, True, channels, sums.ctypes.data)
+                    _add_products(taps, source, padded_row, gradient_at, gradient_row, rows, width, sums_at)
+    _regroup(weight_out, kernel, is_flipped=False, is_back=True, channels=channels, grouped=sums.ctypes.data)
     sums[0] = 0.0  # keeps the array alive until here; numba frees arrays after their last use
     for first in range(0, channels, LANES):
         _copy_vector(bias_sums.ctypes.data + first * 4, bias_out + first * 4)

@@ -93,6 +93,7 @@ def build_keypoint_figures(
 ) -> list[Figure]:
     """Return the figures of objects, with index and record of each sample; objects below the score are not counted."""
     names = list(images.names)
+    # It reads the columns that the records of objects and of boxes share.
     table = join_tables([record for _, record in records], len(names))  # type: ignore[misc]
     quality, indices = compute_image_quality(table, least_score), [index for index, _ in records]
     errors = {name: np.concatenate([getattr(record, name) for _, record in records]) for name in POINT_ERRORS}
@@ -100,7 +101,7 @@ def build_keypoint_figures(
     points, size = name_points(names, images.keypoint_sets), "the square root of the object's area"
     return [
         *_show_hardest(images, indices, quality, least_score),
-        tabulate_points(points, labeled, **errors),
+        tabulate_points(points, labeled, **errors),  # the names in POINT_ERRORS are its parameters
         *chart_errors(points, errors["points"], 100 * errors["shares"], f"error, % of {size}"),
         *_chart_precision(table),
         _chart_similarities(table),
@@ -147,9 +148,15 @@ def tabulate_points(
         own = points == number
         values: list[float | None] = [None] * 6
         if own.any():
-            statistics = (similarities[own].mean(), distances[own].mean(), np.median(distances[own]))
-            most = (np.percentile(distances[own], 95), 100 * shares[own].mean(), 100 * is_exchanged[own].mean())
-            values = [float(value) for value in (*statistics, *most)]
+            statistics = (
+                similarities[own].mean(),
+                distances[own].mean(),
+                np.median(distances[own]),
+                np.percentile(distances[own], 95),
+                100 * shares[own].mean(),
+                100 * is_exchanged[own].mean(),
+            )
+            values = list(map(float, statistics))
         rows.append((name, *values, int(labeled[number]), int(own.sum())))
     columns = (
         "point",

@@ -77,6 +77,7 @@ class UnlabeledImages(ImageDataset):
         return len(list_folders(os.path.join(data_path, folders.get("val", folders.get("test", ""))))) > 1
 
     def __getstate__(self) -> Any:
+        # They may be many, and only the process that listed the data reports them.
         return {**self.__dict__, "skipped_files": None}
 
     def __len__(self) -> int:
@@ -92,6 +93,8 @@ class UnlabeledImages(ImageDataset):
         number, row = self._locate(index)
         return self._sources[number], row
 
+    # What the task sets once, in all sources.
+
     def read_with(self, reading: ReadConfig) -> None:
         """Set how image files are decoded."""
         self.reading = reading
@@ -103,6 +106,9 @@ class UnlabeledImages(ImageDataset):
         for source in self._sources:
             source.limit_cache(gigabytes)
         self.notices = [line for source in self._sources for line in source.notices]
+
+    # What the loader calls for each image: ``read``, or the methods below it if only a part of the image is decoded
+    # (``images/data/parts.py``). Each asks the source of the image.
 
     def label_at(self, index: int) -> int:
         """Return the class of a validation image, -1 without one."""
@@ -123,11 +129,6 @@ class UnlabeledImages(ImageDataset):
         source, row = self._find(index)
         return source.part(row, start, length)
 
-    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
-        """Return size and first ``length`` bytes of image ``index``."""
-        source, row = self._find(index)
-        return source.peek(row, length)
-
     def num_bytes(self, index: int) -> int:
         """Return the file size of image ``index``; -1 if it is missing."""
         source, row = self._find(index)
@@ -146,6 +147,13 @@ class UnlabeledImages(ImageDataset):
         """Return the file of image ``index``."""
         source, row = self._find(index)
         return source.describe(row)
+
+    # What checks and comparisons of data call.
+
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of image ``index``."""
+        source, row = self._find(index)
+        return source.peek(row, length)
 
     def identity(self, index: int) -> str:
         """Return the path of image ``index`` below its place, after the number of the place if there are several."""

@@ -35,7 +35,8 @@ from .targets import gaussian_losses
 class KeypointHeatmaps(NamedPointsTask):
     """Trains and evaluates a network that returns a heatmap for each point of the object in a crop.
 
-    The loss is the mean squared error of all cells, divided by the objects of all ranks and micro-batches.
+    The loss is the mean squared error of all cells, divided by the objects of all ranks and micro-batches. The score is
+    AP, or PCK for a dataset in which each image is one object.
     """
 
     aspects = {
@@ -81,8 +82,8 @@ class KeypointHeatmaps(NamedPointsTask):
         )
         self.detector = None if keys.DETECTOR is None else BoxDetector(keys.DETECTOR, keys.BOX_SCORE)
         self.evaluated: KeypointDataset | None = None
-        self._reads_boxes = False  # from a file
-        # Each image is one object: its score is the share of correct points, instead of AP over boxes.
+        self._reads_boxes = False  # whether the boxes of an evaluation are from a file, known when its data are opened
+        # Each image is one object: its score is the share of correct points (PCK), as boxes have nothing to find.
         self._has_whole_objects = getattr(resolve("dataset", data.DATASET), "has_whole_objects", False)
         if self._has_whole_objects:
             self.best_metric = ("PCK", True)

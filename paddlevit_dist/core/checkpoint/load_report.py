@@ -15,8 +15,8 @@ from ..tasks.model import Model
 from .class_rows import ClassNames, are_names, find_class_axis, pair_names
 from .content import read_weights_info
 from .finding import find_run_settings
+from .foreign_names import statistics_in
 from .low_rank import LowRankBase
-from .weights import statistics_in
 
 Shape = tuple[int, ...]
 

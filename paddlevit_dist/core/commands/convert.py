@@ -13,13 +13,14 @@ from ..checkpoint.class_rows import read_class_names
 from ..checkpoint.content import ABOUT, read_weights_info
 from ..checkpoint.entries import PADDLE_RANKING, RANKING
 from ..checkpoint.finding import find_run_settings
+from ..checkpoint.foreign_names import rename_states, to_torch_names
 from ..checkpoint.load import describe_dropped, find_pretraining_part
 from ..checkpoint.low_rank import is_factor
 from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weight_files import EXTENSION, evaluated_weights, find_weights_file, local_file
-from ..checkpoint.weights import SourceWeights, read_weights, rename_states, to_torch_names
+from ..checkpoint.weights import SourceWeights, read_weights
 from ..launch.tuning import import_paddle
 from ..registry.features import NAMINGS
 from ..registry.lookup import MODELS, annotation_type, find_name, find_package

@@ -5,7 +5,7 @@ from typing import Any
 
 import paddle
 
-from ..checkpoint.weights import statistics_in
+from ..checkpoint.foreign_names import statistics_in
 from ..data.sampler import MOST_IN_MEMORY, TrainingSampler
 from ..distributed import has_batch_norm, world_size
 from ..launch import gpu, tuning

@@ -13,7 +13,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from ...core.checkpoint.weights import from_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.metrics.classification import ClassificationMetrics, record_later, require_num_classes
 from ...core.registry.lookup import resolve
 from ...core.runtime.errors import UserError

@@ -12,7 +12,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...core.checkpoint.weights import from_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.tasks.model import Variants
 from . import foundation_variants as foundation
 from .layers import Conv2D

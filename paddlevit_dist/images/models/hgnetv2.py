@@ -11,7 +11,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...core.checkpoint.weights import from_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.distributed import has_batch_norm
 from ...core.runtime.errors import UserError
 from ...core.tasks.model import KeyMap, Variants

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.checkpoint.weights import from_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.tasks.model import KeyMap
 
 BACKBONE = "backbone."  # before our names of a backbone's parameters

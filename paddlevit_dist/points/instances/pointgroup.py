@@ -14,7 +14,7 @@ import paddle.nn.functional as F
 from paddle import nn
 from paddle.autograd import PyLayerContext
 
-from ...core.checkpoint.weights import from_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.distributed import build_zero
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import read, to_device

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.checkpoint.weights import from_torch_names, to_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names, to_torch_names
 
 _BACKBONE, _HEAD = "backbone.", "seg_head."
 _PARTS = ("embedding.", "enc.", "dec.", _HEAD)

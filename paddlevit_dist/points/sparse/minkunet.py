@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import paddle
 from paddle import nn
 
-from ...core.checkpoint.weights import from_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.tasks.model import Variants
 from .layers import Convolution, NestedBatchNorm, ReLU, SparseNetwork, TransposedConvolution
 from .pooling import GlobalPooling

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...core.checkpoint.weights import from_torch_names
+from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.runtime.errors import UserError
 
 

@@ -9,7 +9,7 @@ import paddle
 from support.files.raw_scenes import zipped
 
 from paddlevit_dist import create_model
-from paddlevit_dist.core.checkpoint.weights import to_torch_names
+from paddlevit_dist.core.checkpoint.foreign_names import to_torch_names
 from paddlevit_dist.points.ptv3.weights import to_pointcept
 
 from .reading import make_commands

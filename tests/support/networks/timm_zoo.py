@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.core.checkpoint.weights import from_torch_names, to_torch_names
+from paddlevit_dist.core.checkpoint.foreign_names import from_torch_names, to_torch_names
 from paddlevit_dist.core.tasks.model_factory import create_model
 from support.networks import golden
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.checkpoint.weights import from_torch_names
+from ....core.checkpoint.foreign_names import from_torch_names
 from ....core.runtime.errors import UserError
 from ....core.tasks.model import KeyMap
 from ...models.foundation_names import FOUNDATION, OF_HUGGING_FACE

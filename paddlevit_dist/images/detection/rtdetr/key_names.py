@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.checkpoint.weights import from_torch_names
+from ....core.checkpoint.foreign_names import from_torch_names
 from ....core.tasks.model import KeyMap
 from ...models.key_names import rename, split_projections
 from ..detector import COCO_CATEGORIES

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.checkpoint.weights import from_torch_names
+from ....core.checkpoint.foreign_names import from_torch_names
 from ....core.tasks.model import KeyMap
 from ...detection.rtdetr.key_names import RTDETR
 from ...models.key_names import rename, split_projections

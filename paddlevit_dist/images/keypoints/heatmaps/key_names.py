@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....core.checkpoint.weights import from_torch_names
+from ....core.checkpoint.foreign_names import from_torch_names
 from ....core.tasks.model import KeyMap
 from ...models.foundation_names import MM_VIT
 from ...models.key_names import BACKBONE, join_projections, rename, rename_network

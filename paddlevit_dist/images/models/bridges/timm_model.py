@@ -16,7 +16,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ....core.checkpoint.weights import from_torch_names, statistics_in, to_torch_names
+from ....core.checkpoint.foreign_names import from_torch_names, statistics_in, to_torch_names
 from ....core.distributed import has_batch_norm
 from ....core.registry.lookup import MODELS
 from ....core.runtime.errors import UserError

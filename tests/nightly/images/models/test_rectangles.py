@@ -10,7 +10,7 @@ import pytest
 from support.networks.timm_zoo import needs_compat
 
 from paddlevit_dist import UserError, create_model, load_weights
-from paddlevit_dist.core.checkpoint.weights import to_torch_names
+from paddlevit_dist.core.checkpoint.foreign_names import to_torch_names
 
 NAMES = {
     "vit_tiny_patch16_224": ((96, 64), 224),

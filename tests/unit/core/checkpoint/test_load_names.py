@@ -25,8 +25,8 @@ from support.networks.other_names import (
 from support.night import by_day
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint.foreign_names import from_torch_names, rename_norms_like, to_torch_names
 from paddlevit_dist.core.checkpoint.load import load_weights
-from paddlevit_dist.core.checkpoint.weights import from_torch_names, rename_norms_like, to_torch_names
 
 
 @by_day(

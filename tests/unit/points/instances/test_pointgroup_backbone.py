@@ -10,7 +10,7 @@ from support.samples.small_scenes import tensors
 
 from paddlevit_dist import UserError, create_model, load_weights
 from paddlevit_dist.core import settings
-from paddlevit_dist.core.checkpoint.weights import to_torch_names
+from paddlevit_dist.core.checkpoint.foreign_names import to_torch_names
 from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.ptv3.weights import to_pointcept

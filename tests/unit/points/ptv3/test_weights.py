@@ -8,8 +8,8 @@ from support.samples.image_fixtures import families_once  # noqa: F401
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.array_files import read_safetensors
+from paddlevit_dist.core.checkpoint.foreign_names import to_torch_names
 from paddlevit_dist.core.checkpoint.load import load_weights
-from paddlevit_dist.core.checkpoint.weights import to_torch_names
 from paddlevit_dist.core.commands.convert import convert
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.points.sparse import SparseTensor

@@ -12,8 +12,8 @@ from support.networks.varied import vary
 from support.night import by_day
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint.foreign_names import to_torch_names
 from paddlevit_dist.core.checkpoint.load import load_weights
-from paddlevit_dist.core.checkpoint.weights import to_torch_names
 from paddlevit_dist.core.registry.lookup import MODELS
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan

@@ -7,9 +7,9 @@ from support.networks import golden, timm_zoo
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint.foreign_names import to_torch_names
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.published import is_fetched
-from paddlevit_dist.core.checkpoint.weights import to_torch_names
 from paddlevit_dist.core.distributed.batch_norm import DistributedBatchNorm, convert_batch_norm
 from paddlevit_dist.core.registry.model_sources import find_weights_address
 from paddlevit_dist.core.settings import load

@@ -8,7 +8,9 @@ Both have 1,000 classes and the same optimizer.
 import argparse
 import sys
 
+import children
 import rounds
+import training_updates
 from smallest import sized
 
 BATCH, ROUNDS = sized(8, 1), 5
@@ -25,13 +27,15 @@ def measure() -> None:
         contenders = {}
         for kind, of_kind in (("ours", name), ("timm", f"timm:{name}")):
             model = create_model(of_kind)
-            contenders[kind] = rounds.timed_training_step(model, model.parameters(), BATCH)
+            contenders[kind] = training_updates.get_timed_step(model, model.parameters(), BATCH)
         taken = rounds.interleave(contenders, ROUNDS)
         ratio = rounds.ratios(taken["timm"], taken["ours"])
         speeds = (f"{BATCH / rounds.Spread.of(taken[kind]).median:.1f}" for kind in contenders)
         rows.append([name, *speeds, ratio.text()])
         result[f"{name}, timm's files over ours"] = ratio.median
-    rounds.table(f"training steps of {BATCH} images", ["network", "ours, images/s", "timm's files", "ratio"], rows)
+    rounds.print_table(
+        f"training steps of {BATCH} images", ["network", "ours, images/s", "timm's files", "ratio"], rows
+    )
     rounds.print_result(result)
 
 
@@ -42,12 +46,12 @@ def main() -> None:
     if parser.parse_args().measure:
         measure()
         return
-    environment = {**rounds.tuned_environment(1), "OMP_NUM_THREADS": "1"}
-    process = rounds.start([sys.executable, __file__, "--measure"], environment)
+    environment = {**children.tuned_environment(1), "OMP_NUM_THREADS": "1"}
+    process = children.start([sys.executable, __file__, "--measure"], environment)
     try:
         raise SystemExit(process.wait())
     finally:
-        rounds.end(process)
+        children.end(process)
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import children
 import numpy as np
-from rounds import Spread, clean_environment, end, interleave, print_machine, print_result, ratios, start, table
+from rounds import Spread, interleave, print_machine, print_result, print_table, ratios
 from smallest import sized
 
 CLASSES = 80
@@ -87,13 +88,15 @@ class Contender:
 
     def run(self) -> float:
         began = time.perf_counter()
-        process = start(self.command, {**clean_environment(), "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE)
+        process = children.start(
+            self.command, {**children.clean_environment(), "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE
+        )
         try:
             output = process.stdout.read()
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
         finally:
-            end(process)
+            children.end(process)
         if process.returncode:
             raise SystemExit(f"{self.command[:3]} ended with code {process.returncode}")
         self.wall.append(time.perf_counter() - began)
@@ -141,7 +144,7 @@ def compare_seconds(ways: dict[str, Contender], seconds: dict[str, list[float]])
         [way, Spread.of(seconds[way]).text(), Spread.of(one.wall).text(), Spread.of(one.megabytes).text(digits=0)]
         for way, one in ways.items()
     ]
-    table("Reading, matching and accumulating", ["", "processor, s", "clock, s", "largest memory, MB"], rows)
+    print_table("Reading, matching and accumulating", ["", "processor, s", "clock, s", "largest memory, MB"], rows)
     return ratios(seconds["pycocotools"], seconds["ours"])
 
 

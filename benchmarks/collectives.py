@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import children
 import rounds
 from rounds import Spread
 from smallest import sized
@@ -317,7 +318,9 @@ def show(start: str, ranks: int, measured: dict[str, Any]) -> dict[str, float]:
 
     small = measured["small"]
     rows = [[what, milliseconds(s)] for what, s in small.items()]
-    rounds.table(f"Small, median of {ROUNDS} rounds of {SMALL_CALLS} calls [lowest, highest]", ["call", "ms"], rows)
+    rounds.print_table(
+        f"Small, median of {ROUNDS} rounds of {SMALL_CALLS} calls [lowest, highest]", ["call", "ms"], rows
+    )
     result.update({key(start, ranks, what, "ms"): 1e3 * Spread.of(s).median for what, s in small.items()})
 
     metrics = measured["metrics"]
@@ -328,7 +331,7 @@ def show(start: str, ranks: int, measured: dict[str, Any]) -> dict[str, float]:
         for way in seconds
     ]
     header = ["way", "ms per step", "peer / this", "calls per step", "bytes per step and rank"]
-    rounds.table(f"Three metrics, median of {METRIC_ROUNDS} rounds of {METRIC_STEPS} steps", header, rows)
+    rounds.print_table(f"Three metrics, median of {METRIC_ROUNDS} rounds of {METRIC_STEPS} steps", header, rows)
     result[key(start, ranks, "scalars_over_meters")] = rounds.ratios(seconds[SCALARS], seconds[METERS]).median
     result[key(start, ranks, "scalars_over_reduce_dict")] = rounds.ratios(seconds[SCALARS], seconds[REDUCED]).median
 
@@ -340,12 +343,12 @@ def show(start: str, ranks: int, measured: dict[str, Any]) -> dict[str, float]:
         for way, s in seconds.items()
     ]
     header = ["way", "ms", "this / ours", "bytes per rank", "bytes / pickle"]
-    rounds.table(f"{MEGABYTES} MB of every rank gathered, median of {ROUNDS} rounds", header, rows)
+    rounds.print_table(f"{MEGABYTES} MB of every rank gathered, median of {ROUNDS} rounds", header, rows)
     for way, s in seconds.items():
         result[key(start, ranks, MEGABYTES, "MB", way, "ms")] = 1e3 * Spread.of(s).median
     for way, parts in large["parts"].items():
         rows = [[part, milliseconds(s)] for part, s in parts.items()]
-        rounds.table(f"Parts of it by {way}, on rank 0", ["part", "ms"], rows)
+        rounds.print_table(f"Parts of it by {way}, on rank 0", ["part", "ms"], rows)
         for part, s in parts.items():
             result[key(start, ranks, MEGABYTES, "MB", way, part, "ms")] = 1e3 * Spread.of(s).median
     return result
@@ -364,11 +367,11 @@ def main() -> None:
     result: dict[str, float] = {}
     for ranks in options.ranks:
         for start in options.start:
-            tuned = rounds.tuned_environment(ranks)
-            environment = tuned if start == "launcher" else rounds.clean_environment()
+            tuned = children.tuned_environment(ranks)
+            environment = tuned if start == "launcher" else children.clean_environment()
             with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
                 command = [sys.executable, __file__, "--worker", start, str(ranks), folder]
-                rounds.run(command, environment, TIMEOUT_SECONDS)
+                children.run(command, environment, TIMEOUT_SECONDS)
                 measured = json.loads(Path(folder, "measured.json").read_text(encoding="utf-8"))
             result.update(show(start, ranks, measured))
     rounds.print_result(result)

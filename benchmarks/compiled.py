@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import children
 import clock
 import rounds
 from rounds import Spread
@@ -68,12 +69,12 @@ def main() -> None:
         rows.append([what, *(Spread.of(seconds[way]).text(1e3, 0) for way in (PLAIN, COMPILED)), faster.text()])
         result[f"{what.replace(' ', '_')}_times_as_fast"] = faster.median
     header = ["", f"{PLAIN}, ms", f"{COMPILED}, ms", "times as fast"]
-    rounds.table(f"{NAME} on {clock.device_facts()['device']}, {BATCH} images, {ROUNDS} rounds", header, rows)
+    rounds.print_table(f"{NAME} on {clock.device_facts()['device']}, {BATCH} images, {ROUNDS} rounds", header, rows)
     rounds.print_result(result)
 
 
 if __name__ == "__main__":
     if os.environ.get("PADDLEVIT_DIST_ENVIRONMENT") != "benchmark":
         command = [sys.executable, "-W", "ignore", __file__]
-        os.execve(sys.executable, command, rounds.tuned_environment(PROCESSES, hides_gpus=False))
+        os.execve(sys.executable, command, children.tuned_environment(PROCESSES, hides_gpus=False))
     main()

@@ -1,6 +1,7 @@
 """Contenders in processes of their own, which take turns: a line of JSON asks for a turn, and one answers.
 
-A program starts itself once for each library, with the interpreter that has it, and calls ``serve`` there.
+A program starts itself once for each library, with the interpreter that has it, and calls ``serve`` there. A peer is
+a library that ours is compared with.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import children
 import rounds
 from rounds import Spread
 
@@ -34,59 +36,6 @@ def serve(answer: Callable[..., Any], ready: Any = "ready") -> None:
         print(json.dumps(answer(**json.loads(line))), flush=True)
 
 
-def get_torch_update(
-    parameters: Any,
-    compute_loss: Callable[[], Any],
-    rate: float = 1e-4,
-    clip: float | None = None,
-    **options: Any,
-) -> Callable[[], Any]:
-    """Return an update by the gradients of torch's loss, clipped by the norm of all together, and its fused AdamW.
-
-    The update returns the loss.
-    """
-    import torch
-
-    learning = [parameter for parameter in parameters if parameter.requires_grad]
-    optimizer = torch.optim.AdamW(learning, rate, fused=True, **options)
-
-    def update() -> Any:
-        loss = compute_loss()
-        loss.backward()
-        if clip is not None:
-            torch.nn.utils.clip_grad_norm_(learning, clip)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return update
-
-
-def get_paddle_update(
-    model: Any, compute_loss: Callable[[], Any], rate: float = 1e-4, decay: float | None = None, clip: float = 0.0
-) -> Callable[[], None]:
-    """Return an update likewise, by the trainer's AdamW; by Paddle's, with its own decay, where ``decay`` is None."""
-    import paddle
-
-    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
-
-    parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
-    if decay is None:
-        optimizer = paddle.optimizer.AdamW(rate, parameters=parameters)
-    else:
-        decays, groups = {each.name: decay for each in parameters}, [{"params": parameters, "weight_decay": decay}]
-        optimizer = FusedAdamW(decays, learning_rate=rate, parameters=groups)
-
-    def update() -> None:
-        compute_loss().backward()
-        if clip:
-            paddle.nn.utils.clip_grad_norm_(parameters, clip)
-        optimizer.step()
-        optimizer.clear_grad(set_to_zero=False)
-
-    return update
-
-
 # ---- in the process that measures ----------------------------------------------------------------------------
 
 
@@ -103,7 +52,7 @@ class ProcessGroup:
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
         self._seconds = seconds
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._complaints}
-        self._processes = [rounds.start(command, environment, **pipes) for environment in environments]
+        self._processes = [children.start(command, environment, **pipes) for environment in environments]
         self._unread = [b""] * len(self._processes)
 
     def wait_until_ready(self) -> list[Any]:
@@ -152,11 +101,11 @@ class ProcessGroup:
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(5)
-            rounds.end(process)
+            children.end(process)
 
 
 def group_environments(
-    framework: str = OURS, processes: int = 1, common: Mapping[str, str] | None = None
+    library: str = OURS, processes: int = 1, common: Mapping[str, str] | None = None
 ) -> list[dict[str, str]]:
     """One environment for each rank: where its group meets, and by default one thread and our settings of malloc."""
     with contextlib.ExitStack() as sockets:
@@ -167,11 +116,11 @@ def group_environments(
     places = [f"127.0.0.1:{port}" for port in ports[1:]]
     if common is None:
         threads = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        common = {**rounds.tuned_environment(devices.cpu_cores()), **threads}
+        common = {**children.tuned_environment(devices.cpu_cores()), **threads}
     found = []
     for rank in range(processes):
         own: dict[str, str] = {}
-        if processes > 1 and framework != OURS:
+        if processes > 1 and library != OURS:
             own = {"RANK": str(rank), "WORLD_SIZE": str(processes)}
             own.update({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ports[0])})
         elif processes > 1:
@@ -200,7 +149,7 @@ def started_peer(program: str, peer_python: str, option: str) -> Iterator[Callab
     if not peer_python:
         yield None
         return
-    environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "1"}
+    environment = {**children.clean_environment(), "OMP_NUM_THREADS": "1"}
     peer = ProcessGroup([peer_python, program, option], [environment])
     with started({"peer": peer}):
         yield lambda **request: peer.ask(**request)[0]
@@ -242,5 +191,5 @@ def compare_clocks(title: str, taken: Mapping[str, Sequence[tuple[float, float]]
             if library != OURS:
                 result[f"{name}_times_as_fast{suffix}"] = ratio.median
         rows.append(row)
-    rounds.table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
+    rounds.print_table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
     return result

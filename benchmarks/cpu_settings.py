@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import children
 import rounds
+import training_updates
 from contenders import ProcessGroup, serve
 from smallest import SHALLOW, sized
 
@@ -75,7 +77,7 @@ def make_step(static: str) -> Callable[[], float]:
     model = create_model("vit_tiny_patch16_224", **SHALLOW)
     if static:
         compile_passes(model)
-    return rounds.timed_training_step(model, model.parameters(), BATCH_SIZE)
+    return training_updates.get_timed_step(model, model.parameters(), BATCH_SIZE)
 
 
 def answer_requests(static: str) -> None:
@@ -129,7 +131,7 @@ def main() -> None:
         answer_requests(arguments.contender)
         return
     rounds.print_machine()
-    plain = {**rounds.tuned_environment(1), "FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1"}
+    plain = {**children.tuned_environment(1), "FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1"}
     names = tuple(arguments.only.split(","))
     chosen = {name: variant for name, variant in contenders(plain).items() if name.startswith(names)}
     rows, result = [], {}
@@ -157,7 +159,7 @@ def main() -> None:
     finally:
         default.end()
     title = f"ViT-Ti/16 training step, {BATCH_SIZE} images, 1 process; default: one thread and the settings of a run"
-    rounds.table(title, ["alone changed", "ms", "times as fast as the default", "rounds"], rows)
+    rounds.print_table(title, ["alone changed", "ms", "times as fast as the default", "rounds"], rows)
     rounds.print_result(result)
 
 

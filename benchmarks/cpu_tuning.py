@@ -12,7 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import children
 import rounds
+import training_updates
 from contenders import ProcessGroup, serve
 from rounds import Spread
 from smallest import sized
@@ -31,8 +33,8 @@ MALLOC_ONLY, KERNELS_ONLY = "malloc only", "MKL only"
 
 def environments() -> dict[str, dict[str, str]]:
     """Each contender's environment: with all, none or one part of what a tuned run adds; always one thread."""
-    plain = {**rounds.tuned_environment(1, tuned=False), "FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1"}
-    added = {k: v for k, v in rounds.tuned_environment(1).items() if k.startswith(("MKL_", "MALLOC_"))}
+    plain = {**children.tuned_environment(1, tuned=False), "FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1"}
+    added = {k: v for k, v in children.tuned_environment(1).items() if k.startswith(("MKL_", "MALLOC_"))}
     malloc = {k: v for k, v in added.items() if k.startswith("MALLOC_")}
     kernels = {k: v for k, v in added.items() if k.startswith("MKL_")}
     return {
@@ -51,7 +53,7 @@ def make_step() -> Callable[[], float]:
 
     paddle.seed(0)
     model = create_model("vit_tiny_patch16_224")
-    return rounds.timed_training_step(model, model.parameters(), BATCH_SIZE)
+    return training_updates.get_timed_step(model, model.parameters(), BATCH_SIZE)
 
 
 def page_faults() -> int:
@@ -98,7 +100,7 @@ def show(
         for name, values in step.items()
     ]
     title = f"ViT-Ti/16 training step, {BATCH_SIZE} images, one thread, median of {ROUNDS} rounds [lowest, highest]"
-    rounds.table(title, ["environment", "ms", "times as fast as plain", "page faults per step"], rows)
+    rounds.print_table(title, ["environment", "ms", "times as fast as plain", "page faults per step"], rows)
     for name, key in ((TUNED, "step_speedup"), (MALLOC_ONLY, "malloc_only"), (KERNELS_ONLY, "mkl_only")):
         result[key] = rounds.ratios(step[PLAIN], step[name]).median
     for size in SIZES:
@@ -111,7 +113,7 @@ def show(
             if name in (PLAIN, TUNED):
                 result[f"product_{size}_{name}_gigaflops"] = speed.median
         header = ["environment", "GFLOP/s", "times as fast as plain", "error against float64"]
-        rounds.table(f"float32 product {size} x {size}, one thread, {ROUNDS} rounds", header, rows)
+        rounds.print_table(f"float32 product {size} x {size}, one thread, {ROUNDS} rounds", header, rows)
         result[f"product_{size}_speedup"] = rounds.ratios(taken[PLAIN], taken[TUNED]).median
     return result
 

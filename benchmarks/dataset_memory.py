@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rounds import Spread, interleave, print_machine, print_result, table
+from rounds import Spread, interleave, print_machine, print_result, print_table
 from smallest import sized
 
 IMAGES = sized(1_281_167, 20_000)
@@ -112,7 +112,7 @@ def main(arguments: list[str]) -> None:
         medians[name] = (pickled.median, memory.median, opened.median, looked_up.median)
         rows.append((name, f"{pickled.median:,.0f}", memory.text(1e-6, 1), opened.text(1e3, 2), looked_up.text(1e6, 2)))
     header = ["dataset", "bytes pickled", f"private MB, {options.receivers} receivers", "open ms", "look-up us"]
-    table(f"{IMAGES:,} images", header, rows)
+    print_table(f"{IMAGES:,} images", header, rows)
     lists, mapped = medians["TwoLists"], medians["Mapped"]
     print_result(
         {

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import children
 import rounds
 from contenders import serve, started_peer
 from smallest import sized
@@ -117,11 +118,11 @@ def measure(peer_python: str) -> None:
                     if name != OURS:
                         ratio = rounds.ratios(seconds[name], seconds[OURS]).median
                         result[f"{case.name} {case.channels} {part}: {name} / ours"] = ratio
-    rounds.table(f"Batch {BATCH}, ms, {ROUNDS} rounds", ["convolution", "part", OURS, PADDLE, TORCH], rows)
+    rounds.print_table(f"Batch {BATCH}, ms, {ROUNDS} rounds", ["convolution", "part", OURS, PADDLE, TORCH], rows)
     if peer is None:
         print("no --peer-python: not compared with torch")
     rounds.print_result(result)
 
 
 if __name__ == "__main__":
-    rounds.run_with_torch_peer(__file__, __doc__.splitlines()[0], SERVES, serve_torch, measure)
+    children.run_with_torch_peer(__file__, __doc__.splitlines()[0], SERVES, serve_torch, measure)

@@ -86,13 +86,13 @@ def serve(batch: int) -> None:
 
 def write(folder: Path, options: argparse.Namespace) -> dict[str, Path]:
     """The files of all contenders."""
-    import rounds
+    import children
 
-    environment = {**rounds.clean_environment(), "OMP_NUM_THREADS": "2"}
+    environment = {**children.clean_environment(), "OMP_NUM_THREADS": "2"}
     weights, files = folder / f"{WEIGHTS}.npz", {}
     if options.peer_python:
         command = [options.peer_python, os.path.abspath(__file__), SERVES, str(options.batch)]
-        rounds.run(["env", "-C", str(folder), *command], environment, timeout=280)
+        children.run(["env", "-C", str(folder), *command], environment, timeout=280)
         files = {name: folder / f"{is_dynamo}.onnx" for name, is_dynamo in THEIRS.items()}
     else:
         import paddle
@@ -106,7 +106,7 @@ def write(folder: Path, options: argparse.Namespace) -> dict[str, Path]:
             continue
         files[name] = folder / f"{name}.onnx"
         command = [sys.executable, "-m", "paddlevit_dist", "export", str(weights), str(files[name].with_suffix(""))]
-        rounds.run([*command, f"-model={NAME}", f"-image_size={SIDE}", *words], environment, timeout=280)
+        children.run([*command, f"-model={NAME}", f"-image_size={SIDE}", *words], environment, timeout=280)
     return files
 
 
@@ -167,10 +167,12 @@ def main() -> None:
             raise SystemExit("these are not the same networks: nothing was measured")
     seconds = rounds.interleave({name: turn for name, (turn, _) in made.items()}, ROUNDS, WARM_UP)
     rows = [[name, rounds.Spread.of(values).text(1e3, 1)] for name, values in seconds.items()]
-    rounds.table(f"{NAME}, {SIDE} pixels, batch {options.batch}, {ROUNDS} rounds", ["graph", "ms a batch"], rows)
+    rounds.print_table(f"{NAME}, {SIDE} pixels, batch {options.batch}, {ROUNDS} rounds", ["graph", "ms a batch"], rows)
     others = [name for name in seconds if name != OURS]
     ratios = {f"{name} / ours": rounds.ratios(seconds[name], seconds[OURS]) for name in others}
-    rounds.table("time over that of ours, above 1 ours is faster", ["", ""], [[n, r.text()] for n, r in ratios.items()])
+    rounds.print_table(
+        "time over that of ours, above 1 ours is faster", ["", ""], [[n, r.text()] for n, r in ratios.items()]
+    )
     rounds.print_result({name: ratio.median for name, ratio in ratios.items()})
 
 

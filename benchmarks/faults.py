@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import children
 import injected_run
 import rounds
 import store_garbage
@@ -76,13 +77,13 @@ class Series:
     def start(self, output: Path, *flags: str, fault: str = "") -> subprocess.Popen:
         """Start the run in a session of its own."""
         entry = ROOT / "benchmarks" / "injected_run.py" if fault else ROOT / "main_multi_gpu.py"
-        variables = {**rounds.tuned_environment(2), "TMPDIR": str(self.folder)}
+        variables = {**children.tuned_environment(2), "TMPDIR": str(self.folder)}
         if fault:
             variables[injected_run.VARIABLE] = fault
         self.text = self.folder / "output.txt"
         with open(self.text, "w", encoding="utf-8") as stream:
             command = [sys.executable, str(entry), *RUN, f"-output={output}", *flags]
-            return rounds.start(command, variables, stdout=stream, stderr=subprocess.STDOUT)
+            return children.start(command, variables, stdout=stream, stderr=subprocess.STDOUT)
 
     def finish(self, process: subprocess.Popen, seconds: float) -> Ended:
         """Wait for a run's end, and see what it leaves behind."""
@@ -93,7 +94,7 @@ class Series:
             code = -999
         took = time.monotonic() - began
         left = [] if code == -999 else left_behind(process.pid)
-        rounds.end(process)
+        children.end(process)
         return Ended(code, self.text.read_text(encoding="utf-8", errors="replace"), took, left)
 
     def resumes(self, output: Path) -> tuple[bool, str]:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import children
 import clock
 import rounds
 from rounds import ROOT, Spread
@@ -232,7 +233,7 @@ def measure(name: str) -> tuple[dict[str, list[list[float]]], str]:
     case = CASES[name]
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         command = [sys.executable, __file__, "--case", name, folder]
-        rounds.run(command, rounds.tuned_environment(case.processes, hides_gpus=False), case.timeout_seconds)
+        children.run(command, children.tuned_environment(case.processes, hides_gpus=False), case.timeout_seconds)
         noted = json.loads(Path(folder, "turns.json").read_text(encoding="utf-8"))
     per_update = {
         contender: [_per_update(noted[clock_name][contender], case) for clock_name in ("seconds", "cpu_seconds")]
@@ -278,7 +279,7 @@ def main() -> None:
         "overhead %",
         "in processor time %",
     ]
-    rounds.table("Training step, medians of the rounds [lowest, highest]; goal: overhead <= 2 %", header, rows)
+    rounds.print_table("Training step, medians of the rounds [lowest, highest]; goal: overhead <= 2 %", header, rows)
     rounds.print_result(result)
 
 

@@ -44,6 +44,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import children
 import rounds
 from contenders import group_environments
 from gpu_throughput_worker import COMPILED_TIMM, FIRST_LOSSES, PLAIN, PRECISIONS, RECIPE, TIMM, TRAINER, WEIGHTS
@@ -91,7 +92,7 @@ class Contender:
         self._listener = Listener(address)
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
         streams = {"stdin": subprocess.DEVNULL, "stdout": self._complaints, "stderr": self._complaints}
-        self._started = [rounds.start(command, environment, **streams) for command, environment in commands]
+        self._started = [children.start(command, environment, **streams) for command, environment in commands]
         self._ranks: list[Any] = []
 
     def wait_until_ready(self) -> None:
@@ -146,7 +147,7 @@ class Contender:
 
     def end(self) -> None:
         for process in self._started:
-            rounds.end(process)
+            children.end(process)
         self._listener.close()
 
 
@@ -170,9 +171,9 @@ def start(kind: str, options: argparse.Namespace, precision: str, processes: int
     told["workers"] = min(options.workers, default_workers(processes, cpu_cores())) if kind == RECIPE else 0
     words = [WORKER, kind, address, precision, json.dumps(told)]
     if kind not in (TIMM, COMPILED_TIMM):
-        environment = rounds.tuned_environment(processes, hides_gpus=False)
+        environment = children.tuned_environment(processes, hides_gpus=False)
         return Contender([([sys.executable, "-W", "ignore", *words], environment)], address, processes)
-    environment = rounds.clean_environment(hides_gpus=False)
+    environment = children.clean_environment(hides_gpus=False)
     groups = group_environments(kind, processes, environment)
     return Contender([([options.peer_python, *words], group) for group in groups], address, processes)
 
@@ -186,7 +187,7 @@ def write_weights(options: argparse.Namespace, folder: str) -> str:
     told = {name: getattr(options, name) for name in names}
     told.update(processes=1, tf32=False, workers=0, weights="")
     words = [sys.executable, "-W", "ignore", WORKER, WEIGHTS, target, "float32", json.dumps(told)]
-    rounds.run(words, rounds.tuned_environment(1), READY_SECONDS)
+    children.run(words, children.tuned_environment(1), READY_SECONDS)
     return target
 
 
@@ -339,7 +340,7 @@ def show(name: str, cells: Mapping[str, Cell], samples: int, ratios: Mapping[str
         seen = [f"{cell.profile[what]:.1f}" if what in cell.profile else "" for what in figures]
         rows.append([kind, Spread.of([samples / seconds for seconds in cell.seconds]).text(digits=1), memory, *seen])
     columns = ["", "samples/s", "peak MB of a GPU", "GPU busy ms/update", "waits/update", "in other threads"]
-    rounds.table(name, columns, rows)
+    rounds.print_table(name, columns, rows)
     for kind, cell in cells.items():
         if cell.problem:
             print(f"  {kind} stops: {cell.problem}")

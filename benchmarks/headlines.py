@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import children
 import rounds
 from smallest import sized
 
@@ -263,14 +264,14 @@ def run(words: list[str], seconds: float, peer_python: str) -> Measured:
     command += [part for word in words[1:] for part in (peer if word == PEER else [word])]
     print(f"\n$ {' '.join(command)}", flush=True)
     began = time.monotonic()
-    process = rounds.start(command, rounds.clean_environment(), stdout=subprocess.PIPE)
+    process = children.start(command, children.clean_environment(), stdout=subprocess.PIPE)
     try:
         output, _ = process.communicate(timeout=seconds)
         problem = f"exit code {process.returncode}" if process.returncode else ""
     except subprocess.TimeoutExpired:
         output, problem = "", f"took longer than {seconds:g} s"
     finally:
-        rounds.end(process)
+        children.end(process)
     print(output, end="", flush=True)
     lines = [line for line in output.splitlines() if line.startswith("RESULT ")]
     return Measured(json.loads(lines[-1][len("RESULT ") :]) if lines else {}, time.monotonic() - began, problem)
@@ -317,7 +318,7 @@ def main(arguments: list[str] | None = None) -> int:
             measured = run(words, ALL_SECONDS, options.peer_python)
             failed += bool(measured.problem)
             rows.append([words[0], "", "", "", measured.problem or "see above", f"{measured.seconds:.0f}"])
-    rounds.table("Headlines", ["", "now", "goal", "stored", "", "seconds"], rows)
+    rounds.print_table("Headlines", ["", "now", "goal", "stored", "", "seconds"], rows)
     rounds.print_result(result)
     return 1 if failed else 0
 

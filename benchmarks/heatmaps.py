@@ -24,9 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import children
 import numpy as np
 from process_memory import status_bytes
-from rounds import ROOT, Spread, interleave, print_machine, print_result, ratios, run, table, tuned_environment
+from rounds import ROOT, Spread, interleave, print_machine, print_result, print_table, ratios
 from smallest import sized
 
 from paddlevit_dist.core.tasks.dataset import TransformedDataset
@@ -173,7 +174,7 @@ def measure_labels(rounds: int) -> dict[str, float]:
             for peer in ("loop", "vectorized"):
                 results[f"{size} {name} against {peer}"] = ratios(times[peer], values).median
         header = ["label", "ms", "times as fast as loop", "as vectorized"]
-        table(f"whole way of a label, {LANDMARKS} landmarks in {size}^3, {rounds} rounds", header, rows)
+        print_table(f"whole way of a label, {LANDMARKS} landmarks in {size}^3, {rounds} rounds", header, rows)
     consumer.close()
     return results
 
@@ -204,7 +205,7 @@ def measure_losses(rounds: int, size: int = SIZES[0]) -> dict[str, float]:
     }
     times = interleave(contenders, rounds)
     rows = [[name, Spread.of(values).text(1e3, 1)] for name, values in times.items()]
-    table(f"loss and gradient, {LANDMARKS} maps of {size}^3, {rounds} rounds", ["loss", "ms"], rows)
+    print_table(f"loss and gradient, {LANDMARKS} maps of {size}^3, {rounds} rounds", ["loss", "ms"], rows)
     return {
         f"loss {kind}": ratios(times[f"{kind}, dense"], times[f"{kind}, factors"]).median
         for kind in ("plain", "weighted")
@@ -229,9 +230,11 @@ def measure_memory(size: int) -> None:
         for name in sized(list(LABELS), ["coordinates"]):
             out = Path(folder, "growth.json")
             command = [sys.executable, __file__, "--memory", name, str(size), str(out)]
-            run(command, tuned_environment(1), timeout=300)
+            children.run(command, children.tuned_environment(1), timeout=300)
             rows.append([name, *(f"{value / 2**20:.0f}" for value in json.loads(out.read_text()))])
-    table(f"peak memory of one label in {size}^3", ["label", "training process, MiB", "loader process, MiB"], rows)
+    print_table(
+        f"peak memory of one label in {size}^3", ["label", "training process, MiB", "loader process, MiB"], rows
+    )
 
 
 # ---- an epoch of the embedded task -----------------------------------------------------------------------------------
@@ -306,7 +309,7 @@ def epoch_seconds(label: str, processes: int) -> float:
     """Seconds of the second epoch."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--train", label, str(processes), folder]
-        run(command, tuned_environment(processes), timeout=600)
+        children.run(command, children.tuned_environment(processes), timeout=600)
         lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
     return [line["seconds"] for line in lines if line["kind"] == "epoch"][-1]
 
@@ -323,7 +326,7 @@ def measure_epochs(rounds: int) -> dict[str, float]:
     ours = times["coordinates, 1 process"]
     rows = [[name, Spread.of(v).text(digits=2), ratios(v, ours).text()] for name, v in times.items()]
     header = ["labels", "seconds", "to coordinates, 1 process"]
-    table(f"epoch of {PHANTOMS} phantoms, radius {EPOCH_RADIUS}, {rounds} rounds", header, rows)
+    print_table(f"epoch of {PHANTOMS} phantoms, radius {EPOCH_RADIUS}, {rounds} rounds", header, rows)
     return {f"epoch {name}": ratios(values, ours).median for name, values in times.items()}
 
 
@@ -364,7 +367,7 @@ def get_print(command: list[str]) -> None:
     """Run a part that needs the tuned environment; it prints its own tables."""
     import subprocess
 
-    if subprocess.run(command, env=tuned_environment(1), timeout=1800).returncode:
+    if subprocess.run(command, env=children.tuned_environment(1), timeout=1800).returncode:
         raise SystemExit(f"{' '.join(command)} failed")
 
 

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import rounds
 from clock import time_call
-from contenders import OURS, get_paddle_update, get_torch_update, serve, take_turns
+from contenders import OURS, serve, take_turns
 from rounds import Spread
 from smallest import sized
+from training_updates import get_paddle_update, get_torch_update
 
 PLAIN, TORCH = "Paddle's layers", "torch"
 TRAINING, EVALUATION = "training", "evaluation"
@@ -217,7 +218,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
             for library, values in seconds.items()
         ]
         title = f"{name}, {kind}: {size.batch} x {size.side} pixels, one thread, {options.rounds} rounds"
-        rounds.table(title, ["", "ms", "times ours"], rows)
+        rounds.print_table(title, ["", "ms", "times ours"], rows)
         for library, word in ((PLAIN, "plain"), (TORCH, "torch")):
             if library in seconds:
                 result[f"{name}_{kind}_over_{word}"] = rounds.ratios(seconds[library], seconds[OURS]).median

@@ -23,10 +23,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import children
 import numpy as np
 from photographs import write_folder
 from PIL import Image
-from rounds import Spread, interleave, print_machine, print_result, ratios, table, tuned_environment
+from rounds import Spread, interleave, print_machine, print_result, print_table, ratios
 from smallest import sized
 
 BATCH, SIZE, EPOCHS = sized(32, 4), 224, sized(3, 1)
@@ -223,7 +224,7 @@ def main(arguments: list[str]) -> None:
         prepare(folder, pages, "--shorter_side", "10000", "--store", "pages")
         values = interleave(contenders(folder, shards, pages, cache, not options.two_workers), options.rounds)
     rows = [(name, Spread.of(rates).text(digits=0)) for name, rates in values.items()]
-    table("images per second, median [low, high]", ["way", "images/s"], rows)
+    print_table("images per second, median [low, high]", ["way", "images/s"], rows)
     peer, augmented_peer = (values[f"PaddleViT style{more}, 2 workers"] for more in ("", " + RandAugment"))
     result = {
         "exact": ratios(values["exact, 2 workers"], peer),
@@ -237,7 +238,7 @@ def main(arguments: list[str]) -> None:
             [ours / (2 * bound) for ours, bound in zip(values["exact, 2 workers"], values["decode only, one core"])]
         ),
     }
-    table(
+    print_table(
         "2 workers against PaddleViT style, with RandAugment both or neither; last: share of twice one core's decoding",
         ["way", "ratio"],
         [(name, spread.text()) for name, spread in result.items()],
@@ -250,7 +251,7 @@ def restart_tuned() -> None:
     import os
 
     if os.environ.get("PADDLEVIT_DIST_ENVIRONMENT") != "benchmark":
-        os.execve(sys.executable, [sys.executable, *sys.argv], tuned_environment(2))
+        os.execve(sys.executable, [sys.executable, *sys.argv], children.tuned_environment(2))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from drawn_tables import Arrays  # noqa: E402
 from interval_cells import CELLS, MODELS, Cell  # noqa: E402
 from interval_comparisons import COMPARISONS, SEEDS, measure_comparisons, measure_seeds  # noqa: E402
 from interval_plans import PLANS, measure_plans  # noqa: E402
-from rounds import print_machine, print_result, table  # noqa: E402
+from rounds import print_machine, print_result, print_table  # noqa: E402
 from simulated_search import SEARCHES, measure_searches  # noqa: E402
 from smallest import IS_SMALLEST, sized  # noqa: E402
 
@@ -124,9 +124,9 @@ def measure_coverage(numbers: Sequence[int], sets: int, resamples: int, seed: in
                 lowest.setdefault(row.score, []).append((share, name))
     worst = {score: min(shares) for score, shares in lowest.items()}
     texts = [[score, f"{share:.1f}", name] for score, (share, name) in worst.items()]
-    table("Lowest coverage of each score", ["", "%", "cell"], texts)
+    print_table("Lowest coverage of each score", ["", "%", "cell"], texts)
     slowest = sorted(seconds.items(), key=lambda item: -item[1])
-    table("Processor time", ["cell", "s"], [[name, f"{spent:.1f}"] for name, spent in slowest])
+    print_table("Processor time", ["cell", "s"], [[name, f"{spent:.1f}"] for name, spent in slowest])
     return {**result, "seconds": sum(seconds.values())}
 
 

@@ -27,7 +27,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import interval_coverage  # noqa: E402
 import numpy as np  # noqa: E402
 from coco_evaluation import write_files  # noqa: E402
-from rounds import print_machine, print_result, table  # noqa: E402
+from rounds import print_machine, print_result, print_table  # noqa: E402
 from smallest import sized  # noqa: E402
 
 from paddlevit_dist.core.intervals import bootstrap  # noqa: E402
@@ -130,7 +130,7 @@ def main() -> None:
         )
         key = name.split(",")[0].split()[0].lower()
         result.update({f"{key}_seconds": seconds, f"{key}_megabytes": size})
-    table(f"{options.resamples:,} resamples", ["", "samples", "processor, s", "MB", "first number"], rows)
+    print_table(f"{options.resamples:,} resamples", ["", "samples", "processor, s", "MB", "first number"], rows)
     print_result(result)
 
 

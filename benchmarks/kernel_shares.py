@@ -25,10 +25,10 @@ from unittest.mock import patch
 import image_networks
 import numpy as np
 import rounds
-from contenders import get_paddle_update
 from image_pipeline import restart_tuned
 from PIL import Image
 from smallest import sized
+from training_updates import get_paddle_update
 
 ALL = "all"
 CLASSIFIERS = {  # workload -> variant, images of a batch
@@ -248,7 +248,7 @@ def measure(name: str, count: int) -> dict[str, float]:
             result[f"{name}, {kind}: {family}"] = spread.median
             rows.append([family, spread.text(digits=1)])
         title = f"{name}, {kind}: {1e3 * statistics.median(seconds[ALL]):.0f} ms with all"
-        rounds.table(title, ["family", "gain in %, median [quartiles]"], rows)
+        rounds.print_table(title, ["family", "gain in %, median [quartiles]"], rows)
         sys.stdout.flush()
     return result
 

@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 from coco_evaluation import compare_seconds, compare_with_pycocotools
 from detrpose_training import DETRPOSE, measure_detrpose
-from rounds import Spread, interleave, print_machine, print_result, ratios, table
+from rounds import Spread, interleave, print_machine, print_result, print_table, ratios
 from smallest import sized
 from vitpose_training import CLASSIC, SIMPLE, measure_decoding, measure_updates
 
@@ -116,7 +116,9 @@ def compare_matching(folder: Path, rounds: int) -> dict[str, float]:
     seconds = interleave({"ours": ours, "pycocotools": theirs}, rounds)
     if not np.allclose(numbers["ours"], numbers["pycocotools"], rtol=0, atol=1e-12):
         raise SystemExit(f"the numbers differ: {numbers}")
-    table("Matching and accumulating", ["", "processor, s"], [[way, Spread.of(seconds[way]).text()] for way in seconds])
+    print_table(
+        "Matching and accumulating", ["", "processor, s"], [[way, Spread.of(seconds[way]).text()] for way in seconds]
+    )
     ratio = ratios(seconds["pycocotools"], seconds["ours"])
     print(f"pycocotools / ours: {ratio.text()}")
     return {"matching_times_as_fast": ratio.median}

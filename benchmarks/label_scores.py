@@ -12,7 +12,7 @@ import time
 import warnings
 
 import numpy as np
-from rounds import print_machine, print_result, table
+from rounds import print_machine, print_result, print_table
 from smallest import need, sized
 
 
@@ -62,7 +62,7 @@ def main() -> None:
     if abs(values["mAP"] - peer) > 1e-12:
         raise SystemExit(f"mAP differs: {values['mAP']} and {peer}")
     rows = [["ours, all scores with intervals of 1,000 draws", f"{ours:.1f}"], ["scikit-learn, mAP", f"{theirs:.1f}"]]
-    table(f"{options.images:,} images, {options.classes} labels", ["", "processor, s"], rows)
+    print_table(f"{options.images:,} images, {options.classes} labels", ["", "processor, s"], rows)
     print(f"largest memory {memory:,.0f} MB; mAP {peer:.4f}, equal to 1e-12")
     print_result({"seconds": ours, "over_sklearn_map": ours / theirs, "largest_memory_mb": memory})
 

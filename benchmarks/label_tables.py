@@ -20,7 +20,7 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from rounds import print_machine, print_result, table  # noqa: E402
+from rounds import print_machine, print_result, print_table  # noqa: E402
 from smallest import sized  # noqa: E402
 
 from paddlevit_dist.images.data.label_tables import TableOptions, read_table  # noqa: E402
@@ -100,7 +100,7 @@ def main() -> None:
         assert missing == MISSING
         rows.append(["stat of each image alone", f"{busy:.2f}", f"{wall:.2f}", ""])
         result["stat s"] = round(busy, 2)
-    table("Tables of labels", ["", "processor s", "wall s", "peak MiB"], rows)
+    print_table("Tables of labels", ["", "processor s", "wall s", "peak MiB"], rows)
     print_result(result)
 
 

@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 import rounds
 from clock import time_call
-from contenders import OURS, get_paddle_update, get_torch_update, serve, take_turns
+from contenders import OURS, serve, take_turns
 from rounds import Spread
 from smallest import sized
+from training_updates import get_paddle_update, get_torch_update
 
 PLAIN, TORCH = "Paddle's layers", "torch"
 LANDMARKS, VOLUMES, MINKUNET = "landmarks", "volumes", "minkunet"
@@ -188,7 +189,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
         for library, taken in times.items()
     ]
     what = "a forward pass" if name == VOLUMES else "a training step"
-    rounds.table(f"{name}: {what}, one thread, {options.rounds} rounds", ["", "ms", "times ours"], rows)
+    rounds.print_table(f"{name}: {what}, one thread, {options.rounds} rounds", ["", "ms", "times ours"], rows)
     result = {f"{name}_ms": 1e3 * Spread.of(times[OURS]).median}
     for library, word in ((PLAIN, "plain"), (TORCH, "torch")):
         if library in times:

@@ -113,7 +113,7 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, float]:
         result.update({f"{key}{suffix}": value for key, value in values.items()})
     what = f"{SMALL_DECODER} as a share of a supervised update" if name == SHARE else f"{name}: an update"
     title = f"{what} of {get_batch(PARTS[name][-1])} images, one thread, {options.rounds} rounds"
-    rounds.table(title, ["", *header], rows)
+    rounds.print_table(title, ["", *header], rows)
     return result
 
 

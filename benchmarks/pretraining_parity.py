@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import children
 import numpy as np
 import rounds
 from PIL import Image
@@ -181,7 +182,7 @@ def main() -> None:
         folder, given = Path(name), draw_given(options.updates)
         np.savez(folder / GIVEN, **given)
         command = [options.peer_python or sys.executable, __file__, SERVES, name]
-        subprocess.run(command, env={**os.environ, **rounds.clean_environment()}, check=True)
+        subprocess.run(command, env={**os.environ, **children.clean_environment()}, check=True)
         first, theirs = ({**np.load(folder / file)} for file in (FIRST, THEIRS))
     their_losses = theirs.pop("losses")
     ours, losses = train(given, first)
@@ -193,11 +194,11 @@ def main() -> None:
     }
     change = max(float(np.abs(theirs[name] - first[name]).max()) for name in trained)
     rows = [[number, f"{their_losses[number]:.12f}", f"{losses[number]:.12f}"] for number in (0, options.updates - 1)]
-    rounds.table(f"losses of {options.updates} updates", ["update", "transformers", "ours"], rows)
+    rounds.print_table(f"losses of {options.updates} updates", ["update", "transformers", "ours"], rows)
     rows = [
         [what, f"{value:.1e}"] for what, value in {**difference, "change of a weight by the updates": change}.items()
     ]
-    rounds.table("largest differences", ["", ""], rows)
+    rounds.print_table("largest differences", ["", ""], rows)
     digits = [-math.log10(max(value, 1e-20)) for value in difference.values()]
     rounds.print_result({"equal_digits_of_losses": digits[0], "equal_digits_of_weights": digits[1]})
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from contenders import get_torch_update
 from pretraining import CLIP, DECODERS, DINO, MODEL, OUTPUTS, SIDE, SMALL_SIDE, SMALL_VIEWS, SUPERVISED, get_batch
 from smallest import SHALLOW
 from torch import nn
+from training_updates import get_torch_update
 
 LARGE_VIEWS, MOMENTUM, DROP_PATH = 2, 0.996, 0.1
 

@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import sys
 
+import children
 import clock
 import rounds
 from process_memory import status_bytes
@@ -72,11 +73,11 @@ def work(name: str, way: str) -> None:
 def measured(name: str, way: str, memory: dict[str, list[float]], seen: set[str]) -> float:
     """Seconds of a step in a new process; its bytes go to ``memory``, its device to ``seen``."""
     command = [sys.executable, "-W", "ignore", __file__, "work", name, way]
-    process = rounds.start(command, rounds.tuned_environment(1, hides_gpus=False), stdout=subprocess.PIPE)
+    process = children.start(command, children.tuned_environment(1, hides_gpus=False), stdout=subprocess.PIPE)
     try:
         output, _ = process.communicate(timeout=600)
     finally:
-        rounds.end(process)
+        children.end(process)
     if process.returncode:
         raise SystemExit(f"{name}, {way}: exit code {process.returncode}")
     result = json.loads(output.splitlines()[-1])
@@ -98,7 +99,7 @@ def main(names: list[str]) -> None:
             for way in (KEPT, RECOMPUTED)
         ]
         title = f"{name} on {', '.join(seen)}, batch {BATCHES[name]}, {ROUNDS} rounds"
-        rounds.table(title, ["blocks", "ms per step", "MB added"], rows)
+        rounds.print_table(title, ["blocks", "ms per step", "MB added"], rows)
         saved = rounds.ratios(memory[KEPT], memory[RECOMPUTED])
         slower = rounds.ratios(seconds[RECOMPUTED], seconds[KEPT])
         print(f"memory {saved.text()} times smaller, step {slower.text()} times longer")

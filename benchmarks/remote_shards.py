@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from image_pipeline import BATCH, SIZE, prepare, restart_tuned
 from PIL import Image
-from rounds import Spread, interleave, print_machine, print_result, ratios, table
+from rounds import Spread, interleave, print_machine, print_result, print_table, ratios
 from smallest import sized
 
 PAUSE_MS = 20
@@ -122,9 +122,9 @@ def main(arguments: list[str]) -> None:
             }
             values = interleave(contenders, options.rounds)
     rows = [(name, Spread.of(rates).text(digits=0)) for name, rates in values.items()]
-    table(f"images per second, {WORKERS} loader processes, median [low, high]", ["way", "images/s"], rows)
+    print_table(f"images per second, {WORKERS} loader processes, median [low, high]", ["way", "images/s"], rows)
     result = {name: ratios(rates, values["folder"]) for name, rates in values.items() if name != "folder"}
-    table("over the folder", ["way", "ratio"], [(name, spread.text()) for name, spread in result.items()])
+    print_table("over the folder", ["way", "ratio"], [(name, spread.text()) for name, spread in result.items()])
     print_result({name: spread.median for name, spread in result.items()})
 
 

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import rounds
 from clock import time_call
-from contenders import OURS, compare_clocks, get_paddle_update, get_torch_update, serve, take_turns
+from contenders import OURS, compare_clocks, serve, take_turns
 from smallest import sized
+from training_updates import get_paddle_update, get_torch_update
 
 AUTHORS = "authors"
 BATCH, SIDE, OBJECTS = sized(2, 1), sized(312, 144), 6

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import children
 import rounds
 from framework_overhead import Repeated, Synthetic
 from rounds import ROOT, Spread
@@ -167,7 +168,7 @@ def measure(name: str) -> Any:
     case = CASES[name]
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
         command = [sys.executable, __file__, "--case", name, folder]
-        rounds.run(command, rounds.tuned_environment(2), case.timeout_seconds)  # a thread, and a core to write with
+        children.run(command, children.tuned_environment(2), case.timeout_seconds)  # a thread, and a core to write with
         noted, size = json.loads(Path(folder, "noted.json").read_text(encoding="utf-8"))
     return {key: values[WARM_UP_ROUNDS : WARM_UP_ROUNDS + case.rounds] for key, values in noted.items()}, size
 
@@ -203,7 +204,7 @@ def main() -> None:
         "left to wait for s",
     ]
     title = "A checkpoint, medians of the rounds [lowest, highest]; goal: stands still for <= 10 % of the writing"
-    rounds.table(title, [*header, "call %", "stands still %"], rows)
+    rounds.print_table(title, [*header, "call %", "stands still %"], rows)
     rounds.print_result(result)
 
 

@@ -91,7 +91,7 @@ def measure_core(options: argparse.Namespace) -> dict[str, float]:
         if TORCH in kinds:
             result[f"core_{mode}_plain_over_timm"] = rounds.ratios(times[TORCH], times[PLAIN]).median
     header = ["ViT-Ti/16, batch 8, one thread", "rounds", "images/s", "times as fast is ours"]
-    rounds.table("One core, median of the rounds [lowest, highest]", header, rows)
+    rounds.print_table("One core, median of the rounds [lowest, highest]", header, rows)
     return result
 
 
@@ -131,7 +131,7 @@ def measure_processes(options: argparse.Namespace) -> dict[str, float]:
                 result[f"{processes}_over_torch"] = ratio.median
         print(f"measured {processes} process(es)", flush=True)
     header = ["processes", "rounds", "images/s", "of linear", "exchange, %", "times as fast is ours"]
-    rounds.table("ViT-Ti/16, 8 images per process, median of the rounds [lowest, highest]", header, rows)
+    rounds.print_table("ViT-Ti/16, 8 images per process, median of the rounds [lowest, highest]", header, rows)
     return result
 
 
@@ -180,7 +180,7 @@ def measure_loaders(options: argparse.Namespace) -> dict[str, float]:
                     result[f"loaders_{workers}_over_{'torch' if kind == TORCH else 'malloc_as_it_is'}"] = ratio.median
             result[f"loaders_{workers}_images_per_second"] = Spread.of(rates[OURS]).median
     header = ["loader processes", "rounds", "images/s", "times as fast is ours"]
-    rounds.table("Loading, median of the rounds [lowest, highest]", header, rows)
+    rounds.print_table("Loading, median of the rounds [lowest, highest]", header, rows)
     return result
 
 
@@ -239,7 +239,7 @@ def calculate() -> dict[str, float]:
             of_linear(parameters, STEP_SECONDS[0], network) for parameters in PARAMETERS.values()
         )
     header = ["calculated, not measured", *(f"a step of {1e3 * seconds:.0f} ms" for seconds in STEP_SECONDS)]
-    rounds.table("A calculation: share of linear scaling", header, rows)
+    rounds.print_table("A calculation: share of linear scaling", header, rows)
     return result
 
 

@@ -34,10 +34,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import children
 import numpy as np
 import sized_scenes
 from process_memory import Memory, get_files, get_members, get_memory
-from rounds import Spread, end, interleave, print_machine, print_result, ratios, start, table, tuned_environment
+from rounds import Spread, interleave, print_machine, print_result, print_table, ratios
 from smallest import need, sized
 
 SCENES = sized(1800, 8)
@@ -181,10 +182,10 @@ class Feeder:
         ranks = 2 if way == RANKS else 1
         command = [sys.executable, __file__, "--feed", way, "--folder", str(folder), "--scenes", str(scenes)]
         command += ["--repeated"] if repeated else []
-        environment = tuned_environment(2, tuned=way.startswith("ours"))
+        environment = children.tuned_environment(2, tuned=way.startswith("ours"))
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         words = [["--rank", str(rank), "--ranks", str(ranks)] for rank in range(ranks)]
-        self.processes = [start([*command, *of_rank], environment, **pipes) for of_rank in words]
+        self.processes = [children.start([*command, *of_rank], environment, **pipes) for of_rank in words]
         for process in self.processes:
             self._answer(process)
 
@@ -237,7 +238,7 @@ class Feeder:
     def __exit__(self, *_: Any) -> None:
         members = get_members([process.pid for process in self.processes])
         for process in self.processes:
-            end(process)
+            children.end(process)
         for file in get_files(members):  # killed processes leave them behind
             file.unlink(missing_ok=True)
 
@@ -265,7 +266,7 @@ def measure_memory(folder: Path, scenes: int, number: int, rounds: int) -> dict[
         rows.append([way, *(f"{value / GB:.2f}" for value in (*above, at_scannet, base.pss)), spread])
         rows[-1].append(f"{large.uss / GB:.2f}")
     header = [str(scenes // 4), str(scenes), f"{SCANNET_SCENES}*", "repeated scene", "all together", "USS"]
-    table("peak GB by number of scenes, above one repeated scene; and all of it", ["way", *header], rows)
+    print_table("peak GB by number of scenes, above one repeated scene; and all of it", ["way", *header], rows)
     print("  * calculated from the two sizes")
     return found
 
@@ -288,7 +289,7 @@ def measure_speed(folder: Path, scenes: int, rounds: int) -> dict[str, list[floa
     for way in SPED:
         rate = Spread.of([1 / seconds for seconds in times[way]])
         rows.append([way, rate.text(), ratios(times[SPED[0]], times[way]).text()])
-    table(f"batches of {BATCH} scenes per second, loader alone", ["way", "batches/s", f"to {SPED[0]}"], rows)
+    print_table(f"batches of {BATCH} scenes per second, loader alone", ["way", "batches/s", f"to {SPED[0]}"], rows)
     return times
 
 

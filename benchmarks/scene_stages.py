@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import plain_scenes
 from numpy.random import default_rng
-from rounds import Spread, interleave, print_machine, print_result, ratios, table
+from rounds import Spread, interleave, print_machine, print_result, print_table, ratios
 from sized_scenes import MEAN_POINTS, make_store, read_plain
 from smallest import sized
 
@@ -141,7 +141,7 @@ def measure(folder: Path) -> dict[str, float]:
         plain, ours = (total[kind] if name == "total" else times[f"{name}/{kind}"] for kind in ("plain", "ours"))
         rows.append([name, Spread.of(plain).text(1e3, 1), Spread.of(ours).text(1e3, 1), ratios(plain, ours).text()])
     rows[-1][0] = "total: read + whole scene + collate"
-    table("ms of one core per scene of 150,000 points", ["stage", "plain", "ours", "plain / ours"], rows)
+    print_table("ms of one core per scene of 150,000 points", ["stage", "plain", "ours", "plain / ours"], rows)
     print(f"  largest difference of the results of a stage: {difference:.1e}")
     return {
         "scene_ms": 1e3 * Spread.of(total["ours"]).median,

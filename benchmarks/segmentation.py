@@ -26,13 +26,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import children
 import numpy as np
 import rounds
 from clock import time_call
-from contenders import OURS, ProcessGroup, get_paddle_update, group_environments, serve, started
+from contenders import OURS, ProcessGroup, group_environments, serve, started
 from PIL import Image
 from rounds import Spread
 from smallest import sized
+from training_updates import get_paddle_update
 
 THREADS, PROCESSES = "torch, 2 threads", "torch, 2 processes"
 TRAINING, EVALUATION, LABELS = "training", "evaluation", "labels"
@@ -110,7 +112,7 @@ def measure_training(options: argparse.Namespace) -> dict[str, float]:
         for kind, taken in times.items()
     ]
     title = f"SegFormer-B0, {SIDE} pixels, {BATCH} images an update on {CORES} cores, {options.rounds} rounds"
-    rounds.table(title, ["", "ms", "times ours", "both cores' ms", "times ours"], rows)
+    rounds.print_table(title, ["", "ms", "times ours", "both cores' ms", "times ours"], rows)
     result = {"training_ms": 1e3 * Spread.of(times[OURS]).median}
     if options.peer_python:
         for name, seconds in (("training_over_torch", times), ("training_processor_over_torch", processor)):
@@ -130,13 +132,13 @@ def _slowest(group: Any, processor: list[float]) -> float:
 
 def measure_evaluation(options: argparse.Namespace) -> dict[str, float]:
     """In a process of its own, so that it has the environment of a tuned run."""
-    environment = {**rounds.tuned_environment(CORES), "OMP_NUM_THREADS": "1"}
+    environment = {**children.tuned_environment(CORES), "OMP_NUM_THREADS": "1"}
     words = [sys.executable, __file__, "--serve", EVALUATION, "--rounds", str(options.rounds)]
-    process = rounds.start(words, environment, stdout=subprocess.PIPE)
+    process = children.start(words, environment, stdout=subprocess.PIPE)
     try:
         output, _ = process.communicate(timeout=280)
     finally:
-        rounds.end(process)
+        children.end(process)
     seconds = json.loads(output.splitlines()[-1])
     rows = [
         [name, Spread.of(taken).text(1e3), rounds.ratios(taken, seconds["image"]).text(1e2)]
@@ -145,7 +147,7 @@ def measure_evaluation(options: argparse.Namespace) -> dict[str, float]:
     title = (
         f"Evaluation of an image of {STORED[0]} x {STORED[1]}, {CLASSES} classes, one thread, {options.rounds} rounds"
     )
-    rounds.table(title, ["", "ms", "% of the image"], rows)
+    rounds.print_table(title, ["", "ms", "% of the image"], rows)
     return {"confusion_percent": 1e2 * rounds.ratios(seconds["confusion"], seconds["image"]).median}
 
 
@@ -244,7 +246,7 @@ def measure_labels(options: argparse.Namespace) -> dict[str, float]:
             for part, taken in _get_parts(profile).items():
                 seconds.setdefault(part, []).append(taken / SAMPLES)
     rows = [[part, Spread.of(taken).text(1e3)] for part, taken in seconds.items()]
-    rounds.table(f"A training's sample, {STORED[0]} x {STORED[1]} to {SIDE} x {SIDE}", ["", "ms"], rows)
+    rounds.print_table(f"A training's sample, {STORED[0]} x {STORED[1]} to {SIDE} x {SIDE}", ["", "ms"], rows)
     sides = [
         [sum(parts) for parts in zip(*(seconds[f"{side}, {part}"] for part in ("decoded", "scaled")))]
         for side in ("labels", "image")

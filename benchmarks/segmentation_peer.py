@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from contenders import get_torch_update
 from torch import nn
 from torch.nn import functional as F
+from training_updates import get_torch_update
 
 WIDTHS, HEADS, REDUCTIONS, DEPTH, HEAD_WIDTH = (32, 64, 160, 256), (1, 2, 5, 8), (8, 4, 2, 1), 2, 256
 

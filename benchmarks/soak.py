@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import children
 import numpy as np
 import rounds
 from process_memory import get_members, get_own_memory
@@ -72,9 +73,9 @@ class Run:
         command = [sys.executable, __file__, "--train", f"-cfg={recipe}", f"-output={output}", *TRAINING, *watchdog]
         self.started = time.time()
         with open(self.log, "a", encoding="utf-8") as stream:
-            self.process = rounds.start(
+            self.process = children.start(
                 [*command, *arguments],
-                {**rounds.clean_environment(), DELAY: str(delay), "OMP_NUM_THREADS": "1"},
+                {**children.clean_environment(), DELAY: str(delay), "OMP_NUM_THREADS": "1"},
                 stdout=stream,
                 stderr=stream,
             )
@@ -394,7 +395,7 @@ def main() -> None:
         [field, *(f"{value:,.0f}" for value in _first_and_last(soak.samples, field, since)), f"{rises[field]:+.2%}"]
         for field in fields
     ]
-    rounds.table("the last two thirds", ["", "first", "last", "rise"], rows)
+    rounds.print_table("the last two thirds", ["", "first", "last", "rise"], rows)
     print(f"weights and moments after epoch {epoch}: {differing or 'equal to the bit'}")
     is_flat = all(rise <= FLAT for rise in rises.values())
     result = {

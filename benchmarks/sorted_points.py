@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import children
 import numpy as np
 import rounds
 from contenders import serve, started_peer
@@ -78,7 +79,7 @@ def measure_cost() -> dict[str, float]:
         update = get_update(model, loss, time.process_time)
         seconds["update"].append(min(update() for _ in range(repeats)))
     cells = [[f"{n:,}", *(f"{seconds[part][i]:.3f}" for part in seconds)] for i, n in enumerate(SIZES)]
-    rounds.table("Processor seconds by number of voxels, least of 2 to 5", ["voxels", "loader", "update"], cells)
+    rounds.print_table("Processor seconds by number of voxels, least of 2 to 5", ["voxels", "loader", "update"], cells)
     result = {f"{part} s, {SIZES[-1]} voxels": values[-1] for part, values in seconds.items()}
     ends = math.log(SIZES[-1] / SIZES[-2])
     return result | {f"{part} power": math.log(values[-1] / values[-2]) / ends for part, values in seconds.items()}
@@ -140,7 +141,7 @@ def measure_blocks(peer_python: str) -> dict[str, float]:
                 cells[-1].append(ratio.text())
                 result[f"{name}: torch / ours"] = ratio.median
     header = ["", "ours", "torch", "torch / ours"][: len(cells[0])]
-    rounds.table(f"An update of {BLOCKS} blocks, ms", header, cells)
+    rounds.print_table(f"An update of {BLOCKS} blocks, ms", header, cells)
     return result
 
 
@@ -162,4 +163,4 @@ def measure(peer_python: str) -> None:
 
 
 if __name__ == "__main__":
-    rounds.run_with_torch_peer(__file__, __doc__.splitlines()[0], SERVES, serve_torch, measure, timeout=1200)
+    children.run_with_torch_peer(__file__, __doc__.splitlines()[0], SERVES, serve_torch, measure, timeout=1200)

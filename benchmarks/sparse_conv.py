@@ -17,13 +17,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import children
 import rounds
-from contenders import ProcessGroup, get_paddle_update, serve
+from contenders import ProcessGroup, serve
 from rounds import Spread
 from smallest import sized
 from sparse_layers import CHANNELS as OTHERS_CHANNELS
 from sparse_layers import NAMES, SCENES, Layers
 from sparse_peers import NUM_CLASSES, TorchPeer, paddle_sparse, pairs_by_offset, products_alone, seconds
+from training_updates import get_paddle_update
 from voxel_rooms import room
 
 from paddlevit_dist.points.sparse.coordinate_plan import CoordinatePlan, MapKey
@@ -141,7 +143,7 @@ class Processes:
         library = TORCH if kind == TORCH else OURS
         if library not in self._running:
             command = [sys.executable, __file__, "--contender", library]
-            self._running[library] = ProcessGroup(command, [rounds.tuned_environment(1)], 600)
+            self._running[library] = ProcessGroup(command, [children.tuned_environment(1)], 600)
             self._running[library].wait_until_ready()
         return self._running[library].ask(kind=kind, voxels=voxels, channels=channels, way=way)[0]
 
@@ -182,7 +184,7 @@ def measure_layers(processes: Processes, peers: list[str]) -> dict[str, float]:
                     ]
                 )
     header = ["3 x 3 x 3 convolution", "forward ms", "forward + backward ms", "times ours", "memory / features"]
-    rounds.table(f"One layer, median of {ROUNDS} rounds [lowest, highest]", header, rows)
+    rounds.print_table(f"One layer, median of {ROUNDS} rounds [lowest, highest]", header, rows)
     return result
 
 
@@ -191,7 +193,7 @@ def measure_paddle_sparse(processes: Processes) -> dict[str, float]:
     contenders = {kind: functools.partial(processes.ask, kind, SMALL, 32, "both") for kind in (OURS, PADDLE_SPARSE)}
     times = rounds.interleave(contenders, 3)
     rows = [[kind, Spread.of(values).text(1e3, 1)] for kind, values in times.items()]
-    rounds.table(f"{SMALL:,} voxels, 32 channels, 3 rounds", ["", "forward + backward ms"], rows)
+    rounds.print_table(f"{SMALL:,} voxels, 32 channels, 3 rounds", ["", "forward + backward ms"], rows)
     return {"layer_8k_32_speedup_over_paddle_sparse": rounds.ratios(times[PADDLE_SPARSE], times[OURS]).median}
 
 
@@ -207,7 +209,7 @@ def measure_others(processes: Processes) -> dict[str, float]:
         rows.append([name, *(Spread.of(times[way]).text(1e3, 1) for way in ("ours", "bare")), ratio.text()])
     header = ["forward + backward", "ours ms", "products ms", "ours / products"]
     title = f"{OTHERS_VOXELS:,} voxels in {SCENES} scenes, {OTHERS_CHANNELS} channels"
-    rounds.table(f"{title}, median of {ROUNDS} rounds [lowest, highest]", header, rows)
+    rounds.print_table(f"{title}, median of {ROUNDS} rounds [lowest, highest]", header, rows)
     return result
 
 
@@ -225,7 +227,7 @@ def measure_network(processes: Processes, peers: list[str]) -> dict[str, float]:
         if TORCH in peers:
             result[f"{name}_speedup_over_torch"] = rounds.ratios(times[TORCH], times[OURS]).median
     header = ["MinkUNet14A, one step", "seconds", "times ours"]
-    rounds.table(f"Training step, median of {ROUNDS} rounds [lowest, highest]", header, rows)
+    rounds.print_table(f"Training step, median of {ROUNDS} rounds [lowest, highest]", header, rows)
     return result
 
 

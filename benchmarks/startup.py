@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import children
 import rounds
 from rounds import ROOT, Spread
 from smallest import sized
@@ -45,7 +46,7 @@ def start_ours(processes: int, folder: Path) -> float:
         complete = (json.loads(line) for line in lines if line.endswith("\n"))
         return next((event["time"] for event in complete if event["kind"] == "training"), None)
 
-    return _seconds_until(command, rounds.clean_environment(), folder, first_step)
+    return _seconds_until(command, children.clean_environment(), folder, first_step)
 
 
 def start_by_hand(processes: int, folder: Path) -> float:
@@ -57,7 +58,7 @@ def start_by_hand(processes: int, folder: Path) -> float:
         text = noted.read_text(encoding="utf-8") if noted.exists() else ""
         return float(text) if text.endswith("\n") else None
 
-    return _seconds_until(command, rounds.tuned_environment(processes), folder, first_step)
+    return _seconds_until(command, children.tuned_environment(processes), folder, first_step)
 
 
 def _seconds_until(
@@ -67,7 +68,7 @@ def _seconds_until(
     with open(output, "w", encoding="utf-8") as stream:
         started = time.time()
         # What a killed process leaves in its temporary folder goes with the benchmark's own.
-        process = rounds.start(command, {**environment, "TMPDIR": str(folder)}, stdout=stream, stderr=stream)
+        process = children.start(command, {**environment, "TMPDIR": str(folder)}, stdout=stream, stderr=stream)
         try:
             while time.time() < started + STEP_TIMEOUT_SECONDS:
                 ended = process.poll() is not None
@@ -78,7 +79,7 @@ def _seconds_until(
                     break
                 time.sleep(0.02)
         finally:
-            rounds.end(process)
+            children.end(process)
     raise SystemExit(f"{' '.join(command)} made no training step\n{output.read_text(encoding='utf-8')[-3000:]}")
 
 
@@ -183,7 +184,7 @@ def show_first_step(seconds: dict[str, list[float]]) -> dict[str, float]:
         result[f"first_step_{processes}_over_by_hand"] = ratio.median
         result[f"first_step_{processes}_seconds"] = Spread.of(ours).median
     header = ["processes", "main_multi_gpu.py", "by hand", "ours / by hand"]
-    rounds.table(f"Seconds from command to first step, median of {ROUNDS} rounds [lowest, highest]", header, rows)
+    rounds.print_table(f"Seconds from command to first step, median of {ROUNDS} rounds [lowest, highest]", header, rows)
     return result
 
 
@@ -195,7 +196,7 @@ def show_handed(handed: dict[int, dict[str, Handed]]) -> dict[str, float]:
             crossing = Spread.of(way.cross_seconds).text(1e3, 2)
             rows.append([f"{samples:,} {name}", f"{way.num_bytes:,}", crossing, f"{way.read_seconds:.2f}"])
     header = ["samples", "bytes per worker", "ms to cross", "s to read the lists"]
-    rounds.table("Configuration, task and datasets as each worker gets them", header, rows)
+    rounds.print_table("Configuration, task and datasets as each worker gets them", header, rows)
     ours = [ways["ours"].num_bytes for ways in handed.values()]
     largest = handed[SIZES[-1]]
     crossing = rounds.ratios(largest["lists"].cross_seconds, largest["ours"].cross_seconds)

@@ -16,7 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import children
 import rounds
+import training_updates
 from smallest import SHALLOW, sized
 
 IMAGES = sized(16, 2)  # of a step, over all processes
@@ -32,7 +34,7 @@ def work(folder: str) -> None:
     paddle.seed(0)
     inner = create_model("vit_tiny_patch16_224", **SHALLOW)
     model = data_parallel(inner)
-    step = rounds.timed_training_step(model, inner.parameters(), IMAGES // world_size())
+    step = training_updates.get_timed_step(model, inner.parameters(), IMAGES // world_size())
     step()
     with open(Path(folder, f"turn_{rank()}")) as turns, open(Path(folder, f"reply_{rank()}"), "w") as replies:
         for _ in turns:
@@ -48,10 +50,10 @@ class Group:
         for number in range(processes):
             os.mkfifo(folder / f"turn_{number}")
             os.mkfifo(folder / f"reply_{number}")
-        environment = {**rounds.tuned_environment(1), "KMP_BLOCKTIME": "1"}
+        environment = {**children.tuned_environment(1), "KMP_BLOCKTIME": "1"}
         environment["FLAGS_paddle_num_threads"] = environment["PADDLEVIT_DIST_THREADS"] = str(threads)
         command = [sys.executable, __file__, "--work", str(folder), "--cores", str(processes)]
-        self._process = rounds.start(command, environment)
+        self._process = children.start(command, environment)
         self._folder, self._numbers = folder, range(processes)
         self._files = contextlib.ExitStack()
         self._turns: list[IO[str]] = []
@@ -76,7 +78,7 @@ class Group:
 
     def end(self) -> None:
         """End its processes."""
-        rounds.end(self._process)
+        children.end(self._process)
         with contextlib.suppress(BrokenPipeError):
             self._files.close()
 
@@ -104,7 +106,7 @@ def measure(cores: int, number_of_rounds: int) -> None:
             result[f"{name} / 1 x 1"] = ratio.median
     result[f"1 x {cores} / {cores} x 1"] = rounds.ratios(seconds[f"{cores} x 1"], seconds[f"1 x {cores}"]).median
     title = f"ViT-Ti/16 training step, {IMAGES} images, {number_of_rounds} rounds"
-    rounds.table(title, ["processes x threads", "images/s", "times as fast as 1 x 1"], rows)
+    rounds.print_table(title, ["processes x threads", "images/s", "times as fast as 1 x 1"], rows)
     rounds.print_result(result)
 
 

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import children
 import rounds
-from contenders import OURS, ProcessGroup, get_torch_update, group_environments, serve, started
+from contenders import OURS, ProcessGroup, group_environments, serve, started
 from smallest import sized
+from training_updates import get_torch_update
 
 CLASSES = 1000
 NAMES = {
@@ -129,8 +131,8 @@ def make_step(arguments: argparse.Namespace) -> Callable[[], Any]:
 def contenders(arguments: argparse.Namespace, mode: str, model: str, processes: int, threads: int) -> dict[str, Any]:
     """(kind, interpreter, environment) of each contender."""
     count = {"OMP_NUM_THREADS": str(threads)}
-    tuned, plain = ({**rounds.tuned_environment(processes, tuned=on), **count} for on in (True, False))
-    bare = {**rounds.clean_environment(), **count}
+    tuned, plain = ({**children.tuned_environment(processes, tuned=on), **count} for on in (True, False))
+    bare = {**children.clean_environment(), **count}
     found: dict[str, Any] = {"ours": ("ours", sys.executable, tuned)}
     if mode == "train":
         found["ours, optimizer of the trainer"] = ("trainer", sys.executable, tuned)
@@ -163,7 +165,7 @@ def measure(arguments: argparse.Namespace, mode: str, model: str, processes: int
         rows.append([name, speed.text(), ratio.text()])
         result[name] = ratio.median
     title = f"{NAMES.get(model, model)}, {mode}, {processes} x {threads} threads, {arguments.batch_size} images each"
-    rounds.table(title, ["", "images/s", "ours is times as fast"], rows)
+    rounds.print_table(title, ["", "images/s", "ours is times as fast"], rows)
     return result
 
 

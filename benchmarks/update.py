@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import children
 import rounds
 from contenders import serve, started_peer
 
@@ -130,9 +131,9 @@ def measure(peer_python: str) -> None:
                 rows.append([part, name, rounds.Spread.of(values).text(1e3), ratio.text()])
                 if name != OURS:
                     result[f"{part}: {name} / ours"] = ratio.median
-    rounds.table(f"ViT-Ti/16, one thread, {ROUNDS} rounds", ["part", "of", "ms", "times ours"], rows)
+    rounds.print_table(f"ViT-Ti/16, one thread, {ROUNDS} rounds", ["part", "of", "ms", "times ours"], rows)
     rounds.print_result(result)
 
 
 if __name__ == "__main__":
-    rounds.run_with_torch_peer(__file__, __doc__.splitlines()[0], SERVES, serve_torch, measure)
+    children.run_with_torch_peer(__file__, __doc__.splitlines()[0], SERVES, serve_torch, measure)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import rounds
 from clock import time_call
-from contenders import OURS, compare_clocks, get_torch_update, serve, take_turns
+from contenders import OURS, compare_clocks, serve, take_turns
 from rounds import Spread
 from smallest import sized
+from training_updates import get_torch_update
 
 TORCH = "torch"
 SIMPLE, CLASSIC = "vitpose_simple", "vitpose_classic"
@@ -111,7 +112,9 @@ def measure_decoding(number: int) -> dict[str, float]:
     if np.abs(found[OURS] - found["plain"]).max() > 1e-3:
         raise SystemExit("the places differ")
     title = f"Decoding of {PERSONS} x 17 heatmaps of 64 x 48 cells"
-    rounds.table(title, ["", "processor, ms"], [[way, Spread.of(each).text(1e3, 1)] for way, each in seconds.items()])
+    rounds.print_table(
+        title, ["", "processor, ms"], [[way, Spread.of(each).text(1e3, 1)] for way, each in seconds.items()]
+    )
     ratio = rounds.ratios(seconds["SciPy and NumPy"], seconds["ours"])
     print(f"SciPy and NumPy / ours: {ratio.text()}")
     return {"decoding_times_as_fast": ratio.median}

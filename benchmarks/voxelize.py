@@ -20,8 +20,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import children
 import numpy as np
-from rounds import Spread, interleave, print_machine, print_result, ratios, table, tuned_environment
+from rounds import Spread, interleave, print_machine, print_result, print_table, ratios
 from smallest import sized
 
 ROUNDS, STEP_ROUNDS = 15, 7
@@ -118,7 +119,7 @@ def network_contenders(scene: Arrays) -> dict[str, Callable[[], float]]:
 
 def main() -> None:
     if os.environ.get("PADDLEVIT_DIST_ENVIRONMENT") != "benchmark":
-        os.execve(sys.executable, [sys.executable, *sys.argv], tuned_environment(1))
+        os.execve(sys.executable, [sys.executable, *sys.argv], children.tuned_environment(1))
     print_machine()
     batch = scenes()
     points = sum(len(xyz) for xyz, _, _ in batch)
@@ -126,7 +127,7 @@ def main() -> None:
     taken = interleave(data_contenders(batch), ROUNDS)
     taken.update(interleave(network_contenders(batch[0]), STEP_ROUNDS))
     counts = {name: len(batch[0][0]) if name in ("plan", "step") else points for name in taken}
-    table(
+    print_table(
         f"{SCENES} scenes, {points:,} points, {voxels:,} voxels",
         ["way", "million points/s", "ms"],
         [

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import children
 import rounds
 from framework_overhead import Repeated
 from rounds import ROOT, Spread
@@ -109,7 +110,7 @@ def main() -> None:
         return
     rounds.print_machine()
     with tempfile.TemporaryDirectory(prefix="benchmark_") as folder:
-        rounds.run([sys.executable, __file__, "--work", folder], rounds.tuned_environment(2), 600.0)
+        children.run([sys.executable, __file__, "--work", folder], children.tuned_environment(2), 600.0)
         seconds, micros = json.loads(Path(folder, "times.json").read_text(encoding="utf-8"))
     pairs = [(seconds["with"][2 * i : 2 * i + 2], seconds["without"][2 * i : 2 * i + 2]) for i in range(BLOCKS // 4)]
     pairs = [pair for pair in pairs[1:] if len(pair[0]) == len(pair[1]) == 2]  # the first are a warm-up

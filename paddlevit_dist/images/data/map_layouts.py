@@ -5,14 +5,14 @@ Only names and the beginnings of files are read.
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import readable
 from ...core.runtime.spelling import compose, find_spelling
-from ...core.runtime.text_files import read_json, read_text
+from ...core.runtime.text_files import read_json
 from ...core.tasks.dataset import refuse_split
 from .box_layouts import (
     SPLIT_FOLDERS,
@@ -24,8 +24,10 @@ from .box_layouts import (
     read_beginning,
 )
 from .formats import SPLIT_WORDS, get_suffix, is_hidden, readable_suffixes, walk_files
+from .listed_names import find_listed_name, read_name_lines, remove_image_suffix
 
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
+_MOST_SPACES = 100  # at which a line of a list is divided, from its end
 _YEARS = ("", "2017", "2014")  # suffixes of COCO's split names
 _IMAGES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
@@ -233,8 +235,7 @@ def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
 
 def read_pairs(file: str, top: str) -> LabelMapPairs:
     """Read the images and label maps that the lines of a list name."""
-    with readable(file):
-        rows = _pairs_in(read_text(file).splitlines(), top)
+    rows = _pairs_in(read_name_lines(file), top)
     missing = [path for row in rows for path in row if not os.path.isfile(path)]
     if missing or not rows:
         text = f"{', '.join(missing[:3])}, which {'do' if len(missing) > 1 else 'does'} not exist"
@@ -244,17 +245,23 @@ def read_pairs(file: str, top: str) -> LabelMapPairs:
 
 def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
     """Parse the images and label maps on the lines of a list, relative to ``top``; none if it is not such a list."""
-    rows = [
-        line.split("\t") if "\t" in line else line.rsplit(None, 1)
-        for line in (line.strip().replace("\\", "/") for line in lines)
-        if line
-    ]
+    rows = [_split_pair(line.strip().replace("\\", "/"), top) for line in lines if line.strip()]
     if any(len(row) != 2 or not _is_image(row[1]) for row in rows):
         return []
-    return [
-        (find_spelling(os.path.join(top, row[0].strip())), find_spelling(os.path.join(top, row[1].strip())))
-        for row in rows
-    ]
+    return [(_find_path(image, top), _find_path(label_map, top)) for image, label_map in rows]
+
+
+def _split_pair(line: str, top: str) -> Sequence[str]:
+    """Divide a line into image and label map: at its tabs, or at the last space for which both files exist."""
+    if "\t" in line:
+        return [part.strip() for part in line.split("\t")]
+    pairs = [*_split_line(line)]
+    exist = (pair for pair in pairs if all(os.path.isfile(_find_path(path, top)) for path in pair))
+    return pairs[0] if len(pairs) == 1 else next(exist, pairs[0] if pairs else (line,))
+
+
+def _find_path(path: str, top: str) -> str:
+    return find_spelling(os.path.join(top, path))
 
 
 def _files(folder: str, end: str | None) -> dict[str, str]:
@@ -284,11 +291,11 @@ def _find_label_end(images: Mapping[str, str], labels: Mapping[str, str], is_sha
 
 
 def read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
-    """Read the names in a list, in its order."""
-    with readable(file):
-        lines = [compose(line).split() for line in read_text(file).splitlines()]
-    stems = list(dict.fromkeys(words[0].lstrip("/") for words in lines if words))
-    stems = [str(Path(stem).with_suffix("")) if _is_image(stem) else stem for stem in stems]
+    """Read the names in a list, in its order.
+
+    A line is a name, perhaps with the suffix of an image, and perhaps with the name of the label map after it.
+    """
+    stems = list(dict.fromkeys(_find_stem(line, images, labels) for line in read_name_lines(file)))
     for names, folder, kind in zip((images, labels), folders, ("image", "label map")):
         missing = [stem for stem in stems if stem not in names]
         if missing:
@@ -297,6 +304,24 @@ def read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], f
     if not stems:
         raise UserError(f"{file} is empty; expected an image name on each line")
     return stems
+
+
+def _find_stem(line: str, images: Collection[str], labels: Collection[str]) -> str:
+    """Return the image that a line of a list names; the line itself, without suffix, if there is no such image."""
+    stem = find_listed_name(line, images) or find_listed_name(line.strip().lstrip("/"), images)
+    if stem is not None:
+        return stem
+    for head, tail in _split_line(line.strip()):
+        stem = find_listed_name(head.lstrip("/"), images)
+        if stem is not None and find_listed_name(tail.lstrip("/"), labels) == stem:
+            return stem
+    return compose(remove_image_suffix(line.strip().lstrip("/")))
+
+
+def _split_line(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the ways to divide a line at spaces into two texts, the one with the shortest second text first."""
+    for space in [*re.finditer(r"\s+", line)][: -_MOST_SPACES - 1 : -1]:
+        yield line[: space.start()], line[space.end() :]
 
 
 def _match(

@@ -13,6 +13,7 @@ from .annotated_files import list_image_names, list_images_below
 from .box_layouts import find_yolo_descriptions
 from .formats import SPLIT_WORDS, list_folders, split_in_name
 from .image_dataset import names_in_file, read_class_names
+from .listed_names import read_name_lines
 
 LAYOUT = (
     "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "
@@ -187,15 +188,20 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
         return [os.path.join(path, name) for name in list_images_below(path)]
     if not os.path.exists(path):
         raise UserError(f"{description.file} names {place}, which does not exist; tried {path}")
-    with readable(path):
-        lines = [_with_slashes(line.strip()) for line in read_text(path).splitlines()]
-    images = [_find_place(line, os.path.dirname(path), root) for line in lines if line]
+    images = [_find_listed(line, os.path.dirname(path), root) for line in read_name_lines(path)]
     if images and not any(map(os.path.isfile, images)):  # else the run names the missing ones
         raise UserError(
             f"{path}: {len(images):,} of its {len(images):,} images are missing, such as {', '.join(images[:3])}: "
             "copy them there, or write their paths relative to the folder of the list"
         )
     return images
+
+
+def _find_listed(line: str, *folders: str) -> str:
+    """Return the image on a line of a list; its name may begin or end with spaces, or have backslashes."""
+    texts = dict.fromkeys((line, line.strip(), _with_slashes(line.strip())))
+    places = [_find_place(text, *folders) for text in texts]
+    return places[0] if len(places) == 1 else next(filter(os.path.exists, places), places[-1])
 
 
 def _find_place(path: str, *folders: str) -> str:

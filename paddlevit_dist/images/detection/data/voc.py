@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
@@ -11,16 +12,16 @@ import numpy as np
 from tqdm import tqdm
 
 from ....core.runtime.errors import UserError
-from ....core.runtime.files import readable
 from ....core.runtime.printing import count
 from ....core.runtime.spelling import compose
-from ....core.runtime.text_files import read_bytes, read_text
+from ....core.runtime.text_files import read_bytes
 from ....core.tasks.dataset import refuse_split
 from ...data.annotated_files import list_image_names, map_images_by_stem, stamp
 from ...data.box_layouts import VOC_ANNOTATIONS, VOC_IMAGES
 from ...data.data_warnings import DataWarnings
-from ...data.formats import SPLIT_WORDS, get_suffix, list_folders, list_names, readable_suffixes, split_in_name
+from ...data.formats import SPLIT_WORDS, list_folders, list_names, split_in_name
 from ...data.image_dataset import read_class_names
+from ...data.listed_names import find_listed_name, read_name_lines, remove_image_suffix
 from ...data.reading import require_folder
 from ..settings import EDGES, PIXELS, DetectionSettings
 from .indexed_images import (
@@ -34,6 +35,7 @@ from .indexed_images import (
 )
 
 _LARGEST_BYTES = 1 << 24
+_MARKS = ("-1", "0", "1")  # of an image that does not show a class, shows only difficult ones, shows it
 _DIFFICULT = "marked as difficult: skipped in training and ignored in the evaluation, like COCO's crowds"
 _FROM_0 = (
     "with corners at 0 or -1, although VOC counts pixels from 1: if these are distances from the image's edges, set "
@@ -86,7 +88,7 @@ class Voc(IndexedDetectionImages):
         """
         self.split = split
         root = require_folder(data_path, "voc", _LAYOUT)
-        stems = _stems(root, chosen or split)
+        stems, notices = _stems(root, chosen or split)
         all_parts = list_parts(root)
         annotated = [os.path.join(part.annotations, name) for part in all_parts for name in _xml_files(part)]
         names = read_class_names(root)
@@ -98,7 +100,7 @@ class Voc(IndexedDetectionImages):
         self._parts = list(dict.fromkeys(each for each, _ in stems))
         super().__init__(root, index, "its XML file", index.about.is_turned)
         part_names = ", ".join(dict.fromkeys(part.name for part, _ in stems))
-        self.notices = [f"{split}: {count(len(stems), 'image')} of {part_names}", *self.notices]
+        self.notices = [f"{split}: {count(len(stems), 'image')} of {part_names}", *notices, *self.notices]
 
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "Voc":
@@ -110,7 +112,7 @@ class Voc(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
         """Return whether there is a list, or a folder, of images for validation."""
-        return bool(_find_stems(list_parts(require_folder(data_path, "voc", _LAYOUT)), "val"))
+        return bool(_find_stems(list_parts(require_folder(data_path, "voc", _LAYOUT)), "val")[0])
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "_parts": ()}
@@ -164,27 +166,38 @@ def _xml_files(part: VocPart) -> list[str]:
     return [name for name in list_names(part.annotations) if name.lower().endswith(".xml")]
 
 
-def _find_stems(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
-    """Return the part and the name without suffix of each image of a split; empty if nothing has its name."""
+def _find_stems(parts: list[VocPart], split: str) -> tuple[list[tuple[VocPart, str]], list[str]]:
+    """Return the part and the name without suffix of each image of a split, and lines on images that are left out.
+
+    There are no images if nothing has the name of the split.
+    """
     words = SPLIT_WORDS.get(split, (split,))
     listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
     listed = [(part, file) for part, file in listed if os.path.isfile(file)]
     if listed:
-        return [(part, stem) for part, file in listed for stem in read_list(file)]
+        pairs, notices = list[tuple[VocPart, str]](), list[str]()
+        for part, file in listed:
+            annotated = {compose(name[: -len(".xml")]) for name in _xml_files(part)}
+            part_stems, num_left_out = read_list(file, annotated)
+            pairs += [(part, stem) for stem in part_stems]
+            if num_left_out:
+                notices.append(f"{file} leaves out {count(num_left_out, 'image')} marked -1, without the class")
+        return pairs, notices
     named = [part for part in parts if part.name.lower() in words or split_in_name(part.name) == split]
     folder_parts = [part for part in named if not part.lists]
     if split == "train" and len(parts) == 1 and not parts[0].lists:
         folder_parts = parts  # one folder of images, which DATA.VAL_FRACTION may divide
-    return [(part, name[: -len(".xml")]) for part in folder_parts for name in _xml_files(part)]
+    return [(part, name[: -len(".xml")]) for part in folder_parts for name in _xml_files(part)], []
 
 
-def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
-    """Return the part and the name without suffix of each image of a split; raise UserError if there are none."""
+def _stems(root: str, split: str) -> tuple[list[tuple[VocPart, str]], list[str]]:
+    """Return what ``_find_stems`` does; raise UserError if there are no images."""
     parts = list_parts(root)
     if not parts:
         raise UserError(f"{root} has no XML annotations; expected a folder {_LAYOUT}")
-    if stems := _find_stems(parts, split):
-        return stems
+    stems, notices = _find_stems(parts, split)
+    if stems:
+        return stems, notices
     splits = [name[:-4] for part in parts if part.lists for name in list_names(part.lists) if name.endswith(".txt")]
     splits = [name for name in splits if "_" not in name] or [part.name for part in parts if not part.lists]
     can_divide = split == "val" and "train" in splits
@@ -195,21 +208,39 @@ def _stems(root: str, split: str) -> list[tuple[VocPart, str]]:
     refuse_split(split, [name for name in sorted(set(splits)) if name != split], f"voc at {root}", advice)
 
 
-def read_list(file: str) -> list[str]:
-    """Read the images of a list: the first word of each line, unless the second word marks it as without the class."""
-    with readable(file):
-        lines = [line.split() for line in read_text(file).splitlines()]
-    stems = [_stem(words[0]) for words in lines if words and (len(words) == 1 or words[1] != "-1")]
+def read_list(file: str, annotated: Collection[str]) -> tuple[list[str], int]:
+    """Read the images of a list: names of the ``annotated`` images, without suffix and in composed form.
+
+    A line is a name, or a name and a mark: -1, 0 or 1, as in VOC's lists of a class. In such a list, called
+    ``CLASS_SPLIT.txt``, -1 means that the image does not show the class: it is left out. In the list of a split, all
+    images are of the split. Also return the number of images that are left out. A line that names no annotated image is
+    returned as it is, without folder and suffix.
+    """
+    is_of_class = "_" in os.path.basename(file)
+    stems, num_left_out = list[str](), 0
+    for line in read_name_lines(file):
+        stem, (_, *mark) = _find_stem(line, annotated), line.rsplit(None, 1)
+        if stem is None and mark and mark[0] in _MARKS:
+            if is_of_class and mark[0] == "-1":
+                num_left_out += 1
+                continue
+            name = line.rstrip()[: -len(mark[0]) - 1]
+            stem = _find_stem(name, annotated) or _base_stem(name.strip())
+        stems.append(_base_stem(line.strip()) if stem is None else stem)
     if len(set(stems)) < len(stems):
         duplicate = next(stem for stem in stems if stems.count(stem) > 1)
         raise UserError(f"{file} lists {duplicate} twice: list each image once")
-    return stems
+    return stems, num_left_out
 
 
-def _stem(name: str) -> str:
-    """Return the name of an image in a list without folder and suffix, which some lists contain."""
-    name = os.path.basename(name.replace("\\", "/"))
-    return os.path.splitext(name)[0] if get_suffix(os.fsencode(name)) in readable_suffixes() else name
+def _find_stem(text: str, annotated: Collection[str]) -> str | None:
+    """Return the annotated image that a text names, with or without the folder that some lists contain."""
+    texts = (text, os.path.basename(text), os.path.basename(text.replace("\\", "/")))
+    return next(filter(None, (find_listed_name(each, annotated) for each in texts)), None)
+
+
+def _base_stem(path: str) -> str:
+    return remove_image_suffix(os.path.basename(path.replace("\\", "/")))
 
 
 def _without_suffix(file: str) -> str:

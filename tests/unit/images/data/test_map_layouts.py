@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 from support.files.label_map_layouts import SIZE, photo, save
+from support.files.odd_names import ODD_NAMES
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -42,6 +43,30 @@ def test_a_list_names_images(tmp_path, text, expected):
         return
     with pytest.raises(UserError, match=expected):
         find_pairs(match, "train")
+
+
+def test_a_name_in_a_list_may_have_any_sign(tmp_path):
+    write_voc(tmp_path, {"train": "".join(f"{name}\n" for name in ODD_NAMES), "val": "b.jpg b.png\na b\n"})
+    for name in ODD_NAMES:
+        photo(tmp_path / "JPEGImages" / f"{name}.jpg")
+        save(tmp_path / "SegmentationClass" / f"{name}.png", np.ones(SIZE))
+    match = find_layout(str(tmp_path), "voc_segmentation")
+    assert [image.rpartition("/")[2] for image in find_pairs(match, "train").images] == [f"{n}.jpg" for n in ODD_NAMES]
+    with pytest.raises(UserError, match=r"val\.txt names a b, but .* has no image of that name$"):
+        find_pairs(match, "val")  # there is a
+
+
+def test_names_of_pairs_may_have_spaces(tmp_path):
+    names = [name for name in ODD_NAMES if "\t" not in name and "\\" not in name and name.strip() == name]
+    for name in names:
+        photo(tmp_path / "images" / f"{name}.jpg")
+        save(tmp_path / "maps" / f"{name}_m.png", np.ones(SIZE))
+    for sign in (" ", "\t"):
+        lines = [f"images/{name}.jpg{sign}maps/{name}_m.png\n" for name in names]
+        (tmp_path / "train.txt").write_text("".join(lines), encoding="utf-8")
+        found = find_pairs(find_layout(str(tmp_path)), "train")
+        assert found.images == [f"{tmp_path}/images/{name}.jpg" for name in names]
+        assert found.labels == [f"{tmp_path}/maps/{name}_m.png" for name in names]
 
 
 def test_two_images_of_one_name_are_refused(tmp_path):

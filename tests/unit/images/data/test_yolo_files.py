@@ -1,6 +1,7 @@
 """Folders of YOLO without images of a split: what is said of them."""
 
 import pytest
+from support.files.odd_names import ODD_NAMES
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -156,3 +157,14 @@ def test_places_that_are_missing_are_named(tmp_path):
     assert line == (f"{tmp_path}/data.yaml names nowhere, which does not exist; tried {tmp_path}/nowhere")
     touch(tmp_path, "b/2.jpg")
     assert list_images(str(tmp_path), "train", description) == [f"{tmp_path}/b/{number}.jpg" for number in range(4)]
+
+
+@pytest.mark.parametrize("place", ["images", "{root}/images"])
+def test_a_listed_name_may_have_any_sign(tmp_path, place):
+    names = [f"{name}.png" for name in ODD_NAMES]
+    touch(tmp_path, *(f"images/{name}" for name in names))
+    (tmp_path / "data.yaml").write_text("train: list.txt\nnames: [cow, ant]\n")
+    lines = "".join(f"{place.format(root=tmp_path)}/{name}\n" for name in names)
+    (tmp_path / "list.txt").write_text(lines, encoding="utf-8")
+    found = list_images(str(tmp_path), "train", read_description(str(tmp_path)))
+    assert found == sorted(f"{tmp_path}/images/{name}" for name in names)

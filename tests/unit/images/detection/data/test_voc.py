@@ -93,13 +93,6 @@ def test_folders_are_the_splits_of_their_names_and_a_single_one_is_for_training(
         assert f"has no split '{split}'" in refused(tmp_path / root, cache, split)
 
 
-def test_lists_with_suffixes_paths_and_marks(tmp_path, cache):
-    write_voc(tmp_path, {"train": ["a.b", "2", "3"]})
-    (tmp_path / "ImageSets" / "Main" / "train.txt").write_text("JPEGImages/2.JPG 1\n3 -1\na.b\n")
-    dataset = Voc(str(tmp_path), "train", cache)
-    assert [dataset.describe(index)[-7:] for index in range(2)] == ["s/2.png", "a.b.png"] and len(dataset) == 2
-
-
 def test_paths_of_windows(tmp_path, cache):
     write_voc(tmp_path, {"train": ["1"]})
     write_xml(tmp_path / "Annotations" / "2.xml", an_object(), name="C:\\images\\1.png")

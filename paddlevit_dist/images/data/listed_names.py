@@ -1,0 +1,37 @@
+"""Lists with a name on each line, in which names may contain spaces and any other sign."""
+
+import os
+from collections.abc import Collection
+
+from ...core.runtime.files import readable
+from ...core.runtime.spelling import compose
+from ...core.runtime.text_files import read_text
+from .formats import get_suffix, readable_suffixes
+
+
+def read_name_lines(file: str) -> list[str]:
+    r"""Read the lines of a list that are not blank, without their ends: \n, \r\n or \r.
+
+    Unlike ``str.splitlines``, it does not divide a name at the rarer signs that Unicode counts as ends of lines. Spaces
+    around a name stay, as a file's name may have them. A ``UserError`` says that the file cannot be read.
+    """
+    with readable(file):
+        lines = read_text(file).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return [line for line in lines if line.strip()]
+
+
+def find_listed_name(text: str, known: Collection[str]) -> str | None:
+    """Return which of the ``known`` names, in composed form, a text names; None if it names none of them.
+
+    It is the whole text, or else the text without spaces around it, each as it is or else without an image's suffix.
+    """
+    for spelled in dict.fromkeys((text, text.strip())):
+        for name in dict.fromkeys((compose(spelled), compose(remove_image_suffix(spelled)))):
+            if name in known:
+                return name
+    return None
+
+
+def remove_image_suffix(path: str) -> str:
+    """Return a path without the suffix of an image, if it has one."""
+    return os.path.splitext(path)[0] if get_suffix(os.fsencode(path)) in readable_suffixes() else path

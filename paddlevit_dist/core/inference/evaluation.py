@@ -24,7 +24,7 @@ from ..registry.extension_points import LOAD_COMPARISON_WEIGHTS, WRITE_EVALUATIO
 from ..registry.features import OBSERVERS, build_set
 from ..runtime import signals
 from ..runtime.errors import UserError
-from ..runtime.files import os_errors_as_user_errors
+from ..runtime.files import os_errors_as_user_errors, remove_temporary_files
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
 from ..tasks.aspects import get_aspect, has_aspect
@@ -176,6 +176,8 @@ class SavedPredictions:
         if not is_main():
             return []
         entries = (PredictionRecord(*entry) for entry in merge(map(self._get_file, range(world_size()))))
+        for name in self._writer.folders:
+            remove_temporary_files(self._unfinished.parent / name)
         with os_errors_as_user_errors(self._unfinished):
             lines = self._writer.finish(entries)
             shutil.rmtree(self._unfinished, ignore_errors=True)

@@ -22,6 +22,7 @@ from ..launch.devices import cpu_cores, default_workers
 from ..logging.progress import Heartbeat, ProgressBar, write_line
 from ..runtime import signals
 from ..runtime.errors import UserError
+from ..runtime.files import remove_temporary_files
 from ..runtime.printing import one_line
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
@@ -190,6 +191,8 @@ def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[
     if sum(counts) < len(samples):
         raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
     writer = require_predictable(task).prediction_writer(folder, samples)
+    for name in writer.folders:
+        remove_temporary_files(folder / name)
     lines = writer.finish(read_entries(folder)) if counts.predicted else []  # else no file was written
     finish(folder, counts)
     return counts, lines

@@ -93,6 +93,14 @@ def is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(name) is not None
 
 
+def remove_temporary_files(folder: Path) -> None:
+    """Remove the unfinished files of killed processes from a folder in which no process writes now, if it exists."""
+    for file in folder.rglob("*.tmp"):
+        if is_temporary(file.name):
+            with contextlib.suppress(OSError):
+                file.unlink()
+
+
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a binary file that appears at ``path``, replacing any older one, once the block ends without an error.

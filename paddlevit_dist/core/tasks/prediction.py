@@ -88,6 +88,8 @@ class PredictionWriter:
 
     #: whether it also writes the predictions of an evaluation (SAVE_PREDICTIONS)
     writes_evaluations = False
+    #: names of the folders, below the prediction's, that it alone fills
+    folders: Sequence[str] = ()
 
     def write(self, index: int, prediction: Any, truth: Any = None) -> Row:
         """Write the files of a sample, on the rank that predicted it; return values for its rows, such as a file."""

@@ -23,7 +23,7 @@ def read_name_lines(file: str) -> list[str]:
 def find_listed_name(text: str, known: Collection[str]) -> str | None:
     """Return which of the ``known`` names, in composed form, a text names; None if it names none of them.
 
-    It is the whole text, or else the text without spaces around it, each as it is or else without an image's suffix.
+    It is the whole text, or else the text without spaces around it, each with or else without an image's suffix.
     """
     for spelled in dict.fromkeys((text, text.strip())):
         for name in dict.fromkeys((compose(spelled), compose(remove_image_suffix(spelled)))):

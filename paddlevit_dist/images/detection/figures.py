@@ -244,6 +244,7 @@ def chart_thresholds(
     precision, recalls, f1s = (list(column) for column in zip(*lines))
     best = int(np.argmax(f1s))
     message = f"F1 is highest, {f1s[best]:.3f}, with {nouns[1]} from a score of {THRESHOLDS[best]:.2f} on"
+    message = message if f1s[best] > 0 else "nothing is found: no detection matches an annotation"
     shown = f"{nouns[1]} from {least_score:g} on are shown (DETECTION.SCORE_THRESHOLD)"
     return [
         Chart(

@@ -128,7 +128,7 @@ def require_images(
     if several:
         example_ids = " and ".join(short(ids[position]) for position in several[1][:2])
         message = f"{several[0]} matches several images of {file}, with ids {example_ids}"
-        raise UserError(one_line(f"{before}{message}: use paths with folders, or names that differ"))
+        raise UserError(one_line(f"{before}{message}: use paths with folders, or names that differ without suffix"))
     first: dict[int, str] = {}
     for name, positions in zip(names, matches):
         other = first.setdefault(positions[0], name)

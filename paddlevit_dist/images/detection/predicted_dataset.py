@@ -1,7 +1,9 @@
 """Data sets of predicted boxes, as labelling tools and this package read them: COCO, YOLO, VOC; one split, "train"."""
 
 import io
+import itertools
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,13 @@ from PIL import Image
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import count
+from ...core.runtime.spelling import compose
+from ...core.tasks.prediction import output_names
+from ..data.formats import stems
 from ..data.inputs import ImageInputs, InputImages
 from ..data.reading import orientation
 from ..run_lengths import compress_runs, compute_area
+from .coco_files import Id
 from .detections import DetectedObjects, corners_to_boxes
 from .mask_outlines import join_outlines, trace_outlines
 
@@ -24,10 +30,16 @@ LAYOUTS = (COCO, YOLO, VOC)
 FOLDER = "dataset"  # in the folder of a prediction
 _IMAGES = {COCO: "train", YOLO: "images/train", VOC: "JPEGImages"}
 _COPIED = {"JPEG": ".jpg", "PNG": ".png"}  # formats of files that are copied -> their suffix
+# XML, lists of names or readers of COCO's files do not take them: control characters, ends of lines, bytes that are not
+# UTF-8 (surrogates), backslashes.
+_NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff\\\\]")
 
 
 class PredictedDataset:
     """Writes images with their boxes; each rank writes images and label files, the main process the lists.
+
+    Of an object whose mask has no pixel, only the box is known: COCO's file marks it as a crowd, so that it is neither
+    learned nor missed; YOLO has no such mark, so it is omitted.
 
     A subclass for objects with more than boxes extends ``format_labels``, ``build_entry``, ``build_categories`` and
     ``format_yaml``.
@@ -58,10 +70,11 @@ class PredictedDataset:
         self.class_names, self.category_ids = list(class_names), list(map(int, category_ids))
         self.least_score = least_score
         self._written: dict[int, dict[str, Any]] = {}  # index -> file name and size, until ``describe``
+        self._stems: list[str] | None = None
 
-    def write(self, index: int, stem: str, prediction: Any) -> None:
-        """Write an image and, for YOLO and VOC, its label file; ``stem`` is the unique name of its files."""
-        image = self.samples.image(index)
+    def write(self, index: int, prediction: Any) -> None:
+        """Write an image and, for YOLO and VOC, its label file."""
+        image, stem = self.samples.image(index), self._stem(index)
         suffix, content = self._encode(index, image)
         name = f"{stem}{suffix}"
         self._write(f"{_IMAGES[self.layout]}/{name}", content)
@@ -74,9 +87,9 @@ class PredictedDataset:
             text = _format_voc(shown, (height, width), name, self.class_names)
             self._write(f"Annotations/{stem}.xml", text)
 
-    def describe(self, index: int, prediction: Any) -> str:
-        """Return what ``finish`` needs to know about an image that was written: JSON."""
-        image = self._written.pop(index)
+    def describe(self, index: int, image_id: Id, prediction: Any) -> str:
+        """Return what ``finish`` needs to know about an image that was written, with its id in the results: JSON."""
+        image = {"id": image_id, **self._written.pop(index)}
         size = image["height"], image["width"]
         shown = self.choose(prediction, size)
         objects = [self.build_entry(shown, number, size) for number in range(len(shown.labels))]
@@ -96,6 +109,8 @@ class PredictedDataset:
             outlines = trace_outlines(masks[number], *size)
             entry["segmentation"] = [corners.astype(int).reshape(-1).tolist() for corners in outlines]
             entry["area"] = compute_area(compress_runs(masks[number], *size))
+            if not outlines:
+                entry |= {"iscrowd": 1, "segmentation": {"size": list(size), "counts": [size[0] * size[1]]}}
         return {**entry, "score": round(float(shown.scores[number]), 4)}
 
     def build_categories(self) -> list[dict[str, Any]]:
@@ -110,13 +125,17 @@ class PredictedDataset:
 
     def finish(self, described: Iterable[str]) -> list[str]:
         """Write the lists of images and classes, and return a line for the user."""
-        images: list[dict[str, Any]] = []
+        images: list[dict[str, Any]] = [json.loads(text) for text in described]
+        has_numbers = all(isinstance(image["id"], int) for image in images)
         annotations: list[dict[str, Any]] = []
-        for number, text in enumerate(described, 1):
-            image = json.loads(text)
+        num_empty = 0
+        for position, image in enumerate(images, 1):
+            image["id"] = image["id"] if has_numbers else position
             objects = image.pop("objects")
-            images.append({"id": number, **image})
-            annotations += [{"id": len(annotations) + k, "image_id": number, **own} for k, own in enumerate(objects, 1)]
+            num_empty += sum(own["iscrowd"] for own in objects)
+            objects = [own for own in objects if self.layout != YOLO or not own["iscrowd"]]
+            first = len(annotations) + 1
+            annotations += [{"id": k, "image_id": image["id"], **own} for k, own in enumerate(objects, first)]
         if self.layout == COCO:
             content = {"images": images, "annotations": annotations, "categories": self.build_categories()}
             self._write(f"annotations/{self.coco_file}", format_json(content).encode())
@@ -124,11 +143,21 @@ class PredictedDataset:
             self._write("data.yaml", self.format_yaml().encode())
         else:
             self._write("classes.txt", "".join(f"{name}\n" for name in self.class_names).encode())
-            stems = "".join(f"{record['file_name'].rpartition('.')[0]}\n" for record in images)
-            self._write("ImageSets/Main/train.txt", stems.encode())
+            names = "".join(f"{record['file_name'].rpartition('.')[0]}\n" for record in images)
+            self._write("ImageSets/Main/train.txt", names.encode())
+        notes = []
+        if num_empty and self.layout != VOC:
+            outcome = "omitted" if self.layout == YOLO else "marked as crowds, which are not learned"
+            notes.append(f"{count(num_empty, self.noun)} with a mask without a pixel, {outcome}")
+        if self.layout == COCO and not has_numbers:
+            notes.append(
+                f"the images' ids in {self.folder} are 1, 2, 3, since the ids in -annotations are not all numbers"
+            )
+        data = f"-dataset={self.datasets[self.layout]} -data_path={self.folder}"
         return [
+            *notes,
             f"{count(len(images), 'image')} with {count(len(annotations), self.noun)} of a score of at least "
-            f"{self.least_score:g} are in {self.folder}: -dataset={self.datasets[self.layout]} -data_path={self.folder}"
+            f"{self.least_score:g} are in {self.folder}: {data}",
         ]
 
     def choose(self, prediction: Any, size: tuple[int, int]) -> Any:
@@ -138,6 +167,12 @@ class PredictedDataset:
         is_shown = (prediction.scores >= self.least_score) & (prediction.labels < len(self.category_ids))
         is_shown &= (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
         return prediction._replace(boxes=boxes).only(is_shown)
+
+    def _stem(self, index: int) -> str:
+        """Return the unique name of an image's files without suffix, which all layouts can hold."""
+        if self._stems is None:
+            self._stems = output_names([_NOT_IN_NAMES.sub("_", compose(stem)) for stem in stems(self.samples.names)])
+        return self._stems[index]
 
     def _encode(self, index: int, image: Image.Image) -> tuple[str, bytes]:
         """Return suffix and content of an image: the stored file if programs show what was seen, or PNG."""
@@ -157,6 +192,14 @@ class PredictedDataset:
             file.write(content)
 
 
+def complete_ids(ids: Sequence[Id | None], own_ids: Sequence[int]) -> list[int]:
+    """Return ids of categories that are all numbers: ``ids``, with unused numbers for None; ``own_ids`` if not."""
+    if any(isinstance(id_, str) for id_ in ids):
+        return list(map(int, own_ids))
+    unused = (number for number in itertools.count(1) if number not in ids)
+    return [next(unused) if id_ is None else int(id_) for id_ in ids]
+
+
 def format_yolo(detections: DetectedObjects, size: tuple[int, int]) -> str:
     """Return the lines of a label file: class, and x and y of the center, width, height as shares of the image."""
     sides = np.array([size[1], size[0]], np.float64)
@@ -169,13 +212,13 @@ def format_yolo(detections: DetectedObjects, size: tuple[int, int]) -> str:
 def _format_yolo_outlines(detections: DetectedObjects, size: tuple[int, int]) -> str:
     """Return the lines of a label file: class, and x and y of the corners of an outline as shares of the image.
 
-    A mask of several parts, or with holes, has one outline, see ``join_outlines``; one without a pixel has its box.
+    A mask of several parts, or with holes, has one outline, see ``join_outlines``; one without a pixel is omitted.
     """
-    lines = format_yolo(detections, size).splitlines(keepends=True)
-    for number, (label, mask) in enumerate(zip(detections.labels.tolist(), detections.masks or ())):
+    lines = []
+    for label, mask in zip(detections.labels.tolist(), detections.masks or ()):
         if outlines := trace_outlines(mask, *size):
             shares = (join_outlines(outlines) / (size[1], size[0])).reshape(-1).tolist()
-            lines[number] = f"{label} {' '.join(f'{share:.7f}' for share in shares)}\n"
+            lines.append(f"{label} {' '.join(f'{share:.7f}' for share in shares)}\n")
     return "".join(lines)
 
 

@@ -27,7 +27,7 @@ from .data.transforms import DetectionEvaluationTransform, build_evaluation_tran
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
 from .drawing import draw_boxes
 from .matched_ids import match_categories, match_files, require_categories, require_images
-from .predicted_dataset import FOLDER, PredictedDataset
+from .predicted_dataset import FOLDER, PredictedDataset, complete_ids
 from .task import Detection
 from .windows import WindowPlan
 
@@ -96,9 +96,10 @@ class BoxPrediction(ObjectPrediction):
         """Return the writer of predictions in a folder."""
         task = self.task
         least_score, names, saved = task.config.DETECTION.SCORE_THRESHOLD, task.class_names, None
-        if self.saved_as is not None and isinstance(dataset, InputImages):
-            saved = PredictedDataset(folder, dataset, self.saved_as, names, task.category_ids, least_score)
         images, categories = self.choose_ids(dataset)
+        if self.saved_as is not None and isinstance(dataset, InputImages):
+            ids = complete_ids(categories, task.category_ids)
+            saved = PredictedDataset(folder, dataset, self.saved_as, names, ids, least_score)
         return DetectionWriter(folder, dataset, names, categories, least_score, task.num_named, images, saved)
 
 
@@ -154,6 +155,7 @@ class DetectionWriter(PredictionWriter):
     """
 
     writes_evaluations = True
+    folders = (IMAGES, FOLDER)
     #: what is drawn and in the tables
     nouns = "boxes"
 
@@ -182,7 +184,7 @@ class DetectionWriter(PredictionWriter):
         """Draw the objects of an input image, and return the name of the drawing."""
         shown = prediction.only(prediction.scores >= self.least_score)
         if self.dataset is not None:
-            self.dataset.write(index, self._images.name(index), prediction)
+            self.dataset.write(index, prediction)
         name = self._images.write(index, lambda image: Image.fromarray(self.draw(np.asarray(image), shown)))
         return {} if name is None else {"picture": name}
 
@@ -198,7 +200,7 @@ class DetectionWriter(PredictionWriter):
         name = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # valid in JSON
         results = self.build_results(image_id, prediction, name)
         lines = {file: ",\n".join(map(format_json, entries)) for file, entries in results.items()}
-        return lines if self.dataset is None else {**lines, FOLDER: self.dataset.describe(index, prediction)}
+        return lines if self.dataset is None else {**lines, FOLDER: self.dataset.describe(index, image_id, prediction)}
 
     def build_results(self, image_id: Id, prediction: Any, name: str) -> dict[str, list[dict[str, Any]]]:
         """Return the results of an image, with its name, in each file of results; the first file has all objects."""

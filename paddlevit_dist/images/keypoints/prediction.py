@@ -13,6 +13,7 @@ from ...core.tasks.sample_checks import BadSample
 from ..data.inputs import InputImages
 from ..detection.coco_files import Id
 from ..detection.detections import corners_to_boxes
+from ..detection.predicted_dataset import complete_ids
 from ..detection.prediction import DetectionWriter, ObjectPrediction
 from .detected_keypoints import DetectedKeypoints
 from .drawing import DrawnObjects, draw_keypoints
@@ -53,10 +54,10 @@ class KeypointPrediction(ObjectPrediction):
         """Return the writer of predictions in a folder."""
         task, saved = self.task, None
         least_score, names, ids = self.least_score, task.class_names, task.category_ids
-        if self.saved_as is not None and isinstance(dataset, InputImages):
-            options = folder, dataset, self.saved_as, names, ids, least_score
-            saved = PredictedKeypoints(*options, keypoint_sets=task.keypoint_sets)
         images, categories = self.choose_ids(dataset)
+        if self.saved_as is not None and isinstance(dataset, InputImages):
+            options = folder, dataset, self.saved_as, names, complete_ids(categories, ids), least_score
+            saved = PredictedKeypoints(*options, keypoint_sets=task.keypoint_sets)
         return KeypointWriter(folder, dataset, names, categories, least_score, None, images, saved, task.keypoint_sets)
 
 

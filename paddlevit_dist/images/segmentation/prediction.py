@@ -68,6 +68,7 @@ class MaskWriter(PredictionWriter):
     """
 
     writes_evaluations = True
+    folders = (MASKS, IMAGES)
 
     def __init__(
         self, folder: Path, samples: TransformedDataset, class_names: Sequence[str], palette: np.ndarray

@@ -167,7 +167,7 @@ def _xml_files(part: VocPart) -> list[str]:
 
 
 def _find_stems(parts: list[VocPart], split: str) -> tuple[list[tuple[VocPart, str]], list[str]]:
-    """Return the part and the name without suffix of each image of a split, and lines on images that are left out.
+    """Return the part and the name without suffix of each image of a split, and lines on skipped images.
 
     There are no images if nothing has the name of the split.
     """
@@ -178,10 +178,10 @@ def _find_stems(parts: list[VocPart], split: str) -> tuple[list[tuple[VocPart, s
         pairs, notices = list[tuple[VocPart, str]](), list[str]()
         for part, file in listed:
             annotated = {compose(name[: -len(".xml")]) for name in _xml_files(part)}
-            part_stems, num_left_out = read_list(file, annotated)
+            part_stems, num_skipped = read_list(file, annotated)
             pairs += [(part, stem) for stem in part_stems]
-            if num_left_out:
-                notices.append(f"{file} leaves out {count(num_left_out, 'image')} marked -1, without the class")
+            if num_skipped:
+                notices.append(f"{count(num_skipped, 'image')} of {file} skipped: marked -1, without the class")
         return pairs, notices
     named = [part for part in parts if part.name.lower() in words or split_in_name(part.name) == split]
     folder_parts = [part for part in named if not part.lists]
@@ -212,17 +212,17 @@ def read_list(file: str, annotated: Collection[str]) -> tuple[list[str], int]:
     """Read the images of a list: names of the ``annotated`` images, without suffix and in composed form.
 
     A line is a name, or a name and a mark: -1, 0 or 1, as in VOC's lists of a class. In such a list, called
-    ``CLASS_SPLIT.txt``, -1 means that the image does not show the class: it is left out. In the list of a split, all
-    images are of the split. Also return the number of images that are left out. A line that names no annotated image is
-    returned as it is, without folder and suffix.
+    ``CLASS_SPLIT.txt``, -1 means that the image does not show the class: it is skipped. In the list of a split, all
+    images are of the split. Also return the number of skipped images. A line that names no annotated image is returned
+    without folder and suffix.
     """
     is_of_class = "_" in os.path.basename(file)
-    stems, num_left_out = list[str](), 0
+    stems, num_skipped = list[str](), 0
     for line in read_name_lines(file):
         stem, (_, *mark) = _find_stem(line, annotated), line.rsplit(None, 1)
         if stem is None and mark and mark[0] in _MARKS:
             if is_of_class and mark[0] == "-1":
-                num_left_out += 1
+                num_skipped += 1
                 continue
             name = line.rstrip()[: -len(mark[0]) - 1]
             stem = _find_stem(name, annotated) or _base_stem(name.strip())
@@ -230,7 +230,7 @@ def read_list(file: str, annotated: Collection[str]) -> tuple[list[str], int]:
     if len(set(stems)) < len(stems):
         duplicate = next(stem for stem in stems if stems.count(stem) > 1)
         raise UserError(f"{file} lists {duplicate} twice: list each image once")
-    return stems, num_left_out
+    return stems, num_skipped
 
 
 def _find_stem(text: str, annotated: Collection[str]) -> str | None:

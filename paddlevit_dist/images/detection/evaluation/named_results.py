@@ -127,6 +127,7 @@ def _match_images(
     name_positions = dict(zip(names, match_files(names, file_names, annotations.root)))
     candidates = [_decide(image, name_positions[image[0]], file_names, annotations.image_ids) for image in images]
     all_names = [name for name, _ in images]
+    candidates = _decide_by_ids(images, candidates, annotations.image_ids)
     require_images(all_names, candidates, annotations.image_ids, annotations.path, f"{path}: ")
     message = f"{count(len(names), 'image')} of the results (of {len(file_names):,} in the annotations)"
     return {image: positions[0] for image, positions in zip(images, candidates)}, message
@@ -146,8 +147,17 @@ def _match_labels(
     first = require_categories(all_names, candidates, known_names, annotations.path, f"{path}: ")
     similar = [f"{name} for {known_names[label]}" for label, name in first.items() if name != known_names[label]]
     spelled = f", spelled differently: {shorten(', '.join(similar))}" if similar else ""
-    message = f"{len(first):,} of the {count(len(names), 'category')} of the results{spelled}"
+    message = f"{len(set(first.values())):,} of the {count(len(names), 'category')} of the results{spelled}"
     return {category: positions[0] if positions else -1 for category, positions in zip(categories, candidates)}, message
+
+
+def _decide_by_ids(images: Sequence[NameAndId], candidates: list[list[int]], ids: Sequence[Id]) -> list[list[int]]:
+    """Among several images that a name may mean, return the one with its id, if each name may mean that with its id.
+
+    So it is in a data set that ``predict -save_as`` wrote together with the results.
+    """
+    own = [[k for k in places if ids[k] == as_id(id_, True)] for (_, id_), places in zip(images, candidates)]
+    return own if all(own) else candidates
 
 
 def _decide(name_and_id: NameAndId, positions: list[int], known_names: Sequence[str], ids: Sequence[Id]) -> list[int]:

@@ -142,6 +142,8 @@ def test_a_threshold_is_chosen_by_f1(table):
     )
     assert "boxes from 0.5 on are shown" in chart.note
     assert (chart.x_label, chart.y_label) == ("lowest score of a box", "fraction")
+    (chart,) = figures.chart_thresholds(table._replace(true_positives=0 * table.true_positives), 0.5)
+    assert chart.note.startswith("nothing is found: no detection matches an annotation; boxes from 0.5 on are shown")
     nothing = table._replace(num_true=0 * table.num_true, true_positives=0 * table.true_positives)
     assert figures.chart_thresholds(nothing, 0.5) == []
 

@@ -1,6 +1,7 @@
 """A data set of predictions is read back by the readers of its layout with the same images, boxes and names."""
 
 import json
+import os
 
 import cv2
 import numpy as np
@@ -8,13 +9,15 @@ import pytest
 import yaml
 from PIL import Image
 from pycocotools.coco import COCO
+from pycocotools.cocoeval import COCOeval
+from support.files.odd_names import ODD_NAMES
 from support.trainings import small_detections
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings as config
 from paddlevit_dist.core.tasks.aspects import get_aspect, has_aspect
 from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.core.tasks.protocols import DatasetSaving, Predictable
+from paddlevit_dist.core.tasks.protocols import AnnotationMatching, DatasetSaving, Predictable
 from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.detection import evaluate_command
 from paddlevit_dist.images.detection.data.coco import Coco
@@ -154,13 +157,84 @@ def test_the_first_frame_of_an_animated_file_is_stored_alone(opened, tmp_path):
     assert stored["2.png"].n_frames == 1 and stored["2.png"].getpixel((0, 0)) == (255, 0, 0)
 
 
-def test_results_of_two_images_of_one_name_are_refused(opened, tmp_path):
+@pytest.mark.parametrize("layout", READERS)
+def test_ids_tell_images_of_one_name_apart_where_the_layout_has_ids(opened, tmp_path, layout, capsys):
     task, samples = opened
-    save(task, samples, tmp_path, "coco")
-    with pytest.raises(
-        UserError, match="x/1.jpg matches several .* names that differ$"
-    ):  # the other one has no results
-        evaluate_command.run([str(tmp_path / "dataset"), str(tmp_path / "results.json"), "-split=train"])
+    save(task, samples, tmp_path, layout, [FOUND[0].only(np.array([0])), FOUND[1], FOUND[2]])
+    words = [str(tmp_path / "dataset"), str(tmp_path / "results.json"), "-split=train", "-interval=off", "-json"]
+    if layout == "coco":
+        evaluate_command.run(words)
+        assert json.loads(capsys.readouterr().out)["stats"][0] == pytest.approx(1.0)
+        return
+    with pytest.raises(UserError, match="x/1.jpg matches several .*, or names that differ without suffix$"):
+        evaluate_command.run(words)  # the other image has no results
+
+
+@pytest.mark.parametrize("has_annotations", [False, True])
+def test_ids_are_those_of_the_results(opened, tmp_path, has_annotations):
+    task, _ = opened
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for name in ("3.jpg", "9.png", "30.png"):
+        Image.new("RGB", (12, 10)).save(photos / name)
+    samples = get_aspect(task, Predictable).open_inputs([str(photos)], tmp_path)
+    if has_annotations:
+        images = [{"id": 40 - number, "file_name": name} for number, name in enumerate(("30.png", "9.png", "3.jpg"))]
+        categories = [{"id": 1, "name": "owl"}, {"id": 3, "name": "zebra & co"}]  # dog is missing
+        (tmp_path / "known.json").write_text(json.dumps({"images": images, "categories": categories}))
+        get_aspect(task, AnnotationMatching).load_annotation_ids(str(tmp_path / "known.json"), samples)
+    save(task, samples, tmp_path, "coco", [FOUND[0].only(np.array([0])), FOUND[1]])  # the last one is not readable
+    theirs = COCO(str(tmp_path / "dataset/annotations/instances_train.json"))
+    assert {one["id"]: one["file_name"] for one in theirs.imgs.values()} == (
+        {38: "3.jpg", 39: "9.png"} if has_annotations else {3: "3.jpg", 9: "9.png"}
+    )
+    names = {one["id"]: one["name"] for one in theirs.cats.values()}
+    assert names == dict(zip((3, 2, 1) if has_annotations else (3, 7, 8), NAMES))
+    assert score_boxes(theirs, tmp_path / "results.json") == pytest.approx(1.0)
+
+
+def test_other_ids_than_numbers_are_not_written(opened, tmp_path):
+    task, samples = opened
+    images = [{"id": name, "file_name": name} for name in ("x/1.jpg", "y/1.jpg", "y/2.png")]
+    (tmp_path / "known.json").write_text(json.dumps({"images": images, "categories": [{"id": "o", "name": "owl"}]}))
+    get_aspect(task, AnnotationMatching).load_annotation_ids(str(tmp_path / "known.json"), samples)
+    lines = save(task, samples, tmp_path, "coco")
+    assert "are 1, 2, 3, since the ids in -annotations are not all numbers" in lines[-2]
+    data = config.load([*small_detections.SHAPES, "-dataset=coco", f"-data_path={tmp_path / 'dataset'}"]).values
+    read = Coco.open(data, "train", tmp_path)
+    assert read.image_ids.tolist() == [1, 2, 3] and [*read.category_ids] == [3, 7, 8]
+
+
+@pytest.mark.parametrize("layout", READERS)
+def test_names_with_any_sign_are_read_again(opened, tmp_path, layout):
+    task, _ = opened
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    stems = [*ODD_NAMES, "end\nof line", os.fsdecode(b"latin\xe9"), "bell\x07"]
+    for number, stem in enumerate(stems):
+        Image.new("RGB", (12, 10), (number, 0, 0)).save(photos / f"{stem}.png")
+    samples = get_aspect(task, Predictable).open_inputs([str(photos)], tmp_path)
+    found = [
+        FOUND[0].only(np.arange(4) == 0)._replace(boxes=np.array([[0, 0, 1 + k % 9, 9]])) for k in range(len(stems))
+    ]
+    save(task, samples, tmp_path, layout, found)
+    words = [f"-dataset={layout}", f"-data_path={tmp_path / 'dataset'}"]
+    read = READERS[layout].open(config.load([*small_detections.SHAPES, *words]).values, "train", tmp_path)
+    assert len(read) == len(stems)
+    of_color = {samples.image(index).getpixel((0, 0)): index for index in range(len(stems))}
+    for index in range(len(stems)):
+        image, annotations = read.read(index)
+        given = of_color.pop(image.getpixel((0, 0)))
+        np.testing.assert_allclose(annotations.boxes, [[0, 0, 1 + given % 9, 9]], atol=1e-3)
+
+
+def score_boxes(annotations, results):
+    """Return the AP of boxes by COCO's own tools."""
+    evaluation = COCOeval(annotations, annotations.loadRes(str(results)), "bbox")
+    evaluation.evaluate()
+    evaluation.accumulate()
+    evaluation.summarize()
+    return evaluation.stats[0]
 
 
 @pytest.mark.parametrize("layout", ["coco", "yolo"])
@@ -172,21 +246,30 @@ def test_outlines_of_masks_are_read_again(opened, tmp_path, layout):
     boxes = np.array([[1, 1, 9, 9], [2, 3, 6, 7]], np.float32)
     masks = [encode(mask), encode(np.zeros_like(mask))]  # the second one has no pixel
     first = FOUND[0].only(np.array([True, True, False, False]))._replace(boxes=boxes, masks=masks)
-    save(task, samples, tmp_path, layout, [first, *(one.only(one.scores > 1)._replace(masks=[]) for one in FOUND[1:])])
+    lines = save(
+        task, samples, tmp_path, layout, [first, *(one.only(one.scores > 1)._replace(masks=[]) for one in FOUND[1:])]
+    )
     root = tmp_path / "dataset"
     words = [f"-dataset={layout}", f"-data_path={root}"]
     read = READERS[layout].open(config.load([*small_detections.SHAPES, *words]).values, "train", tmp_path)
     annotations = next(read.read(index)[1] for index in range(3) if len(read.read(index)[1].labels))
     found = [decode(each, 10, 12) for each in annotations.masks]
     np.testing.assert_array_equal(found[0], mask)
-    np.testing.assert_allclose(annotations.boxes, [[1, 1, 8, 8], [2, 3, 4, 4]], atol=1e-5)
+    is_coco = layout == "coco"
+    assert annotations.is_crowd.tolist() == [False, True][: 1 + is_coco]  # which is not learned
+    np.testing.assert_allclose(annotations.boxes, [[1, 1, 8, 8], [2, 3, 4, 4]][: 1 + is_coco], atol=1e-5)
+    outcome = "marked as crowds, which are not learned" if is_coco else "omitted"
+    assert lines[-2] == f"1 box with a mask without a pixel, {outcome}"
+    assert lines[-1].startswith(f"3 images with {1 + is_coco} box")
     if layout == "coco":  # by COCO's own tools
         theirs = COCO(str(root / "annotations/instances_train.json"))
         np.testing.assert_array_equal(theirs.annToMask(theirs.anns[1]), mask)
+        assert theirs.annToMask(theirs.anns[2]).tolist() == np.zeros((10, 12)).tolist()
+        assert score_boxes(theirs, tmp_path / "results.json") == pytest.approx(1.0)
         assert [theirs.anns[number]["area"] for number in (1, 2)] == [mask.sum(), 0]
     else:
         lines = [line.split() for line in (root / "labels/train/1.txt").read_text().splitlines()]
-        assert [line[0] for line in lines] == ["2", "0"] and len(lines[1]) == 5
+        assert [line[0] for line in lines] == ["2"]
         corners = np.array(lines[0][1:], float).reshape(-1, 2) * (12, 10)
         centers = np.stack(np.meshgrid(np.arange(12) + 0.5, np.arange(10) + 0.5), axis=-1)
         np.testing.assert_array_equal(_count_crossings(corners, centers) % 2, mask)

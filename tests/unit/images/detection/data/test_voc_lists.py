@@ -39,7 +39,7 @@ def test_marks_leave_images_out_of_the_list_of_a_class_only(tmp_path, cache):
     assert read_stems(tmp_path, cache) == (["2", "3", "a.b", "4"], ["train: 4 images of " + tmp_path.name])
     stems, notices = read_stems(tmp_path, cache, "dog_train")
     assert stems == ["2", "a.b", "4"]
-    told = f"{tmp_path}/ImageSets/Main/dog_train.txt leaves out 1 image marked -1, without the class"
+    told = f"1 image of {tmp_path}/ImageSets/Main/dog_train.txt skipped: marked -1, without the class"
     assert notices[1:] == [told]
 
 

@@ -139,6 +139,20 @@ def test_files_are_told_of_only_if_an_input_has_any(tmp_path, monkeypatch, outco
     assert counts == (number, 2 - number) and lines == ["2 files"] * number
 
 
+def test_unfinished_files_of_a_killed_process_are_removed_from_the_folders_of_the_writer(tmp_path, monkeypatch):
+    monkeypatch.setattr(Files, "folders", ("data set", "none"))
+    kept = ["data set/x/a.png", "data set/my.tmp", "other/a.png.12.0123abcd.tmp"]
+    for name in [*kept, "data set/b.png.9.89abcdef.tmp", "data set/x/im 1.png.29358.29166c4f.tmp"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    rows.begin(tmp_path, {"inputs": 2}, restart=False)
+    with contextlib.closing(rows.open_rank_writer(tmp_path, 0)) as out:
+        out.add([PredictionRecord(index, [{"mean": 1.0}]) for index in range(2)])
+    predictor.finish_prediction(tmp_path, Means(), TwoFiles())
+    files = [file for name in ("data set", "other") for file in (tmp_path / name).rglob("*") if file.is_file()]
+    assert sorted(str(file.relative_to(tmp_path)) for file in files) == sorted(kept)
+
+
 class TwoFiles(InputSamples):
     names, unreadable = ("a.png", "b.png"), ()
 

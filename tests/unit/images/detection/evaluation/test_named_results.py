@@ -131,7 +131,8 @@ def test_of_two_entries_of_one_name_the_id_decides(evaluate):
     annotations["categories"][1]["name"] = "cup"
     expected, _ = evaluate(annotations, RESULTS)
     named = [dict(result, file_name="x/1.png", category_name="cup") for result in RESULTS]
-    assert evaluate(annotations, named)[0]["stats"] == expected["stats"]
+    said, _ = evaluate(annotations, named)
+    assert said["stats"] == expected["stats"] and "1 of the 1 category of the results" in said["protocol"][-1]
     message = refusal_of(evaluate, annotations, [dict(result, image_id=1) for result in named])
     assert "x/1.png matches several images" in message
     assert "cup matches several categories" in refusal_of(

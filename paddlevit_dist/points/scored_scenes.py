@@ -184,7 +184,7 @@ def _read_masks(
     file_names = set(files.names)
     for line_number, line in enumerate(lines, 1):
         try:
-            mask, number, confidence = line.split()
+            mask, number, confidence = line.rsplit(None, 2)  # a mask file's name may have spaces
             label_number, score, file = int(number), float(confidence), mask.decode()
             if not np.isfinite(score):
                 raise ValueError

@@ -139,10 +139,10 @@ def read_class_names(file: str | None) -> list[str] | None:
     """Read the class names of a text file, one per line; raises a UserError if it cannot be read or is empty."""
     if file is None:
         return None
-    from ..runtime.text_files import read_text
+    from ..runtime.text_files import read_text, split_lines
 
     with readable(f"-class_names={file}", "; expected one class name per line"):
-        names = read_text(file).rstrip().splitlines()
+        names = split_lines(read_text(file).rstrip())
     if not names:
         raise UserError(f"-class_names={file} is empty: expected one class name per line")
     return [name.strip() for name in names]

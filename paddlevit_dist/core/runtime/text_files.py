@@ -58,6 +58,15 @@ def read_text(path: Place, largest: int = LARGEST_BYTES) -> str:
     return text
 
 
+def split_lines(text: str) -> list[str]:
+    r"""Return the lines of a text, which end with \n, \r\n or \r, without these ends.
+
+    ``str.splitlines`` also divides lines at eight rarer signs, such as U+0085 and U+2028, which names may contain.
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
 def refuse_null_bytes(content: bytes) -> None:
     """Raise ValueError with the line if UTF-8 text has a null byte: no path has one, but UTF-16 without a mark does."""
     if b"\0" in content:

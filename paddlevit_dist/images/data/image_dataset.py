@@ -14,7 +14,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import readable
 from ...core.runtime.printing import describe_value
 from ...core.runtime.spelling import compose, find_spelling
-from ...core.runtime.text_files import read_text
+from ...core.runtime.text_files import read_text, split_lines
 from ...core.tasks.dataset import Dataset
 from ...core.tasks.sample_checks import BadSample
 from ...core.tasks.sample_groups import SUBJECT
@@ -131,7 +131,7 @@ def names_in_file(path: str) -> list[str]:
     A ``UserError`` says that it cannot be read, is empty, or has a blank line or a duplicate name.
     """
     with readable(path):
-        names = [compose(line.strip()) for line in read_text(path).rstrip().splitlines()]
+        names = [compose(line.strip()) for line in split_lines(read_text(path).rstrip())]
     if not names:
         raise UserError(f"{path} is empty; expected one class name per line, or delete it")
     line_of_name: dict[str, int] = {}

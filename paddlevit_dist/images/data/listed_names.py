@@ -5,19 +5,17 @@ from collections.abc import Collection
 
 from ...core.runtime.files import readable
 from ...core.runtime.spelling import compose
-from ...core.runtime.text_files import read_text
+from ...core.runtime.text_files import read_text, split_lines
 from .formats import get_suffix, readable_suffixes
 
 
 def read_name_lines(file: str) -> list[str]:
-    r"""Read the lines of a list that are not blank, without their ends: \n, \r\n or \r.
+    """Read the lines of a list that are not blank, with the spaces around a name, as a file's name may have them.
 
-    Unlike ``str.splitlines``, it does not divide a name at the rarer signs that Unicode counts as ends of lines. Spaces
-    around a name stay, as a file's name may have them. A ``UserError`` says that the file cannot be read.
+    A ``UserError`` says that the file cannot be read.
     """
     with readable(file):
-        lines = read_text(file).replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    return [line for line in lines if line.strip()]
+        return [line for line in split_lines(read_text(file)) if line.strip()]
 
 
 def find_listed_name(text: str, known: Collection[str]) -> str | None:

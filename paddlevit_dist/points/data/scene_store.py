@@ -19,6 +19,7 @@ import mmap
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,7 @@ _START_BYTES = HEADER_BYTES + _LENGTHS.size + _MAX_NAME_BYTES
 _CENTER_TOLERANCE = 0.01, 0.05  # fraction of the extent, and meters: float32 means can be off by this much
 _MIN_WIDE_M, _SPARSE_M = 500.0, 5.0  # extent and point spacing rarely found together in scenes in meters
 _MAX_HEIGHT_M, _TALL_M, _TALL_SHARE = 1000.0, 200.0, 0.2  # heights, the lower one with room-like proportions
+_SPACES = " \t\v\f"  # around a line
 _ADVICE = "delete it and prepare the data again: existing scenes are kept"
 
 
@@ -335,8 +337,11 @@ def store_is_centered(root: str | Path) -> bool:
     return True
 
 
-def read_lines(path: str | Path) -> list[str] | None:
-    """Return a text file's stripped, non-empty lines, None if there is no such file; UserError if it cannot be read."""
+def read_lines(path: str | Path, is_known: Callable[[str], bool] | None = None) -> list[str] | None:
+    """Return a text file's non-empty lines, None if there is no such file; UserError if it cannot be read.
+
+    Spaces around a line are removed, unless ``is_known`` is true of the line with them.
+    """
     try:
         with readable(path):
             content = to_utf8(read_regular(path))
@@ -345,7 +350,8 @@ def read_lines(path: str | Path) -> list[str] | None:
         if isinstance(error.__cause__, FileNotFoundError):
             return None
         raise
-    return [line.strip().decode("utf-8", "surrogateescape") for line in content.splitlines() if line.strip()]
+    lines = [line.decode("utf-8", "surrogateescape") for line in content.splitlines() if line.strip()]
+    return [line if is_known is not None and is_known(line) else line.strip(_SPACES) for line in lines]
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

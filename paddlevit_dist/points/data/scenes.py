@@ -142,7 +142,7 @@ class PreparedScenes(SceneDataset):
 
     def _names(self, split: str) -> list[str]:
         path = list_file(self.root, split)
-        names = read_lines(path)
+        names = read_lines(path, lambda name: name != name.strip() and os.path.isfile(scene_file(self.root, name)))
         if names is None:
             splits = list_splits(self.root)
             raise UserError(

@@ -106,6 +106,10 @@ class SceneReader:
                 if file.startswith(".") or (folder == root and file in _LISTS):
                     continue
                 name, path = self.identify(os.path.join(folder, file)) or ("", "")
+                if "\n" in name or "\r" in name:
+                    raise UserError(
+                        f"{path!r}: a scene's name is a line of a list, so it has no line breaks: rename it"
+                    )
                 if not name:
                     self.other_files.append(file)
                 elif paths.setdefault(name, path) != path:
@@ -250,16 +254,23 @@ def hold_out(paths: dict[str, str], remarks: list[str]) -> dict[str, list[str]]:
 
 
 def _read_list(path: str, paths: dict[str, str], root: str) -> list[str]:
-    names = read_lines(path)
+    names = read_lines(path, paths.__contains__)
     if names is None:
         raise UserError(f"list {path} does not exist; expected a file with one scene name per line")
-    names = [each if each in paths else Path(each).stem for each in names]  # also with folder and extension
+    of_files = {os.path.basename(place): name for name, place in paths.items()}
+    names = [each if each in paths else _remove_suffix(os.path.basename(each), of_files) for each in names]
     for name in names:
         if name not in paths:
             raise UserError(f"{path} names scene {name}, which is not in {root}; add its file or remove the line")
     if not names:
         raise UserError(f"{path} is empty; write one scene name per line")
     return names
+
+
+def _remove_suffix(file: str, of_files: dict[str, str]) -> str:
+    """Return the scene of a file's name, which may have the suffix of another format; a number is part of the name."""
+    stem, suffix = os.path.splitext(file)
+    return of_files.get(file, file if suffix[1:].isdigit() else stem)
 
 
 def drop_nonfinite(columns: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.ndarray], np.ndarray]:

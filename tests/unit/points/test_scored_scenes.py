@@ -91,8 +91,8 @@ def test_files_have_a_row_for_each_point_of_the_source(tmp_path, capsys):
     (tmp_path / "a.txt").write_text("0\n-100\n77\n0\n1\n77\n")  # of no class, which is wrong
     report = score(str(tmp_path), truth._replace(read=iter([scene])), SEMANTIC)
     assert report.arrays["statistics"][0].tolist() == [[1, 0], [1, 2], [2, 0]] and len(report.notices) == 1
-    (tmp_path / "mask.txt").write_text("0\n1\n1\n1\n0\n1\n")
-    (tmp_path / "a.txt").write_text("mask.txt 1 0.5\n")
+    (tmp_path / "hall (1) mask.txt").write_text("0\n1\n1\n1\n0\n1\n")
+    (tmp_path / "a.txt").write_text("hall (1) mask.txt 1 0.5\n")
     masks = list(_read_masks(SubmissionFiles(str(tmp_path)), "a.txt", scene, {1: 1}, Counter()))
     assert [points.tolist() for _, _, points in masks] == [[1, 2]]
     (tmp_path / "a.txt").write_text("0\n1\n0\n1\n")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from support.files.odd_names import ODD_NAMES
 from support.files.raw_scenes import UNIT_COLORS, make_points, no_lists
 from support.night import by_day
 from support.refusals import refusal_of
@@ -236,6 +237,23 @@ def test_scenes_that_are_tested_and_validated_keep_their_labels(tmp_path):
         (tmp_path / f"{split}.txt").write_text(names)
     splits = PlyReader().sources(str(tmp_path), no_lists())
     assert [source.labeled for split in splits.values() for source in split] == [True, True, True, False]
+
+
+def test_a_listed_name_may_have_any_sign_and_is_not_cut_to_another(tmp_path):
+    names = [name for name in ODD_NAMES if name != "room"]
+    for name in [*names, "room"]:
+        write_points(tmp_path / f"{name}.ply", make_points(1))
+    (tmp_path / "train.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+    (tmp_path / "val.txt").write_text("scans/room.ply\n")
+    splits = PlyReader().sources(str(tmp_path), no_lists())
+    assert [source.name for source in splits["train"]] == names and [each.name for each in splits["val"]] == ["room"]
+    for line in ("room 1", "room.5"):
+        (tmp_path / "val.txt").write_text(f"{line}\n")
+        with pytest.raises(UserError, match=f"val.txt names scene {line}, which is not in "):
+            PlyReader().sources(str(tmp_path), no_lists())
+    write_points(tmp_path / "line\nbreak.ply", make_points(1))
+    with pytest.raises(UserError, match="line.nbreak.ply': a scene's name is a line of a list, so it has no line brea"):
+        PlyReader().sources(str(tmp_path), no_lists())
 
 
 def test_without_lists_and_folders_every_fifth_scene_is_held_out(tmp_path):

@@ -3,10 +3,12 @@
 import json
 import os
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from support.files.georeferenced_scenes import UTM, room, stray, write_ply
+from support.files.odd_names import ODD_NAMES
 from support.files.raw_scenes import zipped
 from support.refusals import refusal_of
 
@@ -194,6 +196,16 @@ def test_a_store_has_lists_classes_and_a_record_of_what_is_told(tmp_path):
     size = sum(path.stat().st_size for path in (tmp_path / "out" / "scenes").iterdir())
     told = [*remarks["a"], *remarks["b"], *remarks["d"]]
     assert summary == ({"train": 4, "val": 1}, 210, size, 0, told)
+
+
+def test_scenes_with_any_sign_in_their_names_are_read_again(tmp_path):
+    names = [*ODD_NAMES, os.fsdecode(b"latin\xe9")]
+    prepare(tmp_path / "in", tmp_path / "out", {name: room(40 + number)[0] for number, name in enumerate(names)})
+    found = {}
+    for split in ("train", "val"):
+        scenes = PreparedScenes(str(tmp_path / "out"), split, tmp_path)
+        found |= {Path(scenes.describe(index)).stem: len(scenes.read(index).xyz) for index in range(len(scenes))}
+    assert found == {name: 40 + number for number, name in enumerate(names)}
 
 
 def test_remarks_are_of_the_scenes_that_are_there_as_they_are_now(tmp_path):

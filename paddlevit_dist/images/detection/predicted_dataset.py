@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
+from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import count
@@ -21,7 +22,7 @@ from ..data.formats import stems
 from ..data.inputs import ImageInputs, InputImages
 from ..data.reading import orientation
 from ..run_lengths import compress_runs, compute_area
-from .coco_files import Id
+from .coco_files import Id, short
 from .detections import DetectedObjects, corners_to_boxes
 from .mask_outlines import join_outlines, trace_outlines
 
@@ -30,6 +31,7 @@ LAYOUTS = (COCO, YOLO, VOC)
 FOLDER = "dataset"  # in the folder of a prediction
 _IMAGES = {COCO: "train", YOLO: "images/train", VOC: "JPEGImages"}
 _COPIED = {"JPEG": ".jpg", "PNG": ".png"}  # formats of files that are copied -> their suffix
+_XML_TEXT = re.compile("[^\x00-\x08\x0a-\x1f\ud800-\udfff\ufffe\uffff]*")  # without ends of lines
 # XML, lists of names or readers of COCO's files do not take them: control characters, ends of lines, bytes that are not
 # UTF-8 (surrogates), backslashes.
 _NOT_IN_NAMES = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufffe\uffff\\\\]")
@@ -120,7 +122,7 @@ class PredictedDataset:
     def format_yaml(self) -> str:
         """Return YOLO's data.yaml."""
         # Without a path, programs search the images from the folder of this file, wherever they run.
-        names = "".join(f"  {label}: {format_json(name)}\n" for label, name in enumerate(self.class_names))
+        names = "".join(f"  {label}: {quote_for_yaml(name)}\n" for label, name in enumerate(self.class_names))
         return f"train: images/train\nval: images/train\nnames:\n{names}"
 
     def finish(self, described: Iterable[str]) -> list[str]:
@@ -190,6 +192,21 @@ class PredictedDataset:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as file:
             file.write(content)
+
+
+def require_voc_names(class_names: Sequence[str]) -> None:
+    """Raise UserError if VOC's files, a list and texts in XML, cannot hold the names of the classes."""
+    names = [name.strip() for name in class_names]
+    for name, stripped in zip(class_names, names):
+        if name != stripped or not name or names.count(name) > 1 or not _XML_TEXT.fullmatch(name):
+            problem = "is the name of two classes" if names.count(stripped) > 1 else "cannot be a name of a class there"
+            raise UserError(f"predict: -save_as={VOC}: {short(name)} {problem}: choose {COCO} or {YOLO}")
+
+
+def quote_for_yaml(text: str) -> str:
+    """Return a text in quotes as YAML reads it, where JSON's pairs of surrogates are two characters."""
+    quoted = format_json(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in quoted)
 
 
 def complete_ids(ids: Sequence[Id | None], own_ids: Sequence[int]) -> list[int]:

@@ -27,7 +27,7 @@ from .data.transforms import DetectionEvaluationTransform, build_evaluation_tran
 from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
 from .drawing import draw_boxes
 from .matched_ids import match_categories, match_files, require_categories, require_images
-from .predicted_dataset import FOLDER, PredictedDataset, complete_ids
+from .predicted_dataset import FOLDER, VOC, PredictedDataset, complete_ids, require_voc_names
 from .task import Detection
 from .windows import WindowPlan
 
@@ -48,7 +48,12 @@ class ObjectPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
         self.saved_as: str | None = None  # set by ``save_predictions_as``
 
     def save_predictions_as(self, layout: str) -> None:
-        """Let ``prediction_writer`` also write a data set of the predictions, in one of its ``LAYOUTS``."""
+        """Let ``prediction_writer`` also write a data set of the predictions, in one of its ``LAYOUTS``.
+
+        Raises UserError if the layout cannot hold the names of the classes.
+        """
+        if layout == VOC:
+            require_voc_names(self.task.class_names)
         self.saved_as = layout
 
     def load_annotation_ids(self, annotations: str, samples: InputSamples) -> list[str]:

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...core.runtime.json_format import format_json
 from ..detection.detections import boxes_to_corners
-from ..detection.predicted_dataset import COCO, YOLO, PredictedDataset, format_yolo
+from ..detection.predicted_dataset import COCO, YOLO, PredictedDataset, format_yolo, quote_for_yaml
 from .data.coco_points import surround
 from .detected_keypoints import DetectedKeypoints
 from .drawing import POINT_SCORE
@@ -92,7 +91,7 @@ class PredictedKeypoints(PredictedDataset):
         lines.append("kpt_names:\n")
         for label, points in enumerate(self.keypoint_sets):
             names = [*points.names, *(f"unused {number}" for number in range(len(points.names) + 1, most + 1))]
-            lines.append(f"  {label}: {format_json(names)}\n")
+            lines.append(f"  {label}: [{', '.join(map(quote_for_yaml, names))}]\n")
         return f"{super().format_yaml()}{''.join(lines)}"
 
     @staticmethod

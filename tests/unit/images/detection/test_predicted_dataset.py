@@ -2,6 +2,7 @@
 
 import json
 import os
+import unicodedata
 
 import cv2
 import numpy as np
@@ -226,6 +227,33 @@ def test_names_with_any_sign_are_read_again(opened, tmp_path, layout):
         image, annotations = read.read(index)
         given = of_color.pop(image.getpixel((0, 0)))
         np.testing.assert_allclose(annotations.boxes, [[0, 0, 1 + given % 9, 9]], atol=1e-3)
+
+
+@pytest.mark.parametrize("layout", READERS)
+def test_names_of_classes_are_read_again(opened, tmp_path, layout):
+    task, samples = opened
+    texts = ("\U0001f600 cat", "no", "1.50", "null", "a: b # c", "tree\\leaf", "bell\x07")
+    names = list(dict.fromkeys(name.strip() for name in (*ODD_NAMES, *texts)))
+    names = [name for name in names if layout != "voc" or not {"\x07", "\x0c"} & set(name)]  # XML has neither
+    task.load_meta(CheckpointMeta(len(names), tuple(names), {}, {"classes": names}))
+    boxes = [[0, 0, 5, 5]] * len(names)
+    found = DetectedObjects(np.array(boxes, np.float32), np.ones(len(names), np.float32), np.arange(len(names)))
+    save(task, samples, tmp_path, layout, [found])
+    words = [f"-dataset={layout}", f"-data_path={tmp_path / 'dataset'}"]
+    read = READERS[layout].open(config.load([*small_detections.SHAPES, *words]).values, "train", tmp_path)
+    if layout == "yolo":
+        described = (tmp_path / "dataset" / "data.yaml").read_text(encoding="utf-8")
+        assert list(yaml.safe_load(described)["names"].values()) == names
+    composed = [unicodedata.normalize("NFC", name) for name in names]
+    assert [read.class_names[label] for label in read.annotations(0).labels] == composed
+
+
+@pytest.mark.parametrize("name", ["two\nlines", " cat", "", "dog", "bell\x07"])
+def test_names_of_classes_that_voc_cannot_hold_are_refused(opened, name):
+    task, _ = opened
+    task.load_meta(CheckpointMeta(2, ("dog", name), {}, {"classes": ["dog", name]}))
+    with pytest.raises(UserError, match="^predict: -save_as=voc: .*: choose coco or yolo$"):
+        get_aspect(task, DatasetSaving).save_predictions_as("voc")
 
 
 def score_boxes(annotations, results):

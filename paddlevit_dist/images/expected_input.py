@@ -16,7 +16,7 @@ from ..core.checkpoint.published import (
     find_sibling_file,
 )
 from ..core.registry.extension_points import FIND_RUN_INPUT
-from ..core.registry.lookup import SPELLINGS, find_name
+from ..core.registry.lookup import SPELLINGS, find_built_in, find_name
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import readable
 from ..core.runtime.lazy_names import import_object
@@ -69,7 +69,7 @@ def format_stronger_pretrained_hint(values: CfgNode, device_bytes: int) -> str |
     """
     current = find_published(values.MODEL.PRETRAINED)
     if (
-        values.TASK != "classification"
+        find_built_in(values.TASK) != "classification"
         or not values.MODEL.PRETRAINED_REQUIRED
         or current is None
         or current.top1 is None

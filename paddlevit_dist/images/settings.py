@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 
 from yacs.config import CfgNode
 
-from ..core.registry.lookup import TABLES
 from ..core.registry.model_sources import find_weights_address
 from ..core.runtime.errors import UserError
 from ..core.settings import every_run
@@ -285,8 +284,6 @@ class ObjectSettings(ImageSettings):
 
 def _complete_objects(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set mean and deviation to what the weights expect, else to ImageNet's, unless they are configured."""
-    if values.TASK not in TABLES:  # a user's task that reads the keys of all tasks
-        return []
     from .expected_input import find_object_input  # it imports the tables of all weights
 
     names = [key for key in ("IMAGENET_MEAN", "IMAGENET_STD") if f"DATA.{key}" not in settings]

@@ -3,6 +3,7 @@
 from ..checkpoint.class_rows import ClassNames, are_names, get_class_names, mean_numbers, read_class_names
 from ..checkpoint.load_report import LoadReport
 from ..distributed import broadcast_object, is_main
+from ..registry.lookup import find_built_in
 from ..runtime.errors import UserError
 from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
@@ -46,7 +47,7 @@ def compare_classes(
     if report.classes_by_name is not None:
         matched, classes = report.classes_by_name
         if matched == classes:
-            others = report.outputs[classes:] if diff.config.TASK.endswith("segmentation") else ()
+            others = report.outputs[classes:] if str(find_built_in(diff.config.TASK)).endswith("segmentation") else ()
             told = f"{diff.source} has {len(others):,} classes that the data lack ({show(', '.join(others))})"
             return [f"note: {told}: each that is predicted counts in mIoU, as 0"] if others else []
         theirs, ours = (show(", ".join(side)) for side in (names.theirs or report.outputs[classes:], names.ours))

@@ -18,6 +18,7 @@ from ..checkpoint import store as checkpoint_store
 from ..checkpoint.content import read_weights_info
 from ..checkpoint.published import is_fetched
 from ..checkpoint.weight_files import find_weights_file
+from ..registry.lookup import find_built_in
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
@@ -263,8 +264,9 @@ class CheckpointDiff:
         """
         theirs = facts_from_settings(self._get_section("settings"))
         matching = get_aspect(self.task, CheckpointMatching)
-        if matching and "TASK" in theirs and theirs["TASK"].value in matching.compatible_tasks:
-            del theirs["TASK"]
+        fitting = (find_built_in(self.config.TASK), *(matching.compatible_tasks if matching else ()))
+        if "TASK" in theirs and (task := find_built_in(str(theirs["TASK"].value))) and task in fitting:
+            del theirs["TASK"]  # a user's task has the network of the task that it is derived from
         changes = compare(self.use, theirs, facts_from_settings(to_plain_settings(self.config)))
         lines = []
         for kind, what in (

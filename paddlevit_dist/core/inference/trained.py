@@ -18,7 +18,7 @@ from ..checkpoint.load_report import LoadReport
 from ..checkpoint.weight_files import evaluated_weights, local_file
 from ..checkpoint.weights import list_shards, read_weights
 from ..engine.compatibility import to_plain_settings
-from ..registry.lookup import find_package
+from ..registry.lookup import find_built_in, find_package
 from ..runtime.errors import UserError
 from ..runtime.files import readable
 from ..runtime.printing import shorten
@@ -171,7 +171,8 @@ def build_configuration(
     if settings is None:
         arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
         loaded = configuration.load(arguments)
-        takes_images = find_package("task", loaded.values.TASK) == find_package("dataset", _IMAGES)
+        task = find_built_in(loaded.values.TASK)
+        takes_images = task is not None and find_package("task", task) == find_package("dataset", _IMAGES)
         # The default is synthetic glyphs, which are not cropped.
         if loaded.sources["DATA.DATASET"] == "default" and takes_images:
             return configuration.load([*arguments, f"-dataset={_IMAGES}"])

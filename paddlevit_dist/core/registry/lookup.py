@@ -9,6 +9,7 @@ import fnmatch
 import functools
 import multiprocessing
 import os
+import sys
 from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
@@ -47,7 +48,7 @@ BUNDLED: list[str] = []  # datasets that ship with the package and need no path
 REMOTE: list[str] = []  # datasets that are also read from addresses
 RECIPES: dict[str, str] = {}  # dataset, else annotations of images, else package -> recipe that messages suggest
 RECIPE_FOLDERS: list[str] = []  # of other packages
-TABLES: dict[str, Sequence[Any]] = {}  # task -> its own key tables; any other task reads all keys
+TABLES: dict[str, Sequence[Any]] = {}  # task -> its own key tables, see ``find_lineage`` for other tasks
 _KEY_TABLES: list[Any] = []  # of every run
 _ANNOTATIONS: dict[str, list[str]] = {}  # location of a model, dataset or task of images -> annotations
 
@@ -216,18 +217,61 @@ def find_package(kind: str, name: str) -> str | None:
     return target.split(".")[1] if isinstance(target, str) and target.startswith("paddlevit_dist.") else None
 
 
+def find_built_in(task: str) -> str | None:
+    """Return a task of this package: the named one, or the nearest that its class is derived from; None without one."""
+    return next((name for name in find_lineage(task, to_tables=False) if find_package("task", name)), None)
+
+
+def find_lineage(task: str, to_tables: bool = True) -> list[str]:
+    """Return the task, and after it the registered tasks that its class is derived from, the nearest first.
+
+    ``to_tables``: end with the first that has key tables of its own; the tasks before it inherit them. If none has, the
+    task reads all keys. Of a class that a text locates, the bases are known when its module has been imported.
+    """
+    names = {_locate_class(target): name for name, target in reversed(TASKS.items())}
+    places = map(_locate_class, getattr(_find_class(task), "__mro__", ()))
+    lineage = list(dict.fromkeys([task, *(names[place] for place in places if place in names)]))
+    end = next((number for number, name in enumerate(lineage) if name in TABLES), len(lineage))
+    return lineage[: end + 1] if to_tables else lineage
+
+
+def reads_all_keys(task: str | None) -> bool:
+    """Return whether a task has no key tables, neither its own nor those of a task that its class is derived from.
+
+    This imports the class of a user's task.
+    """
+    target = TASKS.get(task or "")
+    if isinstance(target, str) and task not in TABLES:
+        import_object(target)
+    return task is None or find_lineage(task)[-1] not in TABLES
+
+
+def _find_class(task: str) -> Any:
+    """Return the class of a task; None if no such task is registered, or its module is not imported."""
+    target = TASKS.get(task)
+    if not isinstance(target, str):
+        return target
+    module, _, attribute = target.partition(":")
+    return getattr(sys.modules.get(module), attribute, None)
+
+
+def _locate_class(target: Target) -> str:
+    """Return the location of a registered class, or of any other."""
+    return target if isinstance(target, str) else f"{target.__module__}:{getattr(target, '__qualname__', '')}"
+
+
 def annotation_type(kind: str, name: str) -> str | None:
     """Return the annotations of images that a built-in name is for, the first of several; None for any other name.
 
     It is one of CLASS_LABELS, BOX_LABELS, MASK_LABELS, TAG_LABELS and NO_LABELS. A model for CLASS_LABELS may be part
-    of another model.
+    of another model. A user's task has those of ``find_built_in``.
     """
     return next(iter(annotation_types(kind, name)), None)
 
 
 def annotation_types(kind: str, name: str) -> Sequence[str]:
-    """Return all annotations of images that a built-in name is for; none for any other name."""
-    target = KINDS[kind].get(name)
+    """Return all annotations of images that a name is for, see ``annotation_type``."""
+    target = KINDS[kind].get(find_built_in(name) or name if kind == "task" else name)
     return _ANNOTATIONS.get(target, ()) if isinstance(target, str) else ()
 
 
@@ -256,11 +300,12 @@ def find_layouts(dataset: str, folder: str) -> list[str]:
 def key_tables(task: str | None = None, dataset: str | None = None, model: str | None = None) -> list[Any]:
     """Return the key tables that a run of ``task`` reads, the engine's first, those for users' keys last.
 
-    All tables are returned for None or for a task without tables.
+    All tables are returned for None, or if ``reads_all_keys``.
     """
-    if task in TABLES:
-        chosen = [("task", task), ("dataset", dataset), ("model", model)]
-        tables = [*TABLES[task]]
+    if task is not None and not reads_all_keys(task):
+        lineage = find_lineage(task)
+        chosen = [*(("task", name) for name in lineage), ("dataset", dataset), ("model", model)]
+        tables = [*TABLES[lineage[-1]]]
     else:
         chosen = list(REGISTRATIONS)
         tables = [*_BUILT_IN_TABLES, *(table for group in TABLES.values() for table in group)]
@@ -268,12 +313,24 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
     return list(dict.fromkeys([*common_tables(), *map(import_object, dict.fromkeys(tables))]))
 
 
+def rule_tables(task: str, dataset: str | None, model: str | None, default_task: str) -> list[Any]:
+    """Return the tables whose rules complete the values of a run: those that it reads.
+
+    Rules of different tasks contradict one another. So a task that reads all keys has the rules of its own tables and of
+    ``default_task``.
+    """
+    if not reads_all_keys(task):
+        return key_tables(task, dataset, model)
+    return list(dict.fromkeys([*key_tables(default_task, dataset, model), *custom_tables("task", task)]))
+
+
 def known_tables(task: str | None = None) -> list[Any]:
     """Return the tables whose keys a configuration of ``task`` contains: its own and all of users' names.
 
-    All tables are returned for None, and for a task of a user: the rules of a table may read keys of others.
+    All tables are returned for None, and for a task of a user that names tables: their rules may read keys of others.
     """
-    task = task if task in TABLES and find_package("task", task) is not None else None
+    if task is not None and (reads_all_keys(task) or find_package("task", find_lineage(task)[-1]) is None):
+        task = None
     custom = [table for kind, name in REGISTRATIONS for table in custom_tables(kind, name)]
     return list(dict.fromkeys([*key_tables(task), *custom]))
 

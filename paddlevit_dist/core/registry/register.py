@@ -60,7 +60,8 @@ def register_task(
         name: the name.
         target: a class derived from ``tasks.task.Task``, or its location, "module:attribute".
         tables: the key tables that it reads in addition to the engine's and to ``keys``, each a ``KeyTable`` or its
-            location; any other key is then rejected. None: it may read all keys.
+            location; any other key is then rejected. None: the tables and the keys of the nearest registered task that
+            ``target`` is derived from; without one, it may read all keys.
         keys: configuration keys of the task, as in ``register_model``.
         replace: replace an entry of this name.
     """

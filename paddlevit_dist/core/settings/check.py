@@ -31,7 +31,7 @@ def check(config: ConfigView[RunSettings]) -> list[str]:
     """
     task = config.values.TASK
     tables = find_tables(config.values)
-    if task not in lookup.TABLES:  # a user's task, which may read keys of any table
+    if lookup.reads_all_keys(task):  # a user's task, which may read keys of any table
         values = config.values
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
         tables = [*lookup.common_tables(), *(table for entry in chosen for table in lookup.custom_tables(*entry))]

@@ -8,6 +8,7 @@ from yacs.config import CfgNode
 
 from ..registry import lookup
 from . import names, recipes
+from .every_run import DEFAULT_TASK
 from .key import OPTIONS, show
 from .model_options import merge_options
 from .parse import ParsedSettings
@@ -59,7 +60,7 @@ def merge(parsed: ParsedSettings, task: str, is_run: bool) -> MergedSettings:
         settings, guessed = names.guess_dataset(settings, values)
         notices += guessed
     chosen = leaves(values)
-    for table in find_tables(values):
+    for table in lookup.rule_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME, DEFAULT_TASK):
         if table.applies(values):
             notices += table.resolve_defaults(values, settings, parsed.given)
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
-from ..registry.lookup import find_package, list_names, require_derived, resolve
+from ..registry.lookup import find_built_in, find_package, list_names, require_derived, resolve
 from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
 from ..runtime.spelling import find_spelling
@@ -402,11 +402,11 @@ def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetT
     target = resolve("dataset", config.DATA.DATASET)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
     if holds not in ("", base.holds):
-        package = find_package("task", config.TASK)
+        packages = (None, find_package("task", find_built_in(config.TASK) or config.TASK))  # None: of users
         candidates = [
             name
             for name in list_names("dataset")
-            if find_package("dataset", name) == package and resolve("dataset", name).holds in ("", base.holds)
+            if find_package("dataset", name) in packages and resolve("dataset", name).holds in ("", base.holds)
         ]
         raise UserError(
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {base.holds}; set "

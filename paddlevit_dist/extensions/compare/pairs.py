@@ -17,6 +17,7 @@ from ...core.intervals import (
     small_sample_warning,
 )
 from ...core.intervals.resampling import PERCENT_RANGE, UNBOUNDED
+from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from ...core.tasks.sample_groups import SampleGroups
@@ -46,7 +47,8 @@ class TablePair(NamedTuple):
     def match(cls, first: EvaluationTable, second: EvaluationTable) -> "TablePair":
         """Match the samples of two tables; raises a UserError if the tables cannot be compared."""
         about, other_about = first.about, second.about
-        are_alike = {about["task"], other_about["task"]} <= {*first.kind.tasks}
+        tasks = {find_built_in(task) or task for task in (about["task"], other_about["task"])}
+        are_alike = len(tasks) == 1 or tasks <= {*first.kind.tasks}
         for what in ("kind", "score") if are_alike else ("task", "kind", "score"):
             if about[what] != other_about[what]:
                 raise UserError(_format_refusal(first, second, f"{what} {other_about[what]} instead of {about[what]}"))

@@ -16,6 +16,7 @@ from ...core.engine.evaluation import EvaluationObserver
 from ...core.engine.trainer import Trainer
 from ...core.inference.evaluation import load_evaluated_weights
 from ...core.launch import gpu
+from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import is_on_gpu, read, to_device
 from ...core.settings.every_run import RunSettings
@@ -289,7 +290,7 @@ def match_names(model: ExportedLayer, names: Sequence[str] | None, config: RunSe
     if theirs and ours and number:
         outline = as_model(build_outline(lambda: task.build_model(1)))  # it only compares names
         model.order, is_named = order_outputs(outline, ClassNames(theirs, ours), number, number, model.source)
-    elif (theirs and ours) or (config.TASK == "classification" and 0 < len(ours) < number):
+    elif (theirs and ours) or (find_built_in(config.TASK) == "classification" and 0 < len(ours) < number):
         remedy = "list the data's so, or evaluate its weights" if theirs else "export it with their names"
         raise UserError(f"{model.source}: its classes are {shown}: {remedy}")
     if is_named:

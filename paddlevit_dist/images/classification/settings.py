@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...core.registry.lookup import find_package, list_names
+from ...core.registry.lookup import find_built_in, find_package, list_names
 from ...core.registry.manifest import NO_LABELS
 from ...core.registry.model_sources import refuse_clone_model
 from ...core.runtime.errors import UserError
@@ -357,7 +357,8 @@ def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequ
     if source is None or is_fetched(source):
         return []
     stored = read_stored_settings(source)
-    if stored is None or stored.get("TASK") not in ("classification", _LINEAR, *list_names("task", NO_LABELS)):
+    known = ("classification", _LINEAR, *list_names("task", NO_LABELS))
+    if stored is None or find_built_in(str(stored.get("TASK"))) not in known:
         return []
     names = ["MODEL.NAME", "MODEL.TYPE", OPTIONS, *(row.name for row in IMAGES.keys if row.name.startswith("MODEL."))]
     for section, name in (option.split(".") for option in [*names, *(f"DATA.{entry}" for entry in _INPUT)]):
@@ -383,7 +384,7 @@ def _check_probe(view: ConfigView[ProbeSettings]) -> list[str]:
 def _find_unused_probe_keys(view: ConfigView[ProbeSettings]) -> Iterator[IgnoredKeys]:
     shared = ("DATA.HORIZONTAL_FLIP", "DATA.ON_INVALID_SAMPLE", "DATA.ALBUMENTATIONS", *_VIEWS)
     names = (*TABLE.training_names() - {"TRAIN.DISTILLATION_TYPE"}, *shared)
-    other = ("KNN_K",) if view.values.TASK == _LINEAR else ("LEARNING_RATES", "LEARNING_RATE")
+    other = ("KNN_K",) if find_built_in(view.values.TASK) == _LINEAR else ("LEARNING_RATES", "LEARNING_RATE")
     yield IgnoredKeys(tuple(f"PROBE.{name}" for name in other), "TASK", "it is for the other probe, and {}")
     yield IgnoredKeys(tuple(sorted(names)), "TASK", "features are computed once, with the evaluation transform: {}")
 

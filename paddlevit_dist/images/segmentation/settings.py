@@ -6,7 +6,6 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
-from ...core.registry.lookup import TABLES
 from ...core.runtime.errors import UserError
 from ...core.settings.key import (
     AT_LEAST_0,
@@ -151,8 +150,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
             given = settings.get(f"SEGMENTATION.{name}")
             if given is None or given.source != COMMAND_LINE:
                 values.SEGMENTATION[name] = value
-    # Not a user's task that reads the keys of all tasks.
-    if values.TASK in TABLES and "DATA.EXIF_ROTATE" not in settings:
+    if "DATA.EXIF_ROTATE" not in settings:
         values.DATA.EXIF_ROTATE = None
     return []
 

@@ -5,12 +5,14 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from support.refusals import refusal_of
+from support.registrations import forgotten
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, register_task
 from paddlevit_dist.core.engine import compatibility
 from paddlevit_dist.core.engine.compatibility import CheckpointDiff, compare, facts_from_settings, to_plain_settings
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.task import Task
+from paddlevit_dist.images import Classification
 
 CONFIG = load([]).values
 
@@ -122,6 +124,22 @@ def test_an_evaluation_has_the_network_of_the_run(checkpoint, recipe, there, her
     assert said in compared_settings(source, now, "start")[0]
     allowed = load([f"-cfg={recipe}", *here, "-allow_changes"]).values
     assert said in compared_settings(source, allowed)[0]
+
+
+def test_a_users_task_takes_weights_of_the_task_that_it_is_derived_from(checkpoint):
+    class Focal(Classification):
+        pass
+
+    stored = to_plain_settings(load(["-cfg=vit_digits"]).values)
+    with forgotten():
+        register_task("focal", Focal)
+        config = load(["-cfg=vit_digits", "TASK", "focal"]).values
+        fits = CheckpointDiff("evaluate", checkpoint({"settings": stored}), config, Focal(config)).settings()
+        assert fits == []
+        for task in ("of_nobody", "multi_label"):
+            source = checkpoint({"settings": {**stored, "TASK": task}})
+            with pytest.raises(UserError, match=f"TASK {task} there, focal here"):
+                CheckpointDiff("evaluate", source, config, Focal(config)).settings()
 
 
 def test_what_no_score_depends_on_is_not_compared_and_ways_of_evaluating_are_told(checkpoint):

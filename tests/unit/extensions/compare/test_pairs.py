@@ -8,10 +8,11 @@ import numpy as np
 import paddle
 import pytest
 from support.night import by_day
+from support.registrations import forgotten
 from support.samples.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, register_task
 from paddlevit_dist.core.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.core.intervals import paired_difference
 from paddlevit_dist.core.metrics.classification import ClassificationMetrics
@@ -20,6 +21,7 @@ from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.extensions.compare import pairs, tables
 from paddlevit_dist.extensions.compare.pairs import TablePair, compare_tables, find_warnings
 from paddlevit_dist.extensions.compare.significance import mcnemar_test, permutation_test
+from paddlevit_dist.images import Classification
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
@@ -290,6 +292,17 @@ def test_other_groups_are_warned_and_other_names_of_the_same_ones_are_not(tmp_pa
     for others, number in (("ppqqrrssttuv", 7), ("ppqqrrsstttt", 5), ("ppqqrrssttup", 6)):
         told = f"groups: {second.run} has different ones, by {number} groups (video); {used}"
         assert warned("aabbccddeeff", others) == [told]
+
+
+def test_a_users_task_is_compared_with_the_task_that_it_is_derived_from(tmp_path):
+    first, second = (make_table(tmp_path / name, "images", model) for name, model in (("a", FIRST), ("b", SECOND)))
+    plain = first._replace(about={**first.about, "task": "classification"})
+    focal = second._replace(about={**second.about, "task": "focal"})
+    with pytest.raises(UserError, match="task focal instead of classification"):
+        compare_tables(plain, focal)
+    with forgotten():
+        register_task("focal", type("Focal", (Classification,), {}))
+        assert compare_tables(plain, focal)["difference"] == compare_tables(first, second)["difference"]
 
 
 def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):

@@ -178,14 +178,14 @@ def find_small_sample_warning(
     if not intervals:
         return None
     units = (len(scored.names), scored.sample) if groups is None else groups.units()
-    scores = scored.scores
-    with_range = [name for name in shown if scores.find_range(name) is not None]
-    return small_sample_warning(*units, intervals, _count_decisions(scored), with_range, scores.few)
+    declared = _declare(scored)
+    with_range = [name for name in shown if declared.find_range(name) is not None]
+    return small_sample_warning(*units, intervals, declared.rates, with_range, scored.scores.few)
 
 
-def _count_decisions(scored: ScoreReport) -> Mapping[str, int]:
-    """Return the number of decisions of each rate."""
-    return scored.recompute.rates if isinstance(scored.recompute, ProportionRecompute) else {}
+def _declare(scored: ScoreReport) -> ProportionRecompute:
+    own = scored.recompute
+    return own if isinstance(own, ProportionRecompute) else ProportionRecompute(own, {})
 
 
 def print_scores(scored: ScoreReport, options: Namespace, offered: Mapping[str, str] | None = None) -> None:
@@ -266,7 +266,7 @@ def _main_lines(
         ends = f" {intervals[name].ends(decimals)}" if wide else ""
         yield f"{name} {values[name]:.{decimals}f}{ends}" if name in values else f"{name} is not defined"
     if intervals:
-        method = ", Wilson's of rates" if _count_decisions(scored) else ""
+        method = ", Wilson's of rates" if _declare(scored).rates else ""
         yield f"{percent} % intervals: half samples of {scored.sample}s{f' {groups}' if groups else ''}{method}"
 
 

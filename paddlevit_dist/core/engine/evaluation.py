@@ -11,6 +11,7 @@ from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
 from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, world_size
 from ..intervals import ConfidenceInterval
+from ..intervals.score_ranges import InvalidScoreError
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..registry.extension_points import WRITE_EVALUATED
@@ -22,7 +23,6 @@ from ..tasks.metrics import Metrics, PerSampleMetrics, TableMetrics
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.step_types import EvaluationStep
-from ..tasks.table_checks import InvalidScoreError
 from ..tasks.task import Records, Task
 from . import gpu_memory
 from .confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json

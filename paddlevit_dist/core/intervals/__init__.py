@@ -2,6 +2,7 @@
 
 - ``resampling``: recomputes the values of a function for half samples, and computes intervals from their deviation
 - ``quantiles``: of distributions
+- ``score_ranges``: lowest and highest possible values
 - ``scores``: such functions for classes, confusions, segments, and sums of numbers
 """
 

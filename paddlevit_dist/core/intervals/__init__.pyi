@@ -3,7 +3,6 @@
 from .resampling import (
     ConfidenceInterval,
     ProportionRecompute,
-    ScoreRange,
     bootstrap,
     concat_rank_tables,
     measure_deviations,
@@ -13,6 +12,7 @@ from .resampling import (
     weighted_sums,
     wilson,
 )
+from .score_ranges import ScoreRange
 from .scores import (
     ClassificationCounts,
     class_shares,

@@ -31,16 +31,11 @@ import numpy as np
 
 from ..runtime.printing import shorten
 from .quantiles import student_quantile
+from .score_ranges import UNBOUNDED, ScoreRange, require_inside
 
 #: from weights, float64 (draws, samples), the count of each sample in each draw, to values by name, float (draws,);
 #: NaN where a value is not defined for a draw. Values of one draw must not depend on the others.
 Recompute = Callable[[np.ndarray], Mapping[str, np.ndarray]]
-#: lowest and highest possible value of a score
-ScoreRange = tuple[float, float]
-UNBOUNDED: ScoreRange = (-math.inf, math.inf)
-PERCENT_RANGE: ScoreRange = (0.0, 100.0)
-SHARE_RANGE: ScoreRange = (0.0, 1.0)
-ERROR_RANGE: ScoreRange = (0.0, math.inf)
 
 
 def find_no_range(name: str) -> ScoreRange | None:
@@ -57,8 +52,8 @@ class ProportionRecompute:
 
     values: Recompute  # computes all values
     rates: Mapping[str, int]  # the proportions by name, each with its number of decisions
-    #: by name, means of the rates whose names begin with a text, such as balanced accuracy of "recall "
-    rate_means: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    #: by name, means of other rates, such as balanced accuracy, with the names of these
+    rate_means: Mapping[str, Collection[str]] = dataclasses.field(default_factory=dict)
     #: from the name of another value to its range; None if it gets no interval
     find_range: Callable[[str], ScoreRange | None] = find_no_range
     pooled: Collection[str] = ()  # names of rates with several decisions a sample
@@ -177,6 +172,8 @@ def bootstrap(
 
     A value has no width (equal ends) if all halves agree, or with fewer than three samples or groups.
 
+    Raises UserError: a value is outside of its range.
+
     Args:
         recompute: see ``Recompute``. ``ProportionRecompute`` and ``ClassificationCounts`` name rates and ranges;
             values of another function are without bounds.
@@ -204,8 +201,9 @@ def bootstrap(
             effective = count_independent(most, number, value / 100, deviation / 100)
             intervals[name] = wilson(value, effective, percent, quantile)
         else:
-            deviation = deviation if number >= _FEWEST else 0.0
-            intervals[name] = make_interval(value, deviation, quantile, declared.find_range(name))
+            deviation, bounds = deviation if number >= _FEWEST else 0.0, declared.find_range(name)
+            require_inside(name, value, bounds)
+            intervals[name] = make_interval(value, deviation, quantile, bounds)
     return intervals
 
 
@@ -230,13 +228,15 @@ def _measure_balance(numbers: np.ndarray | None) -> float:
     return float(sizes.sum() ** 2 / (sizes**2).sum() / len(sizes))
 
 
-def _count_if_alike(declared: ProportionRecompute, prefix: str, found: Mapping[str, tuple[float, float]]) -> float:
+def _count_if_alike(
+    declared: ProportionRecompute, names: Collection[str], found: Mapping[str, tuple[float, float]]
+) -> float:
     """Return the number of decisions with which a mean of rates would vary if they were alike.
 
     Halves vary too little if a rate has few decisions, or all of them are right, or wrong. Otherwise the number is
     infinite: halves say it.
     """
-    counts = {name: count for name, count in declared.rates.items() if name.startswith(prefix)}
+    counts = {name: declared.rates[name] for name in names if name in declared.rates}
     if not counts:
         return 1.0
     if all(count >= _RARE and 0.0 < found[name][0] < 100.0 for name, count in counts.items()):
@@ -353,12 +353,15 @@ def make_interval(value: float, deviation: float, quantile: float, bounds: Score
         value: of all samples.
         deviation: see ``measure_deviations``.
         quantile: number of deviations to each end, of a symmetric interval.
-        bounds: range of the value; None: it gets no interval.
+        bounds: range that contains the value; None: it gets no interval.
     """
     reach = quantile * deviation
     if bounds is None or reach <= _ROUNDING * abs(value):
         return ConfidenceInterval(value, value, value)
     low, high = bounds
+    if not math.isfinite(low) and math.isfinite(high):
+        mirrored = make_interval(-value, deviation, quantile, (-high, math.inf))
+        return ConfidenceInterval(value, -mirrored.high, -mirrored.low)
     if math.isfinite(high):
         width = high - low
         share = min(max((value - low) / width, 0.0), 1.0)
@@ -369,7 +372,7 @@ def make_interval(value: float, deviation: float, quantile: float, bounds: Score
         factor = math.exp(min(reach / (value - low), 700.0))
         first, last = low + (value - low) / factor, low + (value - low) * factor
     else:
-        first, last = value - reach, value + reach
+        first, last = max(value - reach, low), value + reach
     return ConfidenceInterval(value, min(first, value), max(last, value))
 
 

@@ -5,15 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .resampling import (
-    ERROR_RANGE,
-    PERCENT_RANGE,
-    SHARE_RANGE,
-    ProportionRecompute,
-    Recompute,
-    ScoreRange,
-    weighted_sums,
-)
+from .resampling import ProportionRecompute, Recompute, weighted_sums
+from .score_ranges import ERROR_RANGE, PERCENT_RANGE, SHARE_RANGE, ScoreRange
 
 
 class ClassificationCounts(NamedTuple):
@@ -62,7 +55,8 @@ class ClassificationCounts(NamedTuple):
 
     def declare(self) -> ProportionRecompute:
         """Return a function to the same values that names the rates and the range of each value."""
-        means = {"balanced accuracy": "recall "}
+        names = self.class_names or range(self.num_classes)
+        means = {"balanced accuracy": [f"recall {name}" for name in names]}
         return ProportionRecompute(self.__call__, self.rates(), means, lambda name: PERCENT_RANGE)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals import ClassificationCounts, ScoreRange, means
-from ..intervals.resampling import ERROR_RANGE, PERCENT_RANGE
+from ..intervals.score_ranges import ERROR_RANGE, PERCENT_RANGE
 from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
 
 BEST = 5  # classes with the largest scores
@@ -30,7 +30,7 @@ class ClassificationScores(ScoreKind):
     right_rate = "top-1"
     settings = ("top",)
     unsaved = ("confidences",)
-    rate_means = {"balanced accuracy": "recall "}
+    rate_means = {"balanced accuracy": "recall {}"}
     logs_classes = False
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -43,10 +43,9 @@ class ClassificationScores(ScoreKind):
         accuracies = {f"top-{k}": values.pop(f"top-{k}") for k in top}
         return {**accuracies, "loss": loss, **values}
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of the loss or of a percentage; of a score that a subclass adds, none is known."""
-        is_percentage = name == "balanced accuracy" or name.startswith(("top-", "recall "))
-        return ERROR_RANGE if name == "loss" else PERCENT_RANGE if is_percentage else super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the ranges of the loss and of the mean recall."""
+        return {"loss": ERROR_RANGE, "balanced accuracy": PERCENT_RANGE}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the samples that are right among the best k, and all samples."""

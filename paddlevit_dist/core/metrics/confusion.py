@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals import ScoreRange, confusion_scores, find_share_range
+from ..intervals import ScoreRange, confusion_scores
+from ..intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
 from ..runtime.printing import shorten
 from ..tasks.metrics import TableMetrics
 from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind
@@ -33,10 +34,10 @@ class ConfusionScores(ScoreKind):
         losses, boundaries = arrays["losses"], arrays.get("boundaries")
         return confusion_scores(arrays["statistics"], self.classes, losses, boundaries)(weights)
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of the loss or of a fraction; of a score that a subclass adds, none is known."""
-        is_known = name == "loss" or name in ConfusionScores.zeros or name.startswith("IoU ")
-        return find_share_range(name) if is_known else super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the ranges of the loss and of fractions."""
+        names = (*ConfusionScores.zeros, *(f"IoU {name}" for name in classes))
+        return {"loss": ERROR_RANGE, **dict.fromkeys(names, SHARE_RANGE)}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the labeled elements."""

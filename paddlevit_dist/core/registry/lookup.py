@@ -316,8 +316,8 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
 def rule_tables(task: str, dataset: str | None, model: str | None, default_task: str) -> list[Any]:
     """Return the tables whose rules complete the values of a run: those that it reads.
 
-    Rules of different tasks contradict one another. So a task that reads all keys has the rules of its own tables and of
-    ``default_task``.
+    Rules of different tasks contradict one another. So a task that reads all keys has the rules of its own tables and
+    of ``default_task``.
     """
     if not reads_all_keys(task):
         return key_tables(task, dataset, model)

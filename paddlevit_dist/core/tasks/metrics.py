@@ -9,6 +9,7 @@ import numpy as np
 
 from ..intervals import ConfidenceInterval, ProportionRecompute, concat_rank_tables
 from ..intervals.resampling import FEW, Recompute
+from ..intervals.score_ranges import require_inside
 from .packed_columns import exchange_columns
 from .score_kind import Arrays, require_score_kind
 from .table_checks import require_draws, require_rows
@@ -241,7 +242,8 @@ class TableMetrics(PerSampleMetrics):
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the defined values of all ranks' samples, and counts. Every rank must call this.
 
-        A value that the kind computes as infinite is NaN here, which ends a training run.
+        A value that the kind computes as infinite is NaN here, which ends a training run. Raises InvalidScoreError: a
+        value is outside of its range.
         """
         from ..distributed import is_main  # needs Paddle
 
@@ -252,6 +254,10 @@ class TableMetrics(PerSampleMetrics):
             return dict.fromkeys(self.scores.zeros, 0.0)
         arrays = self.to_arrays(table)
         columns = self.bootstrap_values(table, np.ones((1, len(table[0]))))
+        find_range = self.declare(table).find_range
+        for name, column in columns.items():
+            if np.isfinite(column[0]):
+                require_inside(name, float(column[0]), find_range(name))
         hidden = () if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
         known = {name: float(column[0]) for name, column in columns.items() if name not in hidden}
         defined = {name: value for name, value in known.items() if not np.isnan(value) or name in self.scores.zeros}

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals.resampling import FEW, UNBOUNDED, ProportionRecompute, Recompute, ScoreRange
+from ..intervals.resampling import FEW, ProportionRecompute, Recompute
+from ..intervals.score_ranges import UNBOUNDED, ScoreRange, require_valid_range
 from ..registry import plugins
 from ..registry.lookup import KINDS, require_derived, resolve
 from ..runtime.errors import UserError
@@ -51,7 +52,7 @@ class ScoreKind:
     zeros: Sequence[str] = ()
     #: names of rates of ``hits`` with several decisions a sample
     pooled_rates: Sequence[str] = ()
-    #: by name, means of the rates of ``hits`` whose names begin with a text
+    #: by name, means of the rates of ``hits`` that have a name with "{}" for each class
     rate_means: Mapping[str, str] = {}
     #: whether an evaluation logs the scores of classes
     logs_classes: bool = True
@@ -63,6 +64,10 @@ class ScoreKind:
         super().__init_subclass__()
         if cls.compute is ScoreKind.compute and cls.recompute is ScoreKind.recompute:
             raise TypeError(f"{cls.__name__} needs the method compute(self, arrays, weights)")
+        if hasattr(cls, "find_range"):  # of 0.1.0rc1; ranges that nothing reads would change intervals
+            raise TypeError(
+                f"{cls.__name__} needs find_ranges(self, arrays, classes) instead of find_range(self, name)"
+            )
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the scores of weighted samples.
@@ -85,9 +90,17 @@ class ScoreKind:
         return named.declare(functools.partial(named.compute, arrays), arrays, classes)
 
     def declare(self, values: Recompute, arrays: Arrays, classes: Sequence[str]) -> ProportionRecompute:
-        """Declare to intervals which of these values are rates, the ranges of others, and the samples of classes."""
+        """Declare to intervals which of these values are rates, the ranges of others, and the samples of classes.
+
+        Raises UserError: a range is not valid.
+        """
         rates, count_units = self.count_decisions(arrays), functools.partial(self.count_units, arrays, classes)
-        return ProportionRecompute(values, rates, self.rate_means, self.find_range, self.pooled_rates, count_units)
+        means = {name: [of.format(each) for each in classes] for name, of in self.rate_means.items()}
+        ranges = self.find_ranges(arrays, classes)
+        for name, bounds in ranges.items():
+            require_valid_range(name, bounds)
+        find_range = functools.partial(_get_range, ranges)
+        return ProportionRecompute(values, rates, means, find_range, self.pooled_rates, count_units)
 
     def count_units(self, arrays: Arrays, classes: Sequence[str], numbers: np.ndarray | None) -> dict[str, int]:
         """Count the samples, or groups, in which each class occurs, by the name of the class's score.
@@ -100,13 +113,13 @@ class ScoreKind:
         counts = count_classes(true, len(classes), numbers)
         return {self.class_score.format(name): number for name, number in zip(classes, counts)}
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the lowest and highest possible value of a score that is not in ``hits``.
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> Mapping[str, ScoreRange | None]:
+        """Return the lowest and highest possible value of scores that are not in ``hits``, by name of the score.
 
-        Infinite where there is no bound. None: the score gets no interval. Declare the range: an interval then stays
-        inside, and contains the expected score more often.
+        Infinite where there is no bound, as of all scores without an entry. None: the score gets no interval. Declare
+        the range: an interval then stays inside, and contains the expected score more often.
         """
-        return UNBOUNDED
+        return {}
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""
@@ -179,6 +192,10 @@ class ScoreKind:
     def predictions(self, arrays: Arrays) -> np.ndarray | None:
         """Return the predicted class of each sample, int (samples,), -1 for none; None if it is not known."""
         return None
+
+
+def _get_range(ranges: Mapping[str, ScoreRange | None], name: str) -> ScoreRange | None:
+    return ranges.get(name, UNBOUNDED)
 
 
 def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:

@@ -5,11 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.errors import UserError
-
-
-class InvalidScoreError(UserError):
-    """A score does not have one value for each draw."""
+from ..intervals.score_ranges import InvalidScoreError
 
 
 def require_rows(columns: Mapping[str, Any], names: Sequence[str] | None) -> None:

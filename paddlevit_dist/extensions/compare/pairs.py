@@ -16,7 +16,7 @@ from ...core.intervals import (
     paired_difference,
     small_sample_warning,
 )
-from ...core.intervals.resampling import PERCENT_RANGE, UNBOUNDED
+from ...core.intervals.score_ranges import PERCENT_RANGE, UNBOUNDED
 from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
@@ -86,12 +86,16 @@ class TablePair(NamedTuple):
 
         def find_range(name: str) -> ScoreRange | None:
             which = next(prefix for prefix in (_FIRST, _SECOND, DIFFERENCE) if name.startswith(prefix))
-            bounds = self.kind.find_range(name.removeprefix(which))
+            bounds = own.find_range(name.removeprefix(which))
             return UNBOUNDED if bounds is not None and which == DIFFERENCE else bounds
 
         own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
         rates = {f"{which}{name}": number for which in (_FIRST, _SECOND) for name, number in own.rates.items()}
-        means = {f"{which}{name}": f"{which}{of}" for which in (_FIRST, _SECOND) for name, of in own.rate_means.items()}
+        means = {
+            f"{which}{name}": [f"{which}{rate}" for rate in of]
+            for which in (_FIRST, _SECOND)
+            for name, of in own.rate_means.items()
+        }
 
         def count_units(numbers: np.ndarray | None) -> dict[str, int]:
             both = (_FIRST, _SECOND, DIFFERENCE)

@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ...core.intervals import ScoreRange, find_share_range, means, nanmean, quotient
+from ...core.intervals import ScoreRange, means, nanmean, quotient
 from ...core.intervals.resampling import Recompute
+from ...core.intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
 from ...core.runtime.json_format import format_json
 from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arrays
 from .curves import GOALS, sigmoid, sort_labels, transpose_weights
@@ -71,10 +72,10 @@ class LabelScores(ScoreKind):
 
         return self.declare(compute_scores, {"labels": labels}, classes)
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of the loss or of a fraction; of a score that a subclass adds, none is known."""
-        is_known = name == "loss" or name in _FRACTIONS or name.startswith(("AP ", THRESHOLD.format("")))
-        return find_share_range(name) if is_known else super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the ranges of the loss and of fractions."""
+        of_classes = [score.format(name) for score in (self.class_score, THRESHOLD) for name in classes]
+        return {"loss": ERROR_RANGE, **dict.fromkeys([*_FRACTIONS, *of_classes], SHARE_RANGE)}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images and the known labels."""

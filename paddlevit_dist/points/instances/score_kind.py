@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.intervals import ScoreRange, nanmean, panoptic_scores, weighted_sums
-from ...core.intervals.resampling import SHARE_RANGE
+from ...core.intervals.score_ranges import SHARE_RANGE
 from ...core.metrics.confusion import ConfusionScores
 from ...core.runtime.compiled import compiled
 from ...core.tasks.score_kind import Arrays, FormatInterval, are_below
@@ -48,10 +48,11 @@ class InstanceScores(ConfusionScores):
             values |= panoptic_scores(counts, ious, self.classes, is_thing)(weights)
         return values
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of the loss or of a fraction; of a score that a subclass adds, none is known."""
-        is_known = name in InstanceScores.zeros or name.startswith(tuple(f"{kind} " for kind in (*_KINDS, "PQ")))
-        return SHARE_RANGE if is_known else super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the ranges of the loss and of fractions."""
+        names = [*InstanceScores.zeros, "PQ things", "PQ stuff"]
+        names += [f"{kind} {name}" for kind in (*_KINDS, "PQ") for name in classes]
+        return {**super().find_ranges(arrays, classes), **dict.fromkeys(names, SHARE_RANGE)}
 
     def select(self, arrays: Arrays, row: int) -> Arrays:
         """Return the arrays of one scene."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...core.intervals import ScoreRange, quotient, weighted_sums
-from ...core.intervals.resampling import ERROR_RANGE
+from ...core.intervals.score_ranges import ERROR_RANGE
 from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
@@ -59,14 +59,11 @@ class LandmarkScores(ScoreKind):
             values.update({f"{name} {key}": column[:, index] for key, column in by_landmark.items()})
         return values
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of an error; None for a deviation, whose intervals hold too seldom.
-
-        Of a score that a subclass adds, none is known.
-        """
-        landmark, _, key = name.rpartition(" ")
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the range of errors; None for deviations, whose intervals hold too seldom."""
+        landmarks = ("", *(f"{name} " for name in classes))
         known: dict[str, ScoreRange | None] = {"mre_mm": ERROR_RANGE, "sd_mm": None}
-        return known[key] if key in known and landmark in ("", *self.classes) else super().find_range(name)
+        return {f"{landmark}{score}": bounds for landmark in landmarks for score, bounds in known.items()}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the landmarks, and the volumes with each one that occurs."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...core.intervals import ScoreRange, nanmean, quotient, weighted_sums
-from ...core.intervals.resampling import ERROR_RANGE, SHARE_RANGE
+from ...core.intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
 from ...core.metrics.counts import count_confusion
 from ...core.runtime.errors import UserError
 from ...core.tasks.metrics import TableMetrics
@@ -16,9 +16,10 @@ from .dataset import IGNORED
 # Sums of each class: Dice and the number of volumes with a Dice; Dice and number of volumes with a label; voxels that
 # are right, labeled, predicted; distances and the number of volumes with distances; volumes labeled or predicted only.
 COLUMNS = ("dice", "volumes", "labeled dice", "labeled", "right", "true", "taken", "assd", "hd95", "close", "missed")
+_LABELED, _POOLED = "labeled Dice", "pooled Dice"
 _MEANS = {  # of a class: name -> sum and divisor
     "Dice": ("dice", "volumes"),
-    "labeled Dice": ("labeled dice", "labeled"),
+    _LABELED: ("labeled dice", "labeled"),
     "assd_mm": ("assd", "close"),
     "hd95_mm": ("hd95", "close"),
 }
@@ -89,7 +90,7 @@ class VolumeScores(ScoreKind):
 
     class_score = "Dice {}"
     is_ranking = False
-    zeros = ("Dice", "pooled Dice")
+    zeros = ("Dice", _POOLED)
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values of weighted volumes."""
@@ -99,7 +100,7 @@ class VolumeScores(ScoreKind):
         """Compute the values by name, (draws,), from sums (draws, classes, columns); NaN where undefined."""
         column = dict(zip(COLUMNS, np.moveaxis(sums, -1, 0)))  # (draws, classes) each
         class_values = {score: quotient(column[total], column[divisor]) for score, (total, divisor) in _MEANS.items()}
-        class_values["pooled Dice"] = quotient(2 * column["right"], column["true"] + column["taken"])
+        class_values[_POOLED] = quotient(2 * column["right"], column["true"] + column["taken"])
         if not select(arrays["sums"], "close").any():
             class_values = {score: by_class for score, by_class in class_values.items() if score not in _DISTANCES}
         values = {score: nanmean(by_class) for score, by_class in class_values.items()}
@@ -107,12 +108,10 @@ class VolumeScores(ScoreKind):
             values.update({f"{score} {name}": by_class[:, index] for score, by_class in class_values.items()})
         return values
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of a distance or of a Dice coefficient; of a score that a subclass adds, none is known."""
-        for score in (*_MEANS, "pooled Dice"):
-            if name == score or name.startswith(f"{score} "):
-                return ERROR_RANGE if score in _DISTANCES else SHARE_RANGE
-        return super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the ranges of distances and of Dice coefficients, of all classes and of each."""
+        ranges = {score: ERROR_RANGE if score in _DISTANCES else SHARE_RANGE for score in (*_MEANS, _POOLED)}
+        return {name: bounds for score, bounds in ranges.items() for name in _name_all(score, classes)}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the volumes in which a class is only labeled or only predicted, of all classes and of each."""
@@ -122,7 +121,8 @@ class VolumeScores(ScoreKind):
     def columns(self, arrays: Arrays) -> dict[str, np.ndarray]:
         """Return Dice and distances of each volume; for a single volume the three kinds of Dice are equal."""
         values = self._divide(arrays, arrays["sums"])
-        return {name: column for name, column in values.items() if not name.startswith(("pooled", "labeled"))}
+        equal = {name for score in (_POOLED, _LABELED) for name in _name_all(score, self.classes)}
+        return {name: column for name, column in values.items() if name not in equal}
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
         """Format the main values as one log line."""
@@ -142,6 +142,11 @@ class VolumeScores(ScoreKind):
     def truth(self, arrays: Arrays) -> np.ndarray:
         """Return the number of labeled voxels of each volume and class."""
         return select(arrays["sums"], "true")
+
+
+def _name_all(score: str, classes: Sequence[str]) -> list[str]:
+    """Return the names of a score: of all classes, and of each."""
+    return [score, *(f"{score} {name}" for name in classes)]
 
 
 def select(sums: np.ndarray, column: str) -> np.ndarray:

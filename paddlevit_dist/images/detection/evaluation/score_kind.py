@@ -1,12 +1,12 @@
 """Scores of tables of detections, which ``DetectionMetrics`` writes."""
 
-import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....core.intervals.resampling import SHARE_RANGE, Recompute, ScoreRange
+from ....core.intervals.resampling import Recompute
+from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.errors import UserError
 from ....core.tasks.score_kind import Arrays, ScoreKind, are_below
 from .curves import DetectionCurves, stat_names
@@ -15,10 +15,6 @@ from .match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable
 from .operating_points import WishedRates, find_thresholds, split_by_class
 
 PREFIXES = ("", "mask ")  # of the names of arrays and scores, of boxes and of masks
-# COCO's numbers, the AP of a class, and its thresholds
-_FRACTIONS = re.compile(
-    r"(mask )?(A[PR](50|75|_(small|medium|large|\d+))?|AP .*)|score for (precision|recall) .*", re.DOTALL
-)
 
 
 class BoxScores(ScoreKind):
@@ -38,7 +34,7 @@ class BoxScores(ScoreKind):
         """Return a function that computes COCO's scores; raise UserError if detections' limits differ in the tables."""
         joined = JoinedMatches.from_parts(parts)
         samples, curves = joined.samples, joined.curves
-        wished = WishedRates(*(None if np.isnan(rate) else rate for rate in parts[0].get("wished", ())))
+        wished = _read_wishes(parts[0])
         detections = split_by_class(joined.tables[""]) if any(wished) else []
 
         def compute_scores(weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -53,9 +49,13 @@ class BoxScores(ScoreKind):
 
         return self.declare(compute_scores, parts[0], classes)
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of a fraction: precision, recall or a score; none is known of what a subclass adds."""
-        return SHARE_RANGE if _FRACTIONS.fullmatch(name) else super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the range of fractions: COCO's numbers, the AP of each class, and its thresholds."""
+        limits = np.asarray(arrays.get("limits", MAX_DETECTIONS)).tolist()
+        names = [*stat_names(limits), *(self.class_score.format(name) for name in classes)]
+        wished = _read_wishes(arrays)
+        thresholds = [wished.name(kind, name) for kind in WishedRates._fields if any(wished) for name in classes]
+        return dict.fromkeys([*(f"{prefix}{name}" for prefix in PREFIXES for name in names), *thresholds], SHARE_RANGE)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images."""
@@ -89,6 +89,10 @@ class BoxScores(ScoreKind):
         image, label, *area_counts = arrays["annotated"].T
         counts[image, label] = np.stack(area_counts, axis=1)
         return counts[np.searchsorted(arrays["image_ids"], arrays["ids"])]
+
+
+def _read_wishes(arrays: Arrays) -> WishedRates:
+    return WishedRates(*(None if np.isnan(rate) else rate for rate in arrays.get("wished", ())))
 
 
 class JoinedMatches(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....core.intervals import ScoreRange, quotient, weighted_sums
-from ....core.intervals.resampling import ERROR_RANGE
+from ....core.intervals.score_ranges import ERROR_RANGE
 from ....core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..detected_keypoints import DetectedKeypoints
 
@@ -75,16 +75,11 @@ class KeypointErrorScores(ScoreKind):
             values.update({f"{point} {key}": column[:, number] for key, column in points.items()})
         return values
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of an error; None for a deviation, whose intervals hold too seldom.
-
-        Of a score that a subclass adds, none is known.
-        """
-        if name in ("sd_px", "sd_mm"):
-            return None
-        point, _, key = name.rpartition(" ")
-        is_error = key in ("mre_px", "mre_mm") and point in ("", *self.classes)
-        return ERROR_RANGE if is_error else super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the range of errors; None for deviations, whose intervals hold too seldom."""
+        points = ("", *(f"{name} " for name in classes))
+        errors = [f"{point}mre_{unit}" for point in points for unit in _UNITS]
+        return {**dict.fromkeys(errors, ERROR_RANGE), **dict.fromkeys([f"sd_{unit}" for unit in _UNITS])}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images, the labeled points, and the points of objects that are not detected."""

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ....core.intervals import nanmean, quotient, weighted_sums
-from ....core.intervals.resampling import SHARE_RANGE, Recompute, ScoreRange
+from ....core.intervals.resampling import Recompute
+from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.json_format import format_json
 from ....core.runtime.text_files import parse_json
 from ....core.tasks.score_kind import Arrays, FormatInterval, are_below
@@ -57,9 +58,11 @@ class KeypointScores(BoxScores):
 
         return self.declare(compute_scores, parts[0], classes)
 
-    def find_range(self, name: str) -> ScoreRange | None:
-        """Return the range of a fraction: precision, recall or similarity; none is known of what a subclass adds."""
-        return SHARE_RANGE if name.startswith(POINT_SCORE.format("")) else super().find_range(name)
+    def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return the range of fractions: COCO's ten numbers, the AP of each category, similarities of points."""
+        of_classes = [self.class_score.format(name) for name in classes]
+        of_points = [POINT_SCORE.format(name) for name in decode_names(arrays)]
+        return dict.fromkeys([*TEN, *of_classes, *of_points], SHARE_RANGE)
 
     def columns(self, arrays: Arrays) -> dict[str, Sequence[Any]]:
         """Return the columns of a table with one row per image, see ``build_image_columns``.

@@ -184,6 +184,32 @@ def test_a_score_of_a_wrong_shape_is_refused_before_the_first_update(tmp_path):
     assert run.schedule.update == 0
 
 
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((0, None), r"score 'bias' has the range \(0, None\): expected"),
+        ((0, 1), "score 'bias' is -3, outside of its ran"),
+    ],
+)
+def test_a_range_that_is_none_or_excludes_a_score_is_refused_before_the_first_update(tmp_path, bounds, message):
+    class Biased(ClassificationScores):
+        def compute(self, arrays, weights):
+            return {**super().compute(arrays, weights), "bias": np.full(len(weights), -3.0)}
+
+        def find_ranges(self, arrays, classes):
+            return {**super().find_ranges(arrays, classes), "bias": bounds}
+
+    def build_metrics(task):
+        return ClassificationMetrics(task.num_classes, kind="biased")
+
+    register_score_kind("biased", Biased)
+    task_class = type("Own", (Classification,), {"build_metrics": build_metrics, "__module__": "own"})
+    run = small_runs.build(str(tmp_path), "-epochs=1", task_class=task_class)
+    with pytest.raises(UserError, match=message):
+        run.train()
+    assert run.schedule.update == 0
+
+
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_check_of_metrics_leaves_the_mode_of_the_model(tmp_path, is_training):
     run = small_runs.build(str(tmp_path), "-epochs=1", task_class=make_task("top-1"))

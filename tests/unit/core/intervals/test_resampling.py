@@ -261,6 +261,17 @@ def test_ends_follow_the_range_of_a_score():
     assert not none.has_width() and none.plain() == {"value": 0.5}
 
 
+def test_a_score_with_one_bound_has_an_interval_of_factors_that_ends_there():
+    """From a bound above as from one below: the distance to the bound times and over the same factor."""
+    deviation, quantile = 0.04, 2.1
+    found = resampling.make_interval(2.5, deviation, quantile, (-math.inf, 3.0))
+    assert math.log((3 - found.low) / 0.5) == pytest.approx(math.log(0.5 / (3 - found.high))) == pytest.approx(0.168)
+    at_bounds = [
+        resampling.make_interval(3.0, deviation, quantile, bounds)[1:] for bounds in ((-math.inf, 3.0), (3.0, math.inf))
+    ]
+    assert at_bounds == [pytest.approx((2.916, 3.0)), pytest.approx((3.0, 3.084))]
+
+
 def test_a_mean_of_recalls_counts_as_many_samples_as_its_rarest_classes_allow():
     labels = np.repeat([0, 1], [45, 5])
     found = bootstrap(ClassificationCounts(labels, np.zeros(50, int), 2), 50)["balanced accuracy"]

@@ -55,6 +55,25 @@ def test_several_tables_are_scored_as_one():
     assert recompute.rates == {"top-1": 6, "top-2": 6, "recall cow": 3, "recall ant": 1, "recall bee": 2}
 
 
+class ScoresWithRates(ClassificationScores):
+    """A rate whose name begins as those of classes do."""
+
+    def compute(self, arrays, weights):
+        return {**super().compute(arrays, weights), "recall of two": 100.0 * (weights @ arrays["places"] < 2)}
+
+    def hits(self, arrays, classes):
+        return {**super().hits(arrays, classes), "recall of two": arrays["places"][:2] < 1}
+
+
+def test_a_mean_of_rates_is_of_those_of_classes_alone():
+    table = make_table(labels=np.arange(60) % 3, places=np.zeros(60, int), losses=np.ones(60))
+    plain, more = (
+        bootstrap(kind(NAMES).recompute([table], NAMES), 60)["balanced accuracy"]
+        for kind in (ClassificationScores, ScoresWithRates)
+    )
+    assert more == plain and plain.low < 95
+
+
 class ScoresWithTwins(ClassificationScores):
     """A score below zero, and the same score moved by 50."""
 

@@ -56,7 +56,8 @@ def test_an_empty_subclass_of_each_task_has_the_configuration_of_its_parent():
 def test_a_key_that_the_parent_does_not_read_is_refused_as_there():
     derive("image_segmentation")
     messages = [
-        refusal_of(settings.load, ["TASK", task, "POINTS.ROOMS.TRAIN", "3"]) for task in ("image_segmentation", "derived")
+        refusal_of(settings.load, ["TASK", task, "POINTS.ROOMS.TRAIN", "3"])
+        for task in ("image_segmentation", "derived")
     ]
     assert messages[1] == messages[0].replace("by image_segmentation:", "by derived:") != messages[0]
     assert values_of("derived", "DATA.EVAL_SHORTEST_SIDE", "None")["DATA.EVAL_SHORTEST_SIDE"] is None

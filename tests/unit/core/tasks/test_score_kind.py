@@ -1,9 +1,13 @@
 """Kinds of scores by name, and the samples in which each class occurs."""
 
+import math
+
 import numpy as np
 import pytest
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.core.registry.register import register_score_kind
 from paddlevit_dist.core.tasks.score_kind import ScoreKind, are_below, find_score_kind, join_arrays
 
@@ -56,6 +60,46 @@ def test_without_scores_of_classes_nothing_is_counted():
     arrays = {"true": ONE_CLASS_EACH}
     assert find_score_kind("total").count_units(arrays, list("wxyz"), None) == {}
     assert find_score_kind("marked").count_units({}, list("wxyz"), None) == {}
+
+
+class Kappa(ScoreKind):
+    """A score with a range that a test sets."""
+
+    bounds: object = (-1.0, 1.0)
+
+    def compute(self, arrays, weights):
+        return {"kappa": weights @ arrays["kappas"] / weights.sum(axis=1)}
+
+    def find_ranges(self, arrays, classes):
+        return {"kappa": self.bounds}
+
+
+def kappa_interval(bounds):
+    kind = Kappa()
+    kind.bounds = bounds
+    return bootstrap(kind.recompute([{"kappas": np.array([-0.9, -0.2, -0.5, -0.6])}], []), 4)["kappa"]
+
+
+@pytest.mark.parametrize("bounds", [(1, -1), (0.0, None), 1.0], ids=["reversed", "open", "number"])
+def test_what_is_no_range_is_refused_in_a_line(bounds):
+    assert refusal_of(kappa_interval, bounds) == (
+        f"find_ranges: score 'kappa' has the range {bounds}: expected its lowest and its highest value, such as "
+        "(0.0, 1.0), with -math.inf or math.inf where there is no bound; or None for no interval"
+    )
+
+
+def test_a_value_outside_of_its_range_is_refused_and_one_at_its_end_is_not():
+    assert refusal_of(kappa_interval, (0, 1)).startswith(
+        "score 'kappa' is -0.55, outside of its range (0, 1): correct "
+    )
+    assert kappa_interval((-0.55, 1)).low == -0.55 and kappa_interval(None).has_width() is False
+    for bounds in ((-1, 1), (-math.inf, 0.0), (-math.inf, math.inf)):
+        assert bounds[0] < kappa_interval(bounds).low < -0.55 < kappa_interval(bounds).high < bounds[1]
+
+
+def test_a_kind_with_the_method_of_former_versions_is_refused():
+    with pytest.raises(TypeError, match=r"^Old needs find_ranges\(self, arrays, classes\) instead of find_range"):
+        type("Old", (Kappa,), {"find_range": lambda self, name: (0, 1)})
 
 
 def test_a_kind_is_found_by_its_name():

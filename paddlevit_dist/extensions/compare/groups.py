@@ -21,6 +21,12 @@ from ...core.runtime.text_files import read_json
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
 PERCENT = 95
 _UPPER = 0.5 + PERCENT / 200
+# Largest value of scores from 0 up that choose a checkpoint.
+_MOST = {
+    **dict.fromkeys(("top-1", "top-5", "balanced accuracy", "PCK"), 100.0),
+    **dict.fromkeys(("mIoU", "mean Dice", "Dice", "mAP", "AP", "AP50", "AP75", "mask AP", "PQ"), 1.0),
+    **dict.fromkeys(("mre_mm", "mre_px", "assd_mm", "hd95_mm"), math.inf),
+}
 _FORMAT = 1
 MOST_PARTITIONS = 200_000  # of seeds into two groups; 10 and 10 have 184,756
 _SEED = 0  # constant, so that p-values are reproducible
@@ -130,14 +136,9 @@ def compute_interval(scores: Sequence[float], share_of_variance: float) -> tuple
 
 def clip_to_range(score: str, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
     """Clip an interval to the possible values of a score, or of the difference of two, if its name is known."""
-    most = math.inf
-    if score in ("top-1", "balanced accuracy"):
-        most = 100.0
-    elif score.startswith(("mIoU", "AP", "mask AP", "mean Dice", "Dice")):
-        most = 1.0
-    elif not score.endswith("mm"):
+    if score not in _MOST:
         return low, high
-    return max(low, -most if is_difference else 0.0), min(high, most)
+    return max(low, -_MOST[score] if is_difference else 0.0), min(high, _MOST[score])
 
 
 def compute_noise(scores: Sequence[float]) -> float:

@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> None:
     is_training = not run.values.EVAL and job in (None, "SEEDS")
     signals.set_mode(training=is_training and not run.show)
     devices.check_launcher_variables(run.values.NGPUS)
-    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE)
+    tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE, computes=not run.show)
     stale = devices.drop_stale_variables()
     if job is not None and not run.show:
         import_object(JOBS[job])(run)
@@ -252,7 +252,7 @@ def worker(
 
 
 def show_plan(run: configuration.Configuration, plan: "ProcessPlan") -> None:
-    """Print the merged configuration and values derived from it, for -show_config."""
+    """Print the merged configuration as YAML, and values derived from it as comments, for -show_config."""
     from ..engine.schedule import describe_rates
     from ..engine.settings import resolve_process_batch
     from ..tasks.aspects import get_aspect
@@ -265,10 +265,12 @@ def show_plan(run: configuration.Configuration, plan: "ProcessPlan") -> None:
     problems = checking.check_model() if checking else []
     print(run.describe())
     rates = describe_rates(run.values, plan.total_processes)
-    print(textwrap.fill(rates, COLUMNS, subsequent_indent="  ", break_on_hyphens=False))
+    print(textwrap.fill(rates, COLUMNS, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False))
     train = run.values.TRAIN
     if train.NUM_SAMPLES is not None and not run.values.EVAL:
         least, most = train.EPOCH_LIMITS
-        print(f"epochs: {least} to {most}, to read {train.NUM_SAMPLES:,} {task.traits.sample_name} (TRAIN.NUM_SAMPLES)")
+        print(
+            f"# epochs: {least} to {most}, to read {train.NUM_SAMPLES:,} {task.traits.sample_name} (TRAIN.NUM_SAMPLES)"
+        )
     for notice in [*run.notices, *plan.notices, *task.notices, *problems]:
-        print(one_line(notice))
+        print(f"# {one_line(notice)}")

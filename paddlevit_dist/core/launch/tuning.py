@@ -95,10 +95,13 @@ def environment(processes: int, tuned: bool, current: Mapping[str, str]) -> dict
     return {name: value for name, value in variables.items() if name not in current}
 
 
-def restart_with_environment(requested_processes: int, tuned: bool, device: str = "auto") -> None:
+def restart_with_environment(
+    requested_processes: int, tuned: bool, device: str = "auto", computes: bool = True
+) -> None:
     """Give this process, once, the environment above, import Paddle, and raise the limit of open files.
 
-    If a module that has read these variables is already imported, the process is replaced with the same command.
+    If a module that has read these variables is already imported, the process is replaced with the same command, unless
+    the command computes nothing.
     """
     devices.hide_gpus(device)
     forget_kernels()
@@ -106,7 +109,7 @@ def restart_with_environment(requested_processes: int, tuned: bool, device: str 
         added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
         os.environ.update(added)
         os.environ[_MARK] = ",".join(sorted(added))
-        if not take_effect(added):
+        if not take_effect(added) and computes:
             restart()
     import_paddle()
     raise_open_files()

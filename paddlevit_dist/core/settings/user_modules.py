@@ -19,7 +19,8 @@ def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str
     """Import the modules that IMPORTS names, and return their names without repetition.
 
     A module that the command line names replaces one of the same name in a file, which may come from another machine.
-    ``should_print``: print on stderr what is imported, before it is: users of -show_config do not expect code to run.
+    ``should_print``: print on stderr what is imported, before it is: users of -show_config do not expect code to run. A
+    command line is read several times.
     Raises UserError: a module does not exist; ``OwnCodeError``: it raises an exception.
     """
     modules = _list_modules(settings)
@@ -31,7 +32,7 @@ def load(settings: Sequence[KeySetting], should_print: bool = False) -> list[str
     ]
     for name, setting in chosen:
         is_flag = setting.source == COMMAND_LINE
-        if should_print:
+        if should_print and plugins.find_missing([name]):
             origin = "-import" if is_flag else f"{_NAME} of {setting.origin}"
             print(one_line(f"note: importing {name}, as {origin} says: this runs its code"), file=sys.stderr)
         plugins.load([name], "-import" if is_flag else f"{setting.origin}: {_NAME}")

@@ -4,6 +4,7 @@ import re
 import sys
 
 import pytest
+import yaml
 from support.processes import ROOT, run_command, run_main
 from support.trainings.runs import MAIN, refused, well
 
@@ -34,11 +35,21 @@ def test_show_config_prints_values_with_sources_batch_and_rates_and_starts_nothi
     assert any(re.fullmatch(r"NAME: vit_base_patch16_224 # \S*/vit_base_patch16_224\.yaml", line) for line in lines)
     assert any(re.fullmatch(r"WEIGHT_DECAY: 0\.3 # \S*/_base_/vit_imagenet\.yaml", line) for line in lines)
     assert "MLP_RATIO: null # default" in lines
-    batch = " ".join(lines[next(n for n, line in enumerate(lines) if line.startswith("effective batch")) :])
+    batch = " ".join(lines[next(n for n, line in enumerate(lines) if line.startswith("# effective batch")) :])
+    batch = batch.replace(" # ", " ")
     assert "effective batch 32 = 8 per process x 2 process(es) x 2 accumulated" in batch  # the recipe accumulates 2
     assert "learning rate 0.0015 (warm-up from 1.5e-07, end 0)" in batch  # 3e-3 and 3e-7, times 32 / 64
     assert "LINEAR_SCALED_LR 64" in batch
     assert not output.exists()
+
+
+def test_what_is_shown_is_yaml_and_an_import_is_told_once(tmp_path):
+    (tmp_path / "mine.py").write_text("import numpy\n")  # a module of which a run would start the process anew
+    words = [f"-cfg={DIGITS}", f"-output={tmp_path / 'output'}", f"-import={tmp_path / 'mine.py'}", "-image_size=16"]
+    ended = run_main(*words, "-show_config")
+    shown = yaml.safe_load(ended.out)
+    assert shown["DATA"]["IMAGE_SIZE"] == 16 and shown["IMPORTS"] == [str(tmp_path / "mine.py")]
+    assert ended.code == 0 and len(ended.err.splitlines()) == ended.err.count("note: importing ") == 1
 
 
 PROBE = """

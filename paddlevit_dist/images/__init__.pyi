@@ -9,6 +9,7 @@ from .detection.task import Detection
 from .models.classifier import Classifier
 from .models.segmenter import Segmenter
 from .segmentation.data.segmentation_dataset import SegmentationDataset
+from .segmentation.metrics import SegmentationMetrics
 from .segmentation.task import ImageSegmentation
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "ImageDataset",
     "ImageSegmentation",
     "SegmentationDataset",
+    "SegmentationMetrics",
     "Segmenter",
 ]

@@ -2,11 +2,12 @@
 
 from .classification import ClassificationMetrics, ClassifierTask
 from .classification_scores import ClassificationScores
-from .confusion import ConfusionMetrics
+from .confusion import ConfusionMetrics, ConfusionScores
 
 __all__ = [
     "ClassificationMetrics",
     "ClassificationScores",
     "ClassifierTask",
     "ConfusionMetrics",
+    "ConfusionScores",
 ]

@@ -225,7 +225,7 @@ def find_built_in(task: str) -> str | None:
 def find_lineage(task: str, to_tables: bool = True) -> list[str]:
     """Return the task, and after it the registered tasks that its class is derived from, the nearest first.
 
-    ``to_tables``: end with the first that has key tables of its own; the tasks before it inherit them. If none has, the
+    ``to_tables``: end with the first that has its own key tables; the tasks before it inherit them. If none has, the
     task reads all keys. Of a class that a text locates, the bases are known when its module has been imported.
     """
     names = {_locate_class(target): name for name, target in reversed(TASKS.items())}
@@ -236,7 +236,7 @@ def find_lineage(task: str, to_tables: bool = True) -> list[str]:
 
 
 def reads_all_keys(task: str | None) -> bool:
-    """Return whether a task has no key tables, neither its own nor those of a task that its class is derived from.
+    """Return whether a task has no key tables, neither its own nor a task's that its class is derived from.
 
     This imports the class of a user's task.
     """
@@ -264,7 +264,7 @@ def annotation_type(kind: str, name: str) -> str | None:
     """Return the annotations of images that a built-in name is for, the first of several; None for any other name.
 
     It is one of CLASS_LABELS, BOX_LABELS, MASK_LABELS, TAG_LABELS and NO_LABELS. A model for CLASS_LABELS may be part
-    of another model. A user's task has those of ``find_built_in``.
+    of another model. A user's task has the annotations of ``find_built_in``.
     """
     return next(iter(annotation_types(kind, name)), None)
 
@@ -316,8 +316,8 @@ def key_tables(task: str | None = None, dataset: str | None = None, model: str |
 def rule_tables(task: str, dataset: str | None, model: str | None, default_task: str) -> list[Any]:
     """Return the tables whose rules complete the values of a run: those that it reads.
 
-    Rules of different tasks contradict one another. So a task that reads all keys has the rules of its own tables and
-    of ``default_task``.
+    Rules of different tasks contradict one another. So a task that reads all keys has the rules of ``default_task`` and
+    of the keys that it adds.
     """
     if not reads_all_keys(task):
         return key_tables(task, dataset, model)

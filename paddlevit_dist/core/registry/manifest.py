@@ -33,8 +33,8 @@ class Manifest(NamedTuple):
         annotations: what its images have: ``CLASS_LABELS``, ``BOX_LABELS``, ``MASK_LABELS``, ``TAG_LABELS``,
             ``KEYPOINT_LABELS`` or ``NO_LABELS``. A dataset in the manifests of several features has the annotations of
             each. Classifiers and probes start from the weights of tasks for ``NO_LABELS``, too.
-        task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads those of the
-            registered task that it is derived from, or all keys.
+        task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads the
+            tables of the registered task that it is derived from, or all keys.
         key_tables: key tables that every run reads.
         recipes: dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest.
         recipe_folders: full paths of folders with recipes, which -cfg=NAME finds after the recipes here.

@@ -9,6 +9,7 @@ import pytest
 from support.processes import ROOT
 from support.registrations import forgotten
 
+from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
 
 PAGE = (ROOT / "docs" / "guides" / "extending.md").read_text(encoding="utf-8")
@@ -32,7 +33,7 @@ def read_program(name):
 def programs(tmp_path_factory):
     """The programs, imported as a run imports them."""
     folder = tmp_path_factory.mktemp("programs")
-    names = ("counting", "several_labels", "macro_f1")
+    names = ("counting", "several_labels", "macro_f1", "areas")
     with pytest.MonkeyPatch.context() as patch, forgotten():
         patch.syspath_prepend(str(folder))
         for name in names:
@@ -84,6 +85,28 @@ def test_macro_f1_is_that_of_scikit_learn():
     values = scores.compute(arrays, np.stack([np.ones(40), np.arange(40) % 3]))
     np.testing.assert_allclose(values["macro F1"], [100 * value for value in F1.values()], rtol=1e-12)
     assert values["top-1"][0] == pytest.approx(100 * np.mean(TRUE == FOUND))
+
+
+def test_errors_of_areas_are_those_of_a_loop_over_images():
+    names, generator = ["none", "pond", "path"], np.random.default_rng(4)
+    labels, found = generator.choice([0, 1, 2], (2, 9, 40), p=[0.7, 0.2, 0.1])
+    labels[:3][labels[:3] == 2] = 0  # no path
+    counts = [
+        [[((true == c) & (one == c)).sum(), (true == c).sum(), (one == c).sum()] for c in range(3)]
+        for true, one in zip(labels, found)
+    ]
+    arrays = {"statistics": np.array(counts).transpose(0, 2, 1), "losses": np.full(9, np.nan)}
+    scores = find_score_kind("label maps with areas", names)
+    weights = np.stack([np.ones(9), np.arange(9) % 2, np.arange(9) < 3]).astype(float)
+    values = scores.compute(arrays, weights)
+    for number, name in enumerate(names):
+        errors = [100 * (f - t) / t if t else None for t, f in (image[number][1:] for image in counts)]
+        for draw, chosen in enumerate(weights):
+            own = [error for error, weight in zip(errors, chosen) if weight and error is not None]
+            assert values[f"area error {name}"][draw] == pytest.approx(np.mean(own) if own else np.nan, nan_ok=True)
+    intervals = bootstrap(scores.recompute([arrays], names), 9)
+    assert -100 < intervals["area error pond"].low < 0 < intervals["area error pond"].high
+    assert np.isnan(values["area error path"][2]) and "mIoU" in values
 
 
 def test_a_score_from_outside_is_a_short_program():

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from support.registrations import forgotten
 from support.thread_ranks import ThreadRanks
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, register_task
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import Task
@@ -389,7 +390,11 @@ def test_unknown_names_are_told(about, ours, told):
     assert match(make_function(channel_means, "means", "sum")[0], None)[1] == []
 
 
-@pytest.mark.parametrize("words", [(), ("-allow_changes",)])
+class OwnClassification(Classification):
+    """A task of a user."""
+
+
+@pytest.mark.parametrize("words", [(), ("-allow_changes",), ("TASK", "own")])
 @pytest.mark.parametrize(
     "about, ours, told",
     [
@@ -403,7 +408,8 @@ def test_unknown_names_are_told(about, ours, told):
 )
 def test_outputs_that_are_not_the_datas_are_refused(about, ours, told, words):
     function, _ = make_function(channel_means, "means", "sum", **about)
-    with pytest.raises(UserError, match=told):
+    with forgotten(), pytest.raises(UserError, match=told):
+        register_task("own", OwnClassification)
         match(function, ours, config=("-cfg=vit_digits", *words))
 
 

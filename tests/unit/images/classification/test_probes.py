@@ -4,8 +4,10 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
+from support.registrations import forgotten
 from support.trainings.trained import write_weights
 
+from paddlevit_dist import register_task
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.metrics.classification import ClassificationMetrics
 from paddlevit_dist.core.settings import load
@@ -13,6 +15,7 @@ from paddlevit_dist.core.tasks import Model
 from paddlevit_dist.core.tasks.aspects import get_aspect, has_aspect
 from paddlevit_dist.core.tasks.protocols import Drawable, Ensembling, Exportable, Predictable, Recomputable
 from paddlevit_dist.extensions.export.descriptions import require_exportable
+from paddlevit_dist.images import Classification
 from paddlevit_dist.images.classification import probes
 from paddlevit_dist.images.classification.probes import KnnProbe, LinearProbe, ProbeMetrics, ProbeModel
 
@@ -120,8 +123,19 @@ def test_a_rate_of_the_list_can_be_chosen():
     assert (probe.LEARNING_RATES, probe.LEARNING_RATE, probe.KNN_K) == ([1, 2], 2, [7])
 
 
-@pytest.mark.parametrize("task", ["classification", "linear_probe"])
-def test_a_run_brings_its_network_and_input_to_a_probe_or_to_the_evaluation_of_its_own(task, tmp_path):
+class OwnClassification(Classification):
+    """A task of a user."""
+
+
+@pytest.fixture
+def own_task():
+    with forgotten():
+        register_task("own", OwnClassification)
+        yield
+
+
+@pytest.mark.parametrize("task", ["classification", "linear_probe", "own"])
+def test_a_run_brings_its_network_and_input_to_a_probe_or_to_the_evaluation_of_its_own(task, tmp_path, own_task):
     weights = write_weights(tmp_path, ["bee", "ant", "wasp"], "DATA.CROP_PCT", "0.75", "TASK", task)
     (tmp_path / "state.json").write_text("{}")  # of a run
     values = load(["-cfg=probe_linear", "-dataset=folder", "-eval", f"-pretrained={weights}"]).values

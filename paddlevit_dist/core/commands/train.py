@@ -65,7 +65,7 @@ def carry_out(run: configuration.Configuration, stale: Sequence[str] = (), lines
     plan = plan_processes(run.values.NGPUS, device=run.values.DEVICE)
     plan.notices.extend(stale)
     for line in lines if plan.is_main else ():
-        write_line(line)
+        write_line(f"# {line}" if run.show else line)
     run, is_numbered = with_output(run, plan.by_paddle_launcher)
     if run.show:
         show_plan(run, plan)

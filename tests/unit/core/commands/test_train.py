@@ -357,9 +357,11 @@ def test_a_launchers_ranks_learn_that_the_start_has_failed(monkeypatch, capsys, 
     folder.mkdir(parents=True)
     (folder / "of_others").touch()
     words = ["-cfg=vit_digits", "-device=cpu", "WATCHDOG_SECONDS", "77", *["-show_config"] * is_shown]
-    assert train.carry_out(settings.load(words)) == (None if is_shown else folder)
+    assert train.carry_out(settings.load(words), lines=["told: first"]) == (None if is_shown else folder)
     assert (events, len(begun)) == (([], 0) if is_shown else ([77], 1))
-    assert ("effective batch" in capsys.readouterr().out) == is_shown
+    out = capsys.readouterr().out
+    assert ("effective batch" in out) == is_shown and out.startswith("# told: first" if is_shown else "told: first")
+    assert not is_shown or yaml.safe_load(out)["WATCHDOG_SECONDS"] == 77
 
 
 @pytest.mark.parametrize(("is_numbered", "is_main"), [(True, True), (False, True), (False, False)])

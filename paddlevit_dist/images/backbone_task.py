@@ -10,7 +10,7 @@ import paddle
 from ..core.checkpoint.load import load_weights
 from ..core.checkpoint.load_report import require_trained
 from ..core.registry.lookup import resolve
-from ..core.tasks.dataset import name_outputs, resolve_class_names
+from ..core.tasks.class_names import name_outputs, resolve_class_names
 from ..core.tasks.model import as_model
 from ..core.tasks.model_factory import build_network, require_unset
 from ..core.tasks.prediction import CheckpointMeta

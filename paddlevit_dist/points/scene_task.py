@@ -10,7 +10,8 @@ import paddle
 from msgspec import Meta
 
 from ..core.runtime.errors import UserError
-from ..core.tasks.dataset import TransformedDataset, dataset_class, is_training_split, name_outputs, resolve_class_names
+from ..core.tasks.class_names import name_outputs, resolve_class_names
+from ..core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ..core.tasks.network_checks import require_output
 from ..core.tasks.prediction import CheckpointMeta
 from ..core.tasks.sample_checks import require_finite, require_labels

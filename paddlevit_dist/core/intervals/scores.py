@@ -157,8 +157,9 @@ def panoptic_scores(
         sq = np.where(np.isnan(rq), np.nan, iou / matched.clip(1))
         pq = sq * rq
         dagger = np.where(is_thing, pq, class_shares(sums[:, 3:])["IoU"])
-        means = {"PQ": pq, "SQ": sq, "RQ": rq, "PQ dagger": dagger}
-        means |= {"PQ things": pq[:, is_thing], "PQ stuff": pq[:, ~is_thing]}
+        means = {"PQ": pq, "SQ": sq, "RQ": rq, "PQ_dagger": dagger}
+        # Without spaces: "PQ stuff" is the score of a class "stuff".
+        means |= {"PQ_things": pq[:, is_thing], "PQ_stuff": pq[:, ~is_thing]}
         values = {name: nanmean(per_class) for name, per_class in means.items()}
         return {**values, **{f"PQ {name}": column for name, column in zip(class_names, pq.T)}}
 

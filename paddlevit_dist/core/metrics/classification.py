@@ -11,7 +11,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ..runtime.transfers import read_later
-from ..tasks.dataset import name_outputs
+from ..tasks.class_names import name_outputs
 from ..tasks.metrics import TableMetrics
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.step_types import EvaluationStep

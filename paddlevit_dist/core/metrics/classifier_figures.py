@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals import class_shares, nanmean, quotient
-from ..tasks.dataset import name_outputs
+from ..tasks.class_names import name_outputs
 from ..tasks.figures import (
     Chart,
     ConfusionMatrix,

@@ -349,50 +349,6 @@ def is_training_split(config: RunSettings, split: str) -> bool:
     return split == "train" and not config.EVAL
 
 
-def resolve_class_names(
-    config: RunSettings,
-    names: Sequence[str] | None,
-    word: str = "classes",
-    number: int | None = None,
-    before: Sequence[str] = (),
-) -> list[str]:
-    """Return the names of a dataset's classes, followed by numbers up to MODEL.NUM_CLASSES.
-
-    Args:
-        config: the frozen configuration.
-        names: names of the classes; None: they have none, but there are ``number`` classes.
-        word: what the message calls classes.
-        number: number of classes without names.
-        before: names of another split, whose first ones these have to be; empty: unknown.
-
-    Raises:
-        UserError: MODEL.NUM_CLASSES is smaller than the number of classes, or splits have different classes.
-    """
-    if before and names and list(names) != list(before)[: len(names)]:
-        raise UserError(
-            f"dataset {config.DATA.DATASET}: training and validation data name different {word}: {', '.join(before)} "
-            f"and {', '.join(names)}; give both the same list of {word}"
-        )
-    names = names or [str(label) for label in range(number or 0)]
-    requested, existing = config.MODEL.NUM_CLASSES, len(names)
-    if requested is not None and requested < existing:
-        raise UserError(
-            f"dataset {config.DATA.DATASET} has {existing} {word} but MODEL.NUM_CLASSES (-num_classes) is {requested}; "
-            f"set it to {existing} or remove it"
-        )
-    return name_outputs(names, requested or existing)
-
-
-def name_outputs(names: Sequence[object] | None, number: int) -> list[str]:
-    """Name the outputs of a network: the first ones by ``names``, others by their number.
-
-    A number that is also the name of a class follows the word "output", so that no two outputs have one name.
-    """
-    first = [str(name) for name in names or ()][:number]
-    more = map(str, range(len(first), number))
-    return [*first, *(f"output {place}" if place in first else place for place in more)]
-
-
 def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetType]:
     """Return the class of the dataset DATA.DATASET.
 

@@ -15,6 +15,7 @@ from ..intervals.score_ranges import UNBOUNDED, ScoreRange, require_valid_range
 from ..registry import plugins
 from ..registry.lookup import KINDS, require_derived, resolve
 from ..runtime.errors import UserError
+from .class_names import require_unique
 
 Arrays = Mapping[str, np.ndarray]
 FormatInterval = Callable[[str, int], str]  # formats the interval of a value after a space: its name, its decimals
@@ -204,7 +205,7 @@ def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
     ``classes`` are the names of the classes.
 
     Raises:
-        UserError: it is not derived from ``ScoreKind``.
+        UserError: it is not derived from ``ScoreKind``, or two classes have one name, and so would have one score.
     """
     known = KINDS["score_kind"]
     if name not in known:
@@ -212,6 +213,7 @@ def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
     if name not in known:
         return None
     kind: ScoreKind = require_derived(resolve("score_kind", name), ScoreKind)()
+    require_unique(classes, f"scores of {name}: classes")
     kind.classes = list(classes)
     return kind
 

@@ -215,7 +215,7 @@ def load_trained_model(
 
 def _describe_outputs(model: Any, names: Sequence[str] | None, about: Mapping[str, Any]) -> dict[str, Any]:
     """Merge the branches of a model in training form, and return the note on it and the names of the classes."""
-    from ...core.tasks.dataset import name_outputs
+    from ...core.tasks.class_names import name_outputs
     from ...core.tasks.model import as_model
 
     described: dict[str, Any] = {"note": note} if (note := as_model(model).merge_branches()) else {}

@@ -29,7 +29,7 @@ def run(words: list[str]) -> None:
     if not takes_data(options, has_splits=True):
         print_scores(score(options.results, options.truth, options.logits, split=options.split), options)
         return
-    from ...core.tasks.dataset import name_outputs
+    from ...core.tasks.class_names import name_outputs
     from .opening import open_images
     from .result_tables import ClassGroundTruth
 

@@ -15,7 +15,8 @@ from ...core.metrics.classification import ClassificationMetrics, ClassifierTask
 from ...core.runtime.device_kinds import accelerator_bytes
 from ...core.runtime.printing import one_line
 from ...core.runtime.transfers import to_device
-from ...core.tasks.dataset import is_training_split, resolve_class_names
+from ...core.tasks.class_names import resolve_class_names
+from ...core.tasks.dataset import is_training_split
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_network, model_options, require_unset
 from ...core.tasks.network_checks import check_network

@@ -1,6 +1,7 @@
 """Base class of all image datasets, and the names of classes."""
 
 import functools
+import itertools
 import os
 import re
 from abc import abstractmethod
@@ -15,6 +16,7 @@ from ...core.runtime.files import readable
 from ...core.runtime.printing import describe_value
 from ...core.runtime.spelling import compose, find_spelling
 from ...core.runtime.text_files import read_text, split_lines
+from ...core.tasks.class_names import make_unique, require_unique
 from ...core.tasks.dataset import Dataset
 from ...core.tasks.sample_checks import BadSample
 from ...core.tasks.sample_groups import SUBJECT
@@ -134,15 +136,9 @@ def names_in_file(path: str) -> list[str]:
         names = [compose(line.strip()) for line in split_lines(read_text(path).rstrip())]
     if not names:
         raise UserError(f"{path} is empty; expected one class name per line, or delete it")
-    line_of_name: dict[str, int] = {}
-    for number, name in enumerate(names, 1):
-        if not name:
-            raise UserError(f"{path} line {number} is blank; expected one class name per line")
-        if name in line_of_name:
-            raise UserError(
-                f"{path} lines {line_of_name[name]} and {number} are both '{name}'; each class needs its own name"
-            )
-        line_of_name[name] = number
+    if "" in names:
+        raise UserError(f"{path} line {names.index('') + 1} is blank; expected one class name per line")
+    require_unique(names, f"{path} lines", itertools.count(1))
     return names
 
 
@@ -159,7 +155,7 @@ def name_folders(root: str, folders: Sequence[str]) -> list[str]:
         return list(folders)
     name_of_folder = dict((name.split(None, 1) * 2)[:2] for name in names)  # a bare folder name is its own class name
     if set(folders) <= set(name_of_folder) and len(name_of_folder) == len(names):
-        return [name_of_folder[folder] for folder in folders]
+        return make_unique([name_of_folder[folder] for folder in folders], folders)  # ImageNet has two cranes
     if set(folders) <= set(names):
         return list(folders)
     numbers = [int(folder) for folder in folders if folder.isdecimal()]

@@ -8,6 +8,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import readable
 from ...core.runtime.spelling import compose, find_spelling
 from ...core.runtime.text_files import read_text, read_yaml
+from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import refuse_split, require_split
 from .annotated_files import list_image_names, list_images_below
 from .box_layouts import find_yolo_descriptions
@@ -76,6 +77,7 @@ def read_description(root: str) -> YoloDescription | None:
         (f"{file}: nc is {num_classes}, but names has {len(names)} classes: names is used",) if is_different else ()
     )
     names = {number: compose(str(names[number])) for number in sorted(names)}
+    require_unique(names.values(), f"{file}: names", names)
     return YoloDescription(file, names, places, base, notices, _count_keypoint_values(file, content))
 
 

@@ -81,13 +81,17 @@ def _fitting(name: tuple[str, ...], by_last: dict[str, list[tuple[tuple[str, ...
     return matches
 
 
-def match_categories(names: Sequence[str], known_names: Sequence[str]) -> list[list[int]]:
+def match_categories(
+    names: Sequence[str], known_names: Sequence[str], unique_names: Sequence[str] = ()
+) -> list[list[int]]:
     """Match categories by unique names, exactly or else ignoring case and surrounding spaces.
 
     Returns positions in ``known_names`` for each name: several if the match is ambiguous. A category that another name
-    matches exactly is not matched inexactly; a known name is "" where a category has none.
+    matches exactly is not matched inexactly; a known name is "" where a category has none. ``unique_names`` are the
+    known names with the ids of those that several categories have, see ``make_unique``.
     """
     equal, similar = _positions(known_names), _positions(map(_folded, known_names))
+    equal = {**_positions(unique_names), **equal}
     matched = {position for name in names for position in equal.get(name, ())}
     return [
         equal.get(name) or [position for position in similar.get(_folded(name), ()) if position not in matched]

@@ -13,6 +13,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import count, shorten
+from ...core.tasks.class_names import make_unique
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
 from ...core.tasks.protocols import AnnotationMatching, DatasetSaving
@@ -275,7 +276,7 @@ def _find_annotation_ids(
     image_matches = match_files(names, known_names)
     require_images(names, image_matches, images, file, before)
     ids, categories = list(coco.categories), [category.name for category in coco.categories.values()]
-    class_matches = match_categories(class_names, categories)
+    class_matches = match_categories(class_names, categories, make_unique(categories, [f"id {id_}" for id_ in ids]))
     for label, positions in enumerate(class_matches):
         same_ids = [position for position in positions if ids[position] == category_ids[label]]
         class_matches[label] = same_ids if len(positions) > 1 and len(same_ids) == 1 else positions

@@ -13,7 +13,7 @@ from ...core.checkpoint.weight_files import find_weights_file
 from ...core.metrics.classification import require_num_classes
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json_facts
-from ...core.tasks.dataset import name_outputs
+from ...core.tasks.class_names import name_outputs
 from .curves import GOALS
 from .samples import MultiLabelSamples
 from .scores import THRESHOLD

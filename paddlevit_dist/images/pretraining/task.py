@@ -10,6 +10,7 @@ import paddle
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
 from ...core.runtime.printing import one_line
+from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import is_training_split
 from ...core.tasks.sample_checks import require_finite
 from ..classification.opening import open_images
@@ -71,6 +72,7 @@ class PretrainingTask(LabeledImageTask):
             samples = self.build_samples(dataset, evaluation_transform(self.config.DATA, dataset.kind), False)
             self._choose_metric(samples.has_classes)
             self.class_names = self.evaluated_classes = [*map(str, dataset.class_names or ())] or None
+            require_unique(self.class_names or (), f"dataset {self.config.DATA.DATASET}: classes")
         samples.notices = [*map(one_line, notices)]
         return samples
 

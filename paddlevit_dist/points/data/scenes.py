@@ -12,6 +12,7 @@ from typing import Any
 from ...core.data.path_index import PathIndex, ensure_path_index, make_batch
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
+from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import Dataset, require_folder
 from .scannet_classes import CLASS_NAMES
 from .scene import AS_GIVEN, CENTERED, Scene
@@ -138,6 +139,7 @@ class PreparedScenes(SceneDataset):
                 f"preparation was not finished; run '{program('prepare')}' (scenes, scannet, ply or pth), which "
                 "continues where it stopped"
             )
+        require_unique(names, f"{os.path.join(self.root, CLASSES_FILE)}: classes")
         return tuple(names)
 
     def _names(self, split: str) -> list[str]:

@@ -32,7 +32,7 @@ class InstanceScores(ConfusionScores):
     swaps = 1_000
     is_ranking = True
     settings = ("instance_classes",)
-    zeros = (*_KINDS, *ConfusionScores.zeros, "PQ", "SQ", "RQ", "PQ dagger")
+    zeros = (*_KINDS, *ConfusionScores.zeros, "PQ", "SQ", "RQ", "PQ_dagger")
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute AP, which is 0 without any true instance, and the other scores."""
@@ -50,7 +50,7 @@ class InstanceScores(ConfusionScores):
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of fractions."""
-        names = [*InstanceScores.zeros, "PQ things", "PQ stuff"]
+        names = [*InstanceScores.zeros, "PQ_things", "PQ_stuff"]
         names += [f"{kind} {name}" for kind in (*_KINDS, "PQ") for name in classes]
         return {**super().find_ranges(arrays, classes), **dict.fromkeys(names, SHARE_RANGE)}
 
@@ -84,7 +84,7 @@ class InstanceScores(ConfusionScores):
         text = f"AP {values['AP']:.4f}{format_interval('AP', 3)} {text} loss {values.get('loss', np.nan):.4f}"
         if "PQ" not in values:
             return text
-        segments = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("SQ", "RQ", "PQ dagger"))
+        segments = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("SQ", "RQ", "PQ_dagger"))
         return f"PQ {values['PQ']:.4f}{format_interval('PQ', 3)} {segments} {text}"
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:

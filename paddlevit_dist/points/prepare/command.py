@@ -155,11 +155,13 @@ def _split_names(listed: str | None) -> tuple[str, ...] | None:
 def _class_names(options: Namespace) -> tuple[str, ...] | None:
     if options.classes is None:
         return None
+    from ...core.tasks.class_names import require_unique
     from ..data.scene_store import read_lines
 
     names = read_lines(options.classes)
     if not names:
         raise UserError(f"--classes={options.classes}: expected a file with one class name per line")
+    require_unique(names, f"--classes={options.classes}: classes")
     return tuple(names)
 
 

@@ -10,7 +10,8 @@ import paddle
 
 from ...core.losses import adjusted_losses
 from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
-from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split, resolve_class_names
+from ...core.tasks.class_names import resolve_class_names
+from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...core.tasks.model_factory import create_configured
 from ...core.tasks.sample_checks import BadSample, require_finite, require_label
 from ...core.tasks.step_types import LossTerm, StepPosition, TaskTraits

@@ -11,7 +11,7 @@ from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
 RADII_MM = (2.0, 2.5, 3.0, 4.0)
-_PLACES = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")
+_PLACES = ("x_mm", "y_mm", "z_mm", "true_x_mm", "true_y_mm", "true_z_mm", "confidence")
 _SUMS = 3  # columns before the hits: count, sum, sum of squares
 
 

@@ -10,6 +10,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...core.runtime.errors import UserError
+from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...core.tasks.model_factory import create_configured
 from ...core.tasks.network_checks import check_network
@@ -79,6 +80,7 @@ class LandmarkDetection(Task):
     def _load_dataset_meta(self, dataset: VolumeDataset) -> None:
         """Take channels and landmarks from a split, and raise ``UserError`` if it does not fit keys or weights."""
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
+        require_unique(dataset.names, f"dataset {self.config.DATA.DATASET}: landmarks")
         num_classes = self.config.MODEL.NUM_CLASSES
         if num_classes is not None and num_classes != len(dataset.names):
             raise UserError(

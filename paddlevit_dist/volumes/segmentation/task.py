@@ -12,6 +12,7 @@ from ...core.losses import dice_losses, summed_cross_entropy
 from ...core.runtime import autocast
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import read_later
+from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
 from ...core.tasks.metrics import Metrics
 from ...core.tasks.model_factory import create_configured
@@ -112,6 +113,7 @@ class VolumeSegmentation(Task):
     def _load_dataset_meta(self, dataset: SegmentedVolumes) -> None:
         """Take channels and classes from a split, and raise ``UserError`` if it does not fit keys or weights."""
         require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
+        require_unique(dataset.class_names, f"dataset {self.config.DATA.DATASET}: classes")
         num_classes = self.config.MODEL.NUM_CLASSES
         if num_classes is not None and num_classes != len(dataset.class_names):
             raise UserError(

@@ -22,6 +22,7 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.files import map_array
 from ....core.runtime.json_format import format_json
 from ....core.runtime.spelling import compose, find_spelling
+from ....core.tasks.class_names import make_unique
 from ...data.data_warnings import DataWarnings
 from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
@@ -205,7 +206,8 @@ class IndexedDetectionImages(DetectionDataset):
         self.reading = ReadConfig(turned)
         self._index = index
         self.notices = list(index.about.notices)
-        self.class_names, self.category_ids = list(index.about.class_names), tuple(index.about.category_ids)
+        self.category_ids = tuple(index.about.category_ids)
+        self.class_names = make_unique(index.about.class_names, [f"id {number}" for number in self.category_ids])
         self.num_classes, self.has_masks = len(self.class_names), index.about.has_masks
         self.labeled = index.about.labeled
 

@@ -139,7 +139,7 @@ def _match_labels(
     """Return the label of each category, -1 if the annotations lack it, and a message on the matches."""
     known_names = annotations.original_names
     names = list(dict.fromkeys(name for name, _ in categories))
-    name_positions = dict(zip(names, match_categories(names, known_names)))
+    name_positions = dict(zip(names, match_categories(names, known_names, annotations.names)))
     candidates = [
         _decide(category, name_positions[category[0]], known_names, annotations.category_ids) for category in categories
     ]

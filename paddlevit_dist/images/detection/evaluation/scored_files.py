@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from tqdm import tqdm
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import open_regular
 from ....core.runtime.printing import count, shorten
+from ....core.tasks.class_names import make_unique
 from ...run_lengths import compress_runs, compute_area, outline, parse_segmentation
 from ..coco_files import (
     LARGEST,
@@ -69,7 +70,7 @@ def arrange_annotations(coco: CocoFile, kind: str = BOXES) -> tuple[AnnotationFi
         image_ids,
         coco.sizes[places],
         list(coco.categories),
-        build_unique_names({category_id: category.name for category_id, category in coco.categories.items()}),
+        make_unique([category.name for category in coco.categories.values()], [f"id {id_}" for id_ in coco.categories]),
         BoxGroundTruth(boxes, np.array(coco.labels)[order], areas, np.array(coco.crowds, bool)[order]),
         masks,
         np.searchsorted(np.sort(images), np.arange(len(image_ids) + 1)),
@@ -99,18 +100,6 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
             except ValueError as error:
                 raise UserError(f"{coco.file}: annotation {number}: its segmentation {error}") from None
     return masks
-
-
-def build_unique_names(categories: Mapping[Id, str]) -> list[str]:
-    """Return a unique name for each category: its name, with its id if several have this name."""
-    names, result = list(categories.values()), []
-    for category_id, name in categories.items():
-        if names.count(name) > 1:
-            name = f"{name} (id {category_id})"
-            while name in names:  # another category has this name
-                name += "'"
-        result.append(name)
-    return result
 
 
 class ResultFile(NamedTuple):

@@ -16,12 +16,11 @@ from ....core.runtime.spelling import compose
 from ....core.runtime.text_files import read_bytes, to_utf8
 from ...data.formats import list_names, stems
 from ...run_lengths import compress_runs, outline
-from ..coco_files import Id
 from ..data.detection_dataset import DetectionDataset
 from ..data.yolo import box_and_area
 from ..detections import BOXES, MASKS
 from .matching import AnnotationFile, BoxGroundTruth
-from .scored_files import ResultFile, build_unique_names
+from .scored_files import ResultFile
 
 _SUFFIX = ".txt"
 _NO_RESULTS = ("classes.txt",)  # labelImg's
@@ -51,13 +50,12 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
         np.concatenate([getattr(annotation, name) for annotation in annotations])
         for name in ("boxes", "labels", "areas", "is_crowd")
     ]
-    names: dict[Id, str] = dict(zip(dataset.category_ids, dataset.class_names or ()))
     return AnnotationFile(
         source,
         dataset.image_ids[order].tolist(),
         sizes,
         list(dataset.category_ids),
-        build_unique_names(names),
+        list(map(str, dataset.class_names or ())),
         BoxGroundTruth(*columns),
         masks if kind == MASKS else None,
         np.cumsum([0, *(len(annotation.labels) for annotation in annotations)]),

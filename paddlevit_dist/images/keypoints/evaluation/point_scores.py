@@ -19,7 +19,7 @@ PCK_SHARE = 0.05  # of the object's size
 RADII_MM = (2.0, 2.5, 3.0, 4.0)  # of success detection rates, as for landmarks in volumes
 _MORE_SHARES = (0.1, 0.2)
 _UNITS = ("px", "mm")
-_PLACES = ("x", "y", "score", "true x", "true y")  # columns of "places"
+_PLACES = ("x", "y", "score", "true_x", "true_y")  # columns of "places"
 _SUMS = 3  # columns of a unit: count, sum, sum of squares
 
 

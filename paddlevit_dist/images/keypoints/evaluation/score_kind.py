@@ -10,6 +10,7 @@ from ....core.intervals.resampling import Recompute
 from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.json_format import format_json
 from ....core.runtime.text_files import parse_json
+from ....core.tasks.class_names import make_unique
 from ....core.tasks.score_kind import Arrays, FormatInterval, are_below
 from ...detection.evaluation.curves import DetectionCurves
 from ...detection.evaluation.images import build_image_columns
@@ -119,7 +120,9 @@ def name_points(class_names: Sequence[str], keypoint_sets: Sequence[KeypointSet]
     """Return the names of the points of all categories, with the category in front if there are several."""
     if len(keypoint_sets) == 1:
         return list(keypoint_sets[0].names)
-    return [f"{name} {point}" for name, points in zip(class_names, keypoint_sets) for point in points.names]
+    names = [f"{name} {point}" for name, points in zip(class_names, keypoint_sets) for point in points.names]
+    # "left hand" and "x" are joined as "left" and "hand x" are.
+    return make_unique(names, [f"point {number}" for number in range(len(names))])
 
 
 def encode_names(names: Sequence[str]) -> np.ndarray:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....core.runtime.errors import UserError
-from ....core.tasks.dataset import TransformedDataset, name_outputs, resolve_class_names
+from ....core.tasks.class_names import name_outputs, resolve_class_names
+from ....core.tasks.dataset import TransformedDataset
 from ....core.tasks.prediction import CheckpointMeta
 from ...backbone_task import TURNED, BackboneTask, is_turned
 from ...data.image_samples import ImageSamples

@@ -16,6 +16,7 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.files import read_regular, readable
 from ....core.runtime.printing import shorten
 from ....core.runtime.text_files import to_utf8
+from ....core.tasks.class_names import make_unique
 from ....core.tasks.dataset import peek_files
 from ...data.annotated_files import stamp
 from ...data.box_layouts import find_boxes
@@ -443,4 +444,5 @@ def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | No
             raise UserError(f"{file} has no category for each segment of {path}: does it belong to these label maps?")
         notes.append(np.array([(entry.id, label_of[entry.category_id]) for entry in segments], "<i4").tobytes())
     palette = np.array(colors, np.uint8) if colors and all(colors) else None
-    return [category.name for category in content.categories], palette, notes
+    names, ids = [each.name for each in content.categories], [f"id {each.id}" for each in content.categories]
+    return make_unique(names, ids), palette, notes

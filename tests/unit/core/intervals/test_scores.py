@@ -102,9 +102,9 @@ def test_panoptic_quality_is_that_of_summed_segments():
         for place, name in enumerate(("PQ", "SQ", "RQ")):
             assert found[name][number] == pytest.approx(np.mean([row[place] for row in rows.values()]))
         points = [right[label] / (true[label] + predicted[label] - right[label]) for label in (2, 3)]
-        assert found["PQ dagger"][number] == pytest.approx(np.mean([rows[0][0], rows[1][0], *points]))
-        assert found["PQ things"][number] == pytest.approx((rows[0][0] + rows[1][0]) / 2)
-        assert found["PQ stuff"][number] == pytest.approx(rows[3][0])
+        assert found["PQ_dagger"][number] == pytest.approx(np.mean([rows[0][0], rows[1][0], *points]))
+        assert found["PQ_things"][number] == pytest.approx((rows[0][0] + rows[1][0]) / 2)
+        assert found["PQ_stuff"][number] == pytest.approx(rows[3][0])
 
 
 def test_quotients_and_means_of_nothing_are_no_numbers():

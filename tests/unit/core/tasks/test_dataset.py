@@ -11,7 +11,7 @@ from support.refusals import refusal_of
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_dataset, register_task
 from paddlevit_dist.core.tasks import dataset as datasets
-from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset, name_outputs, require_folder
+from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset, require_folder
 from paddlevit_dist.core.tasks.task import Task
 
 
@@ -199,31 +199,6 @@ def config_of(classes, task="classification", dataset="birds"):
     return SimpleNamespace(TASK=task, DATA=names, MODEL=SimpleNamespace(NUM_CLASSES=classes))
 
 
-def test_classes_beyond_the_names_are_numbered():
-    names = ["owl", "tit", "wren"]
-    assert datasets.resolve_class_names(config_of(None), names) == names
-    assert datasets.resolve_class_names(config_of(5), names) == [*names, "3", "4"]
-    assert datasets.resolve_class_names(config_of(3), None, number=2) == ["0", "1", "2"]
-    assert datasets.resolve_class_names(config_of(None), None) == []
-    assert datasets.resolve_class_names(config_of(5), ["2", "4", "10"]) == ["2", "4", "10", "3", "output 4"]
-    message = refusal_of(datasets.resolve_class_names, config_of(2), names, "landmarks")
-    expected = "dataset birds has 3 landmarks but MODEL.NUM_CLASSES (-num_classes) is 2; set it to 3 or remove it"
-    assert message == expected
-
-
-def test_splits_have_the_same_classes_in_the_same_order():
-    resolve, names = datasets.resolve_class_names, ["owl", "tit", "wren"]
-    before = resolve(config_of(4), names)
-    assert resolve(config_of(4), names, before=before) == before
-    assert resolve(config_of(4), names[:2], before=before) == ["owl", "tit", "2", "3"]
-    assert resolve(config_of(None), None, number=3, before=["0", "1"]) == ["0", "1", "2"]
-    for other in (["tit", "owl", "wren"], ["owl", "wren"], ["owl", "tit", "wren", "kite", "rook"]):
-        with pytest.raises(
-            UserError, match="dataset birds: training and validation data name different classes: owl, "
-        ):
-            resolve(config_of(9), other, before=before)
-
-
 def test_a_dataset_of_other_samples_is_refused_with_those_that_fit():
     class OwnTask(Task):
         build_dataset = collate = build_model = train_step = build_metrics = eval_step = None
@@ -243,12 +218,6 @@ def test_a_dataset_of_other_samples_is_refused_with_those_that_fit():
     message = refusal_of(datasets.dataset_class, config_of(None, "own_task", "own_scenes"), Files)
     expected = "dataset own_scenes holds scenes, but TASK own_task reads images; set DATA.DATASET to one of "
     assert message == expected + "own_images, own_others"
-
-
-def test_outputs_beyond_the_names_have_their_number():
-    assert name_outputs(["cat", "dog", "cow"], 2) == ["cat", "dog"]
-    assert name_outputs(["cat", 3, "4"], 6) == ["cat", "3", "4", "output 3", "output 4", "5"]
-    assert name_outputs(None, 2) == ["0", "1"]
 
 
 def test_a_folder_of_data_is_absolute_and_one_that_is_not_there_is_named(tmp_path, monkeypatch):

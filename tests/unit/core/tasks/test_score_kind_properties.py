@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from support.night import by_day
 from support.own_scores import SIX, check_own_scores
+from support.refusals import refusal_of
 from support.samples.counted_samples import KINDS, SAMPLES
 
 from paddlevit_dist.core.engine.confidence import compute_intervals
@@ -83,6 +84,34 @@ def test_the_line_of_an_evaluation_has_the_scores_of_its_table(samples, seed):
 def test_scores_that_a_subclass_adds_have_no_bounds_and_all_others_have(samples):
     _, table = evaluate(samples, list(range(SIX)))
     check_own_scores(require_score_kind(table.kind, table.classes), table)
+
+
+CONFUSING = [["stuff", "things", "dagger"], ["a", "a true", "50"], ["all", "mean", "macro"]]  # also names of ours
+
+
+def test_no_name_of_a_class_gives_two_scores_one_name(samples):
+    make, add = KINDS[samples]
+    metrics = make()
+    add(metrics, range(SIX))
+    arrays = metrics.to_arrays(metrics.per_sample())
+
+    def name_values(names):
+        names = [*names, *(f"class {place}" for place in range(len(names), len(metrics.class_names)))]
+        kind = require_score_kind(metrics.kind, names[: len(metrics.class_names)])
+        scores = kind.compute(arrays, np.ones((1, SIX)))
+        return [scores, kind.columns(arrays), kind.hits(arrays, kind.classes), kind.counts(arrays)]
+
+    plain = name_values([])
+    for names in CONFUSING:
+        for expected, found in zip(plain, name_values(names), strict=True):
+            assert len(found) == len(expected)
+        np.testing.assert_array_equal([*name_values(names)[0].values()], [*plain[0].values()])
+
+
+def test_two_classes_of_one_name_are_refused(samples):
+    kind = evaluate(samples, [0, 1])[1].kind
+    message = refusal_of(require_score_kind, kind, ["cat", "dog", "cat"])
+    assert message == f"scores of {kind}: classes 0 and 2 are both 'cat'; each needs its own name"
 
 
 def test_each_registered_kind_is_drawn(samples):

@@ -119,3 +119,9 @@ def test_lines_at_the_place_of_another_folder_are_refused(tmp_path, folders, lin
     (tmp_path / "classes.txt").write_text("\n".join(lines))
     with pytest.raises(UserError, match="is at the place of class folder"):
         name_folders(str(tmp_path), folders)
+
+
+def test_folders_of_one_class_name_are_told_apart_by_the_folders(tmp_path):
+    (tmp_path / "classes.txt").write_text("n02012849 crane\nn03126707 crane\nn01440764 tench\n")
+    folders = ["n01440764", "n02012849", "n03126707"]  # ImageNet's bird and machine
+    assert name_folders(str(tmp_path), folders) == ["tench", "crane (n02012849)", "crane (n03126707)"]

@@ -168,3 +168,9 @@ def test_a_listed_name_may_have_any_sign(tmp_path, place):
     (tmp_path / "list.txt").write_text(lines, encoding="utf-8")
     found = list_images(str(tmp_path), "train", read_description(str(tmp_path)))
     assert found == sorted(f"{tmp_path}/images/{name}" for name in names)
+
+
+def test_two_classes_of_one_name_are_refused_with_their_numbers(tmp_path):
+    (tmp_path / "data.yaml").write_text("names: {0: cow, 4: ant, 7: cow}\n")
+    message = refusal_of(read_description, str(tmp_path))
+    assert message == f"{tmp_path}/data.yaml: names 0 and 7 are both 'cow'; each needs its own name"

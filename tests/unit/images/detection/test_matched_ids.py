@@ -73,6 +73,11 @@ def test_capitals_decide_where_several_categories_differ_in_nothing_else(names, 
     assert match_categories(names, known) == expected
 
 
+def test_a_name_with_its_id_is_of_one_of_the_categories_that_share_it():
+    known, unique = ["thing", "dog", "thing"], ["thing (id 3)", "dog", "thing (id 9)"]
+    assert match_categories(["thing (id 9)", "dog", "thing"], known, unique) == [[2], [1], [0, 2]]
+
+
 @pytest.mark.parametrize(
     "names, known, expected",
     [

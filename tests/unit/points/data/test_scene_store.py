@@ -223,6 +223,10 @@ def test_a_changed_list_is_read_anew(store):
     (
         (lambda root: (root / "val.txt").unlink(), r"val\.txt, .* is missing; .* has train; write it"),
         (lambda root: (root / "val.txt").write_text("a\nd\nd\n"), "names scene d twice"),
+        (
+            lambda root: (root / "classes.txt").write_text("a\nb\na\nd\ne\n"),
+            r"classes\.txt: classes 0 and 2 are both 'a'",
+        ),
         (lambda root: (root / "classes.txt").unlink(), r"has no classes\.txt"),
         (lambda root: (root / "classes.txt").write_text("a\nb\nc\nd\n"), r"d\.scene has class 4, but .* names 4"),
     ),

@@ -144,16 +144,16 @@ def test_the_order_of_scenes_changes_no_bit():
 
 
 def test_means_without_a_segment_are_omitted_except_the_scores_of_a_run():
-    means = {"PQ": 0.0, "SQ": 0.0, "RQ": 0.0, "PQ dagger": 0.0}
+    means = {"PQ": 0.0, "SQ": 0.0, "RQ": 0.0, "PQ_dagger": 0.0}
     metrics, unlabeled = InstanceMetrics(SCENE_NAMES, [1, 2, 3]), np.full(2000, -100)
     add_scene(metrics, 0, unlabeled, unlabeled, np.zeros(2000, int), [])
     values = metrics.compute({})
     assert {name: value for name, value in values.items() if "Q" in name} == means
-    assert metrics.summary(values).startswith("PQ 0.0000 SQ 0.0000 RQ 0.0000 PQ dagger 0.0000 AP 0.0000 ")
+    assert metrics.summary(values).startswith("PQ 0.0000 SQ 0.0000 RQ 0.0000 PQ_dagger 0.0000 AP 0.0000 ")
     metrics = InstanceMetrics(["car", "person"], [0, 1])
     add_scene(metrics, 0, *np.array([[0, 0], [4, 4], [0, 0]]), [InstancePrediction(0, 0.9, np.arange(2))], min_points=1)
     values = {name: value for name, value in metrics.compute({}).items() if "Q" in name}
-    assert values == {**dict.fromkeys(means, 1.0), "PQ things": 1.0, "PQ car": 1.0}
+    assert values == {**dict.fromkeys(means, 1.0), "PQ_things": 1.0, "PQ car": 1.0}
 
 
 def test_scores_of_a_draw_are_those_of_repeated_scenes():
@@ -164,7 +164,7 @@ def test_scores_of_a_draw_are_those_of_repeated_scenes():
     for draw, counts in enumerate(weights.astype(int)):
         expected = scored(np.repeat(np.arange(4), counts)).compute({})
         names = {name for name in found if not np.isnan(found[name][draw])}
-        assert names >= {"PQ", "SQ", "RQ", "PQ dagger", "PQ things", "PQ stuff", "PQ table", "AP"}
+        assert names >= {"PQ", "SQ", "RQ", "PQ_dagger", "PQ_things", "PQ_stuff", "PQ table", "AP"}
         assert {name: found[name][draw] for name in names} == pytest.approx({name: expected[name] for name in names})
     columns = metrics.columns(table)
     assert [len(columns[name]) for name in ("PQ", "AP", "instances")] == [4, 4, 4]

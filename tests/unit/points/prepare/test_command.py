@@ -69,6 +69,13 @@ def test_each_option_reaches_the_reader(prepared, tmp_path):
         prepared(command.run_ply, f"-classes={tmp_path}/names")
 
 
+def test_a_list_with_a_class_twice_is_refused_before_a_scene_is_read(prepared, tmp_path):
+    (tmp_path / "names").write_text("floor\nball\nball\nunused\n")
+    with pytest.raises(UserError, match=f"^--classes={tmp_path}/names: classes 1 and 2 are both 'ball'; each needs"):
+        prepared(command.run_ply, f"-classes={tmp_path}/names")
+    assert not (tmp_path / "out").exists()
+
+
 def test_five_remarks_on_scenes_are_printed_and_the_use_of_the_store(prepared, tmp_path, capsys):
     prepared(command.run_ply, remarks=[f"remark {number}" for number in range(5)])
     *remarks, last = capsys.readouterr().out.splitlines()

@@ -68,7 +68,7 @@ def test_errors_places_and_figures_of_an_evaluation_are_those_of_its_predictions
         signs = (-1, -1, 1) if index == 0 else (1, 1, 1)
         errors.append(np.linalg.norm(in_ras[0] - in_ras[1], axis=1))
         values = [*(in_ras[0] * signs).T, *(in_ras[1] * signs).T, prediction.confidences]
-        names = ("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")
+        names = ("x_mm", "y_mm", "z_mm", "true_x_mm", "true_y_mm", "true_z_mm", "confidence")
         for name, of_landmarks in zip(names, values):
             table = [columns[f"{landmark} {name}"][row] for landmark in task.names]
             np.testing.assert_allclose(table, of_landmarks, atol=1e-6, err_msg=name)

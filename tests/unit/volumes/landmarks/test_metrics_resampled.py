@@ -44,7 +44,7 @@ def test_tables_of_volumes_and_landmarks():
     }
     for number, (name, errors) in enumerate({"a": [1.0, np.nan], "b": [2.25, 3.25]}.items()):
         expected[f"{name} error_mm"] = errors
-        for place, what in enumerate(("x_mm", "y_mm", "z_mm", "true x_mm", "true y_mm", "true z_mm", "confidence")):
+        for place, what in enumerate(("x_mm", "y_mm", "z_mm", "true_x_mm", "true_y_mm", "true_z_mm", "confidence")):
             expected[f"{name} {what}"] = [places[number, place], np.nan]
     assert list(columns) == [*expected, "world"] and columns["world"] == ["RAS", ""]
     for name, values in expected.items():

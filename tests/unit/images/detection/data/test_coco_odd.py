@@ -270,3 +270,12 @@ def test_boxes_that_fit_as_corners_are_told():
     assert note_boxes([1.5, 1, 101, 81], [1.5, 1, 101.5, 81]) == {CLIPPED: [0, 1]}
     assert note_boxes([1.5, 1, 101, 81], [40, 1, 40, 60]) == {CLIPPED: [0]}
     assert note_boxes([1, 1, 50, 70]) == {}
+
+
+def test_categories_of_one_name_are_told_apart_by_their_ids_as_an_evaluation_does(tmp_path, cache):
+    categories = [{"id": 40, "name": "thing"}, {"id": 11, "name": "thing"}, {"id": 3, "name": "dog"}]
+    file = write_coco(tmp_path, [annotation(1, 11, BOX, 40), annotation(2, 11, BOX, 11)], categories=categories)
+    data = Coco(str(tmp_path), "train", cache)
+    assert data.class_names == ["dog", "thing (id 11)", "thing (id 40)"] and data.category_ids == (3, 11, 40)
+    assert data.class_names == read_annotations(file).names
+    assert data.annotations(0).labels.tolist() == [2, 1]

@@ -223,8 +223,8 @@ def test_shares_and_radial_errors_of_points():
     rows = metrics.columns(list(metrics.gathered[1].values()))
     assert rows["mre_px"][0] == pytest.approx(7) and np.isnan(rows["mre_px"][1]) and [*rows["PCK"]] == [50, 0]
     assert rows["mre_mm"][0] == pytest.approx(np.mean(millimeters)) and rows["thumb error_mm"][0] == 2.25
-    assert rows["wrist x"][0] == 13 and rows["wrist true y"][0] == 10 and np.isnan(rows["index true x"][0])
-    assert (rows["thumb true x"][0], rows["thumb y"][0], rows["wrist score"][0]) == (20, 119, 0.5)
+    assert rows["wrist x"][0] == 13 and rows["wrist true_y"][0] == 10 and np.isnan(rows["index true_x"][0])
+    assert (rows["thumb true_x"][0], rows["thumb y"][0], rows["wrist score"][0]) == (20, 119, 0.5)
     saved = metrics.to_sample_table(list(metrics.gathered[1].values()))
     kind = require_score_kind(saved.kind, saved.classes)
     hits = kind.hits(saved.arrays, saved.classes)

@@ -1,0 +1,101 @@
+"""Names of classes, which are unique: scores, columns and files name a class by its name alone.
+
+A list that a user writes with a name twice is refused (``require_unique``). Where a published format tells classes of
+one name apart by something else, such as COCO's ids, it becomes part of the name (``make_unique``).
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ..runtime.errors import UserError
+from ..runtime.printing import shorten
+from ..settings.every_run import RunSettings
+
+_LONGEST = 60  # letters of a name in a message
+
+
+def require_unique(names: Iterable[str], places: str, numbers: Iterable[int] | None = None) -> None:
+    """Raise a UserError that names the first two places of one name.
+
+    Args:
+        names: names of classes, or of landmarks.
+        places: what has the names and what a place is, such as "classes.txt lines" or "dataset bars: classes".
+        numbers: numbers of the places; None: from 0.
+    """
+    place_of: dict[str, int] = {}
+    for place, name in zip(itertools.count() if numbers is None else numbers, names):
+        if name in place_of:
+            raise UserError(
+                f"{places} {place_of[name]} and {place} are both '{shorten(name, _LONGEST)}'; each needs its own name"
+            )
+        place_of[name] = place
+
+
+def make_unique(names: Sequence[str], marks: Sequence[str]) -> list[str]:
+    """Return unique names: each name, followed by its mark in brackets if several classes have this name.
+
+    Marks, such as "id 11", are unique.
+    """
+    times, taken, result = Counter(names), set(names), []
+    for name, mark in zip(names, marks, strict=True):
+        if times[name] > 1:
+            name = f"{name} ({mark})"
+            while name in taken:  # another class has this name
+                name += "'"
+            taken.add(name)
+        result.append(name)
+    return result
+
+
+def resolve_class_names(
+    config: RunSettings,
+    names: Sequence[str] | None,
+    word: str = "classes",
+    number: int | None = None,
+    before: Sequence[str] = (),
+) -> list[str]:
+    """Return the names of a dataset's classes, followed by numbers up to MODEL.NUM_CLASSES.
+
+    Args:
+        config: the frozen configuration.
+        names: names of the classes; None: they have none, but there are ``number`` classes.
+        word: what the message calls classes.
+        number: number of classes without names.
+        before: names of another split, whose first ones these have to be; empty: unknown.
+
+    Raises:
+        UserError: MODEL.NUM_CLASSES is smaller than the number of classes, splits have different classes, or a name
+            occurs twice.
+    """
+    require_unique(names or (), f"dataset {config.DATA.DATASET}: {word}")
+    if before and names and list(names) != list(before)[: len(names)]:
+        raise UserError(
+            f"dataset {config.DATA.DATASET}: training and validation data name different {word}: {', '.join(before)} "
+            f"and {', '.join(names)}; give both the same list of {word}"
+        )
+    names = names or [str(label) for label in range(number or 0)]
+    requested, existing = config.MODEL.NUM_CLASSES, len(names)
+    if requested is not None and requested < existing:
+        raise UserError(
+            f"dataset {config.DATA.DATASET} has {existing} {word} but MODEL.NUM_CLASSES (-num_classes) is {requested}; "
+            f"set it to {existing} or remove it"
+        )
+    return name_outputs(names, requested or existing)
+
+
+def name_outputs(names: Sequence[object] | None, number: int) -> list[str]:
+    """Name the outputs of a network: the first ones by ``names``, others by their number; no two have one name.
+
+    A name that others have, too, as in lists of ImageNet's classes, is followed by the number of the output. A number
+    that is also the name of a class follows the word "output".
+    """
+    first = [str(name) for name in names or ()][:number]
+    first = make_unique(first, [f"output {place}" for place in range(len(first))])
+    taken, more = set(first), []
+    for place in range(len(first), number):
+        name = str(place)
+        while name in taken:
+            name = f"output {name}"
+        more.append(name)
+    return [*first, *more]

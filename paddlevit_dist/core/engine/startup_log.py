@@ -5,6 +5,7 @@ from typing import Any
 
 import paddle
 
+from ..checkpoint.class_rows import get_class_names
 from ..checkpoint.foreign_names import statistics_in
 from ..data.sampler import MOST_IN_MEMORY, TrainingSampler
 from ..distributed import has_batch_norm, world_size
@@ -24,7 +25,7 @@ from .schedule import describe_rates
 from .settings import effective_batch_size
 from .training_state import TrainingState
 
-_MOST_COUNTED = 1_000  # classes whose samples are counted in the record
+_MOST_COUNTED = 1_000  # classes that the record names, and whose samples it counts
 
 
 def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
@@ -60,6 +61,7 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
             "holds": describe_samples(task, samples),
             "samples": count_samples(task, samples),
             "classes": task.signature(samples).get("number of classes"),
+            "class_names": _list_class_names(task, samples),
             "counts": _count_classes(task, samples),
             "notes": list(samples.notices),
         }
@@ -75,6 +77,12 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
         "data": data,
     }
     run_log.start(dump_yaml(config), facts, config.EVAL)
+
+
+def _list_class_names(task: Task, samples: Any) -> list[str] | None:
+    """Return the names that scores of classes, or of landmarks, have; None if unknown, or if there are many."""
+    names = get_class_names({"samples": task.signature(samples)}, task.signature()) or []
+    return list(map(one_line, names)) if 0 < len(names) <= _MOST_COUNTED else None
 
 
 def _count_classes(task: Task, samples: Any) -> dict[str, int] | None:

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,14 +21,7 @@ from . import store
 _RUN_FILES = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
 _LONGEST_TEXT = 200  # of an unreadable line
 _NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
-COUNTS = (
-    " count",
-    "samples",
-    "points",
-    "images",
-    "landmarks",
-    "known labels",
-)  # suffixes of quantities that are counts, not scores
+_COUNTS = re.compile(r"samples|points|images|landmarks|known labels|top-\d+ count")  # quantities that are not scores
 _MOST_EVENTS = 2_000
 _FEWEST_FOR_TOP_5 = 20  # classes; with fewer, five guesses are right too often
 _QUARANTINE = "quarantine.tsv"
@@ -76,9 +69,8 @@ class ReportedRun(NamedTuple):
         """Names of the classes that its data and figures tell, in the order of their numbers."""
         tables = [self.find_table(column) or {} for column in ("class", "category", "point", "landmark")]
         in_figures = [str(name) for table in tables if table for name in next(iter(table.values())) if name != "all"]
-        return [
-            *dict.fromkeys([name for about in self.data.values() for name in about.get("counts") or ()] + in_figures)
-        ]
+        lists = [about.get(key) or () for key in ("class_names", "counts") for about in self.data.values()]
+        return [*dict.fromkeys([str(name) for listed in lists for name in listed] + in_figures)]
 
 
 def read_runs(folders: Sequence[Path]) -> list[ReportedRun]:
@@ -195,10 +187,12 @@ def _format_figures_hint(folder: Path) -> str:
 
 
 def _read_data(facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Read content, number of classes, their counts and notes of each split; other counts are dropped."""
+    """Read content, number, names and counts of classes, and notes of each split; damaged ones are dropped."""
     data = facts.get("data")
     splits = {one_line(k): dict(v) for k, v in data.items() if isinstance(v, dict)} if isinstance(data, dict) else {}
     for about in splits.values():
+        if not isinstance(about.get("class_names"), list):
+            about.pop("class_names", None)
         counts = about.get("counts")
         if not (isinstance(counts, dict) and all(is_number(count) and count >= 0 for count in counts.values())):
             about.pop("counts", None)
@@ -375,6 +369,12 @@ class RunMetrics:
             return epoch
         last = max(self._last_updates)
         return round(epoch * self._last_updates[last] / max(last, 1))
+
+
+def is_count(name: str, names: Container[str]) -> bool:
+    """Return whether a quantity is a count, not a score; ``names`` are those of all quantities."""
+    landmark = name.removesuffix(" landmarks")
+    return _COUNTS.fullmatch(name) is not None or (landmark != name and f"{landmark} mre_mm" in names)
 
 
 def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:

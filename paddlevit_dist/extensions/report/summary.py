@@ -12,7 +12,7 @@ from ...core.runtime.metrics_file import get_interval
 from ...core.runtime.printing import one_line
 from .advice import advise
 from .parts import Part, format_time, make_lines, make_table, name_run
-from .runs import COUNTS, ReportedRun, find_measured
+from .runs import ReportedRun, find_measured, is_count
 
 _MOST_BESIDE = 3  # scores next to the best one
 _NAMES = ("MODEL.NAME", "DATA.DATASET")
@@ -69,7 +69,7 @@ def find_scores(run: ReportedRun) -> tuple[list[ShownScore], str]:
             values = dict(find_measured(event))
     scores = []
     for name, value in values.items():
-        if not name.endswith(COUNTS):
+        if not is_count(name, values):
             about = get_interval(event, name) if event is not None else {}
             is_share = f"{name} count" in values
             scores.append(ShownScore(name, value, about.get("interval"), about.get("percent", 0.0), is_share))

@@ -1,11 +1,12 @@
 """Make the charts of losses and scores: one for each quantity, with all its classes."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence, Set
+from typing import Any, NamedTuple
 
 from . import curves
 from .parts import Part, fold, make_note
-from .runs import COUNTS, ReportedRun
+from .runs import ReportedRun, is_count
 
 _TITLES = {
     "loss": "Loss",
@@ -28,7 +29,10 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names = list(dict.fromkeys(name for _, *kinds in series for points in kinds[::-1] for name in points))
     constants = {name: _find_constant(name, series) for name in names}
-    families = _group(sorted((name for name in names if not name.endswith(COUNTS)), key=_sort_key))
+    trained = {name for run in runs for name in run.metrics.training}
+    classes = list(dict.fromkeys(name for run in runs for name in run.classes))
+    measured = sorted((name for name in names if not is_count(name, names)), key=_sort_key)
+    families = _group(measured, set(measured) - trained, classes)
     # Of classes, those that stay at 0 are shown, too.
     families = {t: own for t, own in families.items() if any(constants[name] is None for name in own.values())}
     shown = {name for family in families.values() for name in family.values()}
@@ -37,7 +41,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     charts, on_machine, of_many = list[Part](), list[Part](), list[Part]()
     for title, family in families.items():
         if len(family) == 1:
-            lines = curves.build_lines(series, title, groups)
+            lines = curves.build_lines(series, next(iter(family.values())), groups)
             target = on_machine if title in _OF_THE_MACHINE or "memory" in title else charts
             target.append(curves.build_chart(_TITLES.get(title, title), lines, x_label, offers_log=True))
         elif len(runs) == 1:
@@ -51,7 +55,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     texts = [
         f"{_TITLES.get(name, name)} {value:g}"
         for name, value in constants.items()
-        if value and name not in shown and not name.endswith(COUNTS)  # 0 is uninformative
+        if value and name not in shown and not is_count(name, names)  # 0 is uninformative
     ]
     if parts and texts:
         parts.append(make_note(f"Constant: {', '.join(texts)}."))
@@ -61,17 +65,67 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     return [*parts, *of_many]
 
 
-def _group(names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Group the names of a quantity's classes, such as "IoU wall", by their quantity, with labels such as "wall"."""
-    first_words = [name.split(" ")[0] for name in names]
+class _ScoreOfClass(NamedTuple):
+    """A score such as "IoU wall" or, with the class first, "left eye mre_mm"."""
+
+    quantity: str
+    class_name: str
+    is_first: bool  # whether the class is first
+
+
+def _group(names: Sequence[str], scores: Set[str], classes: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Group the names of a quantity's classes by their quantity: title -> label, such as the class -> name.
+
+    Args:
+        names: all names.
+        scores: those that only evaluations have. Neither classes nor first words join them with other names.
+        classes: names of classes.
+    """
+    of_classes = _split_scores([name for name in names if name in scores], classes)
+    quantities = {score.quantity for score in of_classes.values()}
+    others = [name for name in names if name not in of_classes and name not in quantities & scores]
+    first_words = Counter((name in scores, name.split(" ")[0]) for name in others)  # where classes are not known
+    overall = "all classes" if "all" in classes else "all"
     families: dict[str, dict[str, str]] = {}
-    for name, first in zip(names, first_words):
-        is_overall = any(other.startswith(f"{name} ") for other in names)
-        overall = name if is_overall else max((o for o in names if name.startswith(f"{o} ")), key=len, default="")
-        title = overall or (first if first_words.count(first) >= _FEWEST_OF_A_FAMILY else name)
-        label = name[len(title) + 1 :] or "all"
+    for name in names:
+        first, _, rest = name.partition(" ")
+        title, label = name, overall
+        if name in of_classes:
+            title, label, _ = of_classes[name]
+        elif name in others and rest and first_words[name in scores, first] >= _FEWEST_OF_A_FAMILY:
+            title, label = first, rest
+        if title in names and (title in scores) != (name in scores):  # such as a training's "mask", and "mask AP"
+            title = f"{title} ({'evaluation' if name in scores else 'training'})"
         families.setdefault(title, {})[label] = name
     return families
+
+
+def _split_scores(scores: Sequence[str], classes: Sequence[str]) -> dict[str, _ScoreOfClass]:
+    """Split the scores of classes into quantity and class.
+
+    Where a name can be split in several ways, as with the classes "door" and "car door", its quantity is the one that
+    most classes have.
+    """
+    known = set(classes)
+    ways = {name: list(_list_ways(name, known)) for name in scores}
+    members = Counter((way.quantity, way.is_first) for each in ways.values() for way in each)
+    result = {}
+    for name, each in ways.items():
+        # "mask AP" is not the score of a class "mask": classes are behind "AP".
+        each = [way for way in each if not (way.is_first and members[way.quantity, False])]
+        each = [way for way in each if members[way.quantity, way.is_first] > 1 or way.quantity in ways]
+        if each:
+            result[name] = max(each, key=lambda way: (members[way.quantity, way.is_first], len(way.class_name)))
+    return result
+
+
+def _list_ways(name: str, classes: Container[str]) -> Iterator[_ScoreOfClass]:
+    for space in (place for place, letter in enumerate(name) if letter == " "):
+        first, last = name[:space], name[space + 1 :]
+        if last in classes:
+            yield _ScoreOfClass(first, last, is_first=False)
+        if first in classes:
+            yield _ScoreOfClass(last, first, is_first=True)
 
 
 def _build_family(title: str, family: dict[str, str], series: Any, x_label: str, classes: Sequence[str]) -> Part:

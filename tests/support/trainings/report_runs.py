@@ -47,13 +47,16 @@ def write_run(
     events: Sequence[dict[str, Any]] | None = None,
     config: str = "TRAIN:\n  NUM_EPOCHS: 2\n  BASE_LR: 0.001\nMODEL:\n  NAME: vit\n",
     figures: Sequence[Figure] | None = None,
+    classes: Sequence[str] = (),
 ) -> Path:
     """A run's folder, as a training leaves it."""
     folder.mkdir(parents=True)
     lines = "".join(json.dumps(line) + "\n" for line in (training(20) if events is None else events))
     (folder / "metrics.jsonl").write_text(lines)
     (folder / "config.yaml").write_text(config)
-    (folder / "run.json").write_text(json.dumps({"processes": 2, "device": "cpu", "versions": {"numpy": "1.26"}}))
+    facts = {"processes": 2, "device": "cpu", "versions": {"numpy": "1.26"}}
+    data = {"data": {"train": {"class_names": list(classes)}}} if classes else {}
+    (folder / "run.json").write_text(json.dumps({**facts, **data}))
     if figures is not None:
         assert store.save(folder / store.TRAINING, figures, {"of": "the best weights"}) == []
     return folder

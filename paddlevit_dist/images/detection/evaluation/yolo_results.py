@@ -14,6 +14,7 @@ from ....core.runtime.files import readable
 from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
 from ....core.runtime.text_files import read_bytes, to_utf8
+from ....core.tasks.class_names import make_unique
 from ...data.formats import list_names, stems
 from ...run_lengths import compress_runs, outline
 from ..data.detection_dataset import DetectionDataset
@@ -50,18 +51,19 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
         np.concatenate([getattr(annotation, name) for annotation in annotations])
         for name in ("boxes", "labels", "areas", "is_crowd")
     ]
+    names = list(map(str, dataset.class_names or ()))
     return AnnotationFile(
         source,
         dataset.image_ids[order].tolist(),
         sizes,
         list(dataset.category_ids),
-        list(map(str, dataset.class_names or ())),
+        make_unique(names, [f"id {number}" for number in dataset.category_ids]),
         BoxGroundTruth(*columns),
         masks if kind == MASKS else None,
         np.cumsum([0, *(len(annotation.labels) for annotation in annotations)]),
         list(dataset.notices),
         file_names=[dataset.identity(index) for index in order],
-        original_names=list(map(str, dataset.class_names or ())),
+        original_names=names,
     )
 
 

@@ -26,7 +26,9 @@ class Counted(Task):
     traits = Task.traits.__class__(sample_name="birds")
 
     def signature(self, samples=None):
-        return {} if samples is None else {"number of classes": len(samples) // 2}
+        number = 0 if samples is None else len(samples) // 2
+        named = {"classes": [f"bird\n{number}", "wren"]} if number == 15 else {}
+        return {"number of classes": number, **named} if number else {}
 
 
 class Samples(list):
@@ -199,7 +201,17 @@ def test_the_record_of_a_run_has_the_facts_of_its_splits(ranks, other_paddle, wr
         "effective_batch": 24,
         "gpu": None,
         "data": {
-            "train": {"holds": "1,200 birds", "samples": "1,200 birds", "classes": 600, "counts": None, "notes": notes},
-            "val": {"holds": "30 birds", "samples": "30 birds", "classes": 15, "counts": None, "notes": notes},
+            split: {
+                "holds": birds,
+                "samples": birds,
+                "classes": number,
+                "class_names": names,
+                "counts": None,
+                "notes": notes,
+            }
+            for split, birds, number, names in (
+                ("train", "1,200 birds", 600, None),
+                ("val", "30 birds", 15, ["bird 15", "wren"]),
+            )
         },
     }

@@ -429,6 +429,6 @@ def test_curves_stand_in_the_order_of_their_kind_and_of_their_first_value(tmp_pa
     content = write_page([write_run(tmp_path / "run", events)], tmp_path / "page.html").read_text(encoding="utf-8")
     shown = captions(Page(content), content.partition('id="curves"')[2].partition("</section>")[0])
     assert shown == [
-        *("Loss", "mIoU", "IoU", "AP50 chair", "mean error of all", "Learning rate", "Gradient norm"),
+        *("Loss", "mIoU", "IoU", "IoU wall", "AP50 chair", "mean error of all", "Learning rate", "Gradient norm"),
         *("Memory (MiB)", "Updates skipped so far"),
     ]

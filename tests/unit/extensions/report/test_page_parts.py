@@ -272,7 +272,8 @@ def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
         event("evaluation", epoch=n, **{name: value * n for name, value in many.items()}, **dict.fromkeys(names, n))
         for n in (1, 2)
     ]
-    runs = read(*(write_run(tmp_path / name, events) for name in ("one", "two")))
+    classes = [*(f"class {n}" for n in range(20)), "left eye", "right eye", "a"]
+    runs = read(*(write_run(tmp_path / name, events, classes=classes) for name in ("one", "two")))
     (charts,) = training_curves.make_curves(runs[:1])
     by_title = {chart["title"]: chart for chart in charts["charts"]}
     assert list(by_title) == ["Dice", "mIoU", "IoU", "threshold a", "labeled Dice", "Learning rate"]
@@ -314,7 +315,7 @@ def test_curves_beyond_the_first_and_those_of_the_machine_are_folded_and_constan
         event("training", epoch=1, update=n, rate=0.5, zero=0.0, memory_mib=n, **dict.fromkeys(names, float(n)))
         for n in (1, 2, 3)
     ]
-    events += [event("evaluation", epoch=n, **{"a count": n, "points": n, "once": 7.0}) for n in (1, 2)]
+    events += [event("evaluation", epoch=n, **{"top-1 count": n, "points": n, "once": 7.0}) for n in (1, 2)]
     charts, constant, more, machine = training_curves.make_curves(read(write_run(tmp_path / "run", events)))
     assert [chart["title"] for chart in charts["charts"]] == names[:10] and charts["kind"] == "charts"
     assert constant["text"] == "Constant: once 7, rate 0.5."

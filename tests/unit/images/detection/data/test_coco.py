@@ -96,7 +96,7 @@ def test_images_and_boxes_are_read_and_counted(tmp_path, cache):
 def test_a_category_that_no_image_has_and_names_that_occur_twice_are_kept(tmp_path, cache):
     write_coco(tmp_path, [annotation(1, 11, BOX)], categories=[*CATEGORIES, {"id": 9, "name": "cat"}])
     dataset = Coco(str(tmp_path), "train", cache)
-    assert dataset.class_names == ["dog", "ant", "cat", "cat"] and dataset.category_ids == (3, 5, 7, 9)
+    assert dataset.class_names == ["dog", "ant", "cat (id 7)", "cat (id 9)"] and dataset.category_ids == (3, 5, 7, 9)
     assert any("1 category with the name of another category ('cat'), such as 9" in line for line in dataset.notices)
 
 

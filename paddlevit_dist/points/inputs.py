@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +20,20 @@ from .prepare.formats import get_format, identify_file, list_readers
 from .prepare.listing import RawScene, SceneChoices
 from .prepare.nuscenes import LABEL_ENDING
 from .prepare.scannet import LABELS
-from .prepare.semantic_kitti import BIN, get_scan_name
+from .prepare.semantic_kitti import BIN, LABEL, get_scan_name
+from .prepare.tables import TextReader
+from .prepare.text_tables import is_note
 
 KITTI, LAS, _PREPARED = "semantic_kitti", "las", "prepared"
+_LABELS = (LABELS, LABEL_ENDING, LABEL)  # of ScanNet, nuScenes and SemanticKITTI
+# Formats of other files of a dataset: ScanNet's finer meshes, Pointcept's colors, SemanticKITTI's poses, nuScenes'
+# radar and labels. They are in the folder of a scene; or in the dataset's, two above the scans' folder of this name.
+_COMPANIONS = {
+    "scannet": ("", ("ply", "text")),
+    "pointcept": ("", ("numpy", "text")),
+    KITTI: ("velodyne", ("text",)),
+    "nuscenes": ("LIDAR_TOP", ("pcd", "numpy", "text")),
+}
 _CHECK_SECONDS = 10.0  # time limit for checking scenes before a prediction
 
 
@@ -33,8 +45,8 @@ class SceneFile(NamedTuple):
     name: str
 
 
-def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str, str]]]:
-    """Return the scenes in paths, sorted within folders, and the paths without scenes, with reasons."""
+def find_scenes(inputs: Sequence[str]) -> tuple[list[SceneFile], list[tuple[str, str]], list[str]]:
+    """Return the scenes in paths, sorted within folders, of all formats; see ``find_inputs``."""
     suffixes = dict.fromkeys(suffix for reader in list_readers().values() for suffix in reader.suffixes)
     expected = f"expected {', '.join(suffixes)}, a prepared {SUFFIX}, or a folder of these"
     return find_inputs(inputs, _find_in_folder, _find_kind, what="scene", expected=expected)
@@ -44,7 +56,7 @@ def _find_kind(path: str) -> SceneFile | None:
     name = os.path.basename(path)
     if name.endswith(SUFFIX):
         return SceneFile(path, _PREPARED, name.removesuffix(SUFFIX))
-    if name.endswith((LABELS, LABEL_ENDING)):  # of ScanNet and of nuScenes
+    if name.endswith(_LABELS):
         return None
     kind, scene = identify_file(os.path.abspath(path)) or (None, "")
     if kind is None and name.endswith(BIN):  # in any folder
@@ -58,19 +70,33 @@ def _find_kind(path: str) -> SceneFile | None:
     return SceneFile(path, kind, scene)
 
 
-def _find_in_folder(folder: str) -> Iterator[SceneFile]:
+def _find_in_folder(folder: str, others: list[str]) -> Iterator[SceneFile]:
     if os.path.exists(os.path.join(folder, CLASSES_FILE)) and os.path.isdir(os.path.join(folder, SCENES_FOLDER)):
         folder = os.path.join(folder, SCENES_FOLDER)
-    candidates = []
+    scenes = []
     for place, subfolders, names in os.walk(folder, followlinks=True):
         subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        candidates += [_find_kind(os.path.join(place, name)) for name in sorted(names) if not name.startswith(".")]
-    scenes = [candidate for candidate in candidates if candidate is not None]
-    # Only the first kind counts: ScanNet's download has further meshes, and text files, the last kind, may be notes.
-    kind = next(
-        (option for option in (_PREPARED, *list_readers()) if any(scene.kind == option for scene in scenes)), None
-    )
-    yield from (scene for scene in scenes if scene.kind == kind)
+        for path in (os.path.join(place, name) for name in sorted(names) if not name.startswith(".")):
+            scene = _find_kind(path)
+            if scene is not None:
+                scenes.append(scene)
+            elif not path.endswith(_LABELS):
+                others.append(path)
+    companions = {companion for scene in scenes for companion in _list_companions(scene)}
+    has_others = any(scene.kind != TextReader.kind for scene in scenes)
+    for scene in scenes:
+        is_companion = any((str(parent), scene.kind) in companions for parent in Path(scene.path).parents)
+        if not is_companion and not (has_others and scene.kind == TextReader.kind and is_note(scene.path)):
+            yield scene
+
+
+def _list_companions(scene: SceneFile) -> list[tuple[str, str]]:
+    """List folders, and formats of which the files below them belong to this scene's dataset and are no scenes."""
+    name, kinds = _COMPANIONS.get(scene.kind, ("", ()))
+    folder = os.path.dirname(scene.path)
+    if name and os.path.basename(folder) != name:
+        return []
+    return [(os.path.dirname(os.path.dirname(folder)) if name else folder, kind) for kind in kinds]
 
 
 class InputScenes(SceneDataset):

@@ -58,9 +58,9 @@ def _is_regular(entry: os.DirEntry) -> bool:
     return entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
 
 
-def contains_dicom(folder: str) -> bool:
-    """Return whether any file in a folder starts like a DICOM file."""
-    return any(_has_preamble(file) for file in list_regular_files(folder))
+def contains_dicom(folder: str, others: Sequence[str] = ()) -> bool:
+    """Return whether any file in a folder starts like a DICOM file; ``others`` are known to be of other formats."""
+    return any(_has_preamble(file) for file in list_regular_files(folder) if file not in others)
 
 
 def open_series(folder: str, itk: ModuleType) -> DicomSeries:

@@ -1,5 +1,6 @@
 """Volumes for prediction: files and DICOM folders at any path."""
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -30,8 +31,8 @@ def read_at_spacing(
     return read_decoded(file, None if has_same_spacing else spacing.tolist(), max_voxels, within, channels)
 
 
-def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]]]:
-    """Find the volumes in paths, in their order and sorted within folders, and the paths without any, with reasons."""
+def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]], list[str]]:
+    """Find the volumes in paths, in their order and sorted within folders; see ``find_inputs``."""
     return find_inputs(
         inputs,
         _find_in_folder,
@@ -41,15 +42,21 @@ def find_volumes(inputs: Sequence[str]) -> tuple[list[str], list[tuple[str, str]
     )
 
 
-def _find_in_folder(folder: str) -> Iterator[str]:
+def _find_in_folder(folder: str, others: list[str]) -> Iterator[str]:
     for parent, subfolders, names in os.walk(folder, followlinks=True):
         # nnU-Net keeps labels next to images; their names look like volumes.
         subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name not in _LABELS)
-        volumes = [name for name in sorted(names) if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
-        if volumes:
-            yield from (os.path.join(parent, name) for name in volumes)
-        elif dicom.contains_dicom(parent):
+        files = [os.path.join(parent, name) for name in sorted(names) if not name.startswith(".")]
+        volumes = [file for file in files if file.lower().endswith(SUFFIXES)]
+        yield from volumes
+        if dicom.contains_dicom(parent, volumes):
             yield parent
+            continue
+        parts = set(volumes)
+        for volume in volumes:
+            with contextlib.suppress(OSError):  # told when the volume is read
+                parts.update(list_parts(volume))
+        others += [file for file in files if file not in parts]
 
 
 class ReadableVolumes:
@@ -122,11 +129,13 @@ class VolumeInputs(InputSamples):
 
     labeled = False
 
-    def __init__(self, samples: TransformedDataset, unreadable: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, samples: TransformedDataset, unreadable: Sequence[tuple[str, str]], notices: Sequence[str] = ()
+    ) -> None:
         self.samples, self.dataset = samples, samples.dataset
         self.names = [files[0] for files in self.dataset.files]
         self.unreadable = [*unreadable, *self.dataset.unreadable]
-        self.notices = list(self.dataset.notices)
+        self.notices = [*notices, *self.dataset.notices]
 
     def sample(self, index: int, generator: np.random.Generator) -> dict[str, Any]:
         """Return volume ``index`` with scaled intensities."""

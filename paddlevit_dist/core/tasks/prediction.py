@@ -2,9 +2,11 @@
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ..runtime.printing import count, one_line
 from ..runtime.text_files import Facts, convert_facts
 from .dataset import TransformedDataset
 
@@ -135,32 +137,39 @@ def stamps(paths: Iterable[str]) -> list[tuple[str, int, int]]:
 
 
 Item = TypeVar("Item")
+_NOTES = (".txt", ".md", ".rst", ".pdf", ".html", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".tsv", ".xml", ".log")
+_MOST_SUFFIXES = 5
 
 
 def find_inputs(
     inputs: Sequence[str],
-    list_folder: Callable[[str], Iterable[Item]],
+    list_folder: Callable[[str, list[str]], Iterable[Item]],
     open_file: Callable[[str], Item | None],
     *,
     what: str,
     expected: str,
-) -> tuple[list[Item], list[tuple[str, str]]]:
-    """List the inputs at these paths in their order, and paths without inputs with reasons.
+) -> tuple[list[Item], list[tuple[str, str]], list[str]]:
+    """List the inputs at these paths in their order, paths without inputs with reasons, and lines on files left out.
 
     Args:
         inputs: files and folders; ``~`` is expanded.
-        list_folder: returns all inputs below a folder, in order.
+        list_folder: returns all inputs below a folder, in order, and appends the paths of other files to a list, but
+            not of those that belong to an input.
         open_file: returns the input that a file is, judged by its name; None if it is not one.
         what: singular noun for an input, such as "scene".
         expected: what to give instead, for the reasons.
     """
     items: list[Item] = []
     unreadable: list[tuple[str, str]] = []
+    notices: list[str] = []
     for path in map(os.path.expanduser, inputs):
         if os.path.isdir(path):
-            folder_items = list(list_folder(path))
+            others: list[str] = []
+            folder_items = list(list_folder(path, others))
             items += folder_items
-            if not folder_items:
+            if folder_items:
+                notices += _note_others(path, others, f"not {what}s by their names: {expected}")
+            else:
                 unreadable.append((path, f"the folder contains no {what}s: {expected}"))
             continue
         if not os.path.exists(path):
@@ -171,4 +180,14 @@ def find_inputs(
             unreadable.append((path, f"not a {what} by its name: {expected}"))
         else:
             items.append(item)
-    return items, unreadable
+    return items, unreadable, notices
+
+
+def _note_others(folder: str, paths: Sequence[str], reason: str) -> list[str]:
+    """Return a line with the number of these files by suffix, but for notes; none without any."""
+    paths = [path for path in paths if not path.lower().endswith(_NOTES)]
+    suffixes = Counter(os.path.splitext(path)[1].lower() or "without a suffix" for path in paths)
+    kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in suffixes.most_common(_MOST_SUFFIXES))
+    more = ", …" if len(suffixes) > _MOST_SUFFIXES else ""
+    left_out = f"{count(len(paths), 'file')} below {folder} left out ({kinds}{more}), such as"
+    return [one_line(f"note: {left_out} {os.path.relpath(paths[0], folder)}: {reason}")] if paths else []

@@ -53,6 +53,17 @@ def read_text(path: str, remarks: list[str] | None = None) -> dict[str, np.ndarr
     return dict(zip(names, table.T))
 
 
+def is_note(path: str) -> bool:
+    """Return whether a file does not begin like a table of points; False if it cannot be read."""
+    try:
+        content = to_utf8(read_content(path, _MAX_LINE_LENGTH), "replace").translate(_SPACES)
+    except UserError:
+        return False
+    lines = content.decode("utf-8", "replace").splitlines()
+    rows = ([word for word in re.split(r"[\s,;]+", line) if word] for line in lines)
+    return not any(len(row) > 2 and all(map(is_number, row)) for row in rows)
+
+
 def _find_start(stream: TextIO, path: str) -> tuple[list[str] | None, int, str | None]:
     """Return the names of columns, the number of lines before the first point, and the delimiter."""
     names, number = None, 0

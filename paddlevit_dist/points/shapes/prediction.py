@@ -1,5 +1,6 @@
 """Prediction of shapes in files."""
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,14 @@ class ShapeInputs(InputSamples):
 
     labeled = False
 
-    def __init__(self, shapes: ShapeSection, names: Sequence[str], unreadable: Sequence[tuple[str, str]]) -> None:
-        self.shapes, self.names, self.unreadable = shapes, names, unreadable
+    def __init__(
+        self,
+        shapes: ShapeSection,
+        names: Sequence[str],
+        unreadable: Sequence[tuple[str, str]],
+        notices: Sequence[str] = (),
+    ) -> None:
+        self.shapes, self.names, self.unreadable, self.notices = shapes, names, unreadable, notices
 
     def sample(self, index: int, generator: np.random.Generator) -> ShapeSample:
         """Return shape ``index`` as network input."""
@@ -34,15 +41,19 @@ class ShapePrediction(ClassifierPrediction):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
         """Return the samples of the shapes in paths, for ``predict``."""
         expected = f"expected {', '.join(SUFFIXES)}, or a folder of these"
-        paths, unreadable = find_inputs(
+        paths, unreadable, left_out = find_inputs(
             list(map(str, inputs)), _find_shapes, _check_suffix, what="shape", expected=expected
         )
-        return ShapeInputs(self.task.config.SHAPES, paths, unreadable)
+        return ShapeInputs(self.task.config.SHAPES, paths, unreadable, left_out)
 
 
 def _check_suffix(path: str) -> str | None:
     return path if path.lower().endswith(SUFFIXES) else None
 
 
-def _find_shapes(folder: str) -> Iterator[str]:
-    yield from (str(file) for file in sorted(Path(folder).rglob("*")) if _check_suffix(str(file)) and file.is_file())
+def _find_shapes(folder: str, others: list[str]) -> Iterator[str]:
+    for file in (str(path) for path in sorted(Path(folder).rglob("*")) if path.is_file()):
+        if _check_suffix(file):
+            yield file
+        elif not os.path.basename(file).startswith("."):
+            others.append(file)

@@ -10,7 +10,7 @@ SEMANTIC = ["TASK", "semantic_segmentation", "MODEL.NAME", "minkunet_tutorial", 
 
 
 def make_inputs(*paths, coordinates=CENTERED, needs_colors=True):
-    scenes, unreadable = find_scenes([str(path) for path in paths])
+    scenes, unreadable, _ = find_scenes([str(path) for path in paths])
     return InputScenes(scenes, coordinates, needs_colors, CLASS_NAMES), unreadable
 
 

@@ -41,7 +41,7 @@ def test_a_download_has_one_scene_for_each_of_its_folders(tmp_path):
     for name in ("scene0001_00", "scene0000_00"):
         write_scannet(tmp_path / name, name)
         write_points(tmp_path / name / f"{name}_vh_clean.ply", make_points(9))  # the finer mesh, and no class labels
-    found, unreadable = find_scenes([str(tmp_path), str(tmp_path / "nothing"), __file__])
+    found, unreadable, _ = find_scenes([str(tmp_path), str(tmp_path / "nothing"), __file__])
     assert [(scene.name, scene.kind) for scene in found] == [("scene0000_00", "scannet"), ("scene0001_00", "scannet")]
     assert [path for path, _ in unreadable] == [str(tmp_path / "nothing"), __file__]
     assert "no such file" in unreadable[0][1] and "not a scene by its name" in unreadable[1][1]
@@ -161,7 +161,7 @@ def test_a_scan_of_kitti_may_be_in_any_folder(tmp_path):
     for folder, name in (("drive/velodyne", "000000"), ("mine", "rain")):
         (tmp_path / folder).mkdir(parents=True)
         scan.tofile(tmp_path / folder / f"{name}.bin")
-        (found,), unreadable = find_scenes([str(tmp_path / folder / f"{name}.bin")])
+        (found,), unreadable, _ = find_scenes([str(tmp_path / folder / f"{name}.bin")])
         assert found[:2] == (str(tmp_path / folder / f"{name}.bin"), "semantic_kitti") and not unreadable
         assert found.name.endswith(name)
         (read,) = [InputScenes([found], None, False, ["a"], ["intensity"]).read(0)]
@@ -172,11 +172,42 @@ def test_a_scan_of_kitti_may_be_in_any_folder(tmp_path):
 
 def test_labels_of_nuscenes_are_not_scans(tmp_path):
     nuscenes(tmp_path / "in")
-    scenes, unreadable = find_scenes([str(tmp_path / "in")])
+    scenes, unreadable, _ = find_scenes([str(tmp_path / "in")])
     files = sorted((tmp_path / "in").glob("*/LIDAR_TOP/*.pcd.bin"))
     assert [(scene.path, scene.kind) for scene in scenes] == [(str(file), "nuscenes") for file in files] and files
     assert unreadable == []
     assert find_scenes([str(next((tmp_path / "in").glob("lidarseg/*/*.bin")))])[0] == []
+
+
+def test_a_folder_has_the_scenes_that_its_files_are_alone(tmp_path):
+    columns = make_points(30)
+    write_points(tmp_path / "a.ply", columns)
+    pcd(tmp_path / "below" / "b.pcd", "ascii")
+    np.save(tmp_path / "c.npy", np.stack([columns[axis] for axis in "xyz"], axis=1))
+    (tmp_path / "d.txt").write_text("x y z\n1 2 3\n4 5 6\n")
+    (tmp_path / "e.XYZ").write_text("# a scan\n2\n1,2,3\n4,5,6\n")
+    files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    (tmp_path / "notes.txt").write_text("a.ply is of 2021,\n12 12 scans more to come\n")
+    (tmp_path / "mesh.obj").write_text("v 1 2 3\n")
+    (tmp_path / "below" / "f.e57").write_bytes(b"ASTM-E57")
+    found, unreadable, notices = find_scenes([str(tmp_path)])
+    assert sorted(found) == sorted(find_scenes([str(file) for file in files])[0]) and len(found) == 5
+    alone = [make_inputs(file, needs_colors=False)[0].read(0).xyz for file in files]
+    together = InputScenes(sorted(found), None, False, ["a"])
+    for index, xyz in enumerate(alone):
+        np.testing.assert_array_equal(together.read(index).xyz, xyz)
+    (notice,) = notices
+    assert notice.startswith(
+        f"note: 2 files below {tmp_path} left out (1 .obj, 1 .e57), such as mesh.obj: not scenes by"
+    )
+    assert unreadable == []
+
+
+def test_a_folder_of_text_alone_has_all_its_files(tmp_path):
+    (tmp_path / "a.txt").write_text("1 2 3\n")
+    (tmp_path / "b.txt").write_text("no points\n")
+    found, _, notices = find_scenes([str(tmp_path)])
+    assert [scene.name for scene in found] == ["a", "b"] and notices == []
 
 
 def test_points_without_finite_coordinates_are_left_out_and_files_keep_their_rows(tmp_path):
@@ -264,7 +295,7 @@ def test_files_of_other_programs_are_predicted_and_need_the_channels_of_the_trai
     pcd(tmp_path / "a.pcd", "binary")
     pointcept(tmp_path, splits=("train",))
     (tmp_path / "c.xyz").write_text("1 2 3\n2 3 4\n")
-    found, unreadable = find_scenes([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")])
+    found, unreadable, _ = find_scenes([str(tmp_path / name) for name in ("a.pcd", "train", "c.xyz")])
     assert [(scene.name, scene.kind) for scene in found] == [
         ("a", "pcd"),
         ("scene0000_00", "pointcept"),
@@ -398,7 +429,7 @@ def test_an_object_of_a_room_alone_and_of_what_remarks_have_no_time_for(tmp_path
     file = tmp_path / "Area_1" / "office_1" / "Annotations" / "chair_1.txt"
     file.parent.mkdir(parents=True)
     file.write_text("".join(f"{n} {n % 3} 1 9 9 9\n" for n in range(9)))
-    found, _ = find_scenes([str(file)])
+    found = find_scenes([str(file)])[0]
     assert [tuple(scene) for scene in found] == [(str(file), "text", "chair_1")]
     read = []
     scenes, _ = make_inputs(file, file)

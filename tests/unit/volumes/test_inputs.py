@@ -16,6 +16,7 @@ from paddlevit_dist.core.tasks.prediction import CheckpointMeta
 from paddlevit_dist.core.tasks.protocols import Predictable
 from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
+from paddlevit_dist.volumes.reading import read_volume
 
 TINY = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "1"]
 TINY += ["VOLUMES.CROP_SIZE", "[8,12,10]", "-dataset=landmarks", "-eval", "-pretrained=x"]
@@ -47,7 +48,7 @@ def test_volumes_are_found_in_folders_of_any_depth(tmp_path):
     (tmp_path / "patient" / "a.csv").write_text("name,x,y,z\n")
     (tmp_path / "patient" / "._a.mha").write_bytes(b"")  # as macOS writes next to each file
     (tmp_path / "empty").mkdir()
-    files, unreadable = find_volumes(
+    files, unreadable, notices = find_volumes(
         [str(tmp_path), str(tmp_path / "empty"), str(tmp_path / "patient" / "a.csv"), "none"]
     )
     assert files == [str(tmp_path / name) for name in ("b.nii.gz", "patient/a.mha", "patient/study/series")]
@@ -55,6 +56,23 @@ def test_volumes_are_found_in_folders_of_any_depth(tmp_path):
         "the folder contains no volumes",
         "not a volume by its name",
         "no such file or folder",
+    ]
+    assert notices == []
+
+
+def test_a_folder_with_volumes_a_series_and_others_loses_none_untold(tmp_path):
+    write_series(tmp_path, voxels())
+    series = read_volume(str(tmp_path))[0]
+    write_volume(tmp_path / "a.nii.gz")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "c.mhd").write_text("ObjectType = Image\nElementDataFile = c.raw\n")
+    for name in ("c.raw", "d.img", "e.gipl", "readme.txt"):
+        (tmp_path / "b" / name).write_bytes(b"")
+    files, unreadable, notices = find_volumes([str(tmp_path)])
+    assert files == [str(tmp_path / "a.nii.gz"), str(tmp_path), str(tmp_path / "b" / "c.mhd")] and unreadable == []
+    np.testing.assert_array_equal(read_volume(str(tmp_path))[0], series)
+    assert [notice.partition(", such as")[0] for notice in notices] == [
+        f"note: 2 files below {tmp_path} left out (1 .img, 1 .gipl)"
     ]
 
 

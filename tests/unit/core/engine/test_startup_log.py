@@ -211,7 +211,7 @@ def test_the_record_of_a_run_has_the_facts_of_its_splits(ranks, other_paddle, wr
             }
             for split, birds, number, names in (
                 ("train", "1,200 birds", 600, None),
-                ("val", "30 birds", 15, ["bird 15", "wren"]),
+                ("val", "30 birds", 15, ["bird\\n15", "wren"]),
             )
         },
     }

@@ -64,24 +64,39 @@ def test_inputs_keep_their_order_and_others_have_a_reason(tmp_path, monkeypatch)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("full", "empty"):
         (tmp_path / name).mkdir()
-    for name in ("full/2.ply", "full/1.ply", "3.ply", "note.txt", "0.ply"):
+    for name in (
+        "full/2.ply",
+        "full/1.ply",
+        "full/b.e57",
+        "full/c.E57",
+        "full/a",
+        "full/n.txt",
+        "3.ply",
+        "note.txt",
+        "0.ply",
+    ):
         (tmp_path / name).touch()
 
     def open_file(path):
         return path if path.endswith(".ply") else None
 
-    def list_folder(folder):
-        return (os.path.join(folder, name) for name in sorted(os.listdir(folder)))
+    def list_folder(folder, others):
+        paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
+        others += [path for path in paths if open_file(path) is None]
+        return filter(open_file, paths)
 
     words = ["3.ply", "full", "note.txt", "empty", "gone.ply", "~/0.ply"]
     given = [word if word.startswith("~") else str(tmp_path / word) for word in words]
-    found, unreadable = find_inputs(given, list_folder, open_file, what="scene", expected="give PLY files")
+    found, unreadable, notices = find_inputs(given, list_folder, open_file, what="scene", expected="give PLY files")
     assert found == [str(tmp_path / name) for name in ("3.ply", "full/1.ply", "full/2.ply", "0.ply")]
     assert unreadable == [
         (str(tmp_path / "note.txt"), "not a scene by its name: give PLY files"),
         (str(tmp_path / "empty"), "the folder contains no scenes: give PLY files"),
         (str(tmp_path / "gone.ply"), "no such file or folder"),
     ]
+    kinds = "2 .e57, 1 without a suffix"
+    left_out = f"note: 3 files below {tmp_path / 'full'} left out ({kinds}), such as a: not scenes by their names: give"
+    assert notices == [f"{left_out} PLY files"]
 
 
 def test_a_writer_writes_nothing_by_default():

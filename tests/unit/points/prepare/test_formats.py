@@ -268,8 +268,8 @@ def test_a_format_from_outside_is_found_first_detected_read_and_predicted(tmp_pa
         assert reader.kind == "triples" and reader.read(sources["val"][0]).xyz.tolist() == [[-1, 0, 1], [1, 0, -1]]
         with pytest.raises(UserError, match=r"^--columns is not for scenes of format triples \(triples\); drop"):
             get_reader("triples", SceneChoices(columns=("x",)))
-        scenes, _ = find_scenes([str(tmp_path)])
-        assert [(scene.kind, scene.name) for scene in scenes] == [("triples", "a"), ("triples", "b")]
+        scenes = find_scenes([str(tmp_path)])[0]
+        assert [(scene.kind, scene.name) for scene in scenes] == [("triples", "a"), ("triples", "b"), ("ply", "c")]
         register_scene_format("wrong", dict)
         with pytest.raises(UserError, match="^dict is not derived from SceneReader: derive it"):
             identify_file(str(tmp_path / "a.xyz"))

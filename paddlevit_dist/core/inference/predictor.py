@@ -23,7 +23,6 @@ from ..logging.progress import Heartbeat, ProgressBar, write_line
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import remove_temporary_files
-from ..runtime.printing import one_line
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
@@ -34,7 +33,7 @@ from ..tasks.sample_checks import BadSample
 from ..tasks.task import Task
 from ..tasks.task_factory import make_task
 from .ensemble import ModelEnsemble
-from .rows import PredictionCounts, finish, open_rank_writer, read_entries, write_tables
+from .rows import PredictionCounts, finish, format_reason, open_rank_writer, read_entries, write_tables
 from .trained import TrainedWeights, build_trained, open_source
 
 _INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch in addition to the task's
@@ -59,7 +58,7 @@ class PredictionDataset(TransformedDataset):
             sample = self.samples.sample(number, generator)
             self._check(sample)
         except UserError as error:
-            return number, None, format_reason(error).removeprefix(f"{self.describe(index)}: ")
+            return number, None, format_reason(error, self.describe(index))
         except _INPUT_ERRORS as error:  # libraries raise them for damaged files
             return number, None, f"{type(error).__name__}: {format_reason(error)}"
         return number, sample, None
@@ -75,11 +74,6 @@ class PredictionDataset(TransformedDataset):
         batch[_INDICES] = [index for index, _ in read]
         batch[_UNREAD] = [(index, reason) for index, _, reason in attempts if reason is not None]
         return batch
-
-
-def format_reason(error: Exception) -> str:
-    """Return why an input cannot be read, without its name if the error stores the reason separately."""
-    return one_line(getattr(error, "reason", None) or error)
 
 
 def build_prediction_loader(
@@ -304,7 +298,7 @@ class Predictor:
             listed = [inputs] if is_single else inputs
             paths = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
             samples = self._aspect.open_inputs(paths, Path(folder))
-            self.unreadable = list(samples.unreadable)
+            self.unreadable = [(name, format_reason(reason, name)) for name, reason in samples.unreadable]
             for line in sorted(set(samples.notices) - self._told):
                 write_line(line)
             self._told.update(samples.notices)

@@ -103,6 +103,13 @@ def finish(folder: Path, counts: PredictionCounts) -> None:
         (folder / name).unlink(missing_ok=True)
 
 
+def format_reason(error: object, name: str = "") -> str:
+    """Return why an input cannot be read, on one line, without the input's name, which rows have in a column."""
+    reason = one_line(getattr(error, "reason", None) or error)
+    starts = [f"{one_line(name)}{sign}" for sign in (": ", " ")] if name else []
+    return next((reason.removeprefix(start) for start in starts if reason.startswith(start)), reason)
+
+
 def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
     """Write the tables of the predictions in the inputs' order, or raise UserError and keep the older tables."""
     predicted, missing = 0, len(samples.unreadable)
@@ -112,7 +119,7 @@ def write_tables(folder: Path, samples: InputSamples) -> PredictionCounts:
         table, lines, unreadable = (as_text(file, "backslashreplace") for file in files)
         rows, bad = csv.writer(table, lineterminator="\n"), csv.writer(unreadable, "excel-tab", lineterminator="\n")
         bad.writerow(["path", "reason"])
-        bad.writerows((cell(path), one_line(reason)) for path, reason in samples.unreadable)
+        bad.writerows((cell(path), format_reason(reason, path)) for path, reason in samples.unreadable)
         columns: list[str] | None = None
         for entry in read_entries(folder):
             name = samples.names[entry.index]

@@ -11,6 +11,7 @@ import yaml
 
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
+from ..runtime.run_folders import CHECKPOINTS, CONFIG, is_run
 from ..runtime.text_files import parse_yaml
 from . import recipes, table
 from .key import OPTIONS, SIZE, Flag, show
@@ -214,12 +215,11 @@ def take_override(words: list[str]) -> tuple[str, str]:
     """Remove ``KEY VALUE`` or ``KEY=VALUE`` from the start of ``words``, and return both; UserError without a value."""
     key, equals, value = words.pop(0).partition("=")
     if not equals:
-        if not words or is_flag(words[0]):
-            if table.find_key(key):
-                raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
-            raise UserError(
-                f"command line: {show(key)} is neither a flag nor a KEY with its VALUE{_suggest_spelling(key)}"
-            )
+        is_alone, is_known = not words or is_flag(words[0]), table.find_key(key) is not None
+        if is_alone and is_known:
+            raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
+        if is_alone or not (is_known or _looks_like_key(key)):
+            raise UserError(f"command line: {_explain_word(key)}")
         value = words.pop(0)
         if value == "=":
             raise UserError(f"{key}: no spaces are allowed around '=': write {key}={words[0] if words else 'VALUE'}")
@@ -341,8 +341,26 @@ def _closest_flag(name: str) -> str:
 
 
 def _suggest_spelling(word: str) -> str:
-    """Return the end of a message about a word that is neither a flag nor a key: what to write instead."""
+    """Return the end of a message about a word that is neither a flag nor a key: what to write instead, if known."""
     if recipes.names_recipe(word):
         return f": did you mean '-cfg={word}'?"
     spelling = spell_here(word)
-    return f": did you mean '{spelling}'?" if spelling else ": write TRAIN.BASE_LR 3e-4, for example"
+    return f": did you mean '{spelling}'?" if spelling else ""
+
+
+def _looks_like_key(word: str) -> bool:
+    """Return whether a word may be a misspelled key, here or in other tools, rather than the name of a run."""
+    return "." in word or word == word.upper() or bool(spell_here(word))
+
+
+def _explain_word(word: str) -> str:
+    """Return what is wrong with a word that is neither a flag nor a key."""
+    suggestion, path = _suggest_spelling(word), os.path.expanduser(word)
+    if suggestion or _looks_like_key(word) or os.path.isfile(path):
+        suggestion = suggestion or ": write TRAIN.BASE_LR 3e-4, for example"
+        return f"{show(word)} is neither a flag nor a KEY with its VALUE{suggestion}"
+    if is_run(path):
+        return f"{word} is a run: to continue it, write -resume={word}, or to repeat it -cfg={word}/{CONFIG}"
+    if os.path.isdir(path):
+        return f"{word} is a folder, but not of a run: it needs {CONFIG} and {CHECKPOINTS}"
+    return f"there is no run or recipe named {word}; '{program('inspect recipes')}' lists the recipes"

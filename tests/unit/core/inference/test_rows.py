@@ -9,6 +9,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.inference.rows import (
     begin,
     finish,
+    format_reason,
     open_rank_writer,
     read_entries,
     read_unreadable,
@@ -109,6 +110,20 @@ def test_each_row_has_the_columns_of_the_first_and_each_input_is_counted_once(tm
     assert begin(tmp_path, {"inputs": 6}, restart=False) is None  # all are predicted
     assert list(begin(tmp_path, {"inputs": 6}, restart=True)) == list(range(6))
     assert {path.name for path in tmp_path.iterdir()} == {"about.json", "unfinished"}
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("a b.ply has no points; remove it", "has no points; remove it"),
+        ("a b.ply: torn", "torn"),
+        ("a b.ply.gz is torn", "a b.ply.gz is torn"),
+        ("torn: a b.ply has no points", "torn: a b.ply has no points"),
+    ],
+)
+def test_a_reason_does_not_repeat_the_path(reason, expected):
+    assert format_reason(reason, "a b.ply") == expected
+    assert format_reason(UserError(reason)) == reason
 
 
 def test_without_a_prediction_only_the_list_of_unreadable_inputs_is_kept(tmp_path):

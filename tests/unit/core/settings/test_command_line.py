@@ -257,6 +257,23 @@ def test_mistakes_are_named(refuse, words, message):
     assert refuse(load, shlex.split(words)) == message
 
 
+@pytest.mark.parametrize("more", ["", " SEED 3", " -eval"])
+def test_a_word_that_may_be_a_run_is_named_as_one(refuse, tmp_path, monkeypatch, more):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "done" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "done" / "config.yaml").write_text("SEED: 1\n")
+    start, listed = "command line: ", "'python -m paddlevit_dist inspect recipes' lists the recipes"
+    messages = {
+        "nothere": f"there is no run or recipe named nothere; {listed}",
+        "runs/a": f"there is no run or recipe named runs/a; {listed}",
+        "photos": "photos is a folder, but not of a run: it needs config.yaml and checkpoints",
+        "done": "done is a run: to continue it, write -resume=done, or to repeat it -cfg=done/config.yaml",
+    }
+    found = {word: refuse(load, shlex.split(word + more)) for word in messages}
+    assert found == {word: start + message for word, message in messages.items()}
+
+
 def test_sections_in_small_letters_are_named(refuse, tmp_path):
     (tmp_path / "low.yaml").write_text("train:\n  base_lr: 3e-4\n")
     said = refuse(load, [f"-cfg={tmp_path / 'low.yaml'}"])

@@ -26,6 +26,13 @@ def collect_scalars(group: str, values: dict[str, Any]) -> dict[str, float]:
     }
 
 
+def claim_tag(tags: dict[str, str], tag: str, allowed: str) -> str:
+    """Return how a log writes a tag: ``allowed``, followed by "_" while that is another tag; ``tags`` remembers it."""
+    while tags.setdefault(allowed, tag) != tag:
+        allowed += "_"
+    return allowed
+
+
 class NumbersLog(Callback):
     """Base class of callbacks that log the numbers of reports and evaluations."""
 
@@ -149,6 +156,7 @@ class VisualDlLog(EventLog):
         from visualdl.writer.record_writer import RecordWriter
 
         self._make = base_component
+        self._tags: dict[str, str] = {}
         self._writer = RecordWriter(file)
         self._write(base_component.meta_data(walltime=round(time.time() * 1000)))
 
@@ -156,7 +164,7 @@ class VisualDlLog(EventLog):
         """Write numbers by their tags."""
         for tag, value in values.items():
             # VisualDL refuses its own escape character.
-            tag = tag.replace("%", "percent")
+            tag = claim_tag(self._tags, tag, tag.replace("%", "percent"))
             self._write(self._make.scalar(tag=tag, value=value, step=step, walltime=round(seconds * 1000)))
 
     def text(self, tag: str, text: str) -> None:

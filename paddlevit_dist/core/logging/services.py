@@ -17,7 +17,7 @@ from ..runtime.text_files import parse_yaml
 from ..settings.table import leaves
 from ..tasks.callback import RunFacts
 from .callbacks import FAILED, FINISHED, STOPPED
-from .event_logs import NumbersLog, collect_scalars
+from .event_logs import NumbersLog, claim_tag, collect_scalars
 
 PROJECT = "paddlevit_dist"  # default, if the environment names none
 _LONGEST_TEXT, _MOST_PARAMETERS = 500, 100  # of MLflow: a value, a request
@@ -128,7 +128,7 @@ class MlflowLog(ServiceLog):
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         from mlflow import MlflowClient, entities
 
-        self._client, self._metric = MlflowClient(), entities.Metric
+        self._client, self._metric, self._tags = MlflowClient(), entities.Metric, dict[str, str]()
         if run_id is None:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
             experiment = self._client.get_experiment_by_name(name)
@@ -145,8 +145,9 @@ class MlflowLog(ServiceLog):
 
     def scalars(self, values: dict[str, float], step: int, seconds: float) -> None:
         """Send numbers by their tags."""
-        allowed = {re.sub(r"[^\w\-. :/]", "_", tag): value for tag, value in values.items()}
-        metrics: list[Any] = [self._metric(tag, value, int(seconds * 1000), step) for tag, value in allowed.items()]
+        tags = [claim_tag(self._tags, tag, re.sub(r"[^\w\-. :/]", "_", tag)) for tag in values]
+        milliseconds = int(seconds * 1000)
+        metrics: list[Any] = [self._metric(tag, value, milliseconds, step) for tag, value in zip(tags, values.values())]
         self._client.log_batch(self._id, metrics=metrics)
 
     def finish(self, outcome: str) -> None:

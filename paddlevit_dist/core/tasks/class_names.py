@@ -6,12 +6,13 @@ one name apart by something else, such as COCO's ids, it becomes part of the nam
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 
+ALL_NAMES = ("all", "all together")  # see ``name_all``
 _LONGEST = 60  # letters of a name in a message
 
 
@@ -46,6 +47,11 @@ def make_unique(names: Sequence[str], marks: Sequence[str]) -> list[str]:
             taken.add(name)
         result.append(name)
     return result
+
+
+def name_all(names: Container[str]) -> str:
+    """Return the name of what is computed from all classes, in a table or chart next to theirs."""
+    return ALL_NAMES["all" in names]
 
 
 def resolve_class_names(

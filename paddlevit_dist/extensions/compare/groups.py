@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path

@@ -16,6 +16,7 @@ from ...core.runtime.metrics_file import METRICS, find_best_evaluation, get_inte
 from ...core.runtime.printing import one_line
 from ...core.runtime.text_files import read_json, read_yaml
 from ...core.settings.table import leaves
+from ...core.tasks.class_names import ALL_NAMES
 from . import store
 
 _RUN_FILES = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
@@ -68,8 +69,10 @@ class ReportedRun(NamedTuple):
     def classes(self) -> list[str]:
         """Names of the classes that its data and figures tell, in the order of their numbers."""
         tables = [self.find_table(column) or {} for column in ("class", "category", "point", "landmark")]
-        in_figures = [str(name) for table in tables if table for name in next(iter(table.values())) if name != "all"]
+        in_figures = [str(name) for table in tables if table for name in next(iter(table.values()))]
         lists = [about.get(key) or () for key in ("class_names", "counts") for about in self.data.values()]
+        overall = next((name for name in ALL_NAMES[::-1] if name in in_figures), "")
+        in_figures = [name for name in in_figures if name != overall]
         return [*dict.fromkeys([str(name) for listed in lists for name in listed] + in_figures)]
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
+from ...core.tasks.class_names import name_all
 from . import curves
 from .parts import Part, fold, make_note
 from .runs import ReportedRun, is_count
@@ -85,7 +86,7 @@ def _group(names: Sequence[str], scores: Set[str], classes: Sequence[str]) -> di
     quantities = {score.quantity for score in of_classes.values()}
     others = [name for name in names if name not in of_classes and name not in quantities & scores]
     first_words = Counter((name in scores, name.split(" ")[0]) for name in others)  # where classes are not known
-    overall = "all classes" if "all" in classes else "all"
+    overall = name_all(classes)
     families: dict[str, dict[str, str]] = {}
     for name in names:
         first, _, rest = name.partition(" ")
@@ -140,7 +141,7 @@ def _build_family(title: str, family: dict[str, str], series: Any, x_label: str,
     order = sorted(range(len(found)), key=lambda place: found[place][2][-1][1])
     colored = sorted({*order[:_COLORED], *order[-_COLORED:]})
     colors = curves.color_lines(
-        [found[place][0] for place in colored], classes or [name for name in family if name != "all"]
+        [found[place][0] for place in colored], classes or [name for name in family if name != name_all(classes)]
     )
     lines = []
     for place, (label, name, points, style) in enumerate(found):

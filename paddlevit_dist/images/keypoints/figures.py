@@ -8,6 +8,7 @@ import paddle
 
 from ...core.intervals import quotient
 from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.class_names import name_all
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Chart, Figure, FigureTable
 from ...core.tasks.protocols import Reportable, predict_again
@@ -183,7 +184,10 @@ def chart_errors(names: Sequence[str], points: np.ndarray, errors: np.ndarray, l
     numbers = np.bincount(points, minlength=len(names))
     means = quotient(np.bincount(points, errors, len(names)), numbers)
     worst = [number for number in np.argsort(-means, kind="stable").tolist() if numbers[number]][:_MOST_LINES]
-    lines = {"all": _accumulate(errors), **{names[number]: _accumulate(errors[points == number]) for number in worst}}
+    lines = {
+        name_all(names): _accumulate(errors),
+        **{names[number]: _accumulate(errors[points == number]) for number in worst},
+    }
     scope = f", of the {_MOST_LINES} worst of {len(names)} points and of all" if len(names) > _MOST_LINES else ""
     note = f"Percent of points with an error up to a value{scope}."
     return [Chart("Distribution of the errors", label, "points, %", lines, note=note)]
@@ -268,7 +272,7 @@ def _caption(errors: np.ndarray, names: Sequence[str], unit: str) -> str:
 
 def _tabulate_errors(names: Sequence[str], errors: np.ndarray, shares: np.ndarray, unit: str) -> FigureTable:
     rows: list[tuple[Any, ...]] = []
-    for name, own, share in zip([*names, "all"], [*errors.T, errors.ravel()], [*shares.T, shares.ravel()]):
+    for name, own, share in zip([*names, name_all(names)], [*errors.T, errors.ravel()], [*shares.T, shares.ravel()]):
         finite, is_labeled = own[np.isfinite(own)], ~np.isnan(share)
         values: list[float | None] = [None] * 5
         if len(finite):

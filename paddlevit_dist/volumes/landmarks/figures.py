@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 
 from ...core.tasks.aspects import TaskAspect
+from ...core.tasks.class_names import name_all
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Chart, Figure, FigureTable, Gallery, SliceStack
 from ...core.tasks.protocols import Drawable, Reportable
@@ -73,7 +74,7 @@ class LandmarkDrawing(TaskAspect, Drawable):
 def _landmarks(errors: np.ndarray, names: Sequence[str]) -> FigureTable:
     rows: list[tuple[Any, ...]] = []
     scores = zip(*describe(sum_volumes(sum_errors(errors))).values())
-    for name, landmark_errors, (mean, deviation, *rates) in zip([*names, "all"], [*errors.T, errors], scores):
+    for name, landmark_errors, (mean, deviation, *rates) in zip([*names, name_all(names)], [*errors.T, errors], scores):
         finite = landmark_errors[np.isfinite(landmark_errors)]
         if not len(finite):
             rows.append((name, *[None] * (5 + len(RADII_MM)), 0))
@@ -91,7 +92,10 @@ def _curves(errors: np.ndarray, names: Sequence[str]) -> Chart:
     worst = sorted(
         (n for n, landmark_errors in enumerate(finite) if len(landmark_errors)), key=lambda n: -float(finite[n].mean())
     )[:_MOST_LINES]
-    lines = {"all": _cumulative(errors[np.isfinite(errors)]), **{names[n]: _cumulative(finite[n]) for n in worst}}
+    lines = {
+        name_all(names): _cumulative(errors[np.isfinite(errors)]),
+        **{names[n]: _cumulative(finite[n]) for n in worst},
+    }
     scope = f", of the {_MOST_LINES} worst of {len(names)} landmarks and of all" if len(names) > _MOST_LINES else ""
     note = f"Percent of landmarks with an error up to a distance{scope}."
     return Chart("Distribution of the errors", "radial error, mm", "found within, %", lines, note=note)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...core.intervals import ScoreRange, quotient, weighted_sums
 from ...core.intervals.score_ranges import ERROR_RANGE
+from ...core.tasks.class_names import name_all
 from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
@@ -135,5 +136,5 @@ def build_rows(sums: np.ndarray, names: Sequence[str]) -> list[list[Any]]:
     ``sums`` are (volumes, landmarks, 7), see ``sum_errors``. Landmarks of no volume have no row.
     """
     totals = sum_volumes(sums)
-    rows = zip([*names, "all"], *describe(totals).values(), totals[:, 0])
+    rows = zip([*names, name_all(names)], *describe(totals).values(), totals[:, 0])
     return [[name, *(f"{number:.6g}" for number in numbers)] for name, *numbers in rows if numbers[-1]]

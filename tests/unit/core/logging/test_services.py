@@ -198,6 +198,12 @@ def test_mlflow_has_every_setting_once_and_numbers_with_their_step_and_time(tmp_
     assert batches == [
         ("a run of mine", (), [("training/loss", 0.5, 12500, 3), ("training/top-1 _best_", 2.0, 12500, 3)])
     ]
+    batches.clear()
+    for tags in (["a (b)", "a [b]", "a _b_"], ["a _b_", "a [b]"]):  # the names that it allows are the same
+        log.evaluated(3, 1, dict(zip(tags, (1.0, 2.0, 3.0))))
+    sent = [[metric[:2] for metric in metrics] for _, _, metrics in batches]
+    names = [f"evaluation/a _b_{more}" for more in ("", "_", "__")]
+    assert sent == [[(names[0], 1.0), (names[1], 2.0), (names[2], 3.0)], [(names[2], 1.0), (names[1], 2.0)]]
     for outcome, status in ((services.FINISHED, "FINISHED"), (services.STOPPED, "KILLED"), (services.FAILED, "FAILED")):
         log.end(outcome)
         assert ended[-1] == ("a run of mine", status)

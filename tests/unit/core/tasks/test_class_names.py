@@ -7,7 +7,13 @@ import pytest
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.tasks.class_names import make_unique, name_outputs, require_unique, resolve_class_names
+from paddlevit_dist.core.tasks.class_names import (
+    make_unique,
+    name_all,
+    name_outputs,
+    require_unique,
+    resolve_class_names,
+)
 
 
 def config_of(classes, dataset="birds"):
@@ -69,3 +75,7 @@ def test_marks_tell_classes_of_one_name_apart(names, expected):
 def test_no_two_outputs_have_one_name():
     assert name_outputs(["crane", "owl", "crane"], 4) == ["crane (output 0)", "owl", "crane (output 2)", "3"]
     assert name_outputs(["2", "output 2"], 4) == ["2", "output 2", "output output 2", "3"]
+
+
+def test_the_overall_row_has_a_name_that_no_class_has():
+    assert name_all(["left", "right"]) == "all" and name_all(["left", "all"]) == "all together"

@@ -156,7 +156,7 @@ def test_ends_are_not_what_a_score_cannot_be(tmp_path, capsys):
     assert groups.clip_to_range("mre_mm", -3.0, 5.0) == (0.0, 5.0) and groups.clip_to_range(
         "mre_mm", -3.0, 5.0, True
     ) == (-3.0, 5.0)
-    for own in ("own", "AP bias", "Dice error", "signed mm"):
+    for own in ("own", "AP bias", "APD", "Dice error", "signed mm", "mIoU gain"):
         assert groups.clip_to_range(own, -3.0, 5.0) == groups.clip_to_range(own, -3.0, 5.0, True) == (-3.0, 5.0)
     assert "differ by up to 1.0000 (95 %" in "\n".join(format_group(groups.read_group(shares[0])))
 

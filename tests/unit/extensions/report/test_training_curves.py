@@ -51,7 +51,7 @@ def test_each_class_has_its_line_whatever_the_others_are_called(tmp_path, classe
 
 def test_a_class_may_have_a_name_of_ours(tmp_path):
     lines = chart_lines(tmp_path, ["all", "points", "count"], ["IoU", "IoU all", "IoU points", "IoU count"])
-    assert lines == {"IoU": ["all classes", "all", "points", "count"]}
+    assert lines == {"IoU": ["all together", "all", "points", "count"]}
 
 
 def test_of_classes_without_a_name_three_or_more_share_a_chart(tmp_path):

@@ -85,15 +85,16 @@ def _find_in_folder(folder: str, others: list[str]) -> Iterator[SceneFile]:
     companions = {companion for scene in scenes for companion in _list_companions(scene)}
     has_others = any(scene.kind != TextReader.kind for scene in scenes)
     for scene in scenes:
-        is_companion = any((str(parent), scene.kind) in companions for parent in Path(scene.path).parents)
+        parents = Path(os.path.abspath(scene.path)).parents
+        is_companion = any((str(parent), scene.kind) in companions for parent in parents)
         if not is_companion and not (has_others and scene.kind == TextReader.kind and is_note(scene.path)):
             yield scene
 
 
 def _list_companions(scene: SceneFile) -> list[tuple[str, str]]:
-    """List folders, and formats of which the files below them belong to this scene's dataset and are no scenes."""
+    """List a folder with each format whose files below it belong to this scene's dataset, and are not scenes."""
     name, kinds = _COMPANIONS.get(scene.kind, ("", ()))
-    folder = os.path.dirname(scene.path)
+    folder = os.path.dirname(os.path.abspath(scene.path))
     if name and os.path.basename(folder) != name:
         return []
     return [(os.path.dirname(os.path.dirname(folder)) if name else folder, kind) for kind in kinds]

@@ -19,8 +19,8 @@ class ScenePrediction(TaskAspect, Predictable):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
         """Return the samples of the scenes in paths, for ``predict``."""
         task = self.task
-        scenes, unreadable, left_out = find_scenes(list(map(str, inputs)))
+        scenes, unreadable, skipped = find_scenes(list(map(str, inputs)))
         uses_colors = COLORS in task.features
         dataset = InputScenes(scenes, task.coordinates, uses_colors, task.class_names, build_channels(task.features))
-        notices = [*left_out, *task.list_notices(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
+        notices = [*skipped, *task.list_notices(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
         return SceneInputs(task.build_samples(dataset, is_training=False), unreadable, notices)

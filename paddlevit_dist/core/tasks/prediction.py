@@ -149,7 +149,7 @@ def find_inputs(
     what: str,
     expected: str,
 ) -> tuple[list[Item], list[tuple[str, str]], list[str]]:
-    """List the inputs at these paths in their order, paths without inputs with reasons, and lines on files left out.
+    """List the inputs at these paths in their order, paths without inputs with reasons, and lines on skipped files.
 
     Args:
         inputs: files and folders; ``~`` is expanded.
@@ -189,5 +189,5 @@ def _note_others(folder: str, paths: Sequence[str], reason: str) -> list[str]:
     suffixes = Counter(os.path.splitext(path)[1].lower() or "without a suffix" for path in paths)
     kinds = ", ".join(f"{number:,} {suffix}" for suffix, number in suffixes.most_common(_MOST_SUFFIXES))
     more = ", …" if len(suffixes) > _MOST_SUFFIXES else ""
-    left_out = f"{count(len(paths), 'file')} below {folder} left out ({kinds}{more}), such as"
-    return [one_line(f"note: {left_out} {os.path.relpath(paths[0], folder)}: {reason}")] if paths else []
+    skipped = f"{count(len(paths), 'file')} below {folder} skipped ({kinds}{more}), such as"
+    return [one_line(f"note: {skipped} {os.path.relpath(paths[0], folder)}: {reason}")] if paths else []

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path

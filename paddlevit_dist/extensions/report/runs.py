@@ -375,7 +375,7 @@ class RunMetrics:
 
 
 def is_count(name: str, names: Container[str]) -> bool:
-    """Return whether a quantity is a count, not a score; ``names`` are those of all quantities."""
+    """Return whether a quantity is a count, not a score; ``names`` are the names of all quantities."""
     landmark = name.removesuffix(" landmarks")
     return _COUNTS.fullmatch(name) is not None or (landmark != name and f"{landmark} mre_mm" in names)
 

@@ -95,7 +95,7 @@ def _group(names: Sequence[str], scores: Set[str], classes: Sequence[str]) -> di
             title, label, _ = of_classes[name]
         elif name in others and rest and first_words[name in scores, first] >= _FEWEST_OF_A_FAMILY:
             title, label = first, rest
-        if title in names and (title in scores) != (name in scores):  # such as a training's "mask", and "mask AP"
+        if title in names and (title in scores) != (name in scores):  # such as the loss "mask" and the score "mask AP"
             title = f"{title} ({'evaluation' if name in scores else 'training'})"
         families.setdefault(title, {})[label] = name
     return families

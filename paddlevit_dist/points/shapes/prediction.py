@@ -41,10 +41,10 @@ class ShapePrediction(ClassifierPrediction):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
         """Return the samples of the shapes in paths, for ``predict``."""
         expected = f"expected {', '.join(SUFFIXES)}, or a folder of these"
-        paths, unreadable, left_out = find_inputs(
+        paths, unreadable, skipped = find_inputs(
             list(map(str, inputs)), _find_shapes, _check_suffix, what="shape", expected=expected
         )
-        return ShapeInputs(self.task.config.SHAPES, paths, unreadable, left_out)
+        return ShapeInputs(self.task.config.SHAPES, paths, unreadable, skipped)
 
 
 def _check_suffix(path: str) -> str | None:

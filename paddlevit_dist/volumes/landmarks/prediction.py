@@ -51,12 +51,12 @@ class LandmarkPredictor(TaskAspect, Predictable):
         """Open the volumes in files and folders for prediction."""
         task, volumes = self.task, self.task.config.VOLUMES
         intensities = IntensityConfig.from_config(volumes, 1, task.within)
-        files, unreadable, left_out = find_volumes(list(map(str, inputs)))
+        files, unreadable, skipped = find_volumes(list(map(str, inputs)))
         dataset = InputVolumes(files, task.names, task.spacing, volumes.COORDINATE_SYSTEM, volumes.MAX_VOXELS)
         dataset.within = regions_per_channel(intensities.within, intensities.kinds)
         self._cases = list_cases(dataset)
         samples = VolumeSamples(dataset, None, AugmentationConfig(), range(len(task.names)), intensities)
-        return VolumeInputs(samples, unreadable, left_out)
+        return VolumeInputs(samples, unreadable, skipped)
 
     def prediction_rows(self, prediction: LandmarkPrediction) -> list[Row]:
         """Return a row for each landmark, in millimeters of the volume's convention."""

@@ -58,11 +58,11 @@ class VolumeLabelPrediction(TaskAspect, Ensembling):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         """Open the volumes in files and folders for prediction."""
         task = self.task
-        files, unreadable, left_out = find_volumes(list(map(str, inputs)))
+        files, unreadable, skipped = find_volumes(list(map(str, inputs)))
         intensities = IntensityConfig.from_config(task.config.VOLUMES, len(task.channels), task.within)
         dataset = NewVolumes(files, task)
         dataset.within = regions_per_channel(intensities.within, intensities.kinds)
-        return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable, left_out)
+        return VolumeInputs(SegmentedSamples(dataset, intensities), unreadable, skipped)
 
     def prediction_rows(self, prediction: SegmentedVolume) -> list[Row]:
         """Return the milliliters of each class or region; BadSample if the outputs are not finite."""

@@ -198,9 +198,20 @@ def test_a_folder_has_the_scenes_that_its_files_are_alone(tmp_path):
         np.testing.assert_array_equal(together.read(index).xyz, xyz)
     (notice,) = notices
     assert notice.startswith(
-        f"note: 2 files below {tmp_path} left out (1 .obj, 1 .e57), such as mesh.obj: not scenes by"
+        f"note: 2 files below {tmp_path} skipped (1 .obj, 1 .e57), such as mesh.obj: not scenes by"
     )
     assert unreadable == []
+
+
+def test_poses_and_times_next_to_scans_are_not_scenes(tmp_path, monkeypatch):
+    semantic_kitti(tmp_path, sequences=("11",), labeled=False)
+    for name in ("poses.txt", "times.txt"):
+        (tmp_path / "sequences" / "11" / name).write_text("1 0 0 5 0 1 0 6 0 0 1 7\n" * 3)
+    las(tmp_path / "a.las", points=9)
+    monkeypatch.chdir(tmp_path / "sequences")
+    for folder, kinds in ((str(tmp_path), {"semantic_kitti", "las"}), ("11", {"semantic_kitti"})):
+        found, unreadable, notices = find_scenes([folder])
+        assert {scene.kind for scene in found} == kinds and not unreadable and not notices
 
 
 def test_a_folder_of_text_alone_has_all_its_files(tmp_path):

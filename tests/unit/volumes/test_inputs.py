@@ -72,7 +72,7 @@ def test_a_folder_with_volumes_a_series_and_others_loses_none_untold(tmp_path):
     assert files == [str(tmp_path / "a.nii.gz"), str(tmp_path), str(tmp_path / "b" / "c.mhd")] and unreadable == []
     np.testing.assert_array_equal(read_volume(str(tmp_path))[0], series)
     assert [notice.partition(", such as")[0] for notice in notices] == [
-        f"note: 2 files below {tmp_path} left out (1 .img, 1 .gipl)"
+        f"note: 2 files below {tmp_path} skipped (1 .img, 1 .gipl)"
     ]
 
 

@@ -95,7 +95,7 @@ def test_inputs_keep_their_order_and_others_have_a_reason(tmp_path, monkeypatch)
         (str(tmp_path / "gone.ply"), "no such file or folder"),
     ]
     kinds = "2 .e57, 1 without a suffix"
-    left_out = f"note: 3 files below {tmp_path / 'full'} left out ({kinds}), such as a: not scenes by their names: give"
+    left_out = f"note: 3 files below {tmp_path / 'full'} skipped ({kinds}), such as a: not scenes by their names: give"
     assert notices == [f"{left_out} PLY files"]
 
 

@@ -164,7 +164,10 @@ def _require_valid(entries: Sequence[ListedClass], file: str) -> None:
         present = [value for value in values if value is not None]
         duplicate = next((value for value, number in Counter(present).items() if number > 1), None)
         if duplicate is not None and file:  # ADE20K's authors give some classes one color
-            raise UserError(f"{file} has {field} {duplicate} twice; each class needs its own")
+            first, second = [place for place, value in enumerate(values) if value == duplicate][:2]
+            raise UserError(
+                f"{file} has {field} {duplicate} twice, for classes {first} and {second}; each class needs its own"
+            )
     for entry in entries:
         if max(entry.color or (0,)) > 255 or (entry.number or 0) > 65_535:
             raise UserError(f"{file}: {entry.name}: expected colors from 0 to 255, and numbers to 65535")

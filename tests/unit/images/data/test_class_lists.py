@@ -92,7 +92,7 @@ def test_pixels_without_a_class_keep_their_numbers_and_colors_apart(tmp_path):
 @by_day(
     "name, content, message",
     [
-        ("a.txt", "sky\nroad\nsky\n", "has name sky twice; each class needs its own"),
+        ("a.txt", "sky\nroad\nsky\n", "has name sky twice, for classes 0 and 2; each class needs its own"),
         ("a.csv", "3,sky\n3,road\n", "has number 3 twice"),
         ("b.csv", "sky,1,2,3\nroad,1,2,3\n", r"has color \(1, 2, 3\) twice"),
         ("c.csv", "sky,1,2,256\nroad,1,2,3\n", "sky: expected colors from 0 to 255, and numbers to 65535"),

@@ -5,12 +5,14 @@ import pickle
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.networks.coco_peer import evaluated
 from support.samples.drawn_detections import CATEGORY_IDS, NAMES, NOTHING_FOUND, as_coco, drawn
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.inference.evaluation import SavedPredictions
 from paddlevit_dist.core.tasks.prediction import InputSamples
+from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
@@ -64,6 +66,29 @@ def test_each_category_is_that_of_pycocotools_and_one_without_annotations_has_no
         expected = evaluated(as_coco(IMAGES), results, catIds=[category]).stats[0]
         assert values.get(f"AP {name}", -1) == pytest.approx(expected, rel=0, abs=1e-12), name
     assert "AP yak" not in values
+
+
+def test_each_category_of_one_name_is_that_of_pycocotools_by_its_id(run, tmp_path):
+    _, results, _, _ = run
+    written = as_coco(IMAGES)
+    for category in written["categories"][:3]:
+        category["name"] = "bird"
+    images = [{**image, "file_name": f"{image['id']}.png"} for image in written["images"]]
+    (tmp_path / "train.json").write_text(json.dumps({**written, "images": images}))
+    Image.new("RGB", (130, 100)).save(tmp_path / "1.png")
+    for number in range(2, IMAGES + 1):
+        (tmp_path / f"{number}.png").hardlink_to(tmp_path / "1.png")
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    names = Coco(str(tmp_path), "train", cache).class_names
+    values = scored(IMAGES, DetectionMetrics(names, IMAGES))
+    aps = {}
+    for name, category in zip(names[:3], CATEGORY_IDS):
+        assert name == f"bird (id {category})"
+        aps[name] = values[f"AP {name}"]
+        expected = evaluated(written, results, catIds=[category]).stats[0]
+        assert aps[name] == pytest.approx(expected, rel=0, abs=1e-12)
+    assert len(set(aps.values())) == 3 and values["AP"] == pytest.approx(np.mean(list(aps.values())))
 
 
 def test_results_have_the_original_ids_and_the_writer_leaves_nothing_else(run):

@@ -142,7 +142,10 @@ def test_many_classes_are_counted_and_long_names_shortened(capsys):
     many = replace(REPORT, classes=[f"class {number}" for number in range(101)])
     scored.print_scores(many, read("truth", "results", "-interval=off"))
     assert capsys.readouterr().out.splitlines()[-1] == "101 classes: add -json to print the value of each"
-    scored.print_scores(replace(REPORT, classes=["b" * 99] * 100), read("truth", "results", "-interval=off"))
+    scored.print_scores(
+        replace(REPORT, classes=[f"{number}{'b' * 99}" for number in range(100)]),
+        read("truth", "results", "-interval=off"),
+    )
     assert len(capsys.readouterr().out.splitlines()[-1]) < 70
 
 

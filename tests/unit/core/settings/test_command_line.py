@@ -263,7 +263,7 @@ def test_a_word_that_may_be_a_run_is_named_as_one(refuse, tmp_path, monkeypatch,
     (tmp_path / "photos").mkdir()
     (tmp_path / "done" / "checkpoints").mkdir(parents=True)
     (tmp_path / "done" / "config.yaml").write_text("SEED: 1\n")
-    start, listed = "command line: ", "'python -m paddlevit_dist inspect recipes' lists the recipes"
+    start, listed = "command line: ", f"'{program('inspect recipes')}' lists the recipes"
     messages = {
         "nothere": f"there is no run or recipe named nothere; {listed}",
         "runs/a": f"there is no run or recipe named runs/a; {listed}",

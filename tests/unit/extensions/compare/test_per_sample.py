@@ -199,7 +199,7 @@ def test_a_volume_has_the_error_and_the_place_of_each_landmark():
             error = sum((found[number, landmark, k] - true[number, landmark, k]) ** 2 for k in range(3)) ** 0.5
             assert table[f"{name} error_mm"][number] == pytest.approx(error, nan_ok=True)
             assert table[f"{name} y_mm"][number] == found[number, landmark, 1]
-            assert table[f"{name} true z_mm"][number] == pytest.approx(true[number, landmark, 2], nan_ok=True)
+            assert table[f"{name} true_z_mm"][number] == pytest.approx(true[number, landmark, 2], nan_ok=True)
             errors += [] if np.isnan(error) else [error]
         assert table["mre_mm"][number] == pytest.approx(np.mean(errors))
         assert table["sdr_4mm"][number] == pytest.approx(100 * np.mean([error <= 4 for error in errors]))

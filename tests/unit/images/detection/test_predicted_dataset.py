@@ -248,7 +248,7 @@ def test_names_of_classes_are_read_again(opened, tmp_path, layout):
     assert [read.class_names[label] for label in read.annotations(0).labels] == composed
 
 
-@pytest.mark.parametrize("name", ["two\nlines", " cat", "", "dog", "bell\x07"])
+@pytest.mark.parametrize("name", ["two\nlines", " cat", "", " dog", "bell\x07"])
 def test_names_of_classes_that_voc_cannot_hold_are_refused(opened, name):
     task, _ = opened
     task.load_meta(CheckpointMeta(2, ("dog", name), {}, {"classes": ["dog", name]}))

@@ -84,6 +84,7 @@ def try_words(words: list[str], folder: Path) -> Outcome:
     except UserError as error:
         message = str(error)
         is_named = DERIVED in message or any(part in message for name in words[1::2] for part in _find_parts(name))
+        is_named |= message.startswith(tuple(f"{value} does not exist" for value in words[2::2]))  # it is a path
         fault = "several lines" if "\n" in message else "" if is_named else "names no key"
         return Outcome(words, False, fault and f"{fault}: {message}")
     except BaseException:

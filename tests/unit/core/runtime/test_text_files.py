@@ -201,7 +201,7 @@ def test_text_that_its_mark_does_not_announce_is_refused_in_a_line(tmp_path):
 LISTS = {  # of paths or names: name of a file, and what reads it
     "YOLO's images": ("train.txt", lambda file: list_images(str(file.parent), "train", TRAIN)),
     "YOLO's data of darknet": ("own.data", lambda file: read_description(str(file.parent))),
-    "VOC's images": ("train.txt", lambda file: read_voc_list(str(file))),
+    "VOC's images": ("train.txt", lambda file: read_voc_list(str(file), ())),
     "names of label maps": ("train.txt", lambda file: read_stems(str(file), {}, {}, ("images", "labels"))),
     "pairs of images and label maps": ("train.txt", lambda file: read_pairs(str(file), str(file.parent))),
     "ImageNet's images": ("train_list.txt", lambda file: list(read_entries(file, 9))),

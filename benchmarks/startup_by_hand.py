@@ -13,7 +13,7 @@ import numpy as np
 import paddle
 from paddle import distributed as dist
 
-from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist import create_model
 from paddlevit_dist.images.data.small_sets import Digits
 from paddlevit_dist.images.transforms.crops import GlyphTransform
 

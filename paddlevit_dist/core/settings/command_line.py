@@ -218,7 +218,8 @@ def take_override(words: list[str]) -> tuple[str, str]:
         is_alone, is_known = not words or is_flag(words[0]), table.find_key(key) is not None
         if is_alone and is_known:
             raise UserError(f"command line: {key} needs a value: write {key}=VALUE")
-        if is_alone or not (is_known or _looks_like_key(key)):
+        # A misspelled key has a value; a key after a word that is none says that the word stands alone.
+        if is_alone or not (is_known or table.find_key(words[0].partition("=")[0]) is None):
             raise UserError(f"command line: {_explain_word(key)}")
         value = words.pop(0)
         if value == "=":

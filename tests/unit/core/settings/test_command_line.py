@@ -198,6 +198,11 @@ def test_arguments_of_programs_are_words():
         ("mine.yaml=my_data", "command line: mine.yaml ('my_data') is not a known key: write -cfg=mine.yaml"),
         ("data=x", "command line: data ('x') is not a known key: write -data_path=x"),
         ("lr=0.1", "command line: lr (0.1) is not a known key: write TRAIN.BASE_LR 0.1"),
+        ("batchsize 16", "command line: batchsize (16) is not a known key: the closest is DATA.BATCH_SIZE"),
+        (
+            "warmup_epoch 3 SEED 1",
+            "command line: warmup_epoch (3) is not a known key: the closest is TRAIN.WARMUP_EPOCHS",
+        ),
         ("TRAIN.LR 0.1", "command line: TRAIN.LR (0.1) is not a known key: the closest is TRAIN.BASE_LR"),
         ("MODEL.CROP_PCT 1", "command line: MODEL.CROP_PCT (1) is not a known key: the closest is DATA.CROP_PCT"),
         *(

@@ -242,7 +242,9 @@ class DeviceLoader:
                 yield batch
         finally:
             watchdog.stop()
-            if signals.stop_reason() is not None:
+            # Closing waits for samples in progress, and reads queues to their end: a killed process may have left half
+            # of a message in one.
+            if signals.stop_reason() is not None or _describe_dead(_list_workers(batches), are_due=False):
                 abandon(batches)
             else:
                 _end(batches)

@@ -1,6 +1,5 @@
 """Layers of fused kernels, which a test takes for those of a GPU: they train as the plain ones do."""
 
-import copy
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,7 +10,6 @@ from support.trainings.fused_kernels import interpreted_kernels
 
 from paddlevit_dist import create_model
 from paddlevit_dist.core.distributed import recompute_layers
-from paddlevit_dist.core.engine.low_rank_layers import add_term
 from paddlevit_dist.extensions.gpu_kernels import layers
 from paddlevit_dist.extensions.gpu_kernels.layers import fuse, list_kernels
 
@@ -110,103 +108,3 @@ def test_dropout_changes_with_the_seed_and_repeats_with_it(launched):
     for one, again in zip(*found[:2]):
         np.testing.assert_array_equal(one, again)
     assert (found[0][0] != found[2][0]).any() and "compute_block" in launched
-
-
-def test_a_block_with_low_rank_terms_is_plain_beside_fused_ones(launched):
-    models = [build(False, depth=3) for _ in range(2)]
-    for model in models:
-        paddle.seed(7)
-        add_term(model.blocks[1].attn.qkv, 2, 1.0)
-        model.blocks[1].attn.qkv.lora_b.set_value(paddle.rand([2, 48]))
-    fuse(models[0], list_kernels(models[0]))
-    check_equal(*map(update, models))
-    assert launched == ["normalize", "compute_block", "add_bias_and_gelu", "normalize", "compute_block"]
-
-
-def test_evaluations_and_weights_are_as_without(launched):
-    fused, plain = build(True), build(False)
-    assert fused.state_dict().keys() == plain.state_dict().keys()
-    for model in (fused, plain):
-        model.eval()
-    np.testing.assert_array_equal(fused(IMAGES).numpy(), plain(IMAGES).numpy())
-    assert launched == []
-
-
-def test_a_copy_trains_by_itself(launched):
-    fused = build(True)
-    check_equal(update(copy.deepcopy(fused)), update(build(False)))
-    assert set(launched) == {"add_bias_and_gelu"}  # nobody has told its blocks of each other
-
-
-def test_a_block_with_a_hook_on_a_part_is_computed_by_the_plain_one(launched):
-    seen = []
-    fused = build(True)
-    fused.blocks[1].mlp.fc1.register_forward_post_hook(lambda *arguments: seen.append("fc1"))
-    check_equal(update(fused), update(build(False)))
-    assert seen == ["fc1"] and launched == ["normalize", "compute_block"]
-    changed = build(True)
-    attention = changed.blocks[0].attn
-    attention.forward = lambda x: seen.append("attn") or type(attention).forward(attention, x)
-    check_equal(update(changed), update(build(False)))
-    assert seen == ["fc1", "attn"]
-    launched.clear()
-    watched = build(True)
-    watched.blocks[1].attn.qkv.register_forward_post_hook(lambda *arguments: seen.append("qkv"))
-    check_equal(update(watched), update(build(False)))
-    assert seen[2:] == ["qkv"] and launched == ["normalize", "compute_block"] * 2
-
-
-@pytest.mark.parametrize(
-    "register",
-    [
-        lambda blocks: blocks[0].register_forward_post_hook(lambda block, inputs, output: output.scale_(1.5)),
-        lambda blocks: blocks[1].register_forward_pre_hook(lambda block, inputs: inputs[0].scale_(1.5)),
-    ],
-)
-def test_a_hook_between_two_blocks_may_change_what_it_gets_in_place(launched, register):
-    """The next block's norm would be that of the output before the change."""
-    models = [build(is_fused) for is_fused in (True, False)]
-    for model in models:
-        register(model.blocks)
-    check_equal(*map(update, models))
-    assert launched == ["normalize", "compute_block"] * 2
-
-
-def test_a_block_whose_input_is_another_is_not_prepared_again(launched):
-    """Such as blocks in windows, or those after the last map."""
-
-    def compute(model):
-        x = model.blocks[0](model.embedded(IMAGES))
-        return model.blocks[1](x * 1.5).mean(axis=1)  # the third is not called
-
-    fused = build(True, depth=3)
-    for _ in range(2):
-        for parameter in fused.parameters():
-            parameter.clear_gradient(False)
-        found = update(fused, compute)
-    check_equal(found, update(build(False, depth=3), compute))
-    block = ["normalize", "compute_block"]
-    assert launched == block * 4  # the second has twice not read what the first had prepared
-
-
-def test_a_block_that_is_skipped_has_no_gradients(launched):
-    """The block before has computed the skipped one's first norm, which nothing reads."""
-
-    def compute(model, number):
-        x = model.embedded(IMAGES)
-        for block in (block for position, block in enumerate(model.blocks) if position != number):
-            x = block(x)
-        return x.mean(axis=1)
-
-    models = [build(is_fused, depth=3) for is_fused in (True, False)]
-    for skipped in (None, 1, None, 2):
-        gradients = []
-        for model in models:
-            for parameter in model.parameters():
-                parameter.clear_gradient(False)
-            update(model, lambda model, skipped=skipped: compute(model, skipped))
-            gradients.append({name: p.grad.numpy() for name, p in model.named_parameters() if p.grad is not None})
-        assert gradients[0].keys() == gradients[1].keys() and len(gradients[0]) == 4 + 12 * (
-            3 if skipped is None else 2
-        )
-        check_equal(list(gradients[0].values()), list(gradients[1].values()))

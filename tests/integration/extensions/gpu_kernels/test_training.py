@@ -4,9 +4,10 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.plain_layers import plain_layers
-from support.trainings import fused_kernels, small_runs
 
 pytest.importorskip("triton")
+
+from support.trainings import fused_kernels, small_runs  # noqa: E402
 
 from paddlevit_dist import create_model  # noqa: E402
 from paddlevit_dist.extensions.gpu_kernels import layers  # noqa: E402

@@ -4,13 +4,10 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.plain_layers import plain_layers
+from support.trainings.fused_kernels import interpreted_kernels
 
 from paddlevit_dist import create_model
-
-pytest.importorskip("triton")
-from support.trainings.fused_kernels import interpreted_kernels  # noqa: E402
-
-from paddlevit_dist.extensions.gpu_kernels.layers import FusedMlp, FusedViTBlock, fuse, list_kernels  # noqa: E402
+from paddlevit_dist.extensions.gpu_kernels.layers import FusedMlp, FusedViTBlock, fuse, list_kernels
 
 SMALL = {"num_classes": 3, "image_size": 8, "patch_size": 8, "embed_dim": 16, "num_heads": 2}
 IMAGES = paddle.to_tensor(np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype("f4"))
@@ -35,13 +32,25 @@ CHANGES = {
         lambda block: make_own(block.attn.qkv),
         lambda block: make_own(block.attn.proj),
         lambda block: setattr(block.attn.proj, "bias", None),
-        lambda block: setattr(block.attn, "dropout", paddle.nn.Identity()),
-        lambda block: setattr(block.mlp, "dropout", paddle.nn.Identity()),
+        *(
+            lambda block, branch=branch, change=change: change(getattr(block, branch))
+            for branch in ("attn", "mlp")
+            for change in (
+                lambda branch: setattr(branch, "dropout", paddle.nn.Identity()),
+                lambda branch: make_own(branch.dropout),
+                lambda branch: setattr(branch.dropout, "axis", 0),
+                lambda branch: setattr(branch.dropout, "mode", "downscale_in_infer"),
+            )
+        ),
         lambda block: setattr(block, "drop_path", paddle.nn.Identity()),
+        lambda block: make_own(block.drop_path),
         lambda block: make_own(block.norm1),
         lambda block: make_own(block.norm2),
-        lambda block: setattr(block.norm1, "bias", None),
-        lambda block: setattr(block.norm2, "weight", None),
+        *(
+            lambda block, norm=norm, name=name: setattr(getattr(block, norm), name, None)
+            for norm in ("norm1", "norm2")
+            for name in ("weight", "bias")
+        ),
     ],
     "block and MLP": [
         lambda block: make_own(block.mlp),

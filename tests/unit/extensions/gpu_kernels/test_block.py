@@ -95,6 +95,18 @@ def test_a_block_has_the_values_and_gradients_of_its_operations(number):
         check(compute(fused, number, (), options), compute(plain, number, (), options))
 
 
+@pytest.mark.parametrize("number", [10, 14])
+@pytest.mark.parametrize(
+    "drops", [(0.3, 0, 0, 0, 0), (0, 0.3, 0, 0, 0), (0, 0, 0.5, 0, 0), (0, 0, 0, 0.3, 0), (0, 0, 0, 0, 0.5)]
+)
+def test_each_kind_of_drop_alone_is_drawn_and_has_its_gradient(number, drops):
+    hidden, *rates = drops
+    options = FusedBlockOptions(EPSILONS, hidden, DropRates(1, *rates[:2]), DropRates(3, *rates[2:]))
+    found, expected = compute(fused, number, (), options), compute(plain, number, (), options)
+    check(found, expected)
+    assert (found[0] != compute(plain, number, (), make_options())[0]).any()
+
+
 @pytest.mark.parametrize(
     "frozen",
     [("attended", "x"), ("proj", "norm", "fc1", "fc2_bias", "qkv"), tuple(NAMES[2:10]), ("attended", *NAMES[2:])],

@@ -141,7 +141,7 @@ def test_a_share_of_the_values_is_dropped_independently_of_neighbors_sites_and_s
     types = SumTypes("float32", "float32", "float32", None, "float32", None)
 
     def draw_kept(seeds: paddle.Tensor, site: int) -> np.ndarray:
-        compute = AddNorm(TENSORS, ones.shape, types, drops=DropRates(site, rate))
+        compute = AddNorm(TENSORS, ones.shape, types, drops=DropRates(site, rate), tile=KernelTile(256, 128, 4))
         return compute(0.0 * ones, ones, zeros, seeds=seeds).total.numpy()[:, 0] != 0
 
     kept = draw_kept(SEEDS, 1)

@@ -173,6 +173,19 @@ def test_a_file_that_has_the_name_of_a_library_is_refused(project, name, user):
     assert refusal.endswith(f"{user}: rename it")
 
 
+@pytest.mark.parametrize("is_link_first", [True, False])
+def test_a_module_that_is_reached_by_two_paths_is_one(project, tmp_path_factory, is_link_first):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "folder").symlink_to(project)
+    (elsewhere / "plug_other.py").symlink_to(project / "plug_other.py")
+    for link in (elsewhere / "folder" / "plug_things.py", elsewhere / "plug_other.py"):
+        paths = [str(link), str(project / link.name)]
+        plugins.load(paths if is_link_first else paths[::-1], "-import")
+    (elsewhere / "plug_other.py").unlink()
+    (elsewhere / "plug_other.py").write_text("")  # another file of this name
+    assert "plug_other.py has the name of a module that is in use" in refuse(str(elsewhere / "plug_other.py"))
+
+
 def test_a_library_can_be_named():
     plugins.load(["json", "time"], "-import")
     assert [module.name for module in plugins.collect_imports().modules] == ["json", "time"]

@@ -131,3 +131,5 @@ def test_each_norm_gets_the_level_that_the_model_has():
     expected = {f"a.bn.{last}": f"a.{last}" for last in ("weight", "bias", "_mean", "_variance")}
     expected |= {f"b.{last}": f"b.bn.{last}" for last in ("weight", "bias", "_mean", "_variance")}
     assert found == {**expected, **norm("c"), **norm("e"), "d.bn.weight": 1}
+    both = {**norm("a"), **norm("a.bn"), **norm("b"), **norm("b.bn")}
+    assert rename_norms_like(targets, both) == both  # what has the model's own names stays

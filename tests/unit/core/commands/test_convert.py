@@ -82,6 +82,26 @@ def test_a_users_network_keeps_its_names_and_gets_pytorchs_layout(own_network, p
     assert_same(arrays(model), arrays(own_network))
 
 
+@pytest.mark.parametrize(
+    ("suffix", "other", "chosen"),
+    [
+        (".pdparams", "model_ema", "model_ema"),  # PaddleViT evaluates the average
+        (".pdparams", "ema_net", "ema_net"),
+        (".safetensors", "model_ema", "model"),
+        (".safetensors", "ema", "ema"),
+    ],
+)
+def test_of_a_network_and_its_average_the_authors_choice_is_converted(own_network, tmp_path, suffix, other, chosen):
+    average = OwnNetwork()
+    networks = {"model": own_network, other: average}
+    state = {f"{part}.{name}": value for part, one in networks.items() for name, value in arrays(one).items()}
+    if suffix == ".safetensors":
+        state = {name: value.T if value.ndim == 2 and ".0." not in name else value for name, value in state.items()}
+    converted = convert(str(save(state, tmp_path / f"in{suffix}")), str(tmp_path / "out.pdparams"))
+    assert_same(converted.state, arrays(networks[chosen]))
+    assert converted.notices[-1] == f"only '{chosen}' was converted, 6 other entries are not"
+
+
 def test_weights_of_a_run_with_an_own_network_name_the_import(own_network, tmp_path):
     save(arrays(own_network), tmp_path / "in.pdparams")
     (tmp_path / "in.pdparams.about.yaml").write_text("settings: {MODEL: {NAME: mine}}", encoding="utf-8")

@@ -440,6 +440,25 @@ def test_the_score_of_a_class_has_the_quantile_of_the_samples_with_the_class():
     assert ratio == pytest.approx(student_quantile(0.975, 4) / student_quantile(0.975, 39))
 
 
+@pytest.mark.parametrize(
+    ("counts", "rates", "expected"),
+    [
+        ((3, 200), (33.3, 50.0), 4 / (1 / 3 + 1 / 200)),  # one rate of few decisions
+        ((9, 200), (33.3, 50.0), 4 / (1 / 9 + 1 / 200)),
+        ((10, 200), (30.0, 50.0), math.inf),
+        ((50, 200), (100.0, 50.0), 4 / (1 / 50 + 1 / 200)),  # one rate all right, or all wrong
+        ((50, 200, 80), (30.0, 50.0, 0.0), 9 / (1 / 50 + 1 / 200 + 1 / 80)),
+    ],
+)
+def test_a_mean_with_a_rare_or_perfect_rate_has_at_most_the_decisions_of_rates_that_are_alike(counts, rates, expected):
+    """The variance of a mean of k rates is the sum of p (1 - p) / n over k squared."""
+    names = [f"rate {number}" for number in range(len(counts))]
+    declared = ProportionRecompute(lambda weights: {}, dict(zip(names, counts)), {"mean": names})
+    found = {name: (rate, 1.0) for name, rate in zip(names, rates)}
+    assert resampling._count_if_alike(declared, names, found) == pytest.approx(expected)
+    assert resampling._count_if_alike(declared, ["unknown"], found) == 1.0
+
+
 def test_a_group_that_dominates_leaves_few_degrees_of_freedom():
     groups = np.repeat(np.arange(10), [91, *[1] * 9])
     effective = 100**2 / (91**2 + 9)

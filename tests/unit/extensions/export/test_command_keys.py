@@ -1,13 +1,16 @@
 """Keys of ``export`` change what is stored with the weights, as its options do."""
 
+import numpy as np
 import paddle
 import pytest
 from support.refusals import refusal_of
-from support.trainings.trained import write_weights
+from support.trainings.trained import network, write_weights
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.inference.trained import open_source
+from paddlevit_dist.extensions.export import command
 from paddlevit_dist.extensions.export.command import load_trained_model
+from paddlevit_dist.extensions.export.differences import OutputDifference
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +85,33 @@ def test_weights_of_others_are_described_without_a_run(source, tmp_path):
         load_trained_model(file, variant, part="teacher", words=["MODEL.OPTIONS.pol=average"])
     with pytest.raises(UserError, match="own.pdparams has no classifier for resnet18: is it a checkpoint of another"):
         load_trained_model(file, "resnet18", part="teacher")
+
+
+SMALL = "MODEL.OPTIONS={patch_size: 8, embed_dim: 16, depth: 1, num_heads: 2}"
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+def test_weights_of_others_are_exported_with_their_channels(tmp_path, monkeypatch, channels):
+    model, file, exported = network(2, channels=channels), str(tmp_path / "own.pdparams"), []
+    other = {name: 2 * value for name, value in model.state_dict().items()}
+    paddle.save({"student": other, "teacher": model.state_dict()}, file)
+    monkeypatch.setattr(command, "export", lambda *given: exported.append(given) or OutputDifference(0.0, 1.0))
+    words = ["-model=vit", "-image_size=16", f"-in_channels={channels}", "-part=teacher", SMALL]
+    command.run([file, str(tmp_path / "net.pdmodel"), *words])
+    (((trained, *others),),) = [exported]
+    assert others == [str(tmp_path / "net"), "paddle", "float32", "logits"]
+    about = trained.about
+    assert (about["input_shape"], about["num_classes"]) == ([None, channels, 16, 16], 2) and "mean" not in about
+    images = paddle.rand([2, channels, 16, 16])
+    np.testing.assert_array_equal(trained.model(images).numpy(), model(images).numpy())
+    for given in (None, channels + 1):
+        with pytest.raises(UserError, match="patch_embed.proj.weight"):
+            load_trained_model(file, "vit", 16, given, "teacher", [SMALL])
+
+
+def test_a_run_is_exported_with_other_channels_only_if_its_weights_have_them(source, tmp_path):
+    gray = str(write_weights(tmp_path / "gray", ["bee", "ant"], "DATA.IMAGE_CHANNELS=1", channels=1))
+    assert load_trained_model(gray).about["input_shape"] == [None, 1, 16, 16]
+    assert load_trained_model(gray, in_channels=1).about["input_shape"] == [None, 1, 16, 16]
+    with pytest.raises(UserError, match="DATA.IMAGE_CHANNELS"):
+        load_trained_model(source, in_channels=1)

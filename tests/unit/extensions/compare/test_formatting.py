@@ -94,6 +94,24 @@ def test_details_of_a_comparison_are_its_settings_classes_and_changed_samples():
     ]
 
 
+@pytest.mark.parametrize("kind", ["fixed", "worse"])
+@pytest.mark.parametrize(("number", "more"), [(1, ""), (4, ""), (5, ""), (6, " and 1 more"), (1239, " and 1,234 more")])
+def test_up_to_five_samples_are_named(kind, number, more):
+    lines = format_lines(
+        [], add_findings([compare("b", 1.0, 0.5, **{kind: [{"sample": f"s{n}"} for n in range(number)]})]), 2
+    )
+    meaning = " (wrong before, right now)" if kind == "fixed" else ""
+    shown = ", ".join(f"s{place}" for place in range(min(number, 5)))
+    assert lines[-1] == f"{kind} {number:,}{meaning}: {shown}{more}"
+
+
+@pytest.mark.parametrize(("number", "told"), [(1, ""), (9, ""), (10, ""), (11, ", the 10 of 11 that differ most")])
+def test_up_to_ten_classes_are_listed(number, told):
+    lines = format_lines([], add_findings([compare("b", 1.0, 0.5, classes=make_classes(number))]), 2)
+    at = lines.index(f"IoU of each class{told}:")
+    assert [line.split()[0] for line in lines[at + 2 :]] == [f"c{place}" for place in range(min(number, 10))]
+
+
 def test_several_comparisons_have_a_heading_each():
     rows = add_findings([compare("b", 0.25, 0.5, better=[]), compare("c", 0.0, 1.0, classes=make_classes(1))])
     lines = format_lines([], rows, 2)

@@ -149,6 +149,14 @@ def test_without_gpus_one_seed_follows_another(train):
     assert started == [(1, "a", [0, 1, 2, 3])]  # it has all cores
 
 
+@pytest.mark.parametrize(("gpus", "cores"), [(2, 5), (3, 7), (4, 4), (5, 16)])
+def test_gpus_share_all_cores_without_overlap(train, machine, gpus, cores):
+    machine.cores = cores
+    _, started, _ = train([[waits, ends(0)]] * gpus, [f"{number}" for number in range(gpus)])
+    assert sorted(core for _, _, share in started for core in share) == [*range(cores)]
+    assert {len(share) for _, _, share in started} <= {cores // gpus, -(-cores // gpus)}
+
+
 def test_a_stop_ends_running_seeds_and_starts_no_others(train, tmp_path, commands):
     group, started, told = train([[waits, stops, ends(0)], [waits, waits, ends(0)], []], ["a", "b"])
     assert len(started) == 2 and all(command.terminated for command in commands.started)

@@ -91,3 +91,11 @@ def test_images_that_no_table_names_are_counted_in_folders_of_others(root):
     assert finder.count_others({"1.png", "sub/1.png", "sub/4.jpg"}) == (0, [])
     touch(root, *(f"e/{number}.png" for number in range(7)))
     assert finder.count_others({"e/3.png"}) == (6, ["e/0.png", "e/1.png", "e/2.png", "e/4.png"])
+
+
+def test_a_backslash_separates_folders_before_a_name_is_the_end_of_other_paths(root):
+    touch(root, "x/b/3.png", "x/b\\4.png")
+    assert ImageFinder(str(root)).find(["b\\3.png"], "", "") == ["b/3.png"]
+    assert ImageFinder(str(root)).find(["b\\4.png"], "x", "") == ["x/b\\4.png"]
+    told = refusal_of(ImageFinder(str(root)).find, ["3.png"], "", "")
+    assert told == f"3.png may be each of b/3.png, x/b/3.png in {root}: name its folder in the table"

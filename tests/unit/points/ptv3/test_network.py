@@ -135,12 +135,21 @@ def test_turns_of_orders_are_shuffled_in_training_by_the_updates_seed():
 
 @pytest.mark.parametrize("rate", [0.0, 0.5])
 def test_branches_are_dropped_by_point(rate):
-    model = build("sonata_decoder", drop_path=rate, decoder_depths=(1, 1), encoder_depths=(1, 1, 2))
-    dropping = [layer for name, layer in model.named_sublayers() if name.endswith("drop_path")]
-    rates = [getattr(layer, "p", 0.0) for layer in dropping]
-    assert rates == pytest.approx([0.0, rate / 3, rate * 2 / 3, rate, rate, 0.0])
+    """Rates rise from 0 over the encoder's blocks, and fall to 0 over the decoder's, in the order in which they run."""
+    model = build("sonata_decoder", drop_path=rate, decoder_depths=(1, 2), encoder_depths=(1, 1, 2))
+    rates, layers = {}, dict(model.named_sublayers())
+    for name in (name for name in layers if re.fullmatch(r".*block\d", name)):
+        layers[name].register_forward_pre_hook(
+            lambda block, _, name=name: rates.update({name: getattr(block.drop_path, "p", 0.0)})
+        )
+    model(SparseTensor(features(scene(0, 20)), scene(0, 20)))
+    encoder = "enc.enc0.block0 enc.enc1.block0 enc.enc2.block0 enc.enc2.block1".split()
+    decoder = "dec.dec1.block0 dec.dec1.block1 dec.dec0.block0".split()
+    assert list(rates) == [*encoder, *decoder]
+    expected = [0, rate / 3, rate * 2 / 3, rate, rate, rate / 2, 0]
+    assert list(rates.values()) == pytest.approx(expected)
     model.train()
-    kept = dropping[3](paddle.ones([400, 3])).numpy()
+    kept = layers["dec.dec1.block0"].drop_path(paddle.ones([400, 3])).numpy()
     assert set(kept.ravel().tolist()) == ({1.0} if rate == 0 else {0.0, 2.0})
     assert (kept == kept[:, :1]).all() and abs((kept > 0).mean() - (1 - rate)) < 0.1
 

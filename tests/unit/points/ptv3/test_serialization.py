@@ -41,6 +41,22 @@ def test_what_cannot_be_sorted_is_told():
         serialize(far, find_depths(far, 1), "z")
 
 
+@pytest.mark.parametrize(
+    ("scenes", "depth", "fits"),
+    [(1, 20, True), (7, 20, True), (9, 20, False), (1, 21, False), (63, 19, True), (64, 19, False)],
+)
+def test_keys_of_large_scenes_and_of_many_have_63_bits(scenes, depth, fits):
+    """The corners of each scene's cube are the first and the last of its numbers."""
+    places = np.array([[0, 0, 0], [2**depth - 1] * 3])
+    voxels = np.concatenate([np.column_stack([np.full(2, number), places]) for number in range(scenes)])
+    if not fits:
+        with pytest.raises(UserError, match=rf"a scene is 2 \*\* {depth - 1} voxels long"):
+            serialize(voxels, np.full(scenes, depth), "z")
+        return
+    ends = [value for number in range(scenes) for value in (number * 8**depth, (number + 1) * 8**depth - 1)]
+    assert serialize(voxels, np.full(scenes, depth), "z").tolist() == ends
+
+
 def test_scenes_without_voxels_have_no_patches():
     assert [part.tolist() for part in cut_patches([0, 0], 4)] == [[], [], [0]]
     layout = cut_patches([0, 5, 0, 1], 4)

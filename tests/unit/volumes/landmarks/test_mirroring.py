@@ -110,6 +110,9 @@ def test_none_stands_alone(data):
         ("ear_l", "ear_r"),
         ("LPorion", "RPorion"),
         ("left_eye_right_corner", "right_eye_left_corner"),
+        ("EYE LEFT", "EYE RIGHT"),
+        ("EAR_L", "EAR_R"),
+        ("eyeL", "eyeR"),
     ],
 )
 def test_pairs_are_proposed_by_names(left, right):

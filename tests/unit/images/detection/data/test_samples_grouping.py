@@ -105,3 +105,13 @@ def test_images_to_be_evaluated_come_by_their_size_and_each_once(tmp_path):
     np.testing.assert_array_equal(
         ordered.annotations(5).boxes, SHAPES.annotations(ordered.image_id(5) - 1).boxes, strict=True
     )
+
+
+def test_the_order_of_groups_is_drawn():
+    """Within a part of the images, groups are made by rising proportions: they do not come in that order."""
+    sizes = np.column_stack([np.full(960, 50), np.arange(960) + 50])
+    rises = []
+    for seed in range(4):
+        order = draw_grouped_order(sizes, 8, np.random.default_rng(seed))
+        rises.append(np.mean(np.diff(order.reshape(-1, 8).mean(axis=1)) > 0))
+    assert len(set(rises)) > 1 and 0.35 < min(rises) and max(rises) < 0.65

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.cheap_weights import weights_of_zero
+from support.networks.first_weights import is_constant, is_normal, is_uniform
 from support.networks.small_detr import small_detr
 
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -23,24 +24,6 @@ from paddlevit_dist.images.detection.rtdetr.decoder import (
     inverse_sigmoid,
 )
 from paddlevit_dist.images.detection.rtdetr.encoder import ConvNormSiLU
-
-
-def is_uniform(parameter, bound):
-    values = parameter.numpy()
-    assert 0.9 * bound < values.max() <= bound and -bound <= values.min() < -0.9 * bound
-    assert values.std() == pytest.approx(bound / math.sqrt(3), rel=0.1)
-    return True
-
-
-def is_normal(parameter, deviation):
-    values = parameter.numpy()
-    assert abs(values).max() > 2.2 * deviation and abs(values.mean()) < 0.2 * deviation
-    assert values.std() == pytest.approx(deviation, rel=0.1)
-    return True
-
-
-def is_constant(parameter, value):
-    return np.allclose(parameter.numpy(), value, rtol=1e-6)
 
 
 def test_linear_layers_begin_as_the_authors_have_them():

@@ -67,3 +67,26 @@ def test_published_weights_fill_the_backbone(tmp_path):
 def test_a_backbone_without_features_of_voxels_is_refused():
     with pytest.raises(UserError, match="backbone is 'minkunet_tutorial': expected a serialized network, such as ptv3"):
         create_model("pointgroup", backbone="minkunet_tutorial")
+
+
+def test_each_option_alone_changes_the_network():
+    with paddle.LazyGuard():
+        plain = create_model("pointgroup", 9, repeats=1, width=8)
+        found = create_model("pointgroup", num_classes=7, in_channels=4, repeats=2, width=8)
+        narrow = {**NARROW, "decoder_channels": (12,)}
+        own = create_model("pointgroup", num_classes=7, backbone="ptv3", backbone_options=narrow, repeats=2)
+    assert (len(plain.unet.blocks), len(plain.score_unet.blocks), plain.linear.weight.shape) == (1, 1, [8, 9])
+    assert (len(found.unet.blocks), len(found.score_unet.blocks), found.linear.weight.shape) == (2, 2, [8, 7])
+    assert found.input_conv[0].weight.shape == [3, 3, 3, 4, 8] and plain.input_conv[0].weight.shape[3] == 6
+    widths, level = [], plain.unet
+    while True:
+        widths.append(level.blocks[0].conv_branch[2].weight.shape[-1])
+        if level.is_deepest:
+            break
+        level = level.u
+    assert widths == [8 * number for number in range(1, 8)]
+    assert (own.width, len(own.score_unet.blocks), own.linear.weight.shape) == (12, 2, [12, 7])
+    assert own.backbone.num_classes == 0 and own.backbone.embedding.stem.conv.in_channels == 6
+    assert own.score_unet.u.blocks[0].conv_branch[2].weight.shape[-1] == 24
+    norms = [layer for name, layer in own.named_sublayers() if "BatchNorm" in type(layer).__name__]
+    assert {norm._epsilon for norm in norms if norm not in own.backbone.sublayers()} == {1e-4}

@@ -18,6 +18,13 @@ META = "NDims = 3\nTransformMatrix = 1 0 0 0 1 0 0 0 1\n"
         (False, META + "ElementToIntensityFunctionSlope = 1\nElementToIntensityFunctionOffset = 0\n", []),
         (False, META + "ElementToIntensityFunctionSlope = 1.5\n", ["ElementToIntensityFunction"]),
         (False, "NDims = 3\nElementToIntensityFunctionOffset = -1024\n", ["TransformMatrix", "Function"]),
+        *((True, f"SPACE:\t{word} \n{DIRECTIONS}\n", []) for word in ("Right-Anterior-Superior", "ras", "LPS", "LAS")),
+        *((True, f"space: {word}\n{DIRECTIONS}\n", ["no line 'space:'"]) for word in ("LPI", "right-up-superior", "3D")),
+        *((False, META.replace("TransformMatrix", word), []) for word in ("Orientation", "rotation")),
+        *((False, f"{META}ElementToIntensityFunctionSlope = {one}\n", []) for one in ("1.", "1.00")),
+        *((False, f"{META}elementToIntensityFunctionslope = {one}\n", ["Function"]) for one in ("1.05", "10", "0")),
+        *((False, f"{META}ElementToIntensityFunctionOffset = {one}\n", []) for one in ("0.", "0.00")),
+        (False, f"{META}ElementToIntensityFunctionOffset = 0.5\n", ["Function"]),
     ],
 )
 def test_headers_that_itk_completes_are_remarked(is_nrrd, header, expected):
@@ -46,3 +53,15 @@ def test_headers_that_nibabel_corrects_are_remarked(tmp_path, field, value, said
     read, volume = read_volume(path)
     assert any(said in remark for remark in volume.remarks)
     np.testing.assert_array_equal(read, voxels)
+
+
+@pytest.mark.parametrize(
+    ("sform", "qform", "is_remarked"), [(0, 0, True), (1, 0, False), (0, 1, False), (2, 1, False), (0, 4, False)]
+)
+def test_either_place_of_nifti_is_enough(sform, qform, is_remarked):
+    import nibabel
+
+    header = nibabel.Nifti1Header()
+    header["sform_code"], header["qform_code"] = sform, qform
+    remarks = header_remarks.of_nifti(header, header.binaryblock)
+    assert [remark.startswith("no orientation in the header") for remark in remarks] == [True] * is_remarked

@@ -19,7 +19,7 @@ META = "NDims = 3\nTransformMatrix = 1 0 0 0 1 0 0 0 1\n"
         (False, META + "ElementToIntensityFunctionSlope = 1.5\n", ["ElementToIntensityFunction"]),
         (False, "NDims = 3\nElementToIntensityFunctionOffset = -1024\n", ["TransformMatrix", "Function"]),
         *((True, f"SPACE:\t{word} \n{DIRECTIONS}\n", []) for word in ("Right-Anterior-Superior", "ras", "LPS", "LAS")),
-        *((True, f"space: {word}\n{DIRECTIONS}\n", ["no line 'space:'"]) for word in ("LPI", "right-up-superior", "3D")),
+        *((True, f"space: {word}\n{DIRECTIONS}\n", ["no line 'space:'"]) for word in ("LPI", "right-up", "3D")),
         *((False, META.replace("TransformMatrix", word), []) for word in ("Orientation", "rotation")),
         *((False, f"{META}ElementToIntensityFunctionSlope = {one}\n", []) for one in ("1.", "1.00")),
         *((False, f"{META}elementToIntensityFunctionslope = {one}\n", ["Function"]) for one in ("1.05", "10", "0")),

@@ -19,8 +19,8 @@ from paddlevit_dist.images.data.label_layouts import (
 from paddlevit_dist.images.data.table_columns import open_columns
 
 IMAGES = (
-    "name file filename file_name filepath file_path path image image_id image_name img img_path picture input id sample "
-    "case image_index imageid image_path images img_name id_code"
+    "name file filename file_name filepath file_path path image image_id image_name img img_path picture input id "
+    "sample case image_index imageid image_path images img_name id_code"
 ).split()
 ONE_LABEL = (
     "label class class_name label_name labelname category category_name target y class_label class_id label_id "
@@ -102,7 +102,18 @@ def test_cells_of_a_class():
 def test_words_of_splits_in_names():
     words = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
     around = ("{}", "{}_set", "{}-sets", "{} data", "{}2017", "seg_{}", "dataset_{}", "{} split", "samples {}")
-    around += ("{}set", "{}sets", "{}data", "{}images", "{}image", "{}imgs", "{}img", "images/{}", "image {}", "imgs {}")
+    around += (
+        "{}set",
+        "{}sets",
+        "{}data",
+        "{}images",
+        "{}image",
+        "{}imgs",
+        "{}img",
+        "images/{}",
+        "image {}",
+        "imgs {}",
+    )
     for split, own in words.items():
         for word in own:
             for form in around:

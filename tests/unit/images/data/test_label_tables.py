@@ -81,7 +81,7 @@ def write_csv(separator, quoting=csv.QUOTE_MINIMAL):
     return out.getvalue()
 
 
-@pytest.mark.parametrize("separator", [",", "\t", ":"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|", ":", "^", "~", "#"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 def test_separator_quotes_and_byte_order_mark_are_found(read, separator, encoding):
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):

@@ -8,15 +8,15 @@ from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_layouts import ClassValues
 from paddlevit_dist.images.data.table_columns import open_columns
 
+ENDINGS = {
+    "it is compressed: unpack it": ".gz .zip .bz2 .xz .zst .7z .csv.GZ",
+    "it is a spreadsheet: save it as CSV": ".XLSX .xls .ods .numbers",
+    "save its labels as CSV": ".json .jsonl .xml .yaml .yml .pkl .Mat",
+}
+
 
 @pytest.mark.parametrize(
-    "name, remedy",
-    [
-        ("a.csv.gz", "it is compressed: unpack it"),
-        ("a.zip", "it is compressed: unpack it"),
-        ("a.XLSX", "a spreadsheet: save it as CSV"),
-        ("a.json", "save its labels as CSV"),
-    ],
+    ("name", "remedy"), [(f"a{ending}", told) for told, endings in ENDINGS.items() for ending in endings.split()]
 )
 def test_other_files_are_refused_by_their_ending(tmp_path, name, remedy):
     (tmp_path / name).write_bytes(b"\x1f\x8b\0image,label")

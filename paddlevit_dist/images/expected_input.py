@@ -17,9 +17,9 @@ from ..core.checkpoint.published import (
 )
 from ..core.registry.extension_points import FIND_RUN_INPUT
 from ..core.registry.lookup import SPELLINGS, find_built_in, find_name
+from ..core.registry.model_sources import find_bridged_input
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import readable
-from ..core.runtime.lazy_names import import_object
 from ..core.runtime.text_files import parse_yaml, read_bytes, read_json_facts
 from .described_input import (
     describes_images,
@@ -35,7 +35,6 @@ from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD, ExpectedInput,
 
 # Names of weights that the files of their folder describe, even if it contains other weights, too.
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors", "model.safetensors.index.json")
-_TIMM_INPUT = "paddlevit_dist.images.models.bridges.timm_model:get_expected_input"
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 _TIMM_RUN = "args.yaml"  # of timm's train.py
 _CROP_WORDS = {"squash": " of a square", "border": " with borders"}
@@ -115,11 +114,12 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
     return described or (variant_input and (variant_input, weights_name))
 
 
-def _find_timm_input(values: CfgNode) -> tuple[str, ExpectedInput]:
+def _find_timm_input(values: CfgNode) -> tuple[str, ExpectedInput | None]:
     """Return the name and timm's expected input of the configured weights, or of the model's default weights."""
     source = str(values.MODEL.PRETRAINED).partition("#")[0]
     name = source if source.startswith("timm:") else values.MODEL.NAME
-    return name, parse_timm_config(import_object(_TIMM_INPUT)(name), name, ExpectedInput(), values.EVAL)
+    fields = find_bridged_input(name)
+    return name, None if fields is None else parse_timm_config(fields, name, ExpectedInput(), values.EVAL)
 
 
 def format_expected_input(values: CfgNode) -> str | None:

@@ -1,5 +1,5 @@
-"""Each extension, and each task folder but classification, can be deleted: what it adds is unknown then, and everything
-else is as before."""
+"""Each extension, the bridges to other packages' models, and each task folder but classification can be deleted: what
+it adds is unknown then, and everything else is as before."""
 
 import re
 import shutil
@@ -58,6 +58,10 @@ UNKNOWN = {
     "extensions/export": {
         "export -h": "no command 'export'",
         "evaluate model.onnx": "command line: 'model.onnx' is neither a flag nor a KEY with its VALUE",
+    },
+    "images/models/bridges": {
+        "inspect paddle:resnet18": "model 'paddle:resnet18' is not known",
+        "train MODEL.NAME timm:resnet18": "command line: MODEL.NAME: model 'timm:resnet18' is not known",
     },
 }
 FOLDERS = tuple(UNKNOWN)

@@ -16,6 +16,7 @@ UNIT = ROOT / "tests" / "unit"
 
 # Folders whose files name pages of docs/, and a page of MinkowskiEngine that a recipe names.
 NAMING_PAGES = ("paddlevit_dist", "tests", "tools", "benchmarks", "configs", "examples")
+ENTRY_POINTS = ".plugins"  # the group paddlevit_dist.plugins of a package's metadata
 PAGE_OF_OTHERS = "docs/demo/multigpu.md"
 
 # Names of PyTorch that files of timm import from the bridge.
@@ -75,6 +76,26 @@ def test_files_that_the_architecture_names_exist():
         sorted(name for name in named if not any((ROOT / top / name).is_file() for top in ("paddlevit_dist", ".")))
         == []
     )
+
+
+def test_packages_that_pages_name_exist():
+    """In full, or as ".points" after another: "`paddlevit_dist.images`, `.points` and `.core.tasks`"."""
+    named = set()
+    for path in [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]:
+        for lists in re.findall(
+            r"`paddlevit_dist\.[\w.]+`(?:[,、和 and]+`\.[\w.]+`)*", path.read_text(encoding="utf-8")
+        ):
+            named |= {(path.name, name.removeprefix("paddlevit_dist")) for name in re.findall(r"`([\w.]+)`", lists)}
+    modules = {
+        each: each[1].rpartition(".")[0] if each[1].rpartition(".")[2][:1].isupper() else each[1] for each in named
+    }
+    places = {each: ROOT / "paddlevit_dist" / name[1:].replace(".", "/") for each, name in modules.items()}
+    assert len(named) > 10
+    assert sorted(each for each in named if not is_module(places[each]) and each[1] != ENTRY_POINTS) == []
+
+
+def is_module(path):
+    return path.parent.joinpath(f"{path.name}.py").is_file() or (path / "__init__.py").is_file()
 
 
 def test_text_is_read_and_written_with_its_encoding():

@@ -1,7 +1,8 @@
 """The manifests of this package's folders and of users, and what they add to the command line and to runs.
 
-Each folder of ``FEATURES`` outside of the core can be deleted: what its manifest names is gone then, with what other
-manifests name in it, and the rest of the package works. A row is imported when a run needs it.
+Each folder of ``FEATURES`` can be deleted but those of the core, ``images.classification`` and ``images.models``: what
+its manifest names is gone then, with what other manifests name in it, and the rest of the package works. A row is
+imported when a run needs it.
 """
 
 import importlib.util

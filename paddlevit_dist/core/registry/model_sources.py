@@ -54,6 +54,16 @@ def find_weights_address(name: str) -> str | None:
     return import_object(f"{module}:find_address")(name) if module and not name.endswith(":") else None
 
 
+def find_bridged_input(name: str) -> dict[str, Any] | None:
+    """Return what a model of another package, ``SOURCE:NAME``, expects of images, in that package's words; else None.
+
+    Raises:
+        UserError: timm has no such model or no such weights.
+    """
+    module = SOURCES.get(name.partition(":")[0])
+    return import_object(f"{module}:get_expected_input")(name) if module else None
+
+
 def list_bridged_models(source: str) -> list[str]:
     """List the models of "timm", "paddleclas" or "paddle", with that prefix.
 

@@ -16,7 +16,7 @@ from typing import Any
 from ...core.registry.lookup import key_tables
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json
-from ..models.bridges.paddlevit_files import find_family, is_taken, read_defaults
+from ..models.cloned_families import find_family, is_taken, read_defaults
 
 # MODEL.TYPE in small letters -> the folder of that config.py, and its values.
 _FAMILIES: dict[str, tuple[str, dict[str, Any]]] = read_json(Path(__file__).with_suffix(".json"))

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ...core.registry.model_names import find_input_fields
+from ...core.registry.model_sources import find_bridged_input
 from ..image_size import ImageSize
-from .bridges.package_files import get_expected_input
 
 HALF = (0.5, 0.5, 0.5)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -55,7 +55,5 @@ def list_inputs(
 
 def find_variant_input(model: str) -> ExpectedInput | None:
     """Return what published weights of a registered classifier expect of images; None for "vit" and other models."""
-    if model.startswith(("paddle:", "paddleclas:")):
-        return ExpectedInput(**get_expected_input(model))
-    fields = find_input_fields(model)
+    fields = find_bridged_input(model) if ":" in model else find_input_fields(model)
     return None if fields is None else ExpectedInput(**fields)

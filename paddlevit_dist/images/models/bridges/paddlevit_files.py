@@ -1,24 +1,29 @@
-"""Files of a user's clone of PaddleViT: which family a YAML file is of, its defaults, and what of it is for us.
-
-Nothing here runs code of a clone: ``config.py`` and the files of networks are parsed.
-"""
+"""Files of a user's clone of PaddleViT: what of a YAML file is for us, and which network is the clone's own."""
 
 import ast
 import dataclasses
-import functools
 import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ....core.registry.lookup import MODELS, find_name, find_package
 from ....core.runtime.errors import UserError
+from ..cloned_families import (
+    RATES,
+    ClonedFamily,
+    find_family,
+    is_literal,
+    is_taken,
+    read_assigned,
+    read_defaults,
+    read_functions,
+)
 
 PREFIX = "paddlevit:"
 VARIABLE = "PADDLEVIT"  # names a clone whose code may be run for weights that name it
-_RATES = ("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH")
-_KEPT = (*_RATES, "MODEL.TYPE", "MODEL.NUM_CLASSES", "MODEL.PRETRAINED", "MODEL.RESUME")
+_KEPT = (*RATES, "MODEL.TYPE", "MODEL.NUM_CLASSES", "MODEL.PRETRAINED", "MODEL.RESUME")
 _OURS = ("vit", "deit", "swin", "cait", "pvtv2", "mixer", "convnext")  # MODEL.TYPE of the families that are here
 _PRETRAINING = "MODEL.MAE_PRETRAIN"
 
@@ -33,52 +38,6 @@ _ONLY_CLASSIFIERS = "not here: of a clone of PaddleViT only image_classification
 _SEGMENTERS = re.compile("dpt|segmenter|setr_|trans2seg|upernet_(cswin|focal)")
 
 
-class ClonedFamily(NamedTuple):
-    """A folder of a clone, such as image_classification/XCiT, and (module, function) of each ``build_*(config)``."""
-
-    folder: str
-    builds: tuple[tuple[str, str], ...]
-
-
-def find_family(file: str) -> ClonedFamily | None:
-    """Find the family of a YAML file; None for any file that is not in a clone.
-
-    The file's folder, or the one above ``configs``, has a config.py with ``get_config`` and a module with
-    ``build_*(config)``.
-    """
-    return _find_family(os.path.abspath(file))
-
-
-@functools.cache
-def _find_family(file: str) -> ClonedFamily | None:
-    folder = os.path.dirname(file)
-    folder = os.path.dirname(folder) if os.path.basename(folder) == "configs" else folder
-    if not os.path.isfile(file) or "get_config" not in _functions(os.path.join(folder, "config.py")):
-        return None
-    builds = [
-        (name.removesuffix(".py"), function)
-        for name in sorted(os.listdir(folder))
-        if name.endswith(".py")
-        for function, arguments in _functions(os.path.join(folder, name)).items()
-        if function.startswith("build_") and arguments == ["config"]
-    ]
-    return ClonedFamily(folder, tuple(builds)) if builds else None
-
-
-def _functions(file: str) -> dict[str, list[str]]:
-    """Read the names of a file's functions and of their arguments."""
-    nodes = [node for node in _parse(file) if isinstance(node, ast.FunctionDef)]
-    return {node.name: [argument.arg for argument in node.args.args] for node in nodes}
-
-
-def _parse(file: str) -> list[ast.stmt]:
-    try:
-        with open(file, "rb") as opened:
-            return ast.parse(opened.read()).body
-    except (OSError, SyntaxError, ValueError):  # a file that Python cannot read either defines nothing
-        return []
-
-
 def choose_build(family: ClonedFamily, kind: str) -> tuple[str, str]:
     """Choose the module and function that build a network: of several, the one that is called as MODEL.TYPE, ``kind``.
 
@@ -91,34 +50,6 @@ def choose_build(family: ClonedFamily, kind: str) -> tuple[str, str]:
         names = ", ".join(".".join(one) for one in family.builds)
         raise UserError(f"{family.folder}: MODEL.TYPE {kind} fits none or several of {names}: expected build_TYPE")
     return chosen[0]
-
-
-@functools.cache
-def _assigned(folder: str) -> dict[str, ast.expr]:
-    """Read what ``_C.SECTION.KEY = ...`` of a family's config.py assigns, by dotted name; not its sections."""
-    nodes = [node for node in _parse(os.path.join(folder, "config.py")) if isinstance(node, ast.Assign)]
-    builds = {ast.unparse(node.targets[0]): node.value for node in nodes if not isinstance(node.value, ast.Call)}
-    return {name.removeprefix("_C."): value for name, value in builds.items() if name.startswith("_C.")}
-
-
-def read_defaults(folder: str) -> dict[str, Any]:
-    """Return the defaults of a family's config.py by dotted name, without values that are not literals."""
-    return {name: ast.literal_eval(value) for name, value in _assigned(folder).items() if _is_literal(value)}
-
-
-def _is_literal(value: ast.expr) -> bool:
-    try:
-        ast.literal_eval(value)
-    except ValueError:
-        return False
-    return True
-
-
-def is_taken(name: str) -> bool:
-    """Return whether a default of config.py applies here: it is about training or images, not about paths."""
-    if name in ("TRAIN.LAST_EPOCH", "TRAIN.TEACHER_MODEL", "DATA.IMAGE_CHANNELS", "DATA.BATCH_SIZE_EVAL"):
-        return False
-    return name.startswith(("TRAIN.", "DATA.IMAGE", "DATA.CROP", "DATA.BATCH_SIZE")) or name in _RATES
 
 
 def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[str]]:
@@ -152,8 +83,8 @@ def adapt(settings: list[Any], known: Collection[str]) -> tuple[list[Any], list[
     notices += [f"{one.origin}: {one.name} is read by the clone's own files alone" for one in unknown]
     notices += [
         f"{family.folder}/config.py: {key} = {ast.unparse(value)} is ignored: it is not a literal"
-        for key, value in _assigned(family.folder).items()
-        if is_taken(key) and key not in last and not _is_literal(value)
+        for key, value in read_assigned(family.folder).items()
+        if is_taken(key) and key not in last and not is_literal(value)
     ]
     path = dataclasses.replace(name, value=PREFIX + os.path.abspath(name.source))
     return [*(one for one in settings if one not in model_settings and one is not name), path], notices
@@ -195,7 +126,7 @@ def explain_other_task(file: str) -> str:
     """Return why a YAML file with unknown keys is refused; empty if it is not of another task in a clone."""
     folders = list(Path(file).absolute().parents)
     is_of_other_task = any(folder.name in _OTHER_TASKS for folder in folders)
-    if is_of_other_task and any("get_config" in _functions(str(folder / "config.py")) for folder in folders):
+    if is_of_other_task and any("get_config" in read_functions(str(folder / "config.py")) for folder in folders):
         return f"{file}: {_ONLY_CLASSIFIERS}"
     return ""
 

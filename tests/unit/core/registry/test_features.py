@@ -58,6 +58,14 @@ def test_caches_of_a_deleted_folder_do_not_count(tmp_path, monkeypatch):
         features.find_manifest("extensions.old")
 
 
+def test_only_the_bridges_import_the_bridges():
+    """The rest has to work without them; it finds them by their manifest."""
+    package = Path(paddlevit_dist.__file__).parent
+    imports = r"^ *(?:from|import) [\w.]*\bbridges\b"
+    texts = {path: path.read_text(encoding="utf-8") for path in package.rglob("*.py") if path.parent.name != "bridges"}
+    assert [path for path, text in texts.items() if re.search(imports, text, re.MULTILINE)] == []
+
+
 def test_every_feature_is_there():
     assert [manifest.package for manifest in features.MANIFESTS] == [
         f"paddlevit_dist.{folder}" for folder in features.FEATURES

@@ -1,7 +1,7 @@
 """The manifests of this package's folders and of users, and what they add to the command line and to runs.
 
-Each folder of ``FEATURES`` can be deleted but those of the core, ``images.classification`` and ``images.models``: what
-its manifest names is gone then, with what other manifests name in it, and the rest of the package works. A row is
+Each folder of ``FEATURES`` can be deleted but ``images.classification``, ``images.models`` and folders of the core:
+what its manifest names is gone then, with what other manifests name in it, and the rest of the package works. A row is
 imported when a run needs it.
 """
 

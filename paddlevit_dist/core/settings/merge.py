@@ -44,12 +44,11 @@ def merge(parsed: ParsedSettings, task: str, is_run: bool) -> MergedSettings:
     """
     settings = take_last(parsed.settings)
     notices = list(parsed.renamed)
+    implied, reported = _find_implied(parsed.settings, settings, task)
+    settings |= implied
     if is_run:
         settings, respelled = names.resolve_names(settings)
         notices += respelled
-    implied = _find_implied(parsed.settings, settings, task)
-    replaced = {name: settings[name] for name in implied if name in settings}
-    settings |= implied
 
     values = default_config(task)
     known = index_keys(lookup.known_tables(task))
@@ -66,7 +65,7 @@ def merge(parsed: ParsedSettings, task: str, is_run: bool) -> MergedSettings:
 
     sources = {name: settings[name].source if name in settings else "default" for name in known}
     sources.update((name, DERIVED) for name, value in leaves(values).items() if value != chosen[name])
-    notices += [*parsed.ignored, *_report_implied(implied, replaced, values)]
+    notices += [*parsed.ignored, *reported, *_report_added(implied, parsed.settings, values)]
     return MergedSettings(values, settings, sources, notices)
 
 
@@ -80,36 +79,44 @@ def take_last(settings: Sequence[KeySetting]) -> dict[str, KeySetting]:
     return last
 
 
-def _find_implied(settings: Sequence[KeySetting], chosen: dict[str, KeySetting], task: str) -> dict[str, KeySetting]:
-    """Return settings that the named files imply and the command line does not set; the file stays their source."""
+def _find_implied(
+    settings: Sequence[KeySetting], chosen: dict[str, KeySetting], task: str
+) -> tuple[dict[str, KeySetting], list[str]]:
+    """Return settings that the named files imply and the command line does not set; the file stays their source.
+
+    Also return a line for each of a file's values that another one replaces.
+    """
     by_file: dict[str, list[KeySetting]] = {}
     for setting in settings:
         if setting.source != COMMAND_LINE:
             by_file.setdefault(setting.source, []).append(setting)
     of_users = [file for file in by_file if not recipes.is_recipe_file(file)]
     if not of_users:  # recipes of this package say all that they mean
-        return {}
+        return {}, []
     contents = {file: take_last(group) for file, group in by_file.items()}
     implied: dict[str, KeySetting] = {}
+    lines = []
     for table in lookup.known_tables(task):
         if table.infer is None:
             continue
-        source, values = table.infer([*contents.values()], [contents[file] for file in of_users])
+        source, values, reasons = table.infer([*contents.values()], [contents[file] for file in of_users])
         for name, value in values.items():
-            if name not in chosen or chosen[name].source != COMMAND_LINE:
-                implied[name] = KeySetting(name, value, source, of_users[0], is_implied=True)
-    return implied
+            old = chosen.get(name)
+            if old is not None and old.source == COMMAND_LINE:
+                continue
+            implied[name] = KeySetting(name, value, source, of_users[0], is_implied=True)
+            if old is not None:
+                reason = f", as {reasons[name]}" if name in reasons else ""
+                lines.append(f"{old.origin}: {name} {show(old.value)} in such a file means {show(value)} here{reason}")
+    return implied, lines
 
 
-def _report_implied(implied: dict[str, KeySetting], replaced: dict[str, KeySetting], values: CfgNode) -> list[str]:
-    """Return a line for each file's value that an implied one replaces, and one about the others that the run reads."""
+def _report_added(implied: dict[str, KeySetting], written: Sequence[KeySetting], values: CfgNode) -> list[str]:
+    """Return a line about the implied values that no file sets and that the run reads, if there are any."""
     unread = {name for table in find_tables(values) for name in table.training_names()} if values.EVAL else set()
-    lines = [
-        f"{old.origin}: {name} {show(old.value)} in such a file means {show(implied[name].value)} here"
-        for name, old in replaced.items()
-    ]
-    added = [setting for name, setting in implied.items() if name not in unread and name not in replaced]
-    if added:
-        listed = ", ".join(f"{setting.name} {show(setting.value)}" for setting in added)
-        lines.append(f"{added[0].origin}: from {added[0].source}: {listed}")
-    return lines
+    unread.update(setting.name for setting in written)
+    added = [setting for name, setting in implied.items() if name not in unread]
+    if not added:
+        return []
+    listed = ", ".join(f"{setting.name} {show(setting.value)}" for setting in added)
+    return [f"{added[0].origin}: from {added[0].source}: {listed}"]

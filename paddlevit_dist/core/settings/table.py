@@ -8,6 +8,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from yacs.config import CfgNode
@@ -77,6 +78,14 @@ def _do_nothing(*_: object) -> Any:
 _Files = Sequence[Mapping[str, KeySetting]]  # the settings of each file by name
 
 
+class ImpliedValues(NamedTuple):
+    """Values that files imply, without writing them, or in place of the ones that they write."""
+
+    source: str = ""
+    values: Mapping[str, Any] = MappingProxyType({})
+    reasons: Mapping[str, str] = MappingProxyType({})  # for some of the names: why
+
+
 @dataclass(frozen=True, eq=False)
 class KeyTable:
     """The keys that one package reads, and its rules for them.
@@ -85,10 +94,9 @@ class KeyTable:
     """
 
     keys: tuple[Key, ...]  # the rows; they alone define the defaults, effects and flags
-    #: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. It returns a source and the
-    #: values that these files imply, or ("", {}). ``user_files`` excludes the recipes of this package; it is not called
-    #: if there are no others
-    infer: Callable[[_Files, _Files], tuple[str, Mapping[str, Any]]] | None = None
+    #: ``infer(files, user_files)`` recognizes a kind of files by the settings of each. ``user_files`` excludes the
+    #: recipes of this package; it is not called if there are no others
+    infer: Callable[[_Files, _Files], "ImpliedValues"] | None = None
     #: ``resolve_defaults(values, settings, all_settings)`` adapts values that were not set to those that were, in
     #: place, and returns notices. ``all_settings`` also has the settings that others override
     resolve_defaults: Callable[[CfgNode, Mapping[str, KeySetting], Sequence[KeySetting]], Sequence[str]] = _do_nothing

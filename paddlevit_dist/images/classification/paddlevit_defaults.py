@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.registry.lookup import key_tables
+from ...core.registry.lookup import find_name, key_tables
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json
 from ..models.cloned_families import find_family, is_taken, read_defaults
@@ -28,13 +28,26 @@ _EXCLUDED = ("TASK", "DATA.IMAGE_CHANNELS")
 _PLAIN_DEIT = re.compile(r"deit_(tiny|small|base)_patch16_(224|384)")
 
 
+# MODEL.TYPE in small letters -> the model whose sizes a file replaces, if it sets all of these keys of MODEL.
+_BY_TYPE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "vit": ("vit", ("PATCH_SIZE", "EMBED_DIM", "DEPTH", "NUM_HEADS")),
+    "deit": ("deit_tiny_patch16_224", ("PATCH_SIZE", "EMBED_DIM", "DEPTH", "NUM_HEADS")),
+    "cait": ("cait_xxs24_224", ("PATCH_SIZE", "EMBED_DIM", "DEPTH", "NUM_HEADS")),
+    "swin": ("swin_tiny_patch4_window7_224", ("PATCH_SIZE", "EMBED_DIM", "DEPTHS", "NUM_HEADS", "WINDOW_SIZE")),
+    "pvtv2": ("pvtv2_b0", ("EMBED_DIM", "DEPTHS", "NUM_HEADS")),
+    "mixer": ("mixer_s16_224", ("PATCH_SIZE", "EMBED_DIM", "DEPTH")),
+    "convnext": ("convnext_tiny", ("DEPTHS", "DIMS")),
+}
+
+
 def get_defaults(
     files: Sequence[Mapping[str, Any]], user_files: Sequence[Mapping[str, Any]]
-) -> tuple[str, Mapping[str, Any]]:
-    """Return the defaults that files in PaddleViT's form rely on, and their source; ("", {}) for other files.
+) -> tuple[str, Mapping[str, Any], Mapping[str, str]]:
+    """Return the source and the defaults that files in PaddleViT's form rely on, and reasons; nothing for other files.
 
-    One value replaces the file's: files for a distilled DeiT name the plain model, and PaddleViT's program for
-    distillation builds it with a second token and head.
+    One value replaces the file's. Files for a distilled DeiT name the plain model, and PaddleViT's program for
+    distillation builds it with a second token and head. A MODEL.NAME that names none of the models is a label, as all
+    are there: if the file has MODEL.TYPE and its sizes, they are the network.
 
     Args:
         files: settings of each file of a command line, BASE first; later ones win.
@@ -43,18 +56,42 @@ def get_defaults(
     configured = ChainMap(*map(dict, reversed(files)))
     clone = find_family(configured["MODEL.NAME"].source) if "MODEL.NAME" in configured else None
     folder = _find_family(user_files, configured)
+    name = _find_typed_model(configured)
     if clone is not None:
         values = _read_defaults(clone.folder, configured, is_known_model=bool(folder))
     elif folder:
         values = dict(_FAMILIES.values())[folder]
+    elif name:
+        values = {}
     else:
-        return "", {}
+        return "", {}, {}
     values = {name: value for name, value in values.items() if name not in configured}
+    reasons = {}
+    if name:
+        values["MODEL.NAME"] = name
+        reasons["MODEL.NAME"] = (
+            f"no model has this name: MODEL.TYPE {configured['MODEL.TYPE'].value} and its sizes decide"
+        )
     distillation = configured.get("TRAIN.DISTILLATION_TYPE")
-    plain = _PLAIN_DEIT.fullmatch(str(configured["MODEL.NAME"].value))
+    plain = _PLAIN_DEIT.fullmatch(name or str(configured["MODEL.NAME"].value))
     if folder == "DeiT" and plain and distillation is not None and distillation.value != "none":
         values["MODEL.NAME"] = f"deit_{plain[1]}_distilled_patch16_{plain[2]}"
-    return f"PaddleViT's {folder}/config.py" if clone is None else os.path.join(clone.folder, "config.py"), values
+    source = f"PaddleViT's {folder}/config.py" if folder else "MODEL.TYPE"
+    source = source if clone is None else os.path.join(clone.folder, "config.py")
+    return source, values, reasons
+
+
+def _find_typed_model(configured: Mapping[str, Any]) -> str:
+    """Return the model that MODEL.TYPE and sizes build, if MODEL.NAME names none of the models; else an empty text."""
+    kind, label = (configured.get(f"MODEL.{key}") for key in ("TYPE", "NAME"))
+    name, sizes = _BY_TYPE.get(str(kind.value).lower() if kind else "", ("", ()))
+    if not name or label is None or any(f"MODEL.{size}" not in configured for size in sizes):
+        return ""
+    try:
+        find_name("model", str(label.value))
+    except UserError:
+        return name
+    return ""
 
 
 def _read_defaults(folder: str, configured: Mapping[str, Any], is_known_model: bool) -> dict[str, Any]:

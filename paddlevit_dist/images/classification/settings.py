@@ -29,7 +29,15 @@ from ...core.settings.key import (
     rows,
     show,
 )
-from ...core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, index_keys
+from ...core.settings.table import (
+    COMMAND_LINE,
+    ConfigView,
+    IgnoredKeys,
+    ImpliedValues,
+    KeySetting,
+    KeyTable,
+    index_keys,
+)
 from ...core.settings.values import InvalidValue
 from .. import settings
 from ..image_size import format_size
@@ -180,15 +188,13 @@ class ProbeSettings(ClassificationSettings):
 _TEMPERATURE = "TRAIN.DISTILLATION_TAU"  # a key of PaddleViT
 
 
-def _infer(
-    files: Sequence[Mapping[str, KeySetting]], user_files: Sequence[Mapping[str, KeySetting]]
-) -> tuple[str, Mapping[str, Any]]:
+def _infer(files: Sequence[Mapping[str, KeySetting]], user_files: Sequence[Mapping[str, KeySetting]]) -> ImpliedValues:
     """Return the defaults that files in PaddleViT's form rely on: one of the user's names a model."""
     if not any("MODEL.NAME" in file for file in user_files):
-        return "", {}
+        return ImpliedValues()
     from .paddlevit_defaults import get_defaults
 
-    return get_defaults(files, user_files)
+    return ImpliedValues(*get_defaults(files, user_files))
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]) -> list[str]:

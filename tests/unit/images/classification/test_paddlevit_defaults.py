@@ -1,8 +1,15 @@
 """Files of PaddleViT's form are recognized however they are reached."""
 
-import pytest
+import json
 
+import pytest
+from support.night import by_day
+from support.refusals import refusal_of
+
+from paddlevit_dist.core.registry.lookup import MODELS
 from paddlevit_dist.core.settings import load, recipes
+from paddlevit_dist.core.tasks import Task
+from paddlevit_dist.images.configured_options import configured_options
 
 SWIN = """
 DATA: {{IMAGE_SIZE: 224, CROP_PCT: 0.9{}}}
@@ -89,3 +96,57 @@ def test_other_files_keep_the_network_that_they_name(tmp_path):
     assert load([f"-cfg={tmp_path}/x.yaml"]).values.MODEL.NAME == "deit_tiny_distilled_patch16_224"
     (tmp_path / "x.yaml").write_text("MODEL: {NAME: deit_tiny_patch16_224}\nTRAIN: {DISTILLATION_TYPE: hard}\n")
     assert load([f"-cfg={tmp_path}/x.yaml"]).values.MODEL.NAME == "deit_tiny_patch16_224"
+
+
+VIT = {"PATCH_SIZE": 8, "EMBED_DIM": 48, "DEPTH": 2, "NUM_HEADS": 4}
+OWN = {  # MODEL.TYPE -> sizes in the words of PaddleViT's files, sizes as the network takes them
+    "vit": (VIT, VIT),
+    "ViT": ({"TRANS": VIT}, VIT),
+    "deit": (VIT, VIT),
+    "cait": ({**VIT, "DEPTH_TOKEN_ONLY": 1}, {**VIT, "class_depth": 1}),
+    "swin": (
+        {"PATCH_SIZE": 4, "EMBED_DIM": 24, "STAGE_DEPTHS": [1, 2], "NUM_HEADS": [1, 3], "WINDOW_SIZE": 4},
+        {"patch_size": 4, "embed_dim": 24, "depths": (1, 2), "num_heads": (1, 3), "window_size": 4},
+    ),
+    "PVTv2": (
+        {"EMBED_DIM": [8, 16, 24, 32], "NUM_HEADS": [1, 1, 2, 2], "STAGE_DEPTH": [1, 1, 2, 1]},
+        {"embed_dims": (8, 16, 24, 32), "num_heads": (1, 1, 2, 2), "depths": (1, 1, 2, 1)},
+    ),
+    "Mixer": (
+        {"MIXER": {"PATCH_SIZE": 8, "EMBED_DIM": 16, "DEPTH": 1}},
+        {"patch_size": 8, "embed_dim": 16, "depth": 1},
+    ),
+    "convnext": ({"DEPTHS": [1, 1, 1, 1], "DIMS": [8, 16, 24, 32]}, {"depths": (1, 1, 1, 1), "dims": (8, 16, 24, 32)}),
+}
+
+
+def write_own(folder, kind, sizes, name="small_parts"):
+    data = {"IMAGE_SIZE": 32, "CROP_PCT": 0.875}
+    model = {"TYPE": kind, "NAME": name, "NUM_CLASSES": 3, **sizes}
+    (folder / "mine.yaml").write_text(json.dumps({"DATA": data, "MODEL": model}))  # JSON is YAML
+    return f"-cfg={folder}/mine.yaml"
+
+
+@by_day("kind", OWN, day=(0, 4, 6))
+def test_of_a_users_own_name_type_and_sizes_are_the_network(tmp_path, kind):
+    written, expected = OWN[kind]
+    found = load([write_own(tmp_path, kind, written), "-dataset=digits"], default_recipe="vit_digits")
+    family = {"PVTv2": "pvt_v2", "Mixer": "mlp_mixer"}.get(kind, kind.lower())
+    assert MODELS[found.values.MODEL.NAME].startswith(f"paddlevit_dist.images.models.{family}:")
+    options = configured_options(Task(found.values))[0]
+    assert options.items() >= {name.lower(): value for name, value in expected.items()}.items()
+    (line,) = [line for line in found.notices if "small_parts" in line]
+    assert f"no model has this name: MODEL.TYPE {kind} and its sizes decide" in line
+
+
+def test_without_all_sizes_and_for_other_types_the_name_decides(tmp_path):
+    def say(*arguments, words=(), **more):
+        file = write_own(tmp_path, *arguments, **more)
+        return refusal_of(load, [file, "-dataset=digits", *words], default_recipe="vit_digits")
+
+    assert "model 'small_parts' is not known" in say("vit", {"PATCH_SIZE": 8, "EMBED_DIM": 48, "DEPTH": 2})
+    assert "model 'small_parts' is not known" in say("resnet", VIT)
+    assert "model 'other' is not known" in say("vit", VIT, words=["MODEL.NAME", "other"])
+    assert "not here: give the file of your clone" in say("vit", VIT, name="crossvit_15_224")
+    known = load([write_own(tmp_path, "swin", VIT, name="deit_tiny_patch16_224"), "-dataset=digits"], "vit_digits")
+    assert known.values.MODEL.NAME == "deit_tiny_patch16_224"

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from ..core.runtime.errors import UserError
 from ..core.settings import every_run
@@ -10,6 +10,9 @@ from ..core.settings.key import AT_LEAST_1, Pair, Range, Section, key, rows
 from ..core.settings.table import ConfigView, IgnoredKeys, KeyTable
 
 _FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*(\.[0-9]*)?|0\.0*[1-9][0-9]*))?")  # optionally divided by a number
+
+
+POSITION = "centered_xyz"  # the feature that training's crops measure from their own middle
 
 
 class SceneDataSection(every_run.DataSection):
@@ -38,9 +41,10 @@ class PointSection(Section):
 
     FEATURES: list[str] = key(
         ["rgb"],
-        "input features of a voxel: rgb (3 channels), xyz (3, meters), centered_xyz (3, from the middle of the floor), "
-        "height above the lowest point of the scene, or of a block with CROP block (1), ones (1), and channels of the "
-        "scenes by name: normal (3), any other (1), such as intensity/255, divided by 255",
+        "input features of a voxel: rgb (3 channels), xyz (3, meters), centered_xyz (3, from the middle of the floor "
+        "of the scene, or of a crop or block of it), height above the lowest point of the scene, or of a block with "
+        "CROP block (1), ones (1), and channels of the scenes by name: normal (3), any other (1), such as "
+        "intensity/255, divided by 255",
     )
     COLOR_RANGE: Pair[float] = key(
         [-1.0, 1.0],
@@ -56,7 +60,7 @@ class PointSection(Section):
         None,
         "training: maximum points of a scene; a larger one is cropped around a random point; None: no limit",
         AT_LEAST_1,
-        training_only=True,
+        effect="training",  # but evaluations in blocks measure the feature centered_xyz as training does
     )
     ROOMS: RoomSection
 
@@ -80,6 +84,17 @@ def _check(view: ConfigView[PointSettings]) -> list[str]:
     if low >= high:
         raise UserError(f"{view['POINTS.COLOR_RANGE']}: expected the smaller number first, such as [-0.5, 0.5]")
     return []
+
+
+def note_whole_scenes(view: ConfigView[Any], cropping_key: str) -> list[str]:
+    """Return a note if training crops scenes by ``cropping_key``, of which evaluations measure positions as a whole."""
+    points = view.values.POINTS
+    if POSITION not in points.FEATURES or points[cropping_key.removeprefix("POINTS.")] is None:
+        return []
+    return [
+        f"{view[cropping_key]}: training measures {POSITION} from the middle of what it crops, evaluations and "
+        "predictions from that of whole scenes"
+    ]
 
 
 def _find_ignored(view: ConfigView[PointSettings]) -> Iterator[IgnoredKeys]:

@@ -8,6 +8,7 @@ from ...core.runtime.errors import UserError
 from .scene import Scene, channel_width, find_floor, find_middle
 
 COLORS, HEIGHT, POSITION = "rgb", "height", "centered_xyz"
+RELATIVE = (HEIGHT, POSITION)  # to an origin that depends on the points at hand
 BUILTIN_FEATURES = {COLORS: 3, "xyz": 3, POSITION: 3, HEIGHT: 1, "ones": 1}
 
 
@@ -60,6 +61,13 @@ def point_features(
             channel, divisor = _split_divisor(name)
             columns.append(scene.channels[channel][points] / np.float32(divisor))
     return np.concatenate(columns, axis=1).astype(np.float32, copy=False)
+
+
+def shift_features(names: Sequence[str], origin: np.ndarray) -> np.ndarray:
+    """Return by how much features shrink, float32 (1, channels), if measured from ``origin`` (3,), meters."""
+    parts = {HEIGHT: origin[2:], POSITION: origin}
+    columns = [parts.get(name, np.zeros(feature_channels([name]), np.float32)) for name in names]
+    return np.concatenate(columns)[None].astype(np.float32, copy=False)
 
 
 def _split_divisor(name: str) -> tuple[str, float]:

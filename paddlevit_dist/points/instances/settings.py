@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ...core.settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Key, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
+from ..settings import note_whole_scenes
 
 
 class InstanceSection(Section):
@@ -58,12 +59,13 @@ class InstanceSettings(settings.PointSettings):
 
 
 def _check(view: ConfigView[InstanceSettings]) -> list[str]:
-    prepare_epochs = view.values.POINTS.INSTANCES.PREPARE_EPOCHS
-    if view.values.EVAL or view.values.TRAIN.NUM_EPOCHS > prepare_epochs:
-        return []
+    notes, keys = note_whole_scenes(view, "POINTS.MAX_POINTS"), view.values.POINTS.INSTANCES
+    if view.values.EVAL or view.values.TRAIN.NUM_EPOCHS > keys.PREPARE_EPOCHS:
+        return notes
     return [
+        *notes,
         f"{view['POINTS.INSTANCES.PREPARE_EPOCHS']}: the score network is never trained in "
-        f"{view['TRAIN.NUM_EPOCHS']}: set PREPARE_EPOCHS lower, or train longer"
+        f"{view['TRAIN.NUM_EPOCHS']}: set PREPARE_EPOCHS lower, or train longer",
     ]
 
 

@@ -7,6 +7,7 @@ from ...core.runtime.errors import UserError
 from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
+from ..settings import POSITION, note_whole_scenes
 
 
 class AugmentSection(Section):
@@ -96,7 +97,7 @@ class SegmentationPointSection(settings.PointSection):
     CROP: Literal["sphere", "block"] | None = key(
         None,
         "training: shape of a crop around a random labeled point; a block is unlimited in height; None: no crop",
-        effect="training",  # but evaluations measure the feature height in blocks, too
+        effect="training",  # but evaluations measure the features height and centered_xyz in blocks, too
     )
     CROP_SIZE_M: float = key(
         6.0, "CROP: diameter of the sphere, or edge of the block, meters", ABOVE_0, training_only=True
@@ -121,20 +122,31 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
             f"{view['POINTS.TEST_VOTES']}: single points vote, but {view['POINTS.VOXEL_FEATURES']} gives the network "
             "means of all: set POINTS.TEST_VOTES 1"
         )
-    is_in_blocks = points.CROP == "block" and "height" in points.FEATURES
-    if is_in_blocks and points.FRAGMENT_SIZE_M is None:
+    origins = {"height": "heights are then above the lowest point", POSITION: "positions are then from the middle"}
+    relative = [name for name in origins if name in points.FEATURES and points.CROP == "block"]
+    if relative and points.FRAGMENT_SIZE_M is None:
         raise UserError(
-            f"{view['POINTS.CROP']}: heights are then above the lowest point of a block, in evaluations, too: set "
-            f"POINTS.FRAGMENT_SIZE_M {points.CROP_SIZE_M:g}, or leave height out of POINTS.FEATURES"
+            f"{view['POINTS.CROP']}: {' and '.join(origins[name] for name in relative)} of a block, in evaluations, "
+            f"too: set POINTS.FRAGMENT_SIZE_M {points.CROP_SIZE_M:g}, or leave {' and '.join(relative)} out of "
+            "POINTS.FEATURES"
         )
     if points.FRAGMENT_SIZE_M is not None and points.FRAGMENT_OVERLAP_M >= points.FRAGMENT_SIZE_M:
         raise UserError(
             f"{view['POINTS.FRAGMENT_OVERLAP_M']}: expected less than {view['POINTS.FRAGMENT_SIZE_M']}, otherwise "
             "blocks do not advance"
         )
-    sizes = view["POINTS.FRAGMENT_SIZE_M"], view["POINTS.CROP_SIZE_M"]
-    note = f"{sizes[0]} differs from {sizes[1]}: on a slope, heights above a block's lowest point are then others"
-    return [note] if is_in_blocks and points.FRAGMENT_SIZE_M != points.CROP_SIZE_M else []
+    notes = []
+    if points.FRAGMENT_SIZE_M is None:
+        notes += [*note_whole_scenes(view, "POINTS.CROP"), *note_whole_scenes(view, "POINTS.MAX_POINTS")]
+    elif points.FRAGMENT_SIZE_M != points.CROP_SIZE_M:
+        sizes = f"{view['POINTS.FRAGMENT_SIZE_M']} differs from {view['POINTS.CROP_SIZE_M']}"
+        effects = {
+            "height": "on a slope, heights above a block's lowest point are then others",
+            POSITION: f"positions then reach {points.FRAGMENT_SIZE_M / 2:g} m from a block's middle, and "
+            f"{points.CROP_SIZE_M / 2:g} m in training",
+        }
+        notes += [f"{sizes}: {effects[name]}" for name in relative]
+    return notes
 
 
 def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[IgnoredKeys]:

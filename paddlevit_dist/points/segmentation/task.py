@@ -21,13 +21,14 @@ from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...core.tasks.task import Records
 from ..data import augment
 from ..data.augment import RandomApply, RandomRotation, to_meters
-from ..data.features import HEIGHT, feature_channels, point_features
+from ..data.features import HEIGHT, POSITION, feature_channels, point_features
 from ..data.samples import PointSample, SceneSamples, SceneView, VoxelizedSample, collate_samples, compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..data.voxels import discretize
 from ..scene_task import SceneTask, compute_outputs, get_slices
 from ..sparse import Plan, SparseTensor, build_plan
+from .feature_origin import FeatureOrigin
 from .fragments import BlockNetwork, FloorBlocks, score_fragments
 from .metrics import SemanticMetrics, semantic_terms
 from .settings import SceneSegmentationSettings, SegmentationPointSection
@@ -42,6 +43,7 @@ class WholeScene(NamedTuple):
     scene: Scene
     views: list[SceneView]
     point_features: list[np.ndarray]  # float32 (P, C) of each view, for votes; else none
+    bounds: list[np.ndarray]  # of each view, see ``FeatureOrigin.find_bounds``; else none
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class PointSamples(SceneSamples):
         in_fragments: the network processes a scene in parts, so its batch has no plan of the whole.
         votes: passes of the network over the points of each voxel, at most; more than 1 are in parts.
         protocol: description of the evaluation protocol; "" for the usual one.
+        origin: from where training measures features; needed in fragments.
     """
 
     voxel_size_m: float
@@ -66,17 +69,22 @@ class PointSamples(SceneSamples):
     eval_protocol: str = ""
     scales: Sequence[float] = (1.0,)
     votes: int = 1
+    origin: FeatureOrigin | None = None
 
     def voxelize(self, scene: Scene) -> PointSample | WholeScene:
         """Return the sample of a scene to which all steps have been applied."""
         directions = [2 * math.pi * number / self.rotations for number in range(self.rotations)]
         kinds = itertools.product(self.scales, directions, (False, True)[: 1 + self.flips])
-        views, point_features = [], []
+        views, point_features, bounds = [], [], []
         for turned in (self._turn(scene, *kind) for kind in kinds):
             views.append(self._view(turned))
             if self.votes > 1:
                 point_features.append(self._features(turned, slice(None)))
-        return WholeScene(scene, views, point_features) if self.in_fragments else PointSample(scene, views)
+            if self.in_fragments and self.origin is not None:
+                bounds.append(self.origin.find_bounds(turned, views[-1]))
+        if not self.in_fragments:
+            return PointSample(scene, views)
+        return WholeScene(scene, views, point_features, [each for each in bounds if each is not None])
 
     def _turn(self, scene: Scene, scale: float, angle: float, is_flipped: bool) -> Scene:
         matrix = scale * augment.rotation(2, angle)
@@ -150,6 +158,7 @@ class SemanticSegmentation(SceneTask):
 
     def __init__(self, config: SceneSegmentationSettings) -> None:
         super().__init__(config)
+        self.origin = FeatureOrigin(self.features, config.POINTS.CROP, config.POINTS.MAX_POINTS)
         self.traits = replace(
             self.traits,
             normalizer_names=("loss", "dice") if config.POINTS.DICE_WEIGHT else ("loss",),
@@ -180,6 +189,7 @@ class SemanticSegmentation(SceneTask):
             features=self.features,
             scales=(1.0,) if is_training else points.TEST_SCALES,
             votes=1 if is_training else points.TEST_VOTES,
+            origin=self.origin,
         )
 
     def _protocol(self) -> str:
@@ -202,8 +212,9 @@ class SemanticSegmentation(SceneTask):
         if scenes[0].point_features:
             rows = [features for view in zip(*(scene.point_features for scene in scenes)) for features in view]
             batch["point_features"] = np.concatenate([*rows, batch["features"][:1]])  # never without rows
-        if HEIGHT in self.features and self.config.POINTS.CROP == "block":  # as in training
-            batch["lowest"] = find_lowest([sample.scene for sample in samples], batch["inverse"], batch["features"])
+        if scenes[0].bounds:
+            rows = [bounds for view in zip(*(scene.bounds for scene in scenes)) for bounds in view]
+            batch["bounds"] = np.concatenate([*rows, np.zeros((1, 5), np.float32)])  # never without rows
         return batch
 
     def signature(self, samples: TransformedDataset | None = None) -> dict[str, Any]:
@@ -211,6 +222,8 @@ class SemanticSegmentation(SceneTask):
         facts = super().signature(samples)
         if samples is None and HEIGHT in self.features:
             facts["heights above the lowest point of a block (POINTS.CROP)"] = self.config.POINTS.CROP == "block"
+        if samples is None and POSITION in self.features:
+            facts["positions from the middle of a block's floor (POINTS.CROP)"] = self.config.POINTS.CROP == "block"
         return facts
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -282,18 +295,15 @@ class SemanticSegmentation(SceneTask):
 
         def network(coordinates: np.ndarray, rows: np.ndarray) -> BlockNetwork:
             plan, shape = Plan.of_batch(build_plan(coordinates, plan_spec, num_scenes=1)), (len(rows), self.num_classes)
-            floor = np.zeros((1, features.shape[1]), np.float32)
-            if "lowest" in arrays:
-                floor[0, feature_channels(self.features[: self.features.index(HEIGHT)])] = arrays["lowest"][rows].min()
-            lowest = to_device(floor)
+            shift = to_device(self.origin.find_shift(arrays["bounds"][rows])) if "bounds" in arrays else 0.0
 
             def compute(chosen: np.ndarray) -> np.ndarray:
-                inputs = paddle.gather(features, to_device(chosen)) - lowest
+                inputs = paddle.gather(features, to_device(chosen)) - shift
                 return compute_outputs(model, SparseTensor(inputs, plan=plan), shape, "voxel").numpy()
 
             return compute
 
-        names = [name for name in ("coordinates", "inverse", "labels", "offsets", "lowest") if name in batch]
+        names = [name for name in ("coordinates", "inverse", "labels", "offsets", "bounds") if name in batch]
         arrays = dict(zip(names, read(*(batch[name] for name in names))))
         blocks = FloorBlocks(1 << 32)  # the whole scene
         if points.FRAGMENT_SIZE_M is not None:
@@ -308,15 +318,6 @@ class SemanticSegmentation(SceneTask):
     def build_metrics(self) -> SemanticMetrics:
         """Return empty metrics."""
         return SemanticMetrics(self.class_names)
-
-
-def find_lowest(scenes: Sequence[Scene], inverse: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Return the height of each voxel's lowest point, float32 (M,), for ``inverse`` and ``features`` of a batch."""
-    heights = np.concatenate([point_features(scene, slice(None), [HEIGHT], None)[:, 0] for scene in scenes])
-    lowest = np.full(len(features), np.inf, np.float32)
-    for view in np.split(inverse, len(inverse) // len(heights)) if len(heights) else ():
-        np.minimum.at(lowest, view, heights)
-    return lowest
 
 
 def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:

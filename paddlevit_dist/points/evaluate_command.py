@@ -74,6 +74,7 @@ def load_scene_truth(options: Namespace) -> Iterator[Any]:
         names = list(dataset.class_names or ())
         points = values.POINTS if "INSTANCES" in values.POINTS else default_config("pointgroup").POINTS
         things = functools.partial(find_instance_classes, names, points.INSTANCES.STUFF_CLASSES)
+        least = points.INSTANCES.AP_MIN_POINTS
         identities = list(map(dataset.identity, range(len(dataset))))
         scenes, source = map(dataset.read, range(len(dataset))), str(origin)
-        yield SceneGroundTruth(scene_names, scenes, identities, names, things, source, origin)
+        yield SceneGroundTruth(scene_names, scenes, identities, names, things, source, origin, least)

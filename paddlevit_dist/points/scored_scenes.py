@@ -27,6 +27,7 @@ class SceneGroundTruth(NamedTuple):
     find_instance_classes: Callable[[], list[int]]
     source: str  # origin of the truth for messages
     origin: ResultSource = UNKNOWN  # its dataset
+    min_points: int = 100  # of the smallest instance that AP counts
 
 
 def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreReport:
@@ -135,11 +136,11 @@ def _score_instances(
     label_by_number: dict[int, int],
     unknown: Counter[int],
 ) -> ScoreReport:
-    from .instances.matching import IOU_THRESHOLDS, MIN_INSTANCE_POINTS, InstancePrediction
+    from .instances.matching import IOU_THRESHOLDS, InstancePrediction
     from .instances.metrics import InstanceMetrics
 
     instance_classes, number = truth.find_instance_classes(), len(truth.class_names)
-    metrics = InstanceMetrics(truth.class_names, instance_classes)
+    metrics = InstanceMetrics(truth.class_names, instance_classes, truth.min_points)
     num_found = 0
     for scene in scenes:
         predictions = [
@@ -153,6 +154,12 @@ def _score_instances(
         metrics.add(statistics=statistics, losses=np.nan)
     arrays = metrics.to_sample_table(metrics.per_sample()).arrays
     _require_labels(arrays["statistics"][:, 1], truth)
+    notices = [] if num_found else [f"{files.path}: no instance in any file: every AP is 0"]
+    if not arrays["num_true"].any():
+        notices = [
+            f"{truth.source}: no true instance has at least {truth.min_points} vertices, so AP is not defined: set "
+            "POINTS.INSTANCES.AP_MIN_POINTS lower if smaller ones are to count"
+        ]
     return ScoreReport(
         counted=f"{num_found:,} instances in {len(metrics.tables):,} scenes: {files.path}, truth of {truth.source}",
         names=truth.identities,
@@ -162,9 +169,9 @@ def _score_instances(
         protocol=[
             f"AP: ScanNet's, mean of IoU {IOU_THRESHOLDS[:-1].min():.2f} to {IOU_THRESHOLDS[:-1].max():.2f} and of the "
             f"{len(instance_classes)} classes with instances, where they occur, over all scenes",
-            f"instances of fewer than {MIN_INSTANCE_POINTS} vertices do not count, true or predicted",
+            f"instances of fewer than {truth.min_points} vertices do not count, true or predicted",
         ],
-        notices=[] if num_found else [f"{files.path}: no instance in any file: every AP is 0"],
+        notices=notices,
         task="pointgroup",
         kind="instances",
         arrays=arrays,

@@ -87,7 +87,7 @@ def _check(view: ConfigView[PointSettings]) -> list[str]:
 
 
 def note_whole_scenes(view: ConfigView[Any], cropping_key: str) -> list[str]:
-    """Return a note if training crops scenes by ``cropping_key``, of which evaluations measure positions as a whole."""
+    """Return a note if training crops scenes by ``cropping_key``, and evaluations measure positions in whole scenes."""
     points = view.values.POINTS
     if POSITION not in points.FEATURES or points[cropping_key.removeprefix("POINTS.")] is None:
         return []

@@ -8,7 +8,7 @@ import numpy as np
 from ...core.tasks.score_kind import Arrays
 
 IOU_THRESHOLDS = np.append(np.arange(0.5, 0.95, 0.05), 0.25)
-MIN_INSTANCE_POINTS = 100  # smaller predictions are dropped, smaller true instances are not counted
+MIN_INSTANCE_POINTS = 100  # in the benchmark, smaller predictions are dropped, smaller true instances are not counted
 
 
 class InstancePrediction(NamedTuple):
@@ -35,7 +35,11 @@ DECISIONS = InstanceMatchTable._fields[:4]  #: names of the arrays with a row fo
 
 
 def match_scene(
-    true_class: np.ndarray, true_instance: np.ndarray, predictions: Sequence[InstancePrediction], num_classes: int
+    true_class: np.ndarray,
+    true_instance: np.ndarray,
+    predictions: Sequence[InstancePrediction],
+    num_classes: int,
+    min_points: int = MIN_INSTANCE_POINTS,
 ) -> InstanceMatchTable:
     """Match the predictions of one scene with its true instances. Predictions are processed in the given order.
 
@@ -45,7 +49,7 @@ def match_scene(
     are too small exceeds the threshold.
 
     ``true_class`` (N,) is the evaluated class of each point, negative for void. Points of the same class and number in
-    ``true_instance`` (N,) form one instance.
+    ``true_instance`` (N,) form one instance. Instances of fewer than ``min_points`` are too small.
     """
     true_class = np.asarray(true_class, np.int64)
     valid = np.flatnonzero(true_class >= 0)
@@ -60,15 +64,16 @@ def match_scene(
         class_sizes, candidates = sizes[first:end], []
         for prediction in predictions:
             total = len(prediction.points)
-            if prediction.class_number == number and total >= MIN_INSTANCE_POINTS:
+            if prediction.class_number == number and total >= min_points:
                 counts = np.bincount(point_instances[prediction.points], minlength=len(sizes) + 1)
                 shared = counts[first:end]
-                void = counts[-1] + shared[class_sizes < MIN_INSTANCE_POINTS].sum()
+                void = counts[-1] + shared[class_sizes < min_points].sum()
                 iou = shared / (class_sizes + total - shared)
                 candidates.append(_CandidateMatch(float(prediction.confidence), iou, float(void / total)))
-        num_true[number] = np.count_nonzero(class_sizes >= MIN_INSTANCE_POINTS)
+        is_large = class_sizes >= min_points
+        num_true[number] = np.count_nonzero(is_large)
         for position, threshold in enumerate(IOU_THRESHOLDS):
-            scored, missed[number, position] = _match_at_threshold(candidates, class_sizes, threshold)
+            scored, missed[number, position] = _match_at_threshold(candidates, is_large, threshold)
             decisions += [(number, position, *decision) for decision in scored]
     rows = np.array(decisions, _DECISION)
     return InstanceMatchTable(**{name: rows[name] for name in DECISIONS}, missed=missed, num_true=num_true)
@@ -82,12 +87,14 @@ class _CandidateMatch(NamedTuple):
     ignored: float  # fraction of its points on void or on instances of its class that are too small
 
 
-def _match_at_threshold(candidates: Sequence[_CandidateMatch], sizes: np.ndarray, threshold: float) -> tuple[list, int]:
+def _match_at_threshold(
+    candidates: Sequence[_CandidateMatch], is_large: np.ndarray, threshold: float
+) -> tuple[list, int]:
     """Return (score, is right) of each decision for one class and threshold, and the number of missed instances."""
     decisions = []
     missed = 0
     is_matched = [False] * len(candidates)
-    for instance in np.flatnonzero(sizes >= MIN_INSTANCE_POINTS):
+    for instance in np.flatnonzero(is_large):
         best_confidence = None
         for number, candidate in enumerate(candidates):
             if is_matched[number] or not candidate.iou[instance] > threshold:
@@ -116,6 +123,12 @@ def map_instance_classes(true_class: np.ndarray, true_instance: np.ndarray, posi
     class_positions = [position.get(int(number), -1) for number in true_class[members[first]]]
     indices[members] = np.array(class_positions)[inverse.reshape(-1)]
     return indices
+
+
+def find_largest(true_class: np.ndarray, true_instance: np.ndarray, classes: Sequence[int]) -> int:
+    """Return the points of the largest instance of these classes in a scene, 0 without any."""
+    members = map_instance_classes(true_class, true_instance, {number: number for number in classes}) >= 0
+    return int(np.bincount(true_instance[members]).max(initial=0))
 
 
 def flatten_tables(tables: Sequence[InstanceMatchTable]) -> Arrays:

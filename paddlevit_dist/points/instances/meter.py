@@ -15,13 +15,15 @@ class ScanNetAP(Meter):
 
     An output is a dictionary of "classes", int (points,), and "instances". An instance is (class, confidence,
     points), where the points are indices or bool (points,). A target is a dictionary of "classes", -100 for none, and
-    "instances", int (points,), negative for none. The option ``instance_classes`` lists the class numbers with
-    instances (default: all).
+    "instances", int (points,), negative for none. Options: ``instance_classes``, the class numbers with instances
+    (default: all); ``min_points``, 100, the points of the smallest instance that counts. Without any there is no AP.
     """
 
     unknown = ("loss",)
 
-    def _build(self, names: list[str], instance_classes: Sequence[int] | None = None) -> PerSampleMetrics:
+    def _build(
+        self, names: list[str], instance_classes: Sequence[int] | None = None, min_points: int = 100
+    ) -> PerSampleMetrics:
         from .metrics import InstanceMetrics
 
         chosen = [*range(len(names))] if instance_classes is None else [int(number) for number in instance_classes]
@@ -29,7 +31,8 @@ class ScanNetAP(Meter):
             set(chosen) <= set(range(len(names))),
             f"instance_classes={chosen}: expected class numbers below {len(names)}",
         )
-        return InstanceMetrics(names, chosen)
+        require(int(min_points) >= 1, f"min_points={min_points}: expected at least 1")
+        return InstanceMetrics(names, chosen, int(min_points))
 
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
         from .matching import InstancePrediction

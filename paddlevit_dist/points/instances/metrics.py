@@ -7,7 +7,14 @@ import numpy as np
 
 from ...core.tasks.score_kind import Arrays
 from ..segmentation.metrics import SemanticMetrics
-from .matching import InstanceMatchTable, InstancePrediction, flatten_tables, map_instance_classes, match_scene
+from .matching import (
+    MIN_INSTANCE_POINTS,
+    InstanceMatchTable,
+    InstancePrediction,
+    flatten_tables,
+    map_instance_classes,
+    match_scene,
+)
 from .panoptic import combine_segments, count_segments
 
 
@@ -28,13 +35,17 @@ class InstanceMetrics(SemanticMetrics):
         class_names: names of the classes.
         instance_classes: numbers of the classes with instances. Others are void for matching, and stuff for panoptic
             quality.
+        min_points: points of the smallest instance that AP counts.
     """
 
     lists = (*SemanticMetrics.lists, "tables", "segments")
 
-    def __init__(self, class_names: Sequence[str], instance_classes: Sequence[int]) -> None:
+    def __init__(
+        self, class_names: Sequence[str], instance_classes: Sequence[int], min_points: int = MIN_INSTANCE_POINTS
+    ) -> None:
         self.instance_classes = [int(number) for number in instance_classes]
         super().__init__(class_names, "instances", {"instance_classes": np.array(self.instance_classes, np.int64)})
+        self.min_points = min_points
         self.is_thing = np.isin(np.arange(len(self.class_names)), self.instance_classes)
         self.tables: list[InstanceMatchTable] = []
         self.segments: list[tuple[np.ndarray, np.ndarray]] = []  # results of ``count_segments``
@@ -50,7 +61,8 @@ class InstanceMetrics(SemanticMetrics):
         position = {number: index for index, number in enumerate(self.instance_classes)}
         instance_class = map_instance_classes(np.asarray(true_class), np.asarray(true_instance), position)  # (N,)
         renumbered = [p._replace(class_number=position.get(p.class_number, -1)) for p in predictions]
-        self.tables.append(match_scene(instance_class, true_instance, renumbered, len(self.instance_classes)))
+        number = len(self.instance_classes)
+        self.tables.append(match_scene(instance_class, true_instance, renumbered, number, self.min_points))
 
     def update_panoptic(
         self,

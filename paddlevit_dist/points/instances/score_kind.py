@@ -32,13 +32,13 @@ class InstanceScores(ConfusionScores):
     swaps = 1_000
     is_ranking = True
     settings = ("instance_classes",)
-    zeros = (*_KINDS, *ConfusionScores.zeros, "PQ", "SQ", "RQ", "PQ_dagger")
+    zeros = (*ConfusionScores.zeros, "PQ", "SQ", "RQ", "PQ_dagger")
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Compute AP, which is 0 without any true instance, and the other scores."""
+        """Compute AP, which is NaN without any true instance that is large enough, and the other scores."""
         chosen = arrays["instance_classes"]
         precisions = class_precisions(arrays, weights)
-        values = {kind: np.nan_to_num(nanmean(per_class)) for kind, per_class in precisions.items()}
+        values = {kind: nanmean(per_class) for kind, per_class in precisions.items()}
         values |= super().compute(arrays, weights)
         for kind, per_class in precisions.items():
             values |= {f"{kind} {self.classes[number]}": column for number, column in zip(chosen, per_class.T)}
@@ -50,7 +50,7 @@ class InstanceScores(ConfusionScores):
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of fractions."""
-        names = [*InstanceScores.zeros, "PQ_things", "PQ_stuff"]
+        names = [*_KINDS, *InstanceScores.zeros, "PQ_things", "PQ_stuff"]
         names += [f"{kind} {name}" for kind in (*_KINDS, "PQ") for name in classes]
         return {**super().find_ranges(arrays, classes), **dict.fromkeys(names, SHARE_RANGE)}
 
@@ -80,8 +80,12 @@ class InstanceScores(ConfusionScores):
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
         """Format the line that an evaluation ends with."""
-        text = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("AP50", "AP25", "mIoU"))
-        text = f"AP {values['AP']:.4f}{format_interval('AP', 3)} {text} loss {values.get('loss', np.nan):.4f}"
+        text = "AP not defined (no instance is large enough)"
+        if "AP" in values:
+            text = (
+                f"AP {values['AP']:.4f}{format_interval('AP', 3)} AP50 {values['AP50']:.4f} AP25 {values['AP25']:.4f}"
+            )
+        text = f"{text} mIoU {values['mIoU']:.4f} loss {values.get('loss', np.nan):.4f}"
         if "PQ" not in values:
             return text
         segments = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("SQ", "RQ", "PQ_dagger"))

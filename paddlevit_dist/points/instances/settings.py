@@ -37,6 +37,11 @@ class InstanceSection(Section):
     SCORE_SCALE: float = key(50.0, "maximum voxels per meter in the cube in which a cluster is scored", ABOVE_0)
     SCORE_THRESHOLD: float = key(0.09, "score that a prediction must exceed", SHARE)
     MIN_PREDICTION_POINTS: int = key(100, "points that a prediction must exceed", AT_LEAST_0)
+    AP_MIN_POINTS: int = key(
+        100,
+        "evaluation: points of the smallest instance, true or predicted, that AP counts, in ScanNet's benchmark 100",
+        AT_LEAST_1,
+    )
     PANOPTIC_MIN_POINTS: int | None = key(
         None,
         "evaluation: compute panoptic quality; a segment without a match is an error if it has at least this number of "
@@ -60,6 +65,11 @@ class InstanceSettings(settings.PointSettings):
 
 def _check(view: ConfigView[InstanceSettings]) -> list[str]:
     notes, keys = note_whole_scenes(view, "POINTS.MAX_POINTS"), view.values.POINTS.INSTANCES
+    if keys.AP_MIN_POINTS < keys.MIN_PREDICTION_POINTS:
+        notes.append(
+            f"{view['POINTS.INSTANCES.AP_MIN_POINTS']}: instances of up to {keys.MIN_PREDICTION_POINTS} points are "
+            "never predicted: set POINTS.INSTANCES.MIN_PREDICTION_POINTS lower"
+        )
     if view.values.EVAL or view.values.TRAIN.NUM_EPOCHS > keys.PREPARE_EPOCHS:
         return notes
     return [

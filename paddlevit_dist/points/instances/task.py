@@ -28,7 +28,7 @@ from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import PointClusters, proposal_ious
 from .input import InstanceSample, InstanceSamples, build_steps, compile_loop
-from .matching import InstancePrediction
+from .matching import InstancePrediction, find_largest
 from .metrics import InstanceMetrics, InstanceRecord
 from .pointgroup import GroupingInput, PointGroupOutput, offset_losses, score_loss
 from .proposals import score_targets, select_predictions
@@ -36,6 +36,7 @@ from .settings import InstanceSettings
 from .stuff_classes import find_instance_classes
 
 CENTERED = np.full(3, 0.5)
+_AP_MIN_POINTS = "POINTS.INSTANCES.AP_MIN_POINTS"
 # From the published program: edge in voxels of the cube in which a cluster is scored, and the IoU with the truth below
 # which a cluster's target score is 0, and above which it is 1.
 _SCORE_GRID, _BACKGROUND_IOU, _FOREGROUND_IOU = 14, 0.25, 0.75
@@ -76,10 +77,36 @@ class InstanceSegmentation(SceneTask):
                 f"POINTS.INSTANCES.STUFF_CLASSES names all classes of dataset {self.config.DATA.DATASET}: remove the "
                 "classes that have instances from it"
             )
-        data, notices = self.config.DATA, self.list_notices(dataset)
+        data, notices = self.config.DATA, [*self.list_notices(dataset), *self._check_instances(dataset, is_training)]
         steps = build_steps(self.config.POINTS, 1.0 / data.VOXEL_SIZE_M, is_training, data.UNIT_M)
         facts = self.voxel_features, notices, self.has_positions
         return InstanceSamples(dataset, steps, *facts, features=self.features)
+
+    def _check_instances(self, dataset: SceneDataset, is_training: bool) -> list[str]:
+        """Return lines on the instances that AP counts; without any, mIoU chooses the best checkpoint.
+
+        UserError if a training run has no instance to learn from.
+        """
+        if not dataset.labeled:
+            return []
+        scenes, least = map(dataset.read, range(len(dataset))), self.keys.AP_MIN_POINTS
+        if is_training:
+            if not any((scene.instance >= 0).any() for scene in scenes):
+                raise UserError(
+                    f"no point of the {len(dataset):,} training scenes of dataset {self.config.DATA.DATASET} has an "
+                    "instance: name the property with the object when you prepare them (--instance), or set TASK "
+                    "semantic_segmentation"
+                )
+            return []
+        rule = f"AP: instances of fewer than {least} points do not count, true or predicted ({_AP_MIN_POINTS})"
+        classes = self._instance_classes
+        if any(find_largest(scene.semantic, scene.instance, classes) >= least for scene in scenes):
+            return [rule]
+        self.best_metric = ("mIoU", True)
+        return [
+            rule,
+            "note: no true instance is large enough: AP is not defined, and mIoU chooses the best checkpoint",
+        ]
 
     @property
     def _instance_classes(self) -> list[int]:
@@ -232,7 +259,7 @@ class InstanceSegmentation(SceneTask):
 
     def build_metrics(self) -> InstanceMetrics:
         """Return empty metrics."""
-        return InstanceMetrics(self.class_names, self._instance_classes)
+        return InstanceMetrics(self.class_names, self._instance_classes, self.keys.AP_MIN_POINTS)
 
 
 class HostPoints:

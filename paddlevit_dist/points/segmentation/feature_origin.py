@@ -14,7 +14,7 @@ from ..data.scene import Scene, find_middle
 class FeatureOrigin:
     """Where training measures features from: the middle of a scene's floor, or of what a crop leaves of the scene.
 
-    A crop has a middle of its own. Its floor is the scene's, except if training crops blocks, which are unlimited in
+    A crop has its own middle. Its floor is the scene's, except if training crops blocks, which are unlimited in
     height. An evaluation in blocks measures from the same origin.
 
     Args:

@@ -113,6 +113,7 @@ INSTANCES = Task(
                 "POINTS.INSTANCES.NMS_IOU 0.5",
                 "none",
             ),
+            "small": Value("POINTS.INSTANCES.AP_MIN_POINTS 30 POINTS.INSTANCES.MIN_PREDICTION_POINTS 20", "none"),
             "panoptic": Value("POINTS.INSTANCES.PANOPTIC_MIN_POINTS 15", "none"),
         },
         "inputs": NONE | {"positions": Value(f"{_OTHER} POINTS.FEATURES [rgb,xyz] POINTS.VOXEL_FEATURES first")},

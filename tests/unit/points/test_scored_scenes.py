@@ -158,6 +158,22 @@ def test_files_that_are_all_empty_are_an_error_and_nothing_found_is_a_note(found
     assert said["scores"]["AP"] == 0 and "no instance in any file: every AP is 0\n" in told
 
 
+def test_the_smallest_instance_that_counts_is_a_key_and_without_any_there_is_no_score(scenes, found, capsys, recipe):
+    others = [-100, *(CLASS_NAMES.index(name) for name in ("wall", "floor", "table"))]
+    sizes = [np.bincount(scene.instance[~np.isin(scene.semantic, others)]).max() for scene in scenes[0]]
+    key, folder = "POINTS.INSTANCES.AP_MIN_POINTS", found[0] / "instances"
+    said, _ = evaluate(capsys, recipe, folder, key, "20")
+    assert "instances of fewer than 20 vertices do not count, true or predicted" in said["protocol"]
+    metrics = InstanceMetrics(list(CLASS_NAMES), [n for n in range(20) if n not in others], 20)
+    for scene, predictions in zip(scenes[0], found[2]):
+        metrics.update_instances(scene.semantic, scene.instance, predictions)
+        metrics.update(*[paddle.to_tensor(scene.semantic.astype("int64").clip(0))] * 2, None)
+    assert said["scores"]["AP"] == pytest.approx(metrics.compute(metrics.state)["AP"], abs=1e-12)
+    assert evaluate(capsys, recipe, folder, key, str(max(sizes)))[0]["scores"]["AP"] == 0
+    said, told = evaluate(capsys, recipe, folder, key, str(max(sizes) + 1))
+    assert not [name for name in said["scores"] if name.startswith("AP")] and f"AP is not defined: set {key} l" in told
+
+
 def test_an_archive_is_read_as_well(found, capsys, tmp_path, recipe):
     folder = found[0] / "semantic"
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
@@ -320,7 +336,8 @@ def test_unknown_numbers_and_files_are_counted(tmp_path):
     (tmp_path / "z.txt").write_text("1\n")
     (tmp_path / "notes.md").write_text("mine\n")
     report = score(str(tmp_path), truth, INSTANCES)
-    assert report.notices == [
+    assert "rooms: no true instance has at least 100 vertices, so AP is not defined" in report.notices[0]
+    assert report.notices[1:] == [
         f"{tmp_path}: 3 instances have a number without a class: [13, 31] (ScanNet's class numbers): ignored",
         f"{tmp_path}: 1 files belong to no scene of rooms, such as z.txt: ignored",
     ]

@@ -150,7 +150,7 @@ def test_means_without_a_segment_are_omitted_except_the_scores_of_a_run():
     add_scene(metrics, 0, unlabeled, unlabeled, np.zeros(2000, int), [])
     values = metrics.compute({})
     assert {name: value for name, value in values.items() if "Q" in name} == means
-    assert metrics.summary(values).startswith("PQ 0.0000 SQ 0.0000 RQ 0.0000 PQ_dagger 0.0000 AP 0.0000 ")
+    assert metrics.summary(values).startswith("PQ 0.0000 SQ 0.0000 RQ 0.0000 PQ_dagger 0.0000 AP not defined (")
     metrics = InstanceMetrics(["car", "person"], [0, 1])
     add_scene(metrics, 0, *np.array([[0, 0], [4, 4], [0, 0]]), [InstancePrediction(0, 0.9, np.arange(2))], min_points=1)
     values = {name: value for name, value in metrics.compute({}).items() if "Q" in name}

@@ -92,6 +92,19 @@ def test_what_itk_would_replace_in_a_header_is_told(tmp_path, old, new, said):
     assert said in refusal_of(read_header, folder)
 
 
+@pytest.mark.parametrize(
+    ("tag", "name"),
+    [(b"\x20\0\x32\0", "Image Position"), (b"\x20\0\x37\0", "Image Orientation"), (b"\x28\0\x30\0", "Pixel Spacing")],
+)
+def test_each_place_that_is_not_numbers_is_told(tmp_path, tag, name):
+    folder = write_series(tmp_path / "anna", np.zeros((2, 3, 4), np.int16), np.eye(4))
+    content = (folder / "000.dcm").read_bytes()
+    start = content.index(tag) + 8  # after the number of bytes
+    assert content.count(tag) == 1
+    (folder / "000.dcm").write_bytes(content[:start] + b"x" + content[start + 1 :])
+    assert f"{name} (x" in refusal_of(read_header, folder)
+
+
 def test_positions_that_were_rounded_are_evenly_spaced(tmp_path):
     tags = [{"0020|0032": f"0\\0\\{round(0.625 * number, 1)}"} for number in range(SLICES)]
     header = read_header(write_series(tmp_path / "anna", voxels(), np.eye(4), tags=tags))

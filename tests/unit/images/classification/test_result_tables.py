@@ -176,6 +176,29 @@ def test_classes_are_read_from_the_tables_that_training_reads(tmp_path, table):
     assert {name.removesuffix(".png"): own for name, own in listed.items()} == {"a": "cat", "b": "dog"}
 
 
+BEST = (
+    "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
+    "category index"
+).split()
+TRUE = "truth true y_true true_class true_label ground_truth target label class class_name class_id category".split()
+SCORES = "prob probability logit score output p c".split()
+
+
+def test_headings_of_the_best_class_of_the_true_one_and_of_scores(read, tmp_path):
+    for word in (*BEST, *map(str.upper, BEST)):
+        layout, _ = read(f"image,note,{word}\na.png,x,cat\n")
+        assert (layout.best, layout.scores) == ([2], []), word
+        layout, _ = read(f"image,{word}_1,{word}_2\na.png,cat,dog\n")
+        assert layout.best == [1, 2], word
+    for word in (*TRUE, *map(str.upper, TRUE)):
+        (tmp_path / "truth.csv").write_text(f"image,note,{word}\na.png,x,cat\nb.png,y,dog\n")
+        assert read_listed_classes(str(tmp_path / "truth.csv"))[0] == {"a.png": "cat", "b.png": "dog"}, word
+    forms = [f"{word}{end}{{}}" for word in SCORES for end in ("", "_", " ", "s_")]
+    for form in ("{}", "labels {}", "preds_{}", "predictions{}", "class{}", "label{}", "Pred{}", *forms):
+        layout, _ = read(f"image,{form.format(0)},{form.format(1)},{form.format(2)}\na.png,0.5,0.25,0.25\n")
+        assert (layout.scores, layout.classes) == ([1, 2, 3], ["0", "1", "2"]), form
+
+
 def test_images_of_the_split_are_scored_with_or_without_rows_of_others(tmp_path):
     truth, found = tmp_path / "truth.csv", tmp_path / "found.csv"
     truth.write_text(

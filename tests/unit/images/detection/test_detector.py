@@ -145,3 +145,16 @@ def test_corners_of_chosen_boxes():
     assert detector.select_corners(boxes.astype("float16"), paddle.to_tensor([[0]])).dtype == paddle.float32
     assert detector.single_or_double(boxes) is boxes
     assert detector.single_or_double(boxes.astype("float16")).dtype == paddle.float32
+
+
+def test_names_of_voc_are_those_of_coco():
+    """As Darknet's list of COCO's 80 names has six of them."""
+    names = {"motorbike": "motorcycle", "aeroplane": "airplane", "sofa": "couch", "tvmonitor": "tv"}
+    names |= {"pottedplant": "potted plant", "diningtable": "dining table"}
+    network = small_detr()
+    for given, expected in names.items():
+        assert (
+            network.plain_class(given) == network.plain_class(expected)
+            and expected in detector.COCO_CATEGORIES.values()
+        )
+    assert network.plain_class("boat") != network.plain_class("ship")

@@ -245,3 +245,26 @@ def test_places_without_folders_have_no_validation_images(tmp_path):
     (tmp_path / "list.csv").write_text("image\n")
     for place in (None, "http://127.0.0.1:1/tars", str(tmp_path / "list.csv")):
         assert not UnlabeledImages.has_validation(place) and not UnlabeledImages.has_validation_classes(place)
+
+
+@pytest.mark.parametrize("change", ["a name", "a folder", "the second tar file", "the order of tar files"])
+def test_a_change_of_any_file_is_seen_in_spite_of_the_index_of_before(pool, change):
+    for name in ("d.tar", "e.tar"):
+        with tarfile.open(pool / name, "w") as archive:
+            archive.add(pool / "z.png", f"{name[0]}1.png")
+    before = _names(_open(pool))
+    assert before[-2:] == ["1/d.tar/d1.png", "1/e.tar/e1.png"]
+    if change == "a name":
+        (pool / "z.png").rename(pool / "w.png")
+        expected = [name.replace("z.png", "w.png") for name in before]
+    elif change == "a folder":
+        (pool / "b").rename(pool / "d")
+        expected = [name.replace("b/x", "d/x") for name in before]
+    elif change == "the second tar file":
+        with tarfile.open(pool / "d.tar", "w") as archive:
+            archive.add(pool / "z.png", "d2.png")
+        expected = [name.replace("d1", "d2") for name in before]
+    else:
+        (pool / "d.tar").rename(pool / "f.tar")
+        expected = [*before[:-2], "1/e.tar/e1.png", "1/f.tar/d1.png"]
+    assert _names(_open(pool)) == expected

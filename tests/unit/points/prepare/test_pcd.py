@@ -20,6 +20,19 @@ def test_each_kind_of_pcd_files_has_the_points_that_were_written(tmp_path, kind)
     np.testing.assert_array_equal(colors, written["rgb"].astype(np.uint8), strict=True)
 
 
+@pytest.mark.parametrize("name", ["rgb", "rgba"])
+@pytest.mark.parametrize("kind", ["U", "I", "F"])
+def test_packed_colors_have_two_names_and_any_type_of_four_bytes(tmp_path, name, kind):
+    packed = np.array([0x00102030, 0x00FF8001], np.uint32)
+    text = packed if kind != "F" else [repr(float(value)) for value in packed.view(np.float32)]
+    header = PCD_HEADER.format(points=2, kind="ascii").splitlines()
+    words = {"FIELDS": f"x y z {name}", "SIZE": "4 4 4 4", "TYPE": f"F F F {kind}", "COUNT": "1 1 1 1"}
+    lines = [f"{key} {words[key]}" if (key := line.split(" ")[0]) in words else line for line in header]
+    (tmp_path / "a.pcd").write_text("\n".join([*lines, *(f"1 2 3 {value}" for value in text), ""]))
+    found = read_pcd(str(tmp_path / "a.pcd"))
+    assert [found[color].tolist() for color in ("red", "green", "blue")] == [[16, 255], [32, 128], [48, 1]]
+
+
 def test_damaged_pcd_files_are_told(tmp_path):
     path = tmp_path / "a.pcd"
     for kind, message in (

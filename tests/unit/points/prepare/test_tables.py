@@ -65,6 +65,14 @@ def test_class_and_object_are_the_first_known_names_or_those_of_the_caller(tmp_p
         read(path)
 
 
+def test_each_known_name_of_class_object_and_packed_color(tmp_path):
+    for label in ("label", "class", "semantic", "category", "classification", "Scalar_Label", "CLASS"):
+        for instance in ("instance", "instance_id", "object", "object_id", "Object"):
+            scene, _ = read(write(tmp_path, "a.txt", f"x y z {label} {instance}", "1 2 3 4 7", "4 5 6 2 8"))
+            assert scene.semantic.tolist() == [4, 2] and len(set(scene.instance.tolist())) == 2, (label, instance)
+            assert -100 not in scene.instance, (label, instance)
+
+
 def test_files_of_other_formats_are_told(tmp_path):
     path, reader = write(tmp_path, "a.txt", "x y z label", "1 2 3 1"), TextReader()
     assert reader.find(str(tmp_path)) == {"a": path} and reader.remarks == []

@@ -13,7 +13,7 @@ from paddlevit_dist.core.tasks.protocols import Predictable
 from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.segmentation import fragments
-from paddlevit_dist.points.segmentation.task import SemanticSegmentation
+from paddlevit_dist.points.segmentation.task import SemanticSegmentation, WholeScene
 
 SMALL = "TASK semantic_segmentation -dataset=synthetic_rooms MODEL.NAME minkunet_tutorial DATA.VOXEL_SIZE_M 0.4"
 ROOMS = "POINTS.ROOMS.TRAIN 2 POINTS.ROOMS.VAL 2 POINTS.ROOMS.SPACING_M 0.2"
@@ -127,3 +127,33 @@ def test_means_of_all_points_cannot_vote():
         make_task("POINTS.TEST_VOTES 2 POINTS.VOXEL_FEATURES mean")
     samples = make_task("POINTS.TEST_VOTES 2 POINTS.TEST_ROTATIONS 3").build_dataset("val", None)
     assert samples.eval_protocol == "3 directions, up to 2 votes of a voxel's points"
+
+
+EVALUATIONS = {  # words -> views, whether the network sees parts, points' own features, and what the log says
+    "": (1, False, 0, ""),
+    "POINTS.TEST_ROTATIONS 2": (2, False, 0, "2 directions"),
+    "POINTS.TEST_FLIPS true": (2, False, 0, "mirrored views"),
+    "POINTS.TEST_SCALES [2.0]": (1, False, 0, "1 scales"),
+    "POINTS.TEST_SCALES [1.0,1.0]": (2, False, 0, "2 scales"),
+    "POINTS.TEST_VOTES 2": (1, True, 1, "up to 2 votes of a voxel's points"),
+    "POINTS.FRAGMENT_SIZE_M 2 POINTS.FRAGMENT_OVERLAP_M 0.5": (1, True, 0, "blocks of 2 m, 0.5 m overlap"),
+    "POINTS.TEST_VOTES 2 POINTS.TEST_FLIPS true": (2, True, 2, "mirrored views, up to 2 votes of a voxel's points"),
+}
+
+
+@pytest.mark.parametrize("words", EVALUATIONS)
+def test_each_setting_of_an_evaluation_alone_changes_it_and_not_the_training(words):
+    views, is_whole, features, protocol = EVALUATIONS[words]
+    task, scene = make_task(words), make_scene(50)
+    samples = task.build_dataset("val", None)
+    assert samples.eval_protocol == protocol
+    sample = samples.build_sample(scene, None)
+    assert (len(sample.views), isinstance(sample, WholeScene)) == (views, is_whole)
+    assert len(getattr(sample, "point_features", ())) == features
+    sides = np.ptp(sample.views[0].voxels, axis=0) / np.ptp(np.floor(scene.xyz / 0.4), axis=0)
+    assert np.allclose(sides, 2 if "[2.0]" in words else 1, atol=0.4)
+    batch = task.collate([sample]) if is_whole else {}
+    assert ("point_features" in batch) == bool(features)
+    trained = task.build_dataset("train", None)
+    sample = trained.build_sample(scene, np.random.default_rng(0))
+    assert (len(sample.views), isinstance(sample, WholeScene), trained.eval_protocol) == (1, False, "")

@@ -27,6 +27,18 @@ def test_every_class_is_read_equally_often_and_its_samples_too():
     assert abs(np.flatnonzero(LABELS[order] == 4).mean() - 500) < 60  # spread over the epoch
 
 
+def test_samples_of_a_class_and_the_class_with_one_more_are_drawn():
+    read, largest = [], set()
+    for seed in range(12):
+        order = draw_balanced_order(LABELS, np.random.default_rng(seed))
+        read.append(np.bincount(order, minlength=1000))
+        largest.add(int(np.bincount(LABELS[order]).argmax()))
+    assert largest == {0, 1, 4}
+    often = np.sum(read, axis=0)  # in 12 epochs each of 700 samples is read 5.7 times, of 10 400 times
+    assert often[LABELS == 0].min() > 0 and often[LABELS == 0].max() < 12
+    assert len(set(often[LABELS == 4].tolist())) > 1
+
+
 class Balanced(TransformedDataset):
     def __len__(self):
         return len(LABELS)

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from support.thread_ranks import acting_as
 from support.trainings.small_runs import DIGITS
 
 from paddlevit_dist.core import settings
@@ -53,6 +54,22 @@ def test_the_loss_is_that_of_mixed_and_smoothed_labels(mixing, smoothing, is_wei
     assert (terms["loss"].count, terms["loss"].weight) == (5, 1.0)
     shown = terms["top-1"]
     assert (float(shown.sum), shown.count, shown.weight) == (100 * right, 5, 0.0)
+
+
+@pytest.mark.parametrize("mixing", ["mixup", "cutmix of each image"])
+def test_each_rank_micro_batch_update_and_seed_mixes_images_otherwise(mixing):
+    def draw(rank=0, micro=0, update=4, seed=1):
+        task = Classification(settings.load([*DIGITS, *MIXING[mixing], "SEED", str(seed)]).values)
+        task.num_classes = 10
+        images = np.random.default_rng(0).integers(0, 256, (6, 1, 16, 16), dtype=np.uint8)
+        batch = {"images": paddle.to_tensor(images), "labels": paddle.to_tensor([*LABELS, 1])}
+        task.erasing = None
+        with acting_as(rank, 2):
+            mix = task.training_images(batch, StepPosition(1, update, 9, micro))[1]
+        return np.broadcast_to(mix.share, 6).tolist()
+
+    drawn = [draw(), draw(rank=1), draw(micro=1), draw(update=5), draw(seed=2)]
+    assert draw() == drawn[0] and len(set(map(tuple, drawn))) == 5
 
 
 class SquaredErrors(Classification):

@@ -117,6 +117,8 @@ def test_curves_are_of_all_and_of_the_most_frequent(table, monkeypatch):
     (chart,) = figures.chart_precision(classes, NAMES)
     assert list(chart.lines) == ["all categories", "bee", "ant"]
     assert chart.note == "At an IoU of 0.5; the 2 most frequent categories."
+    monkeypatch.setattr(figures, "_MOST_CURVES", 3)
+    assert figures.chart_precision(classes, NAMES)[0].note == "At an IoU of 0.5."  # these are all
     only_ants = table._replace(annotated=table.annotated[table.annotated[:, 1] == 0])
     (chart,) = figures.chart_precision(split_by_class(only_ants), NAMES)
     assert list(chart.lines) == ["all categories"]

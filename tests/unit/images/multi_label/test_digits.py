@@ -45,6 +45,8 @@ def test_an_image_has_two_to_four_digits_of_its_split_one_in_a_quarter(split):
     bounds = [np.flatnonzero(quarter.any(axis=axis))[[0, -1]] for each in quarters for quarter in each
               if quarter.any() for axis in (0, 1)]  # fmt: skip
     assert min(first for first, _ in bounds) == 0 and max(last for _, last in bounds) == 15
+    covered = np.any(quarters, axis=0)  # (4, 16, 16): digits are anywhere in each quarter
+    assert (covered.any(axis=1).sum(axis=1) >= 14).all() and (covered.any(axis=2).sum(axis=1) >= 14).all()
     if split == "val":  # there are fewer digits to compare with
         copies = {
             size: {np.asarray(digits.read(row)[0].resize((size, size), Image.Resampling.BICUBIC)).tobytes(): int(label)

@@ -151,6 +151,10 @@ def test_of_many_classes_the_most_frequent_are_shown():
     assert evaluated.caption(7, "a.png").split("\n") == [*expected, "a.png"]
     few = EvaluatedLabels(range(60), labels[:, kept[:8]], probabilities[:, :8], levels[:8], names[:8])
     assert (few.curves()[0].note, few.pairs()[0].note[-6:]) == ("", "label.")
+    most = EvaluatedLabels(range(60), labels[:, :40], probabilities[:, :40], levels[:40], names[:40])
+    assert most.pairs()[0].note.endswith("have the label.") and len(most.pairs()[0].names) == 40
+    four = EvaluatedLabels([0], np.ones((1, 4), np.int8), np.full((1, 4), 0.9), levels[:4] * 0 + 0.5, names[:4])
+    assert four.caption(0, "a.png") == "right: n0 (90%), n1 (90%), n2 (90%), n3 (90%)\na.png"
     none = EvaluatedLabels(range(60), labels * 0, probabilities, levels, names)
     assert none.curves() == []
 

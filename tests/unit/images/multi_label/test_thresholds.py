@@ -69,6 +69,8 @@ def test_only_three_classes_without_a_threshold_are_named(weights):
     found = find("-eval", f"-pretrained={weights}", *RECALL)
     many = SimpleNamespace(identities=lambda: np.array([9], np.uint64), class_names=["hull", *"abcd"])
     assert found.describe(many).endswith("run (0.4 for 4 of 5 classes: a, b, c, …)")
+    three = SimpleNamespace(identities=lambda: np.array([9], np.uint64), class_names=["hull", *"abc"])
+    assert found.describe(three).endswith("run (0.4 for 3 of 4 classes: a, b, c)")
 
 
 def test_workers_get_thresholds_without_the_list_of_images(weights):

@@ -358,3 +358,16 @@ def test_keys_build_it_and_data_without_masks_are_refused():
     assert data_samples.build_composition(data, has_masks=True) == ImageComposition(0.5, 0.3, 96, 2)
     with pytest.raises(UserError, match="DATA.COPY_PASTE 0.3: the training data have boxes but no masks"):
         data_samples.build_composition(data, has_masks=False)
+
+
+def test_the_other_images_are_drawn_one_by_one_from_all():
+    composition, parts = ImageComposition(1.0, 1.0, 64, 0), [painted(number) for number in range(6)]
+    others, pasted = [], []
+    for seed in range(40):
+        read = []
+        composition.compose(lambda index: read.append(index) or parts[index], 2, 6, np.random.default_rng(seed))  # noqa: B023
+        assert read[0] == 2 and len(read) == 5
+        others.append(read[1:4])
+        pasted.append(read[4])
+    assert {len(set(each)) for each in others} >= {2, 3} and len(set(map(tuple, others))) > 30
+    assert set(np.ravel(others).tolist()) == set(pasted) == set(range(6))

@@ -33,6 +33,8 @@ def test_the_most_frequent_of_many_classes_are_named_and_those_that_are_absent()
         f"labels of val, in all 2 label maps: {shares}, and 2 more; unlabeled {100 * 62 / 432:.3g} % of all pixels",
         "warning: 2 of 16 classes do not occur in them: c14, c15",
     ]
+    (twelve,) = summarize_labels(CountedLabelMaps([dict.fromkeys(range(12), 5)], names[:12]), "val")
+    assert twelve.endswith("c11 8.33 %; unlabeled 0 % of all pixels")  # all are named
 
 
 @pytest.mark.parametrize(

@@ -126,3 +126,53 @@ def test_captions_tell_the_class_that_was_predicted_wrongly():
     assert formatting.format_caption(row, "broken") == "a.png: cat, predicted dog now"
     assert formatting.format_caption({"sample": "b", "class": "cow"}, "fixed") == "b (cow)"
     assert formatting.format_sample({"sample": "s" * 99, "class": ""}) == formatting.shorten("s" * 99, 60)
+
+
+@pytest.mark.parametrize(
+    ("of", "split", "told"),
+    [
+        ("epoch 3", "val", "a: val, epoch 3"),
+        ("epoch", "test", "a: test, weights epoch"),
+        ("results r.csv", "", "a: results r.csv"),
+        ("best/model.pdparams", "", "a: weights best/model.pdparams"),
+    ],
+)
+def test_a_table_is_of_an_epoch_of_results_or_of_weights(of, split, told):
+    assert formatting.format_evaluation(SimpleNamespace(run="a", about={"of": of, "split": split})) == told
+
+
+@pytest.mark.parametrize(("p", "told"), [(0.99999e-4, "< 0.0001"), (1e-4, "0.0001"), (0.012345, "0.012"), (1.0, "1")])
+def test_p_values_have_two_digits_down_to_a_ten_thousandth(p, told):
+    assert formatting.format_p_value(p) == told
+    rows = formatting.build_rows([{**compare("b", 1.0, p), "p_holm": 0.5, "finding": ""}] * 2, 2)
+    assert [row[3:5] for row in rows[1:]] == [["", ""], [told, "0.5"], [told, "0.5"]]
+
+
+@pytest.mark.parametrize(("score", "of_class"), [("IoU c0", "IoU"), ("c0 mre_mm", "mre_mm"), ("c0 at c0", "at")])
+def test_the_score_of_classes_is_named_without_the_class(score, of_class):
+    (row,) = make_classes(1)
+    lines = format_lines([], add_findings([compare("b", 1.0, 0.5, classes=[{**row, "score": score}])]), 2)
+    assert f"{of_class} of each class:" in lines
+
+
+def test_names_are_cut_where_a_line_would_get_long():
+    for length, has_all in ((60, True), (61, False)):
+        name = "s" * length
+        caption = formatting.format_caption({"sample": name, "class": name, "taken_for": name}, "fixed")
+        assert (caption == f"{name}: {name}, predicted {name} before") is has_all
+        assert (formatting.format_sample({"sample": name}) == name) is has_all
+        (row,) = make_classes(1)
+        _, (shown, *_) = formatting.build_class_rows({"classes": [{**row, "class": name}]}, 2)
+        assert (shown == name) is has_all
+    for length, has_all in ((40, True), (41, False)):
+        text = "c" * length
+        assert (formatting.format_sample({"sample": "s", "class": text}) == f"s ({text})") is has_all
+        (line,) = formatting.format_settings({"settings": {"A": (text, text)}})
+        assert (line == f"settings that differ: A {text} -> {text}") is has_all
+
+
+def test_what_only_one_side_has_gets_no_caption_of_two_classes():
+    for row in ({"sample": "s", "class": "cat"}, {"sample": "s", "taken_for": "dog"}, {"sample": "s"}):
+        assert formatting.format_caption(row, "broken") == formatting.format_sample(row)
+    numbers = {"sample": "s", "class": "cat", "of_first": 0.5, "of_second": 1234.56}
+    assert formatting.format_sample(numbers) == "s (0.5 to 1235)"

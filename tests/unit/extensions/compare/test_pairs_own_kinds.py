@@ -1,5 +1,7 @@
 """Tables of samples of users' own kinds of scores: compared with what they register, or refused in a line."""
 
+import itertools
+import math
 import pickle
 from types import SimpleNamespace
 
@@ -13,10 +15,11 @@ from paddlevit_dist.core.intervals import means, paired_difference
 from paddlevit_dist.core.launch.spawn import WorkerPayload
 from paddlevit_dist.core.registry import lookup
 from paddlevit_dist.core.tasks.metrics import SampleTable
+from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.core.tasks.score_kind import ScoreKind, find_score_kind, join_arrays
-from paddlevit_dist.extensions.compare import tables
+from paddlevit_dist.extensions.compare import pairs, tables
 from paddlevit_dist.extensions.compare.formatting import add_findings, format_lines
-from paddlevit_dist.extensions.compare.pairs import compare_tables
+from paddlevit_dist.extensions.compare.pairs import TablePair, compare_tables
 from paddlevit_dist.extensions.compare.plan import plan_pair, plan_single
 from paddlevit_dist.extensions.compare.significance import mcnemar_test
 
@@ -241,3 +244,96 @@ def test_a_kind_is_registered_once_derived_and_also_in_workers():
         assert find_score_kind(KIND) is None
         pickle.loads(packed).unpack()
         assert isinstance(find_score_kind(KIND), ErrorScores)
+
+
+RANGES = {"share": (0.0, 1.0), "wide": (-2.0, 3.0), "error": (0.0, math.inf), "free": (-math.inf, math.inf)}
+
+
+class RangedScores(ScoreKind):
+    def recompute(self, parts, classes):
+        values = {name: join_arrays(parts, name) for name in (*RANGES, "alone")}
+        return self.declare(means(values), parts[0], classes)
+
+    def find_ranges(self, arrays, classes):
+        return {**RANGES, "alone": None}
+
+
+def test_a_difference_has_possible_ends_and_none_where_its_score_has_none(tmp_path):
+    """Of 30 samples all but three change by as much as they can: Student's interval goes beyond what is possible."""
+    register_score_kind("ranged", RangedScores)
+    generator, arrays, changed = np.random.default_rng(0), [], np.arange(NUMBER) >= 3
+    for is_second in (False, True):
+        values = {"share": changed * is_second, "wide": np.where(changed * is_second, 3.0, -2.0)}
+        values |= {name: generator.gamma(2.0, 50.0, NUMBER) for name in ("error", "free", "alone")}
+        arrays.append({name: np.asarray(column, float) for name, column in values.items()})
+    pair = [read(tmp_path / name, dict(given), kind="ranged", score="share") for name, given in zip("ab", arrays)]
+    for first, second, sign in ((*pair, 1), (*pair[::-1], -1)):
+        found = TablePair.match(first, second).compute_intervals()
+        for name, most in {"share": 1.0, "wide": 5.0, "error": math.inf, "free": math.inf}.items():
+            interval, changes = found[f"difference {name}"], sign * (arrays[1][name] - arrays[0][name])
+            reach = 2.045230 * changes.std(ddof=1) / NUMBER**0.5  # Student's quantile with 29 degrees of freedom
+            ends = changes.mean() - reach, changes.mean() + reach
+            assert max(map(abs, ends)) > most or most == math.inf
+            expected = max(ends[0], -most), min(ends[1], most)
+            assert (interval.low, interval.high) == pytest.approx(expected, abs=0.1 * reach), name
+            assert max(abs(interval.low), abs(interval.high)) <= most
+        assert not found["difference alone"].has_width() and not found["first alone"].has_width()
+
+
+@pytest.mark.parametrize("which", [(True, False), (False, True), (True, True)])
+def test_groups_of_either_table_hold_for_both(tmp_path, which):
+    """Right answers of whole groups are exchanged: all ways of five groups, by hand."""
+    order, groups = np.random.default_rng(3).permutation(NUMBER), np.arange(NUMBER) % 5
+    first, turned = draw(1), {name: column[order] for name, column in draw(2).items()}
+    one, other = read(tmp_path / "a", first), read(tmp_path / "b", turned)
+    other = other._replace(names=[one.names[row] for row in order], about={**other.about, "digest": "b"})
+    rows = (np.arange(NUMBER), order)
+    one, other = (
+        table._replace(groups=SampleGroups("site", groups[own].astype(str), "x") if has else None)
+        for table, own, has in zip((one, other), rows, which)
+    )
+    found = compare_tables(one, other)
+    right = [draw(seed)["errors"] < 0.5 for seed in (1, 2)]
+    gains = [int(right[1][groups == group].sum()) - int(right[0][groups == group].sum()) for group in range(5)]
+    ways = [abs(sum(sign * gain for sign, gain in zip(signs, gains))) for signs in itertools.product((1, -1), repeat=5)]
+    assert found["p"] == pytest.approx(np.mean([way >= abs(sum(gains)) for way in ways]), rel=1e-5)
+    assert found["test"] == "permutation test, 32 swaps of groups" and found["groups"]["number"] == 5
+    assert found["warnings"] == [] and "the smallest possible p of 5 groups is 0.0625" in found["notes"]
+
+
+@pytest.mark.parametrize("is_less_better", [False, True])
+def test_samples_change_for_the_better_up_to_a_number_of_them(tmp_path, monkeypatch, is_less_better):
+    first, second = (read(tmp_path / name, draw(seed), score="mean error") for name, seed in (("a", 1), ("b", 2)))
+    monkeypatch.setattr(ErrorScores, "right_rate", "")
+    about = {**first.about, "more_is_better": not is_less_better}
+    monkeypatch.setattr(pairs, "_MAX_SINGLE_SCORES", NUMBER)
+    found = compare_tables(first._replace(about=about), second)
+    gains = (second.arrays["errors"] - first.arrays["errors"]) * (-1 if is_less_better else 1)
+    for kind, sign in (("better", 1), ("worse", -1)):
+        rows = [row for row in np.argsort(-np.abs(gains)) if sign * gains[row] > 0]
+        assert [each["sample"] for each in found[kind]] == [f"vector {row}" for row in rows]
+    monkeypatch.setattr(pairs, "_MAX_SINGLE_SCORES", NUMBER - 1)
+    assert not {"better", "worse"} & compare_tables(first._replace(about=about), second).keys()
+
+
+def test_an_answer_is_told_with_the_classes_that_there_are(tmp_path):
+    class Named(ErrorScores):
+        class_score = "error of {}"
+
+        def truth(self, arrays):
+            return arrays["labels"]
+
+        def predictions(self, arrays):
+            return arrays.get("answers")
+
+    register_score_kind("told", Named)
+    order = np.array([1, 0, *range(2, NUMBER)])
+    labels, answers = np.zeros(NUMBER, int), np.array([0, 1, 2, -1, *[0] * (NUMBER - 4)])
+    one = read(tmp_path / "a", draw(1, labels=labels, answers=answers), kind="told")
+    pair = TablePair(one, one, one.kind, order, ["x", "y"])
+    told = [pair.describe_answer(row, False) for row in range(4)]
+    assert told == [{"class": "x", "taken_for": name} for name in "xy"] + [{"class": "x"}] * 2  # class 2 is unknown
+    assert [pair.describe_answer(row, True)["taken_for"] for row in range(2)] == ["y", "x"]
+    for several in ({"answers": np.zeros((NUMBER, 2), int)}, {}):
+        table = one._replace(arrays={**draw(1, labels=labels), **several})
+        assert TablePair(table, table, one.kind, order, ["x", "y"]).describe_answer(0, False) == {"class": "x"}

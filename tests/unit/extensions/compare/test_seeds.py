@@ -10,6 +10,9 @@ def test_a_user_with_four_gpus_gets_four_trainings_of_one_at_once(machine, monke
     machine.gpus = 4
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-a,1,0")
     assert seeds.assign_gpus(devices.plan_processes(1)) == ["3", "GPU-a", "1", "0"]
+    machine.gpus = 2  # the third name is of no GPU, which hides those behind it
+    assert seeds.assign_gpus(devices.plan_processes(1)) == ["3", "GPU-a"]
+    machine.gpus = 4
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert seeds.assign_gpus(devices.plan_processes(1)) == ["0", "1", "2", "3"]
     assert seeds.assign_gpus(devices.plan_processes(2)) == seeds.assign_gpus(devices.plan_processes(-1)) == [None]

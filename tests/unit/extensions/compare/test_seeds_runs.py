@@ -161,13 +161,16 @@ def test_a_stop_ends_running_seeds_and_starts_no_others(train, tmp_path, command
     group, started, told = train([[waits, stops, ends(0)], [waits, waits, ends(0)], []], ["a", "b"])
     assert len(started) == 2 and all(command.terminated for command in commands.started)
     assert [entry["state"] for entry in group.seeds] == [FINISHED, FINISHED, UNFINISHED]
-    assert "SIGTERM" in told and f"1 of 3 seeds of {tmp_path} are unfinished, and their checkpoints are saved" in told
+    assert (
+        told.startswith("asked to stop (SIGTERM): ")
+        and f"1 of 3 seeds of {tmp_path} are unfinished, and their checkpoints are saved" in told
+    )
 
 
 def test_a_seed_that_was_stopped_stops_the_others(train, commands):
     group, started, told = train([[ends(signals.STOPPED)], [waits, waits, ends(7)], []], ["a", "b"])
     assert len(started) == 2 and commands.started[1].terminated == 1
-    assert "seed 1 was" in told and "3 of 3 seeds" in told
+    assert told.startswith("asked to stop (seed 1 was): 3 of 3 seeds")
     assert [entry["state"] for entry in group.seeds] == [UNFINISHED] * 3
 
 
@@ -222,7 +225,7 @@ def test_the_seeds_that_are_not_finished_are_trained_and_those_that_failed_are_n
     commands.courses = [[begins, ends(3)]]
     told = rf"^failed: seed 6 \(exit code 3\), 7 \(exit code 3\): see log.txt in the folder of each; {seeds.REPEAT}$"
     with pytest.raises(UserError, match=told):
-        seeds.run(configure(out, "-ngpus=1", "-amp"))
+        seeds.run(configure(out, "-ngpus=1", "-resume=auto", "-amp"))
     assert said()[0] == f"1 of 3 seeds are finished in {out}: training 2, 2 at a time"
     assert [[command.words[0], *command.words[2:5]] for command in commands.started] == [
         ["-cfg=vit_digits", "-amp", f"-output={out}/seed_{seed}", f"-seed={seed}"] for seed in (6, 7)

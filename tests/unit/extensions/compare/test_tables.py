@@ -144,6 +144,12 @@ def test_settings_are_those_of_the_training_of_the_weights(tmp_path):
     best = str(tmp_path / "run" / "checkpoints" / "best")
     for of, settings in (("epoch 4", {"SEED": 7}), (best, {"SEED": 7}), (f"{best}er", {}), ("results r.csv", {})):
         assert run_settings.load_training_settings(of, run) == settings
+    (tmp_path / "copied").mkdir()
+    for name in ("w.pdparams", "state.json"):  # a checkpoint without the folder of its run
+        (tmp_path / "copied" / name).touch()
+    (tmp_path / "copied" / "about.yaml").write_text("settings: {SEED: 9}\n")
+    for of in (tmp_path / "copied", tmp_path / "copied" / "w.pdparams"):
+        assert run_settings.load_training_settings(str(of), run) == {"SEED": 9}
     (tmp_path / "run" / "config.yaml").write_text("SEED: [\n")
     assert run_settings.load_run_settings(tmp_path / "run") == run_settings.load_run_settings(tmp_path / "absent") == {}
 
@@ -166,3 +172,9 @@ def test_settings_that_differ_are_those_of_both_that_change_scores():
         "SEED",
         "MODEL.PRETRAINED",
     ]
+
+
+def test_where_a_run_begins_counts_and_on_which_machine_it_runs_does_not():
+    first = {"TASK": "detection", "SAVE": "a", "GPU_KERNELS": True, "NGPUS": 1, "MODEL": {"BACKBONE_PRETRAINED": "x"}}
+    second = {"TASK": "detection", "SAVE": "b", "GPU_KERNELS": False, "NGPUS": 2, "MODEL": {"BACKBONE_PRETRAINED": "y"}}
+    assert run_settings.find_differing_settings(first, second) == {"MODEL.BACKBONE_PRETRAINED": ["x", "y"]}

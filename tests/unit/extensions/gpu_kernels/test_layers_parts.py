@@ -13,6 +13,7 @@ from paddlevit_dist import create_model
 from paddlevit_dist.core.engine.low_rank_layers import add_term
 from paddlevit_dist.extensions.gpu_kernels import layers
 from paddlevit_dist.extensions.gpu_kernels.layers import fuse, list_kernels
+from paddlevit_dist.images.models.layers import Mlp
 from paddlevit_dist.images.models.vit import ViTBlock
 
 SMALL = {"num_classes": 3, "image_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
@@ -318,3 +319,20 @@ def test_an_mlp_drops_what_its_dropout_says(launched, change):
         found.append(model.blocks[0].mlp(x).numpy())
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)  # of Paddle's own draws, or without any
     assert launched == ["add_bias_and_gelu"]
+
+
+@pytest.mark.parametrize("qkv_bias", [True, False])
+def test_each_block_of_three_prepares_the_attention_of_the_next(launched, qkv_bias):
+    models = [build(is_fused, depth=3, qkv_bias=qkv_bias) for is_fused in (True, False)]
+    check_equal(*map(update, models))
+    assert launched == ["normalize", *["compute_block"] * 3]
+
+
+def test_kernels_are_listed_by_name_and_width_also_of_a_single_layer():
+    with plain_layers():
+        mlps = paddle.nn.LayerList([Mlp(4, width, 0.0) for width in (40, 8, 24, 16, 56, 8)])
+    assert list_kernels(mlps) == [("gelu", width) for width in (8, 16, 24, 40, 56)]
+    assert list_kernels(mlps[0]) == [("gelu", 40)] and fuse(mlps[0], [("gelu", 40)]) == {"Mlp": 1}
+    block = build(False).blocks[0]
+    assert list_kernels(block) == [("gelu", 64), ("norm", 16)]
+    assert fuse(block, list_kernels(block)) == {"ViTBlock": 1, "Mlp": 1}

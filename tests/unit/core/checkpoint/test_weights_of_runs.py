@@ -100,3 +100,33 @@ def test_a_run_means_its_best_checkpoint_else_its_last(tmp_path, monkeypatch, pl
     for name, target in links.items():
         (checkpoints / name).symlink_to(target)
     assert resolve_checkpoint(place) == Path("run", "checkpoints", meant)
+
+
+@pytest.mark.parametrize(
+    "suffix", [".npy", ".onnx", ".h5", ".msgpack", ".PDIPARAMS", ".pdmodel", ".pdopt", ".tflite", ".gguf"]
+)
+def test_files_of_other_formats_are_refused_by_their_suffix(tmp_path, suffix):
+    file = tmp_path / f"net{suffix}"
+    file.write_bytes(b"of another program")
+    with pytest.raises(UserError, match=f"net{suffix}: {suffix} files are not read, only "):
+        find_weights_file(file)
+    assert find_weights_file(file.rename(tmp_path / "net.own")) == tmp_path / "net.own"  # its content decides
+
+
+FILES = ["model_ema.pdparams", "model.pdparams", "model.safetensors", "model.safetensors.index.json"]
+FILES += ["pytorch_model.bin", "pytorch_model.bin.index.json"]
+
+
+@pytest.mark.parametrize("first", range(len(FILES)))
+def test_of_a_folder_with_several_files_the_first_of_the_usual_names_is_read(tmp_path, first):
+    for name in [*FILES[first:], "other.safetensors"]:
+        (tmp_path / name).touch()
+    assert find_weights_file(tmp_path) == tmp_path / FILES[first]
+
+
+def test_a_file_is_found_without_its_suffix_and_before_a_folder(tmp_path):
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "model.pdparams").touch()
+    assert find_weights_file(tmp_path / "net") == tmp_path / "net" / "model.pdparams"
+    (tmp_path / "net.pdparams").touch()
+    assert find_weights_file(tmp_path / "net") == tmp_path / "net.pdparams"

@@ -27,6 +27,13 @@ def refused(number, *more):
         (refused(errno.ENAMETOOLONG), "OSError: [Errno 36] File name too long: give a shorter path"),
         (refused(errno.EACCES, "/x/.cache/y"), f"PermissionError: [Errno 13] Permission denied: '/x/.cache/y'{HOME}"),
         (refused(errno.EACCES, "/x/y"), None),
+        (refused(errno.EMFILE, "a"), f"OSError: [Errno 24] Too many open files: 'a'{ADVICE}"),
+        (refused(errno.ENOMEM), f"OSError: [Errno 12] Cannot allocate memory{ADVICE}"),
+        (refused(errno.ENOSPC), None),
+        (refused(errno.EROFS), f"OSError: [Errno 30] Read-only file system{HOME}"),
+        (RuntimeError("x .cache y"), None),  # no error of a file
+        (RuntimeError("std::bad_alloc:"), f"RuntimeError: std::bad_alloc{ADVICE}"),
+        (RuntimeError("Too many open files."), f"RuntimeError: Too many open files{ADVICE}"),
         (RuntimeError("\n\n  (ResourceExhausted) no room.\nmore"), f"RuntimeError{ADVICE}"),
         (RuntimeError("Unable to allocate 3 GiB.\nmore"), f"RuntimeError: Unable to allocate 3 GiB{ADVICE}"),
     ],
@@ -35,7 +42,11 @@ def test_an_error_of_a_limit_is_one_line_with_advice(error, text):
     assert limits.explain(error) == text
 
 
-@pytest.mark.parametrize("text", limits.SIGNS_OF_A_LIMIT)
+SIGNS = ["Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread"]
+SIGNS += ["failed to map segment", "Allocation failed"]  # of the C library, Python, the loader, and others
+
+
+@pytest.mark.parametrize("text", SIGNS)
 def test_some_errors_are_due_to_a_limit_only_if_there_is_one(text):
     before = resource.getrlimit(resource.RLIMIT_AS)
     assert limits.explain(RuntimeError(text)) is None

@@ -8,8 +8,10 @@ from support.networks.other_names import in_torch_layout, small
 from support.night import by_day
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint import naming
+from paddlevit_dist.core.checkpoint.entries import RANKING
 from paddlevit_dist.core.checkpoint.load import load_weights, rename_for
-from paddlevit_dist.core.checkpoint.weights import read_weights, weights_from_mapping
+from paddlevit_dist.core.checkpoint.weights import SourceWeights, read_weights, weights_from_mapping
 
 NAMES = [
     *("net", "module", "_orig_mod", "student", "state_dict", "running_mean", "lora_a", "module.model.net"),
@@ -230,3 +232,37 @@ def test_names_of_the_network_come_before_those_of_its_parts():
     report = load_weights(wrapped, both)
     assert report.notices == [] and report.missing == []
     assert all(np.array_equal(wrapped.state_dict()[name].numpy(), value) for name, value in own.items())
+
+
+@pytest.mark.parametrize(
+    ("scheme", "is_paddle"),
+    [
+        *(("PaddleViT", True), ("Google", True), ("torchvision", False), ("the authors'", False)),
+        *(("Hugging Face", False), ("Hugging Face's DINO, CLIP and SigLIP", False)),
+        *(("Hugging Face's DINOv3 with biases", False), ("timm", None), ("PyTorch", None)),  # None: by the format
+    ],
+)
+def test_square_weights_have_the_layout_of_those_who_chose_the_names(scheme, is_paddle):
+    for of_format in (True, False):
+        found = naming.is_in_paddle_layout(scheme, SourceWeights("file", {}, of_format))
+        assert found is (of_format if is_paddle is None else is_paddle)
+
+
+def test_a_prefix_is_of_two_names_and_of_a_tenth_of_them():
+    def list_of(**numbers):
+        return naming.list_prefixes([f"{name}.w{n}" for name, count in numbers.items() for n in range(count)], RANKING)
+
+    assert list_of(a=18, b=2) == ["", "a", "b"] and list_of(a=19, b=2) == ["", "a"]
+    assert list_of(a=2, b=1) == ["", "a"]
+    assert list_of(other=2, student=2, teacher=2, ema=2) == ["", "ema", "teacher", "student", "other"]
+    assert naming.list_prefixes(["a.b.c.d.w", "a.b.c.d.v"], RANKING) == ["", "a", "a.b", "a.b.c"]
+    assert naming.list_prefixes(["w", "v"], RANKING) == [""]
+    assert naming.list_prefixes(["x.student.w", "x.student.v", "x.teacher.w", "x.teacher.v"], RANKING) == [
+        *("", "x", "x.teacher", "x.student")
+    ]
+
+
+def test_names_without_a_prefix_stay_where_no_other_gets_them():
+    state = {"net.a": 1, "a": 2, "b": 3, "net.net.c": 4, "network.d": 5}
+    assert naming.without_prefix(state, "net") == {"a": 1, "b": 3, "net.c": 4, "network.d": 5}
+    assert naming.without_prefix(state, "") == state

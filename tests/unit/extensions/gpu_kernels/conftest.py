@@ -10,5 +10,6 @@ NEEDS_TRITON = [
     "test_layers.py",
     "test_layers_parts.py",
     "test_device_check.py",
+    "test_prepared.py",
 ]
 collect_ignore = [] if importlib.util.find_spec("triton") is not None else NEEDS_TRITON

@@ -6,7 +6,7 @@ import pytest
 from paddle.nn import functional as F
 from support.half_on_cpu import products_in
 
-from paddlevit_dist.extensions.gpu_kernels.functions import add_bias_and_gelu, normalize
+from paddlevit_dist.extensions.gpu_kernels.functions import add_bias_and_gelu, draw_seeds, normalize
 
 EPSILON = 1e-6
 
@@ -86,3 +86,13 @@ def test_a_gradient_of_a_gradient_is_refused():
     x, bias = draw(0, 2, 8), draw(1, 8)
     with pytest.raises(Exception, match="GPU_KERNELS"):
         paddle.grad(add_bias_and_gelu(x, bias).sum(), [x], create_graph=True)
+
+
+def test_seeds_are_two_for_each_of_five_sites_and_follow_the_generator():
+    drawn = []
+    for seed in (5, 5, 6):
+        paddle.seed(seed)
+        drawn += [draw_seeds().numpy() for _ in range(2)]
+    assert all(one.shape == (10,) and one.dtype == np.int32 and (one >= 0).all() for one in drawn)
+    assert (drawn[:2] == np.array(drawn[2:4])).all()
+    assert len({tuple(one) for one in drawn}) == 4 and max(map(max, drawn)) > 2**30  # of 31 bits

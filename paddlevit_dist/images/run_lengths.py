@@ -7,6 +7,7 @@ rule of pixel centers, but all files and all published scores use them.
 Source: the behavior of ``frPyObjects``, ``merge``, ``encode`` and ``iou`` of pycocotools 2.0.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -140,29 +141,48 @@ def parse_segmentation(segmentation: object, height: int | None = None, width: i
     """Return the pixels of an annotation's or a result's ``segmentation``.
 
     Args:
-        segmentation: a list of polygons [x0, y0, x1, y1, ...], which cover a pixel together; or a dictionary of run
-            lengths with "size" [height, width] and "counts", a list or a text.
+        segmentation: a list of polygons [x0, y0, x1, y1, ...], which cover a pixel together, where those without points
+            are left out; or a dictionary of run lengths with "size" [height, width] and "counts", a list or a text, or
+            a list of such dictionaries, which cover a pixel together.
         height: of the image; required for polygons, and must agree with the size of run lengths.
         width: of the image, likewise.
 
     Raises:
         ValueError: it is neither; the message continues "its segmentation ...".
     """
-    if isinstance(segmentation, dict):
-        return _parse_run_lengths(segmentation, height, width)
-    if not isinstance(segmentation, list):
-        raise ValueError("is neither a list of polygons nor run lengths")
+    if _has_run_lengths(segmentation):
+        parts = segmentation if isinstance(segmentation, list) else [segmentation]
+        runs = [_parse_run_lengths(part, height, width) for part in parts]
+        if len({part[:2] for part in runs}) > 1:
+            raise ValueError("has run lengths of several sizes")
+        return join(runs, *runs[0][:2])
+    outlines = _parse_outlines(segmentation)
     if height is None or width is None:
         raise ValueError("is a polygon, which needs the image's height and width")
     _check_size(height, width)
-    if not segmentation:
-        raise ValueError("has no polygon")
-    return join([_fill_polygon(points, height, width) for points in _parse_outlines(segmentation)], height, width)
+    return join([_fill_polygon(points, height, width) for points in outlines], height, width)
+
+
+def require_segmentation(segmentation: object, height: int | None, width: int | None) -> tuple[int, int] | None:
+    """Raise the ValueError of ``parse_segmentation`` without drawing polygons; return the size of run lengths.
+
+    ``height`` and ``width`` of the image are None if they are unknown, and then compared with nothing.
+    """
+    if _has_run_lengths(segmentation):
+        return parse_segmentation(segmentation, height, width)[:2]
+    if not _are_plain_polygons(segmentation):
+        _parse_outlines(segmentation)
+    return None
+
+
+def has_shape(segmentation: object) -> bool:
+    """Return whether there is a segmentation, more than polygons without points, as some programs write for none."""
+    return bool(segmentation) and not (isinstance(segmentation, list) and all(map(_is_empty, segmentation)))
 
 
 def find_box(segmentation: object) -> tuple[float, float, float, float]:
     """Return x, y, width, height of the extent of its corners or pixels; ValueError as ``parse_segmentation``."""
-    if not isinstance(segmentation, list):
+    if _has_run_lengths(segmentation):
         return parse_segmentation(segmentation).box()
     corners = np.concatenate(_parse_outlines(segmentation))
     (x, y), (right, bottom) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
@@ -191,7 +211,28 @@ def _check_size(height: Any, width: Any) -> None:
         raise ValueError(f"belongs to an image of {height} x {width} pixels, which is too large")
 
 
-def _parse_run_lengths(segmentation: dict[str, Any], height: int | None, width: int | None) -> MaskRuns:
+def _has_run_lengths(segmentation: Any) -> bool:
+    """Return whether a segmentation is run lengths, or a list of them as COCO's tools read it, not polygons."""
+    return isinstance(segmentation, dict) or (
+        isinstance(segmentation, list) and bool(segmentation) and isinstance(segmentation[0], dict)
+    )
+
+
+def _is_empty(polygon: object) -> bool:
+    return isinstance(polygon, (list, np.ndarray)) and len(polygon) == 0
+
+
+def _are_plain_polygons(segmentation: Any) -> bool:
+    """Return whether a segmentation is a list of polygons in its usual form; in a third of the time of parsing it."""
+    try:  # the root of the sum of squares is at least the largest number, and not a number if one is not
+        return bool(segmentation) and all(len(each) > 1 and math.hypot(*each) < _FARTHEST for each in segmentation)
+    except TypeError:  # another form, which is parsed
+        return False
+
+
+def _parse_run_lengths(segmentation: Any, height: int | None, width: int | None) -> MaskRuns:
+    if not isinstance(segmentation, dict):
+        raise ValueError("is a list of run lengths and something else")
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if not isinstance(size, (list, tuple)) or len(size) != 2:
         raise ValueError('has no "size" of [height, width]')
@@ -228,10 +269,16 @@ def _parse_integers(counts: list[int] | np.ndarray) -> np.ndarray:
     return lengths.astype(np.int64)
 
 
-def _parse_outlines(polygons: list[Any]) -> list[np.ndarray]:
+def _parse_outlines(polygons: object) -> list[np.ndarray]:
     """Parse the corners of each polygon, float64 (corners, 2); as in COCO's tools, one or two cover no pixels."""
+    if not isinstance(polygons, list):
+        raise ValueError("is neither a list of polygons nor run lengths")
+    if not has_shape(polygons):
+        raise ValueError("has no polygon with points" if polygons else "has no polygon")
     outlines = []
     for polygon in polygons:
+        if _is_empty(polygon):
+            continue
         try:
             numbers = np.asarray(polygon, np.float64)
         except (ValueError, TypeError, OverflowError):

@@ -9,20 +9,19 @@ import math
 import os
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, ClassVar, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, ClassVar
 
 import msgspec
 import numpy as np
-from tqdm import tqdm
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import read_regular
 from ...core.runtime.printing import count
 from ...core.runtime.spelling import compose
 from ..data.data_warnings import DataWarnings
-from ..run_lengths import find_box
+from ..run_lengths import find_box, has_shape, require_segmentation
 from .detections import LARGEST_AREA
+from .json_lists import JsonElement, elements
 
 _LARGEST_ID = 2**53  # ids pass through programs that store numbers as floats
 _LARGEST_SIDE = 2**31 - 1
@@ -31,82 +30,7 @@ _FRACTION_TOLERANCE, _SMALLEST_IMAGE = 0.05, 8  # boxes in an image of few pixel
 _MIN_OUTSIDE = 0.25  # fraction of boxes; randomly placed corners give 0.75
 LARGEST = 1e300  # sums of larger numbers may overflow
 _EXPECTED = "expected annotations in COCO's format: an object with images, annotations and categories"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_WHOLE = msgspec.json.Decoder(dict[str, msgspec.Raw] | list[msgspec.Raw])
-_LIST = msgspec.json.Decoder(list[msgspec.Raw])
 Id = int | str
-Place = str | os.PathLike[str]
-
-
-class JsonElement(NamedTuple):
-    """An element of a list in a JSON file."""
-
-    number: int  # position in its list, from 0
-    value: Any  # the decoded element, of the requested type
-    start: int  # its first byte in the file
-    end: int  # the byte after its last
-
-
-def elements(path: Place, kinds: Mapping[str, Any], has_places: bool = True) -> dict[str, Iterator[JsonElement]]:
-    """Iterate over lists in the outermost object of a file, or over the outermost list, named "".
-
-    Only the current element is in memory as Python objects: COCO's annotations are 450 MB of text, or 3 GB of objects.
-
-    Args:
-        kinds: name of each list to read if it exists -> type of its elements, as msgspec checks it.
-        has_places: whether elements have their places in the file; finding them takes time.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: the file is not JSON (NaN and Infinity are not), not UTF-8, or neither an object nor a list; also
-            raised while elements are read.
-    """
-    content = read_regular(path)
-    text = memoryview(content)[len(_BYTE_ORDER_MARK) if content.startswith(_BYTE_ORDER_MARK) else 0 :]
-    try:
-        whole = _WHOLE.decode(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    members: dict[str, msgspec.Raw | list[msgspec.Raw]] = {**whole} if isinstance(whole, dict) else {"": whole}
-    first_byte, label = _address(content), f"reading {os.path.basename(path)}"
-    return {
-        name: _elements(
-            name, member, first_byte if has_places else None, msgspec.json.Decoder(kinds.get(name, Any)).decode, label
-        )
-        for name, member in members.items()
-        if name in kinds or not name
-    }
-
-
-def _elements(
-    name: str,
-    member: msgspec.Raw | list[msgspec.Raw],
-    first_byte: int | None,
-    decode: Callable[[msgspec.Raw], Any],
-    label: str,
-) -> Iterator[JsonElement]:
-    """Iterate over the elements of one list; ``first_byte`` is the file's in memory, None: places are 0."""
-    if not isinstance(member, list):
-        if name and bytes(memoryview(member)[:1]) != b"[":
-            raise ValueError(f"{name}: expected a list of objects")
-        member = _LIST.decode(member)
-    for number, part in enumerate(
-        tqdm(member, desc=f"{label} {name}".rstrip(), unit="part", delay=1.0, disable=None, leave=False)
-    ):
-        try:
-            value = decode(part)
-        except ValueError as error:
-            raise ValueError(f"{name}[{number}]: {error}") from None
-        if first_byte is None:
-            yield JsonElement(number, value, 0, 0)
-            continue
-        start = _address(part) - first_byte
-        yield JsonElement(number, value, start, start + memoryview(part).nbytes)
-
-
-def _address(content: bytes | msgspec.Raw) -> int:
-    """Return the address of a buffer in memory."""
-    return np.frombuffer(content, np.uint8).__array_interface__["data"][0] if content else 0
 
 
 class CocoCategory(msgspec.Struct, gc=False):
@@ -166,6 +90,7 @@ class CocoFile:
         areas: area of each object; NaN if the file has none.
         starts: first byte of each object's text in the file if it has a mask, else 0.
         bytes: length of this text, else 0.
+        broken: whether each object has a mask that cannot be used; see ``compare_mask_sizes``, too.
     """
 
     kinds: ClassVar[Mapping[str, type[_Entry]]] = _KINDS
@@ -178,7 +103,8 @@ class CocoFile:
         self.positions: dict[Id, int] = {}
         self.numbers, self.owners, self.labels, self.crowds = array("q"), array("q"), array("q"), array("b")
         self.boxes, self.areas = array("d"), array("d")
-        self.starts, self.bytes = array("q"), array("q")
+        self.starts, self.bytes, self.broken = array("q"), array("q"), array("b")
+        self._mask_sizes: dict[int, tuple[int, int]] = {}  # of run lengths in images without a size, by the object
         self.label_map: dict[Id, int] = {}
         self.unnamed: set[Id] = set()
         try:
@@ -311,8 +237,46 @@ class CocoFile:
                 "object", "without an area: the area of its box is used, or of its mask if masks are compared", id_
             )
         self.crowds.append(bool(self._number(number, entry, "iscrowd", 0)))
-        self.starts.append(start if entry.segmentation else 0)
-        self.bytes.append(end - start if entry.segmentation else 0)
+        has_mask = has_shape(entry.segmentation)
+        self.starts.append(start if has_mask else 0)
+        self.bytes.append(end - start if has_mask else 0)
+        self.broken.append(has_mask and not self._check_mask(entry.segmentation))
+        if entry.segmentation and not has_mask:
+            self.odd.note("object", "with polygons without points, as without a mask", self._locate(-1))
+
+    def _check_mask(self, segmentation: object) -> bool:
+        """Return whether the mask of the last object can be used; note it if not."""
+        owner = self.owners[-1]
+        height, width = (self.images[owner].height, self.images[owner].width) if owner >= 0 else (0, 0)
+        is_known = height > 0 and width > 0
+        try:
+            size = require_segmentation(segmentation, *((height, width) if is_known else (None, None)))
+        except ValueError as error:
+            self._note_broken(-1, str(error))
+            return False
+        if size is not None and not is_known:
+            self._mask_sizes[len(self.owners) - 1] = size
+        return True
+
+    def compare_mask_sizes(self, sizes: np.ndarray) -> None:
+        """Find the run lengths that do not fit images whose size the file does not give, once it was measured.
+
+        ``sizes`` are height and width of all images, int64 (images, 2), 0 if they are unknown.
+        """
+        for at, size in self._mask_sizes.items():
+            height, width = sizes[self.owners[at]].tolist() if self.owners[at] >= 0 else (0, 0)
+            if height > 0 and width > 0 and size != (height, width):
+                self.broken[at] = True
+                self._note_broken(at, f"is of {size[0]} x {size[1]} pixels, the image of {height} x {width}")
+
+    def _note_broken(self, at: int, reason: str) -> None:
+        self.odd.note("object", "with a mask that cannot be used", f"{self._locate(at)}, whose segmentation {reason}")
+
+    def _locate(self, at: int) -> str:
+        """Return the id of an object by its position, and its image."""
+        owner = self.owners[at]
+        name = file_name(self.images[owner]) if owner >= 0 else None
+        return f"{self.numbers[at]}{f' of {name}' if name else ''}"
 
     def read_box(self, number: int, entry: CocoAnnotation, id_: int) -> Sequence[float]:
         """Return x, y, width and height of an object, zeros without any; raise UserError if they are wrong."""
@@ -333,7 +297,7 @@ class CocoFile:
 
     def make_box(self, number: int, entry: CocoAnnotation) -> tuple[Sequence[float], str] | None:
         """Return the box of an object without one, and what it is; None: without a mask. UserError: a wrong mask."""
-        if not entry.segmentation:
+        if not has_shape(entry.segmentation):
             return None
         try:
             return find_box(entry.segmentation), "the box around its mask"

@@ -11,6 +11,7 @@ from ...core.tasks.figures import Color
 from ...core.tasks.protocols import CaptionedImage, Drawable
 from ..drawing import build_legend
 from .data.samples import host_facts
+from .data.split_checks import list_crowds
 from .data.transforms import build_evaluation_transform
 from .drawing import CROWD, draw_annotations, draw_batch, get_label_colors
 from .prediction import DetectionInput
@@ -46,4 +47,5 @@ class BoxDrawing(TaskAspect, Drawable):
         return [
             f"{'category':{width}}   objects    images",
             *(f"{name:{width}} {objects:9,} {images:9,}" for name, (objects, images) in zip(names, counts.tolist())),
+            *list_crowds(dataset.dataset),
         ]

@@ -11,6 +11,7 @@ from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Color
 from ...core.tasks.protocols import CaptionedImage, Drawable
 from ..detection.data.samples import host_facts
+from ..detection.data.split_checks import list_crowds
 from .data.keypoint_dataset import KeypointDataset
 from .drawing import FILLED, NOT_DRAWN, DrawnObjects, fit_in_cell, list_colors
 from .evaluation.score_kind import name_points
@@ -59,6 +60,7 @@ class KeypointDrawing(TaskAspect, Drawable):
         return [
             f"{'point':{width}}   visible    hidden unlabeled",
             *(f"{name:{width}} {row[2]:9,} {row[1]:9,} {row[0]:9,}" for name, row in zip(names, rows)),
+            *list_crowds(whole),
         ]
 
 

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 from paddlevit_dist import UserError
-from paddlevit_dist.images.detection.coco_files import elements
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.images.detection.json_lists import elements
 from paddlevit_dist.images.run_lengths import parse_segmentation
 from support.files.coco_writer import BOX, annotation, write_coco
 from support.files.voc_writer import write_voc
@@ -27,13 +27,14 @@ def _read(kind, folder):
         assert len(found.boxes) == len(found.labels) == len(found.areas) == len(found.is_crowd)
         assert len(found.labels) == 0 or 0 <= found.labels.min() <= found.labels.max() < dataset.num_classes
         for mask in found.masks or ():
-            _drawn(mask, height, width)
+            _drawn(mask, height, width, index in dataset.find_broken_masks())
 
 
-def _drawn(mask, height, width):
+def _drawn(mask, height, width, is_known_as_broken):
     try:
         assert parse_segmentation(mask, height, width).area <= height * width
     except ValueError as error:  # whoever learns from it says which object it is
+        assert is_known_as_broken, f"not found when the file was opened: its segmentation {error}"
         raise UserError(str(error)) from error
 
 

@@ -12,8 +12,11 @@ from paddlevit_dist.images.run_lengths import (
     compute_area,
     decode,
     encode,
+    find_box,
     find_mask_runs,
+    has_shape,
     parse_segmentation,
+    require_segmentation,
 )
 from paddlevit_dist.images.run_lengths import (
     outline as outline_of_box,
@@ -106,7 +109,7 @@ def test_polygons_of_two_corners_have_no_pixels():
 @by_day("segmentation, message", [
     (None, "is neither"),
     ([], "has no polygon"),
-    ([[]], "not a list of numbers"),
+    ([[]], "has no polygon with points"),
     ([[5]], "not a list of numbers x0, y0, x1, y1"),
     ([[1, 2, 3, 4, 5, float("nan")]], "not a number, or far outside"),
     ([[1, 2, 3, 4, 5, 1e12]], "far outside"),
@@ -133,9 +136,30 @@ def test_polygons_of_two_corners_have_no_pixels():
     ({"size": [10, 10], "counts": "é"}, "compressed|pixels"),
 ], day=(0, 1, 3, 4, 8, 9, 13, 16, 18, 20, 23))  # fmt: skip
 def test_what_is_no_mask_is_refused(segmentation, message):
-    for read in (parse_segmentation, compress_runs):
+    for read in (parse_segmentation, compress_runs, require_segmentation):
         with pytest.raises(ValueError, match=message):
             read(segmentation, 10, 10)
+
+
+@by_day("seed", range(6), day=(0, 3))
+def test_run_lengths_in_a_list_cover_a_pixel_together_as_with_pycocotools(seed):
+    rng, height, width = shapes(seed)
+    masks = rng.random((3, height, width)) < 0.3
+    parts = [find_mask_runs(mask).listed() for mask in masks]
+    expected = peer.merge(peer.frPyObjects(parts, height, width))
+    assert parse_segmentation(parts, height, width).compress()["counts"] == expected["counts"].decode()
+    assert require_segmentation(parts, None, None) == (height, width)
+    assert parse_segmentation(parts[:1]).compress() == find_mask_runs(masks[0]).compress()
+
+
+def test_polygons_without_points_add_nothing():
+    triangle = [3, 3, 30, 5, 12, 37]
+    assert (
+        parse_segmentation([[], triangle, []], 40, 50).compress() == parse_segmentation([triangle], 40, 50).compress()
+    )
+    assert find_box([[], triangle]) == (3, 3, 27, 34)
+    assert [has_shape(each) for each in (None, [], [[]], [[], []], "", {})] == [False] * 6
+    assert [has_shape(each) for each in ([triangle], [[], triangle], [[5]], {"size": [4, 4]}, "mask.png")] == [True] * 5
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from ...data.formats import SPLIT_WORDS, list_folders
 from ...data.reading import SPLITS, require_folder
 from ...run_lengths import outline
 from ...settings import ObjectSettings
-from ..coco_files import CocoFile, CocoImage, elements, file_name, require_sides, segmentation_at
+from ..coco_files import CocoFile, CocoImage, file_name, require_sides, segmentation_at
+from ..json_lists import elements
 from ..settings import DetectionSettings
 from .indexed_images import (
     IMAGE,
@@ -286,6 +287,7 @@ def read_coco(coco: CocoFile, folder: str, turned: bool | None, inside: Sequence
         sizes, lambda row: os.path.join(folder, os.fsdecode(paths[row])), turned, coco.file, coco.odd
     )
     images["id"], images["height"], images["width"] = ids, sizes[:, 0], sizes[:, 1]
+    coco.compare_mask_sizes(sizes)
     coco.odd.note_all("image", f"without height or width, both measured{note}", ids[unknown])
     objects = np.zeros(len(coco.numbers), OBJECT)
     objects["box"], objects["area"] = np.array(coco.boxes).reshape(-1, 4), coco.known_areas
@@ -298,7 +300,13 @@ def read_coco(coco: CocoFile, folder: str, turned: bool | None, inside: Sequence
         coco.odd.note_all("object", "without a mask: its box is used", objects["id"][objects["bytes"] == 0])
     names = [category.name for category in coco.categories.values()]
     facts = SourceFacts(
-        names, list(map(int, coco.categories)), has_masks, coco.has_annotations, coco.odd.lines(), is_turned
+        names,
+        list(map(int, coco.categories)),
+        has_masks,
+        coco.has_annotations,
+        coco.odd.lines(),
+        is_turned,
+        broken_images=np.unique(owners[np.array(coco.broken, bool)[coco.has_owner]]).tolist(),
     )
     return AnnotationSource(facts, paths, images, owners, objects)
 

@@ -20,6 +20,7 @@ from ...segmentation.data.segmentation_dataset import IGNORED, SegmentationDatas
 from ...segmentation.settings import SegmentationSettings
 from .coco import Coco
 from .detection_dataset import ImageAnnotations
+from .split_checks import require_masks
 
 
 class CocoOutlines(SegmentationDataset):
@@ -29,10 +30,11 @@ class CocoOutlines(SegmentationDataset):
         """Draw the masks of ``objects``.
 
         Raises:
-            UserError: there are no masks, or too many categories.
+            UserError: there are no masks, one that cannot be used, or too many categories.
         """
         if not objects.has_masks:
             raise UserError(f"{objects.source} has no masks: boxes define no pixel's class; use TASK detection")
+        require_masks(objects, objects.split)
         self._objects, self.root, self.split = objects, objects.root, objects.split
         self.class_names, self._first, self._unlabeled, notices = add_background(
             objects.class_names, is_unlabeled_ignored

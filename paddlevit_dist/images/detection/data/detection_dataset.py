@@ -86,6 +86,10 @@ class DetectionDataset(ImageDataset):
         """Return the images whose files are missing, as far as folder listings show it."""
         return ()
 
+    def find_broken_masks(self) -> Sequence[int]:
+        """Return the images with a mask that cannot be used, as far as is known without reading all of them."""
+        return ()
+
     def image_id(self, index: int) -> int:
         """Return the id of image ``index`` in the annotation file."""
         return int(self.image_ids[index])
@@ -117,6 +121,11 @@ class DetectionDataset(ImageDataset):
             counts += np.stack([per_class, per_class > 0], axis=1)
         return counts
 
+    def count_crowds(self, chosen: np.ndarray | None = None) -> int:
+        """Count the crowds, whose box has an area, in the images ``chosen`` (None: all)."""
+        annotations = map(self.annotations, range(len(self)) if chosen is None else chosen.tolist())
+        return sum(int((image.is_crowd & image.has_area).sum()) for image in annotations)
+
     def count_categories(self) -> dict[str, int] | None:
         """Count the objects of each category by name; None if that would read every image."""
         return None
@@ -146,6 +155,6 @@ def format_counts(class_names: Sequence[str], boxes: np.ndarray, labels: np.ndar
     if len(entries) > _MAX_LISTED:
         entries = [*entries[: _MAX_LISTED // 2], "…", *entries[-3:]]
     totals += f": {', '.join(entries)}" if entries else ""
-    more = [f"{crowds:,} of them {'a crowd' if crowds == 1 else 'crowds'}"] if crowds else []
+    more = [f"{crowds:,} of them {'a crowd' if crowds == 1 else 'crowds'}, not learned"] if crowds else []
     more += [f"{count(empty, 'image')} without boxes"] if empty else []
     return "; ".join([totals, *more])

@@ -29,7 +29,7 @@ from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image
 from .detection_dataset import DetectionDataset, ImageAnnotations, format_counts
 from .transforms import Size
 
-VERSION = 6
+VERSION = 7
 IMAGE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
 OBJECT = np.dtype(
     [
@@ -54,6 +54,7 @@ class SourceFacts(NamedTuple):
     notices: Sequence[str]  # irregularities, one line each
     is_turned: bool = False  # whether boxes refer to the images after their EXIF rotation
     has_points: bool = False  # whether objects have keypoints
+    broken_images: Sequence[int] = ()  # ascending positions of the images with a mask that cannot be used
     more: Mapping[str, Any] = MappingProxyType({})  # what a subclass of ``IndexedDetectionImages`` keeps, as JSON
 
 
@@ -276,6 +277,14 @@ class IndexedDetectionImages(DetectionDataset):
         list_names = functools.cache(_list_names)
         paths = (os.path.split(self.describe(index)) for index in range(len(self)))
         return [index for index, (folder, name) in enumerate(paths) if compose(name) not in list_names(folder)]
+
+    def find_broken_masks(self) -> Sequence[int]:
+        """Return the positions of images with a mask that cannot be used, found when the index was built."""
+        return self._index.about.broken_images
+
+    def count_crowds(self, chosen: np.ndarray | None = None) -> int:
+        """Count the crowds in the images ``chosen`` (None: all)."""
+        return int(self._index.objects["is_crowd"][self._find_boxes(chosen)].sum())
 
     def object_counts(self) -> np.ndarray:
         """Count the learnable objects of each image, all and of its most frequent category."""

@@ -22,7 +22,7 @@ from ..windows import ImagePart, WindowPlan
 from .composition import ImageComposition, ImageObjects, build_composition
 from .detection_dataset import DetectionDataset, ImageAnnotations
 from .object_points import ObjectPoints
-from .split_checks import check_files
+from .split_checks import check_files, explain_nothing_learned, select_usable
 from .transforms import (
     DetectionView,
     Size,
@@ -80,6 +80,10 @@ class ImagesPart(DatasetPart, DetectionDataset):
         """Return the positions of images whose file does not exist."""
         return np.flatnonzero(np.isin(self.rows, self.dataset.missing())).tolist()
 
+    def find_broken_masks(self) -> Sequence[int]:
+        """Return the positions of images with a mask that cannot be used."""
+        return np.flatnonzero(np.isin(self.rows, self.dataset.find_broken_masks())).tolist()
+
     def list_unannotated(self) -> Sequence[str]:
         """Return the images in the folder that the annotations do not name."""
         return self.dataset.list_unannotated()
@@ -91,6 +95,10 @@ class ImagesPart(DatasetPart, DetectionDataset):
     def class_counts(self, chosen: np.ndarray | None = None) -> np.ndarray:
         """Count objects, and images with one, of each class."""
         return self.dataset.class_counts(self.rows if chosen is None else self.rows[chosen])
+
+    def count_crowds(self, chosen: np.ndarray | None = None) -> int:
+        """Count the crowds in the images ``chosen`` (None: all)."""
+        return self.dataset.count_crowds(self.rows if chosen is None else self.rows[chosen])
 
     def count_categories(self) -> dict[str, int] | None:
         """Count the objects of each category by name, if the whole dataset can."""
@@ -131,13 +139,16 @@ def open_samples(
         if not len(learnable):
             images = f"{count(len(dataset), f'{split} image')}{format_place(data.DATA_PATH)}"
             raise UserError(
-                f"dataset {data.DATASET} has no object to learn in its {images}: expected boxes with an area; is this "
-                "the annotated folder?"
+                f"dataset {data.DATASET} has no object to learn in its {images}: {explain_nothing_learned(dataset)}"
             )
         if num_skipped and not data.KEEP_EMPTY_IMAGES:
             dataset = part(dataset, write_rows(cache_folder, "images-learnable", learnable))
             number = count(num_skipped, "training image")
             notices.append(f"{number} without objects to learn excluded (DATA.KEEP_EMPTY_IMAGES false)")
+    if with_masks:
+        is_skipped = is_training and data.ON_INVALID_SAMPLE == "skip"
+        dataset, more = select_usable(dataset, split, is_skipped, part, cache_folder)
+        notices += more
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
         notices += inspection.inspect(dataset, split, dataset.num_classes or 0)

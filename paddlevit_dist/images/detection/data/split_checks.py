@@ -1,7 +1,15 @@
-"""Checks of a split of images with boxes that need no image: missing files, and more objects than can be detected."""
+"""Checks of a split of images with boxes that need no image: missing files, masks, and objects too many or too few."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
+from ...data.held_out import write_rows
+from ...run_lengths import parse_segmentation
 from .detection_dataset import DetectionDataset
 
 
@@ -48,3 +56,72 @@ def check_files(dataset: DetectionDataset, split: str, is_replaced: bool) -> lis
         return [*lines, f"{scope}: the next images replace them (DATA.ON_INVALID_SAMPLE skip)"]
     skip = ", or set DATA.ON_INVALID_SAMPLE skip" if split == "train" else ""
     raise UserError(f"{scope}: restore them, remove them from the annotations{skip}")
+
+
+def select_usable(
+    dataset: DetectionDataset, split: str, is_skipped: bool, part: Callable[[Any, Path], Any], cache_folder: Path
+) -> tuple[Any, list[str]]:
+    """Return the ``part`` of a dataset without the images whose masks cannot be used, and a notice on them.
+
+    Raises UserError, which names the first of them, unless ``is_skipped``.
+    """
+    broken = dataset.find_broken_masks()
+    if not is_skipped or len(broken) == len(dataset):
+        can_skip = split == "train" and len(broken) < len(dataset)
+        skip = ", or set DATA.ON_INVALID_SAMPLE skip to exclude such images" if can_skip else ""
+        require_masks(dataset, split, f"correct or remove the object{skip}")
+    if not len(broken):
+        return dataset, []
+    rows = write_rows(cache_folder, "images-usable", np.setdiff1d(np.arange(len(dataset)), broken))
+    number, example = count(len(broken), "training image"), _describe_broken_mask(dataset, broken[0])
+    notice = f"{number} with a mask that cannot be used excluded (DATA.ON_INVALID_SAMPLE skip), such as {example}"
+    return part(dataset, rows), [notice]
+
+
+def require_masks(dataset: DetectionDataset, split: str, advice: str = "correct or remove the object") -> None:
+    """Raise UserError, which names image, object and reason, if a mask is known to be unusable."""
+    broken = dataset.find_broken_masks()
+    if len(broken):
+        raise UserError(
+            f"{split}: {count(len(broken), 'image')} with a mask that cannot be used, such as "
+            f"{_describe_broken_mask(dataset, broken[0])}; {advice}"
+        )
+
+
+def _describe_broken_mask(dataset: DetectionDataset, index: int) -> str:
+    """Name an image, its first object whose mask cannot be used, and the reason."""
+    annotations, size = dataset.annotations(index), dataset.size(index)
+    for number, mask in zip(annotations.ids.tolist(), annotations.masks or ()):
+        try:
+            parse_segmentation(mask, *size)
+        except ValueError as error:
+            return f"{dataset.describe(index)}: the segmentation of its object {number} {error}"
+    return dataset.describe(index)
+
+
+def explain_nothing_learned(dataset: DetectionDataset) -> str:
+    """Say why no object of a dataset is learned, and what to do."""
+    images = [dataset.annotations(index) for index in range(len(dataset))]
+    total = sum(len(image.labels) for image in images)
+    if not total:
+        return "its annotations have none; is this the annotated folder, or was it exported before labeling?"
+    crowds = int(sum(image.is_crowd.sum() for image in images))
+    flat = int(sum((~image.has_area & ~image.is_crowd).sum() for image in images))
+    others = total - crowds - flat
+    kinds = (
+        (crowds, "crowd", ", not learned (iscrowd 1 in COCO's files, difficult in VOC's)"),
+        (flat, "box", " without area"),
+        (others, "object", " without a labeled point"),
+    )
+    reasons = [f"{count(number, kind)}{reason}" for number, kind, reason in kinds if number]
+    advice = "set iscrowd to 0 for those that are one object each, such as masks of CVAT's brush"
+    if not crowds:
+        advice = "expected objects with a box and a labeled point" if others else "expected boxes with an area"
+    return f"its {count(total, 'object')} {'is' if total == 1 else 'are'} {', '.join(reasons)}; {advice}"
+
+
+def list_crowds(dataset: DetectionDataset) -> list[str]:
+    """Return a line on the crowds among the objects whose box has an area, if there are any."""
+    crowds, total = dataset.count_crowds(), int(dataset.class_counts()[:, 0].sum())
+    verb = "is a crowd" if crowds == 1 else "are crowds"
+    return [f"{crowds:,} of {count(total, 'object')} {verb}, not learned"] if crowds else []

@@ -7,7 +7,8 @@ import msgspec
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
-from ..coco_files import Id, as_id, elements
+from ..coco_files import Id, as_id
+from ..json_lists import elements
 from ..matched_ids import match_categories, match_files, require_categories, require_images
 from .matching import AnnotationFile
 

@@ -17,10 +17,7 @@ from ..coco_files import (
     LARGEST,
     CocoFile,
     Id,
-    JsonElement,
-    Place,
     as_id,
-    elements,
     file_name,
     in_order,
     require_sides,
@@ -28,6 +25,7 @@ from ..coco_files import (
     short,
 )
 from ..detections import BOXES, MASKS
+from ..json_lists import JsonElement, Place, elements
 from .match_tables import MAX_DETECTIONS, MatchTable
 from .matching import AnnotationFile, BoxGroundTruth, CandidateDetections, ImageMasks, make_size_error, match_detections
 from .named_results import NamedResult, match_names
@@ -98,7 +96,8 @@ def _masks(coco: CocoFile, order: np.ndarray, boxes: np.ndarray) -> list[bytes]:
             try:
                 masks.append(compress_runs(shape, image.height, image.width))
             except ValueError as error:
-                raise UserError(f"{coco.file}: annotation {number}: its segmentation {error}") from None
+                name = file_name(image) or f"image {image.id}"
+                raise UserError(f"{coco.file}: annotation {number} of {name}: its segmentation {error}") from None
     return masks
 
 

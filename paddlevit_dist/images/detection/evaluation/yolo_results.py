@@ -41,12 +41,13 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
     annotations = [dataset.annotations(index) for index in order]
     sizes = dataset.sizes[order].reshape(-1, 2)
     masks: list[bytes] = []
-    for annotation, size in zip(annotations, sizes.tolist() if kind == MASKS else ()):
+    for index, annotation, size in zip(order, annotations, sizes.tolist() if kind == MASKS else ()):
         for id_, mask in zip(annotation.ids, annotation.masks or ()):
             try:
                 masks.append(compress_runs(mask, *size))
             except ValueError as error:
-                raise UserError(f"{source}: annotation {id_}: its segmentation {error}") from None
+                place = f"{source}: annotation {id_} of {dataset.describe(index)}"
+                raise UserError(f"{place}: its segmentation {error}") from None
     columns = [
         np.concatenate([getattr(annotation, name) for annotation in annotations])
         for name in ("boxes", "labels", "areas", "is_crowd")

@@ -8,7 +8,8 @@ import numpy as np
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.spelling import compose
-from ...detection.coco_files import CocoAnnotation, CocoCategory, CocoFile, JsonElement, short
+from ...detection.coco_files import CocoAnnotation, CocoCategory, CocoFile, short
+from ...detection.json_lists import JsonElement
 from ..described_points import DescribedPoints, pair_up
 
 MARGIN = 0.1  # of the longer side of the extent of points, by which it is enlarged to a box

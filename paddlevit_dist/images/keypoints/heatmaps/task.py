@@ -19,7 +19,7 @@ from ....core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....core.tasks.task import Records
 from ...backbone_task import BackboneTask, is_turned
 from ...data.image_samples import ImageSamples, open_dataset
-from ...detection.data.split_checks import check_files
+from ...detection.data.split_checks import check_files, explain_nothing_learned
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from ..keypoint_set import can_mirror
@@ -107,7 +107,7 @@ class KeypointHeatmaps(NamedPointsTask):
         if not len(samples):
             raise UserError(
                 f"dataset {config.DATA.DATASET} has no object to learn in its {count(len(dataset), f'{split} image')}: "
-                "expected objects with a box and a labeled point"
+                f"{explain_nothing_learned(dataset)}"
             )
         samples.notices = [*notices, f"{count(len(samples), 'object')} with keypoints are a sample each"]
         if config.DATA.ALBUMENTATIONS is not None:

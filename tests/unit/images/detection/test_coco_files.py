@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.night import by_day
 
-from paddlevit_dist.images.detection.coco_files import elements
+from paddlevit_dist.images.detection.json_lists import elements
 
 
 def drawn(generator, depth=0):

@@ -323,7 +323,7 @@ def test_files_of_something_else_are_refused(evaluate, annotations, results, mes
 
 
 @pytest.mark.parametrize("segmentation, message", [
-    ("polygon", "annotation 2: its segmentation is neither"),
+    (["polygon"], "its segmentation has a polygon that is not a list of numbers"),
     ({"size": [5, 5], "counts": [25]}, "is of 5 x 5 pixels, the image of 80 x 100"),
 ])  # fmt: skip
 def test_masks_that_cannot_be_used_are_refused(evaluate, segmentation, message):

@@ -82,7 +82,10 @@ def test_images_and_boxes_are_read_and_counted(tmp_path, cache):
     image, found = dataset.read(2)
     assert image.size == (30, 20) and image.mode == "RGB" and found.ids.tolist() == [1, 3]
     assert found.is_learnable.tolist() == [True, False] and found.masks is None and not dataset.has_masks
-    assert dataset.summary() == "3 images, 3 boxes: cat 2, dog 1, ant 0; 1 of them a crowd; 1 image without boxes"
+    assert (
+        dataset.summary()
+        == "3 images, 3 boxes: cat 2, dog 1, ant 0; 1 of them a crowd, not learned; 1 image without boxes"
+    )
     assert dataset.object_counts().tolist() == [[1, 1], [0, 0], [1, 1]]
     assert dataset.sizes.tolist() == [[20, 30]] * 3
     for index in (-1, 3):  # not the last image, and no endless loop over all of them

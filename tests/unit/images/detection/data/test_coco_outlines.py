@@ -117,14 +117,17 @@ def test_what_defines_no_label_map_is_refused(tmp_path, cache):
     content = json.loads(path.read_text())
     content["annotations"][0]["segmentation"] = {"size": [9, 9], "counts": [80, 1]}
     path.write_text(json.dumps(content))
-    dataset = CocoOutlines(Coco(str(tmp_path), "train", cache))
-    said = "1.png: annotation 1 in instances_train2017.json: its segmentation is of 9 x 9 pixels, the image of 20 x 30"
+    said = "1.png: the segmentation of its object 1 is of 9 x 9 pixels, the image of 20 x 30"
     with pytest.raises(UserError, match=said):
-        dataset.read(0)
+        CocoOutlines(Coco(str(tmp_path), "train", cache))
+    content["annotations"][0]["segmentation"] = [[1, 1, 9, 1, 9, 9]]
     content["categories"] = [{"id": number, "name": f"c{number}"} for number in range(255)]
     path.write_text(json.dumps(content))
     with pytest.raises(UserError, match="has 256 classes; expected 1 to 255"):
         CocoOutlines(Coco(str(tmp_path), "train", cache))
+    content["categories"] = content["categories"][:9]
+    path.write_text(json.dumps(content))
+    dataset = CocoOutlines(Coco(str(tmp_path), "train", cache))
     Image.new("RGB", (8, 8)).save(tmp_path / "train2017/1.png")
     with pytest.raises(UserError, match="8 x 8 pixels"):
         dataset.read(0)

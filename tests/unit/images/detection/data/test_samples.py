@@ -217,8 +217,8 @@ def test_drawn_images_without_objects_are_refused_where_such_are_left_out(tmp_pa
         open_samples, load([*words, "DATA.KEEP_EMPTY_IMAGES", "false"]).values, "train", tmp_path, is_training=True
     )
     assert message == (
-        "dataset synthetic_shapes has no object to learn in its 2 train images: expected boxes with an area; is this "
-        "the annotated folder?"
+        "dataset synthetic_shapes has no object to learn in its 2 train images: its annotations have none; is this the "
+        "annotated folder, or was it exported before labeling?"
     )
 
 
@@ -241,7 +241,8 @@ def test_of_many_categories_the_most_and_the_least_frequent_are_listed():
     listed = format_counts([f"c{k}" for k in range(21)], np.array([len(labels), 0]), labels, labels == 3)
     first = ", ".join(f"c{k} {30 - k}" for k in range(10))
     assert listed == (
-        f"2 images, 420 boxes: {first}, …, c18 12, c19 11, c20 10; 27 of them crowds; 1 image without boxes"
+        f"2 images, 420 boxes: {first}, …, c18 12, c19 11, c20 10; 27 of them crowds, not learned; "
+        "1 image without boxes"
     )
     assert "…" not in format_counts([f"c{k}" for k in range(20)], np.zeros(1), np.zeros(0), np.zeros(0, bool))
 

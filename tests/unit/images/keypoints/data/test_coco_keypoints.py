@@ -61,7 +61,7 @@ def test_objects_with_points_to_learn_are_found_without_opening_images(tmp_path,
     write_keypoints(tmp_path, [*objects, annotation(6, 13, BOX), posed(7, 13)])
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert dataset.posed_objects().tolist() == [[0, 1], [2, 0], [2, 3]]
-    assert dataset.summary().endswith("1 of them a crowd; 6 labeled points, 3 of them hidden")
+    assert dataset.summary().endswith("1 of them a crowd, not learned; 6 labeled points, 3 of them hidden")
     assert dataset.summary(np.array([0])).endswith("; 2 labeled points, 1 of them hidden")
     assert dataset.count_points().tolist() == [[[2, 0, 3], [2, 3, 0], [5, 0, 0]]]
     assert dataset.count_points(np.array([2])).tolist() == [[[1, 0, 2], [1, 2, 0], [3, 0, 0]]]

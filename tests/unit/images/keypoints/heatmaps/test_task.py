@@ -414,7 +414,7 @@ def test_splits_and_evaluated_data_are_those_of_the_configuration_and_have_objec
     write_keypoints(tmp_path / "bugs", [posed(1, 11, iscrowd=1)])
     words = [*FIGURES, "-dataset=coco_keypoints", f"-data_path={tmp_path / 'bugs'}"]
     with pytest.raises(
-        UserError, match="has no object to learn in its 3 train images: expected objects with a box and"
+        UserError, match="has no object to learn in its 3 train images: its 1 object is 1 crowd, not learned"
     ):
         make_task(settings.load(words).values).build_dataset("train", tmp_path)
 

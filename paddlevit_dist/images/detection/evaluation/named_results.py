@@ -7,6 +7,7 @@ import msgspec
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
+from ...data.formats import stems
 from ..coco_files import Id, as_id
 from ..json_lists import elements
 from ..matched_ids import match_categories, match_files, require_categories, require_images
@@ -25,10 +26,13 @@ class NamedResult(msgspec.Struct, gc=False):
     category_name: Any = None
 
 
+_BY_STEM = "matched by name: each image_id is the name of an image's file, without folder and suffix"
+
+
 class NamedPositions(NamedTuple):
     """Positions in the annotations of results' images and categories; where images or labels are None, ids decide."""
 
-    image_id_positions: Mapping[Id, int]  # image id in the annotations -> position
+    image_id_positions: Mapping[Id, int]  # image id in the annotations, or name of its file -> position
     category_id_positions: Mapping[Id, int]  # category id in the annotations -> position
     images: Mapping[NameAndId, int] | None = None  # (name, id) in the results -> position of the image
     labels: Mapping[NameAndId, int] | None = None  # (name, id) in the results -> label, -1 if the annotations lack it
@@ -61,7 +65,8 @@ class NamedPositions(NamedTuple):
 def match_names(path: str, annotations: AnnotationFile) -> NamedPositions:
     """Match the names in a file of results with the names in the annotations.
 
-    The first result decides whether all have a ``file_name``, and a ``category_name``; without names, ids decide.
+    The first result decides whether all have a ``file_name``, and a ``category_name``; without names, ids decide. If
+    its ``image_id`` is not one, but the name of an image, all are: Ultralytics wrote no ``file_name`` at first.
 
     Raises:
         OSError, ValueError: see ``coco_files.elements``.
@@ -76,6 +81,9 @@ def match_names(path: str, annotations: AnnotationFile) -> NamedPositions:
         present_names = list_names(result)
         first = present_names if first is None else first
         if not first:  # the usual case; the other results are checked when they are read in full
+            by_stem = {} if as_id(result.image_id, True) in image_id_positions else _map_stems(annotations.file_names)
+            if as_id(result.image_id, True) in by_stem:
+                return NamedPositions(by_stem, category_id_positions, matched=_BY_STEM)
             return NamedPositions(image_id_positions, category_id_positions)
         _require_same_names(path, number, present_names, first)
         images[result.file_name, result.image_id] = None
@@ -101,6 +109,18 @@ def match_names(path: str, annotations: AnnotationFile) -> NamedPositions:
     return NamedPositions(
         image_id_positions, category_id_positions, image_positions, label_positions, list(unknown), matched, notices
     )
+
+
+def _map_stems(file_names: Sequence[str]) -> dict[Id, int]:
+    """Return the position of each image whose file's name without suffix is of no other, by the id that it may be.
+
+    Ultralytics writes digits as a number.
+    """
+    positions: dict[Id, list[int]] = {}
+    for position, stem in enumerate(stems(file_names)):
+        for id_ in {stem, int(stem)} if stem.isascii() and stem.isdigit() else {stem}:
+            positions.setdefault(id_, []).append(position)
+    return {id_: places[0] for id_, places in positions.items() if len(places) == 1}
 
 
 def list_names(result: NamedResult) -> list[str]:

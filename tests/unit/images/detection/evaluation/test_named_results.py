@@ -202,3 +202,17 @@ def test_urls_of_images_are_names(tmp_path, capsys):
     (tmp_path / "r.json").write_text(json.dumps([dict(result, file_name="coco/val2017/1.png")]))
     evaluate_detections.run([str(file), str(tmp_path / "r.json"), "-interval=off", "-json"])
     assert json.loads(capsys.readouterr().out)["stats"][0] == pytest.approx(1.0)
+
+
+def test_image_ids_that_are_names_of_files_are_matched_as_ultralytics_wrote_them(evaluate):
+    stems = {907: "shot 1", 903: 17}  # digits as a number
+    images = [{**image, "file_name": f"val/{stem}.png"} for image, stem in zip(IMAGES, ("shot 1", "0017"))]
+    annotations = {**ANNOTATIONS, "images": images}
+    named = [{**result, "image_id": stems[result["image_id"]]} for result in RESULTS]
+    expected = evaluate(ANNOTATIONS, RESULTS)[0]
+    found = evaluate(annotations, named)[0]
+    assert found["stats"] == expected["stats"]
+    assert "image_id is the name of an image's file" in evaluate(annotations, named, as_json=False)
+    assert evaluate(annotations, RESULTS)[0]["stats"] == expected["stats"]  # ids that exist decide
+    both = {**annotations, "images": [{**image, "file_name": f"{image['id']}/shot 1.png"} for image in images]}
+    assert "2 images of its results are missing from" in refusal_of(evaluate, both, named)

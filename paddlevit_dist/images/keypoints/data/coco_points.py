@@ -55,6 +55,14 @@ class KeypointFile(CocoFile):
         is_number = type(stated) in (int, float) and 0 <= stated <= len(values) and stated == int(stated)
         self._stated.append(-1 if stated is None else int(stated) if is_number else _NO_NUMBER)
 
+    def read_box(self, number: int, entry: Any, id_: int) -> Sequence[float]:
+        """Return the box of an object; one without sides, such as zeros, is none if there are labeled points."""
+        box, is_labeled = entry.bbox, any(visibility > 0 for visibility in (entry.keypoints or ())[2::_VALUES])
+        is_box = isinstance(box, list) and len(box) == 4 and all(type(side) in (int, float) for side in box)
+        if is_labeled and is_box and box[2] == box[3] == 0:
+            entry.bbox = None
+        return super().read_box(number, entry, id_)
+
     def make_box(self, number: int, entry: Any) -> tuple[Sequence[float], str] | None:
         """Return the extent of the labeled points of an object without a box, with a margin; else that of its mask."""
         values = entry.keypoints or ()

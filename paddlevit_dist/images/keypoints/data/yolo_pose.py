@@ -16,6 +16,7 @@ from ...detection.data.indexed_images import AnnotationSource
 from ...detection.data.yolo import Yolo, read_yolo
 from ..described_points import DescribedPoints, pair_up
 from ..settings import KeypointSettings
+from .coco_points import surround
 from .indexed_points import IndexedKeypointImages, find_outside
 
 _VISIBLE = 2
@@ -68,7 +69,11 @@ class YoloPose(IndexedKeypointImages, Yolo):
         notices = list(source.about.notices)
         if is_outside := int(find_outside(points, sizes).sum()):
             notices.append(f"{count(is_outside, 'object')} with a labeled point outside the image, not learned")
-        return source._replace(points=points, about=source.about._replace(notices=notices))
+        objects = source.objects.copy()
+        for row in np.flatnonzero((objects["box"][:, 2:] == 0).all(axis=1) & (points[:, :, 2] > 0).any(axis=1)):
+            objects["box"][row] = surround(points[row])
+            objects["area"][row] = objects["box"][row, 2:].prod()
+        return source._replace(objects=objects, points=points, about=source.about._replace(notices=notices))
 
 
 def _find_labeled(fractions: np.ndarray) -> np.ndarray:

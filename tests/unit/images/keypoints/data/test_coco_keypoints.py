@@ -295,3 +295,14 @@ def test_images_without_annotations_have_the_points_of_their_categories(tmp_path
     dataset = CocoKeypoints(str(tmp_path), "train", cache)
     assert not dataset.labeled and dataset.num_points == 3 and dataset.annotations(0).points.shape == (0, 3, 3)
     assert dataset.posed_objects().shape == (0, 2) and dataset.count_points().sum() == 0
+
+
+def test_a_box_of_zeros_with_labeled_points_is_the_one_around_them(tmp_path, cache):
+    objects = [posed(1, 11, box=[0, 0, 0, 0]), posed(2, 11, box=None), posed(3, 11, [0.0] * 9, box=[0, 0, 0, 0])]
+    write_keypoints(tmp_path, [*objects, posed(4, 11, box=[7, 7, 0, 5])])
+    dataset = CocoKeypoints(str(tmp_path), "train", cache)
+    found = dataset.annotations(0)
+    np.testing.assert_array_equal(found.boxes[0], found.boxes[1])
+    assert found.areas[0] == found.boxes[0, 2:].prod() > 0
+    assert dataset.posed_objects().tolist() == [[0, 0], [0, 1]]
+    assert any("2 objects without a box: the extent of its points" in line for line in dataset.notices)

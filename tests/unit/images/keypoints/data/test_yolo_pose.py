@@ -127,3 +127,13 @@ VISIBILITY = (
 def test_what_does_not_fit_is_refused(tmp_path, cache, yaml, label, message):
     write_yolo(tmp_path, labels={"1": label}, names=yaml)
     assert message in refused(tmp_path, cache)
+
+
+def test_a_box_of_zeros_with_labeled_points_is_the_one_around_them(tmp_path, cache):
+    labels = {"1": "0 0 0 0 0 0.25 0.5 2 0.75 0.4 1 0 0 0\n0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"}
+    write_yolo(tmp_path, labels=labels, names=YAML)
+    dataset = YoloPose(str(tmp_path), "train", cache)
+    found = dataset.annotations(0)  # points at 10, 10 and 30, 8, with a tenth of 20 around them
+    np.testing.assert_allclose(found.boxes, [[8, 6, 24, 6], [0, 0, 0, 0]])
+    np.testing.assert_allclose(found.areas, [144, 0])
+    assert dataset.posed_objects().tolist() == [[0, 0]] and found.is_learnable.tolist() == [True, False]

@@ -18,6 +18,7 @@ from ..core.runtime.compiled import compiled
 _FINER = 5  # outlines are drawn in a grid that is finer by this factor
 _FARTHEST = 1e8  # pixels; larger coordinates do not fit the integers of COCO's tools
 _MOST_PIXELS = 2**31 - 1
+_LEAST_NUMBERS = 6  # of a polygon with pixels: three corners
 
 
 class MaskRuns(NamedTuple):
@@ -142,8 +143,8 @@ def parse_segmentation(segmentation: object, height: int | None = None, width: i
 
     Args:
         segmentation: a list of polygons [x0, y0, x1, y1, ...], which cover a pixel together, where those without points
-            are left out; or a dictionary of run lengths with "size" [height, width] and "counts", a list or a text, or
-            a list of such dictionaries, which cover a pixel together.
+            are left out, or one polygon alone, as old programs write it; or a dictionary of run lengths with "size"
+            [height, width] and "counts", a list or a text, or a list of such dictionaries, which cover a pixel together
         height: of the image; required for polygons, and must agree with the size of run lengths.
         width: of the image, likewise.
 
@@ -273,6 +274,8 @@ def _parse_outlines(polygons: object) -> list[np.ndarray]:
     """Parse the corners of each polygon, float64 (corners, 2); as in COCO's tools, one or two cover no pixels."""
     if not isinstance(polygons, list):
         raise ValueError("is neither a list of polygons nor run lengths")
+    if len(polygons) >= _LEAST_NUMBERS and all(type(number) in (int, float) for number in polygons):
+        polygons = [polygons]
     if not has_shape(polygons):
         raise ValueError("has no polygon with points" if polygons else "has no polygon")
     outlines = []

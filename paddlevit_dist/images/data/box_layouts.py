@@ -14,9 +14,22 @@ VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # preferred to other names
 _YOLO_SUFFIXES = (".yaml", ".yml", ".data")
 _HEAD_BYTES = 1 << 16
+_MOST_PROBED = 20  # files of a folder that are read
 MOST_NAMES = 20_000  # read from a folder; it may have a million, and detection lists many folders, some repeatedly
 _COCO = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[\s*[\]{]')
 _LABELME = re.compile(rb'"shapes"\s*:\s*\[')
+# Own formats of labeling programs that are not read: what their files contain, and the format to export instead.
+_PROGRAMS = (
+    ("Label Studio", re.compile(rb'"(from_name|original_width|annotation_id)"\s*:'), "COCO, YOLO or Pascal VOC"),
+    ("VGG Image Annotator", re.compile(rb'"(_via_\w+|shape_attributes)"\s*:'), "its menu's COCO format"),
+    ("Datumaro", re.compile(rb'"categories"\s*:\s*\{'), "COCO (datum convert -if datumaro -f coco)"),
+    ("Supervisely", re.compile(rb'"classTitle"\s*:'), "COCO, YOLO or Pascal VOC"),
+    ("Labelbox", re.compile(rb'"data_row"\s*:'), "COCO, with its Python package"),
+    ("V7 Darwin", re.compile(rb'"bounding_box"\s*:\s*\{'), "COCO"),
+    ("CreateML", re.compile(rb'"coordinates"\s*:\s*\{'), "COCO, YOLO or Pascal VOC"),
+    ("FiftyOne", re.compile(rb'"sample_fields"\s*:'), "fiftyone.types.COCODetectionDataset"),
+    ("CVAT", re.compile(rb"<annotations>\s*<version>"), "COCO 1.0, YOLO 1.1 or PASCAL VOC 1.1"),
+)
 _VOC = re.compile(rb"<annotation[\s>]")
 _YOLO = re.compile(rb"(?m)^names\s*[:=]")
 _YOLO_PLACES = re.compile(rb"(?mi)^(train|val|valid|validation|path)\s*[:=]")
@@ -67,19 +80,33 @@ def list_json_files(root: str, most: int | None = None) -> list[str]:
 
 def is_coco(file: str) -> bool:
     """Return whether a file begins like annotations in COCO's format."""
-    return _COCO.search(read_beginning(file)) is not None
+    head = read_beginning(file)
+    lists = {match[1] for match in _COCO.finditer(head)}
+    if len(head) < _HEAD_BYTES:  # the whole file; Label Studio's notes.json has categories alone
+        lists -= {b"categories"}
+    return bool(lists) and not any(pattern.search(head) for _, pattern, _ in _PROGRAMS)
 
 
 def find_labelme(root: str) -> str | None:
     """Return a Labelme file (outlines of one image) in a folder or one level down; None if there is none."""
-    return next(
-        (file for file in list_json_files(root, MOST_NAMES)[:20] if _LABELME.search(read_beginning(file))), None
-    )
+    files = list_json_files(root, MOST_NAMES)[:_MOST_PROBED]
+    return next((file for file in files if _LABELME.search(read_beginning(file))), None)
 
 
-def refuse_labelme(path: str) -> None:
-    """Reject Labelme's own files, which have one image each, by a ``UserError`` that explains how to convert them."""
+def refuse_own_formats(path: str) -> None:
+    """Reject own files of labeling programs, in a folder or one level down, by a ``UserError`` that says what to do."""
     is_file = os.path.isfile(path)
+    endings = (".json", ".ndjson", ".xml")
+    folders = [] if is_file else [path, *list_first_folders(path)]
+    files = [os.path.join(folder, name) for folder in folders for name in list_first_names(folder)]
+    for candidate in [path] if is_file else [name for name in files if name.lower().endswith(endings)][:_MOST_PROBED]:
+        head = read_beginning(candidate)
+        for program, pattern, export in _PROGRAMS:
+            if pattern.search(head):
+                name = os.path.basename(candidate)
+                raise UserError(
+                    f"data path {path}: {name} is in {program}'s own format, which is not read: export {export}"
+                )
     file = path if is_file else find_labelme(path)
     if file is not None and _LABELME.search(read_beginning(file)):
         folder = os.path.dirname(path) if is_file else path
@@ -157,7 +184,7 @@ def _find_first(
     """Return the first file with this suffix and beginning among the first files of each folder."""
     for folder in folders:
         files = [os.path.join(folder, name) for name in list_first_names(folder) if name.lower().endswith(suffix)]
-        for file in files[:20]:
+        for file in files[:_MOST_PROBED]:
             if begins(read_beginning(file)) and fits(file):
                 return file
     return None

@@ -13,7 +13,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
 from ...core.runtime.printing import one_line
 from ...core.runtime.text_files import read_json
-from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_labelme
+from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_own_formats
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import find_split_folders
 from .formats import SPLIT_FOLDERS, find_hint, get_suffix, readable_suffixes
@@ -68,8 +68,8 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if maps or (boxes and not _has_classes(root)):  # folders called images and labels are not classes
         others = ("folder", "imagenet2012") if maps else ("folder",)
         guesses = [candidate for candidate in guesses if candidate.dataset not in others]
-    if maps and contents == BOX_LABELS and not boxes:
-        refuse_labelme(root)
+    if contents == BOX_LABELS and not boxes:
+        refuse_own_formats(root)
     guesses += annotated
     _refuse_several(guesses)
     if guesses:
@@ -90,8 +90,8 @@ def _detect_file(file: str, shown: str) -> DatasetGuess | None:
         raise UserError(f"data path {shown} is a tar file; give its folder: {os.path.dirname(file)}")
     if is_coco(file):
         return DatasetGuess("coco", one_line(f"{shown} contains annotations in COCO's format"))
-    if file.lower().endswith((".json", ".yaml", ".yml", ".xml")):
-        refuse_labelme(file)
+    if file.lower().endswith((".json", ".ndjson", ".yaml", ".yml", ".xml")):
+        refuse_own_formats(file)
         raise UserError(
             f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(file)}"
         )

@@ -231,6 +231,7 @@ class CocoFile:
         self.owners.append(self.positions.get(self._id(number, entry, "image_id"), -1))
         self.labels.append(self.label_map.get(self._id(number, entry, "category_id"), -1))
         self.boxes.extend(self.read_box(number, entry, id_))
+        entry.area = None if entry.area == [] else entry.area  # VIA's, of a point
         self.areas.append(self._number(number, entry, "area", math.nan))
         if math.isnan(self.areas[-1]):
             self.odd.note(

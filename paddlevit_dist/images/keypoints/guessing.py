@@ -12,7 +12,7 @@ from ..data.box_layouts import (
     find_yolo_descriptions,
     is_coco,
     read_beginning,
-    refuse_labelme,
+    refuse_own_formats,
 )
 from ..data.table_columns import SUFFIXES, open_columns
 from ..data.table_files import find_tables
@@ -39,7 +39,7 @@ def guess_keypoints(path: str) -> DatasetGuess | None:
         kinds = ", and ".join(f"{guess.reason} (-dataset={guess.dataset})" for guess in guesses)
         raise UserError(f"{kinds}: select one with -dataset, or move them to separate folders")
     if not guesses:
-        refuse_labelme(root)
+        refuse_own_formats(root)
     return guesses[0] if guesses else None
 
 
@@ -64,7 +64,7 @@ def _guess_file(file: str, shown: str) -> DatasetGuess | None:
         return DatasetGuess("coco_keypoints", one_line(f"{shown} contains annotations in COCO's format"))
     if file.lower().endswith(SUFFIXES):
         return DatasetGuess("keypoint_table", one_line(f"{shown} is a table, read as one of points"))
-    refuse_labelme(file)
+    refuse_own_formats(file)
     raise UserError(
         f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(file)}"
     )

@@ -37,6 +37,7 @@ _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "
     "one such file and folder for each split (DATA.TRAIN_ANNOTATIONS and so on name them)"
 )
+_BESIDE = ("data", "images", "img")  # folders next to a split's file, as of FiftyOne, Label Studio and Supervisely
 _PROBED = 40  # images whose files are searched to find their folder
 
 
@@ -234,11 +235,15 @@ def _find_folder(root: str, split: str, file: str) -> str:
     ]
     folders += [os.path.join(root, "images", "default")]  # CVAT's subset where no other was named
     folders += [os.path.dirname(file), os.path.join(root, "images"), os.path.join(root, "JPEGImages"), root]
+    folders += [os.path.join(parent, name) for parent in (os.path.dirname(file), root) for name in _BESIDE]
     folders = [folder for folder in dict.fromkeys(map(os.path.normpath, folders)) if os.path.isdir(folder)]
-    hits = [sum(os.path.isfile(find_spelling(os.path.join(folder, name))) for name in names) for folder in folders]
+    hits = [sum(_has_file(folder, name) for name in names) for folder in folders]
     if not names:
         return folders[0]
     if not any(hits):
+        found = next((folder for folder in folders if _are_base_names_meant(names, folder)), None)
+        if found is not None:
+            return found
         searched = ", ".join(os.path.relpath(folder, root) for folder in folders[:4])
         raise UserError(
             f"the images of {file}, such as {', '.join(names[:3])}, are not below {root} (searched {searched}): name "
@@ -277,6 +282,10 @@ def read_coco(coco: CocoFile, folder: str, turned: bool | None, inside: Sequence
     Raises:
         UserError: an image has no name, or boxes are not in pixels; the message names the file and the entry.
     """
+    if _are_base_names_meant([file_name(image) for image in coco.images[:_PROBED]], folder):
+        for image in coco.images:
+            coco.odd.note("image", "whose folder in file_name does not exist: the file's name is used", image.file_name)
+            image.file_name = os.path.basename(file_name(image) or "")
     places = [os.path.join(parent, "") for parent in inside]
     paths = [_path(coco, number, folder, places) for number in range(len(coco.images))]
     _, first, path_indices = np.unique(paths, return_index=True, return_inverse=True)
@@ -309,6 +318,21 @@ def read_coco(coco: CocoFile, folder: str, turned: bool | None, inside: Sequence
         broken_images=np.unique(owners[np.array(coco.broken, bool)[coco.has_owner]]).tolist(),
     )
     return AnnotationSource(facts, paths, images, owners, objects)
+
+
+def _are_base_names_meant(names: Sequence[str | None], folder: str) -> bool:
+    """Return whether a folder has all of these images without the folders in their names, and none with them.
+
+    Label Studio's exports name folders of the computer that it ran on.
+    """
+    known = [name for name in names if name and os.path.basename(name) != name]
+    return bool(known) and all(
+        _has_file(folder, os.path.basename(name)) and not _has_file(folder, name) for name in known
+    )
+
+
+def _has_file(folder: str, name: str) -> bool:
+    return os.path.isfile(find_spelling(os.path.join(folder, name)))
 
 
 def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> bytes:

@@ -35,6 +35,7 @@ from .indexed_images import (
 )
 
 _LARGEST_BYTES = 1 << 24
+_TRUE = ("1", "true", "yes")
 _MARKS = ("-1", "0", "1")  # of an image that does not show a class, shows only difficult ones, shows it
 _DIFFICULT = "marked as difficult: skipped in training and ignored in the evaluation, like COCO's crowds"
 _FROM_0 = (
@@ -173,7 +174,7 @@ def _find_stems(parts: list[VocPart], split: str) -> tuple[list[tuple[VocPart, s
     """
     words = SPLIT_WORDS.get(split, (split,))
     listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
-    listed = [(part, file) for part, file in listed if os.path.isfile(file)]
+    listed = [(part, file) for part, file in listed if os.path.isfile(file)] or _find_only_list(parts, split)
     if listed:
         pairs, notices = list[tuple[VocPart, str]](), list[str]()
         for part, file in listed:
@@ -190,6 +191,19 @@ def _find_stems(parts: list[VocPart], split: str) -> tuple[list[tuple[VocPart, s
     return [(part, name[: -len(".xml")]) for part in folder_parts for name in _xml_files(part)], []
 
 
+def _find_only_list(parts: list[VocPart], split: str) -> list[tuple[VocPart, str]]:
+    """Return, for "train", the only list of all parts if its name names no split, such as CVAT's default.txt."""
+    if split != "train" or any(not part.lists or split_in_name(part.name) for part in parts):
+        return []
+    listed = [(part, os.path.join(part.lists or "", name)) for part in parts for name in _list_splits(part)]
+    return listed if len(listed) == 1 and split_in_name(Path(listed[0][1]).stem) is None else []
+
+
+def _list_splits(part: VocPart) -> list[str]:
+    """Return the lists of images of a part that are not of a class."""
+    return [name for name in list_names(part.lists or "") if name.endswith(".txt") and "_" not in name]
+
+
 def _stems(root: str, split: str) -> tuple[list[tuple[VocPart, str]], list[str]]:
     """Return what ``_find_stems`` does; raise UserError if there are no images."""
     parts = list_parts(root)
@@ -198,9 +212,9 @@ def _stems(root: str, split: str) -> tuple[list[tuple[VocPart, str]], list[str]]
     stems, notices = _find_stems(parts, split)
     if stems:
         return stems, notices
-    splits = [name[:-4] for part in parts if part.lists for name in list_names(part.lists) if name.endswith(".txt")]
-    splits = [name for name in splits if "_" not in name] or [part.name for part in parts if not part.lists]
-    can_divide = split == "val" and "train" in splits
+    splits = [name[: -len(".txt")] for part in parts if part.lists for name in _list_splits(part)]
+    splits = splits or [part.name for part in parts if not part.lists]
+    can_divide = split == "val" and bool(_find_stems(parts, "train")[0])
     advice = "; set DATA.VAL_FRACTION to split the training set" if can_divide else ""
     advice += (
         "; set DATA.TRAIN_ANNOTATIONS and DATA.VAL_ANNOTATIONS to use other lists, such as trainval" if splits else ""
@@ -333,7 +347,7 @@ def _objects(file: str, tree: Element, label_map: dict[str, int], first: int, od
         if corners[2] < corners[0] or corners[3] < corners[1]:
             odd.note("object", "whose last corner is before the first, skipped in training", file)
             width, height = max(width, 0.0), max(height, 0.0)
-        is_difficult = (entry.findtext("difficult") or "0").strip() == "1"
+        is_difficult = (entry.findtext("difficult") or "").strip().lower() in _TRUE
         if is_difficult:
             odd.note("object", _DIFFICULT, file)
         rows.append(((x, y, width, height), width * height, 0, label_map[_name(entry)], is_difficult, 0, 0))

@@ -20,7 +20,7 @@ BROKEN = {  # what cannot be the mask of an image of 20 x 30 pixels, and why
     "too short": ({"size": [20, 30], "counts": [45, 5]}, "has run lengths of 50 pixels for an image of 20 x 30"),
     "cut off": ({"size": [20, 30], "counts": "_o"}, "has run lengths that are not COCO's compressed form"),
     "pairs": ([[[2, 3], [12, 3], [12, 11]]], "has a polygon that is not a list of numbers x0, y0, x1, y1"),
-    "flat": ([2, 3, 12, 3, 12, 11], "has a polygon that is not a list of numbers"),
+    "flat": ([2, 3, 12, 3], "has a polygon that is not a list of numbers"),
     "far": ([[2, 3, 12, 3, 1e9, 11]], "has a polygon with a corner that is not a number, or far outside of any image"),
     "words": ([["a", "b", "c", "d", "e", "f"]], "has a polygon that is not a list of numbers"),
     "a file": ("mask.png", "is neither a list of polygons nor run lengths"),

@@ -192,7 +192,7 @@ def test_annotations_of_a_dataset_are_ordered_by_image_with_their_masks():
 def test_a_mask_that_cannot_be_read_is_named():
     dataset = make_dataset()
     annotations = dataset.annotations(1)
-    annotations.masks[0] = [3, 2, 7, 2, 7, 4]  # one polygon, not a list of them
+    annotations.masks[0] = [3, 2, 7, 2]  # not a list of polygons
     with pytest.raises(UserError, match=r"yolo: annotation \d+ of .*: its segmentation has a polygon that is not"):
         load_annotations(dataset, "yolo", MASKS)
     assert load_annotations(dataset, "yolo").masks is None

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 PARENT = "PADDLEVIT_DIST_PARENT"  # in a command: process id of the parent with which it ends
 _PR_SET_PDEATHSIG = 1
+_STREAM = io.IOBase.__mro__[1]  # io.IOBase itself is abstract: a million objects asked take 0.4 s, of its base 0.05 s
 _LAST_SECONDS = 1.0  # for a thread that only has to notice that its result is not needed
 
 _left_running: list[threading.Thread] = []
@@ -72,7 +73,7 @@ def end(code: int) -> NoReturn:
 
 def leave(code: int) -> NoReturn:
     """End this process with flushed files, without exit handlers and destructors."""
-    left_open = [item for item in gc.get_objects() if issubclass(type(item), io.IOBase)]  # Python would close these
+    left_open = [item for item in gc.get_objects() if issubclass(type(item), _STREAM)]  # Python would close these
     for stream in [sys.stdout, sys.stderr, *left_open]:
         with contextlib.suppress(Exception):  # read-only, without a reader, or a class that fails
             stream.flush()

@@ -49,7 +49,13 @@ def test_classes_have_the_names_of_all_splits_and_of_weights(refuse):
 
 @pytest.mark.parametrize(
     "word, data, turns",
-    [("false", {"turned by EXIF": True}, False), (None, {"turned by EXIF": True}, True), (None, {}, False)],
+    [
+        ("true", {"turned by EXIF": False}, True),
+        ("false", {"turned by EXIF": True}, False),
+        (None, {"turned by EXIF": True}, True),
+        (None, {}, False),
+        (None, None, False),
+    ],
 )
 def test_images_are_turned_as_in_training_unless_set(word, data, turns):
     task = make()
@@ -90,6 +96,7 @@ def test_another_backbone_is_taken_by_networks_that_have_one(refuse):
 @pytest.mark.parametrize(
     "words, starts",
     [
+        ((), True),
         (("-pretrained=w",), False),
         (("-eval", "-resume=auto"), False),
         (("-resume=auto",), True),

@@ -1,7 +1,6 @@
 """MODEL keys and the options they set in each family."""
 
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -28,7 +27,7 @@ def make_options(name: str, keys: str = ""):
     return configured_options(Task(settings.load(["MODEL.NAME", name, *overrides]).values))
 
 
-@by_day("name", PUBLISHED, day=(0, 1, 3))
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_published_dimensions_are_those_of_the_variant(name):
     options, notices = make_options(name, PUBLISHED[name])
     assert options and notices == []

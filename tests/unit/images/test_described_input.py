@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -24,7 +23,7 @@ CLIP = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 OURS = ExpectedInput((0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 0.75, "bilinear", 96, "squash")
 
 
-@by_day(
+@pytest.mark.parametrize(
     "kind, size, crop, mode, filter_, normalization",
     [  # the constructors' defaults in transformers
         ("Beit", 224, 0.875, "squash", "bicubic", (HALF, HALF)),
@@ -41,9 +40,8 @@ OURS = ExpectedInput((0.1, 0.2, 0.3), (0.4, 0.5, 0.6), 0.75, "bilinear", 96, "sq
         ("Siglip", 224, 1.0, "squash", "bicubic", (HALF, HALF)),
         ("ViT", 224, 1.0, "squash", "bilinear", (HALF, HALF)),
     ],
-    day=(1, 8, 10),
 )
-@pytest.mark.parametrize("ending", ["ImageProcessor", "FeatureExtractor"])
+@pytest.mark.parametrize("ending", ["ImageProcessor", "ImageProcessorFast", "FeatureExtractor", "ImageProcessorPil"])
 def test_an_empty_file_means_the_defaults_of_its_class(kind, size, crop, mode, filter_, normalization, ending):
     expected = ExpectedInput(*normalization, crop, filter_, size, mode)
     assert parse_processor({"image_processor_type": kind + ending, "crop_size": None}, "f", OURS) == expected
@@ -63,13 +61,13 @@ def test_a_file_of_no_class_leaves_the_rest_to_the_model():
 
 
 # 200 / (200 / 241) is less than 241, and 200 / (200 / 232) more than 232; likewise the others.
-@pytest.mark.parametrize("resized", [207, 254, 352])
+@pytest.mark.parametrize("resized", [200, 207, 232, 241, 248, 254, 332, 334, 352, 383])
 def test_the_share_of_a_crop_gives_back_the_resized_side(resized):
     found = parse_processor({"size": resized, "crop_size": 200}, "f", OURS)
     assert math.floor(200 / found.crop_pct) == resized and found.crop_pct == pytest.approx(200 / resized, rel=1e-12)
 
 
-@by_day(
+@pytest.mark.parametrize(
     "content, said",
     [
         ({"rescale_factor": True}, "f: rescale_factor true: expected a number above 0; edit the file"),
@@ -97,7 +95,6 @@ def test_the_share_of_a_crop_gives_back_the_resized_side(resized):
         ({"image_mean": [1.01] * 3}, "f: with rescale_factor 0.00392157 and image_mean [1.01, 1.01, 1.01], pixels"),
         ({"image_mean": [-0.01] * 3}, "f: with rescale_factor 0.00392157 and image_mean [-0.01, -0.01, -0.01], pixels"),
     ],
-    day=(0, 2, 4, 6, 8, 9, 11, 12, 15, 16),
 )
 def test_wrong_values_are_refused(content, said):
     assert refusal_of(parse_processor, content, "f", OURS).startswith(said)
@@ -148,9 +145,12 @@ def test_timm_s_files_are_told_from_those_of_transformers():
     "content, sides",
     [
         ({}, []),
+        ({"size": 8}, [8]),
         ({"size": 8, "max_size": 13}, [8, 13]),
+        ({"size": {"height": 5, "width": 6}}, [5, 6]),
         ({"size": {"shortest_edge": 5, "longest_edge": 9}}, [5, 9]),
         ({"size": {"shortest_edge": 5, "longest_edge": None}}, [5]),
+        ({"size": [3, 4]}, [3, 4]),
         ({"size": {"height": 5, "width": 6}, "do_resize": False}, []),
         ({"size": {"longest_edge": 7, "other": None}}, [7]),
     ],

@@ -9,7 +9,6 @@ import paddle
 import pytest
 import yaml
 from PIL import Image
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
@@ -37,9 +36,12 @@ SQUARE = {"height": 224, "width": 224}
 @pytest.mark.parametrize(
     "about, expected",
     [
+        ({"size": SQUARE}, (224, 1.0, "squash")),
         ({"size": {"height": 256, "width": 256}, "crop_size": SQUARE}, (224, 0.875, "squash")),
         ({"size": {"height": 256, "width": 256}, "crop_size": SQUARE, "do_center_crop": False}, (256, 1.0, "squash")),
+        ({"size": 224, "feature_extractor_type": "ViTFeatureExtractor"}, (224, 1.0, "squash")),
         ({"size": 224, "crop_size": 224, "feature_extractor_type": "CLIPFeatureExtractor"}, (224, 1.0, "center")),
+        ({"size": {"shortest_edge": 256}, "crop_size": SQUARE}, (224, 0.875, "center")),
         (
             {"size": {"shortest_edge": 224}, "crop_pct": 0.875, "image_processor_type": "ConvNextImageProcessor"},
             (224, 0.875, "center"),
@@ -125,7 +127,7 @@ EDGE, HIGH = {"shortest_edge": 32}, np.array([0.48145466, 0.4578275, 0.40821073]
 IMAGENET_MEAN, IMAGENET_STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
 
-@by_day(
+@pytest.mark.parametrize(
     "about, expected",
     [
         (
@@ -213,7 +215,6 @@ IMAGENET_MEAN, IMAGENET_STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 
         ({"size": 32, "do_rescale": False, "do_normalize": False, "resample": 2}, ((32, 32), 32, BILINEAR, 0.0, 1.0)),
         ({"size": 32, "do_normalize": False, "resample": 2}, ((32, 32), 32, BILINEAR, 0.0, 255.0)),
     ],
-    day=(0, 3, 5, 7, 10, 14, 15, 16),
 )
 def test_images_are_those_of_the_processor(tmp_path, about, expected):
     data = load_with(tmp_path, "preprocessor_config.json", about).values.DATA
@@ -226,7 +227,7 @@ def test_a_factor_of_one_255th_leaves_the_numbers_as_they_are(tmp_path):
     assert data.IMAGENET_MEAN == MEAN and data.IMAGENET_STD == STD
 
 
-@by_day(
+@pytest.mark.parametrize(
     "about, said",
     [
         ({"do_flip_channel_order": True}, "do_flip_channel_order is true, which is not supported"),
@@ -252,7 +253,6 @@ def test_a_factor_of_one_255th_leaves_the_numbers_as_they_are(tmp_path):
             "image_processor_type EfficientNetImageProcessor is not",
         ),
     ],
-    day=(0, 4, 5, 7, 9, 10, 11, 13, 15, 16, 18),
 )
 def test_what_a_processor_does_besides_is_refused_by_name(tmp_path, about, said):
     with pytest.raises(UserError, match=f"preprocessor_config.json: .*{said}|preprocessor_config.json: {said}"):
@@ -277,8 +277,11 @@ def test_an_evaluation_has_timms_size_and_crop_of_tests(tmp_path, words, size, c
         ({"input_size": [3, 224, 0]}, r"image_size \[224, 0\]: set DATA.IMAGE_SIZE to a whole number"),
         ({"input_size": [1, 224, 224]}, r"input_size \[1, 224, 224\]"),
         ({"label_offset": 1}, "label_offset is 1"),
+        ({"new_field": 3}, "new_field is 3"),
         ({"pretrained_cfg": {"mean": [0.5], "new_field": 3}}, "new_field is 3"),
+        ({"global_pool": "max"}, 'global_pool is "max"'),
         ({"model_args": {"act_layer": "relu"}}, 'model_args: act_layer is "relu"'),
+        ({"model_args": 3}, "model_args is 3"),
         ({"pretrained_cfg": 3}, "pretrained_cfg is 3"),
     ],
 )
@@ -383,7 +386,9 @@ def test_arguments_of_timms_training_give_the_input(tmp_path, name, is_in_checkp
     "changed, said",
     [
         ({"in_chans": 1}, "in_chans is 1"),
+        ({"gp": "max"}, 'gp is "max"'),
         ({"model_kwargs": {"a": 1}}, "model_kwargs is "),
+        ({"bn_eps": 0.1}, "bn_eps is 0.1"),
         ({"input_size": [3, 96, 12800]}, r"image_size \[96, 12800\]: set DATA.IMAGE_SIZE"),
     ],
 )
@@ -397,6 +402,7 @@ def test_arguments_that_make_another_network_are_refused_by_name(tmp_path, chang
     "argument, value, key, chosen",
     [
         ("interpolation", "hamming", "INTERPOLATION", "lanczos"),
+        ("interpolation", "random", "INTERPOLATION", "bilinear"),
         ("crop_mode", "tight", "CROP_MODE", "border"),
         ("input_size", [3, 64, 19200], "IMAGE_SIZE", "64"),
     ],

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from pycocotools import mask as peer
-from support.night import by_day
 
 from paddlevit_dist.images.run_lengths import (
     ManyRuns,
@@ -46,7 +45,7 @@ def outline(rng, height, width):
     return corners.reshape(-1).tolist()
 
 
-@by_day("seed", range(30), day=(0, 10, 20))
+@pytest.mark.parametrize("seed", range(30))
 def test_polygons_become_the_pixels_of_pycocotools(seed):
     rng, height, width = shapes(seed)
     polygons = [outline(rng, height, width) for _ in range(int(rng.integers(1, 4)))]
@@ -57,7 +56,7 @@ def test_polygons_become_the_pixels_of_pycocotools(seed):
     assert ours.area == peer.area(expected)
 
 
-@by_day("seed", range(12), day=(0, 4, 8))
+@pytest.mark.parametrize("seed", range(12))
 def test_masks_are_encoded_and_read_as_by_pycocotools(seed):
     rng, height, width = shapes(seed)
     mask = (rng.random((height, width)) < rng.choice([0.0, 0.1, 0.5, 1.0])).astype(np.uint8)
@@ -106,7 +105,7 @@ def test_polygons_of_two_corners_have_no_pixels():
     assert with_half_a_corner.compress() == parse_segmentation([triangle], 40, 50).compress()
 
 
-@by_day("segmentation, message", [
+@pytest.mark.parametrize("segmentation, message", [
     (None, "is neither"),
     ([], "has no polygon"),
     ([[]], "has no polygon with points"),
@@ -135,7 +134,7 @@ def test_polygons_of_two_corners_have_no_pixels():
     ({"size": [10, 10], "counts": "T"}, "compressed"),
     ({"size": [10, 10], "counts": "o" * 30}, "compressed"),
     ({"size": [10, 10], "counts": "é"}, "compressed|pixels"),
-], day=(0, 1, 3, 4, 8, 9, 10, 14, 17, 19, 21, 24))  # fmt: skip
+])  # fmt: skip
 def test_what_is_no_mask_is_refused(segmentation, message):
     for read in (parse_segmentation, compress_runs, require_segmentation):
         with pytest.raises(ValueError, match=message):
@@ -167,10 +166,15 @@ def test_polygons_without_points_add_nothing():
 @pytest.mark.parametrize(
     "text, lengths",
     [
+        (b"0", [0]),
         (b"54", [5, 4]),
+        (b"5412", [5, 4, 1, 6]),  # the fourth is the second last and 2
         (b"5c0", [5, 19]),
         (b"", []),
         (b"/", [-1]),  # below the first character
+        (b"p", [-1]),  # above the last
+        (b"O", [-1]),  # negative
+        (b"P", [-1]),  # the text ends within a number
         (b"PPPPPPPPPP0", [-1]),  # more than 64 bits
     ],
 )
@@ -189,9 +193,11 @@ def test_several_texts_are_decoded_one_after_the_other():
 @pytest.mark.parametrize(
     ("segmentation", "size", "message"),
     [
+        ([[0, 0, 2, 0, 2, 2]], (None, 5), "is a polygon, which needs the image's height and width"),
         ([[0, 0, 2, 0, 2, 2]], (4, None), "is a polygon, which needs the image's height and width"),
         ({"size": [1 << 15, 1 << 16], "counts": [0]}, (None, None), "32768 x 65536 pixels, which is too large"),
         ({"size": [4, 5], "counts": [[1], [2, 3]]}, (4, 5), 'has "counts" that are not a list of numbers'),
+        ({"size": [4, 5], "counts": [20.0]}, (4, 5), 'has "counts" that are not a list of whole numbers'),
         ({"size": [4, 5], "counts": [19]}, (4, 5), "has run lengths of 19 pixels for an image of 4 x 5"),
         ({"size": [5, 4], "counts": [20]}, (4, 5), "is of 5 x 4 pixels, the image of 4 x 5"),
     ],

@@ -80,6 +80,7 @@ DRAWN = "it is for synthetic_shapes, segmentation_shapes, drawn_figures, and DAT
     ("words", "key", "reason"),
     [
         ("DATA.VAL_SEED 5", "DATA.VAL_SEED 5", "nothing is held out: DATA.VAL_FRACTION None (default)"),
+        ("DATA.VAL_SEED 5 DATA.VAL_FRACTION 0.5", None, None),
         ("DATA.VAL_SEED 5 DATA.VAL_FRACTION_IF_MISSING 0.25", None, None),
         (
             "DATA.VAL_SEED 5 DATA.VAL_FRACTION 0.5 DATA.VAL_FRACTION_IF_MISSING 0.25",
@@ -88,6 +89,8 @@ DRAWN = "it is for synthetic_shapes, segmentation_shapes, drawn_figures, and DAT
         ),
         ("-pretrained=x MODEL.BACKBONE_PRETRAINED y", "MODEL.BACKBONE_PRETRAINED y", OF_WHOLE),
         ("-pretrained=x MODEL.BACKBONE_PRETRAINED y -eval", None, None),
+        ("MODEL.BACKBONE_PRETRAINED y", None, None),
+        ("DATA.SHAPES.TRAIN 7", None, None),
         ("DATA.SHAPES.TRAIN 7 -dataset=coco -data_path=x", "DATA.SHAPES.TRAIN 7", DRAWN),
     ],
 )

@@ -20,8 +20,10 @@ find_in_page, find_in_program, find_in_text = (
     [
         ("from paddlevit_dist import train\nfrom paddlevit_dist.core.tasks import Task\n", []),
         ("x\nfrom paddlevit_dist.core.engine import step\n", [(2, "from paddlevit_dist.core.engine")]),
+        ("import paddlevit_dist.points.sparse as sparse", []),
         ("    import paddlevit_dist.extensions.compare", [(1, "import paddlevit_dist.extensions.compare")]),
         ('"from paddlevit_dist.core import tasks\\n"', [(1, "from paddlevit_dist.core")]),
+        ("::: paddlevit_dist.core.tasks.Task", []),
         ("::: paddlevit_dist.core.launch.spawn", [(1, "::: paddlevit_dist.core.launch.spawn")]),
     ],
 )
@@ -45,7 +47,10 @@ def list_packages():
     ("text", "words"),
     [
         ("A voxel is no millimeter.", "is no millimeter"),
+        ("Weights and those of the head.", "those of"),
         ("Whoever calls it resizes them.", "Whoever"),
+        ("It stops a training early.", "a training"),
+        ("The file stands in the folder.", "stands in"),
         ("KEY: leave it out", "leave it out"),
     ],
 )
@@ -53,7 +58,9 @@ def test_a_forbidden_construction_is_found(text, words):
     assert [found for _, found, _ in find_in_text(text)] == [words]
 
 
-@pytest.mark.parametrize("text", ["There is no file.", "a training run", "A rank stands for a process."])
+@pytest.mark.parametrize(
+    "text", ["There is no file.", "It is no longer read.", "a training run", "A rank stands for a process.", "besides"]
+)
 def test_plain_english_is_not(text):
     assert list(find_in_text(text)) == []
 

@@ -15,9 +15,12 @@ WHY = "\n\nUsers could not tell which file was read.\n"
 @pytest.mark.parametrize(
     "message",
     [
+        f"Lower size limits{WHY}",
+        f"Embed the figures of a report{WHY}",
         f"Process rows in order{WHY}# Please enter the commit message\n",
         f"Add a hook for messages{WHY}# ------------------------ >8 ------------------------\ndiff --git a/x b/x\n",
         'Revert "The key of a sample is compared as the number that it is"',
+        "Merge branch 'user'",
         "fixup! Lower size limits",
     ],
 )
@@ -29,9 +32,13 @@ def test_a_message_that_says_what_and_why_passes(message):
     "subject, fault",
     [
         ("Bars follow what was cut", "begin the subject"),
+        ("What lacks weights points to the list of names, whatever its task", "begin the subject"),
         ("A line fits", "begin the subject"),
+        ("FineCriterion has no method of one call", "begin the subject"),
         ("compare: a page of two runs", "begin the subject"),
         ("Fixed the order of rows", "begin the subject"),
+        ("Reading costs less", "begin the subject"),
+        ("Whether weights are fetched is asked in one place", "begin the subject"),
         ("Make files smaller; drop a row", "describe one change"),
         ("Lower size limits.", "end the subject without a period"),
         (f"Lower {'size ' * 13}limit", "cut the subject to 72 characters: it has 76"),

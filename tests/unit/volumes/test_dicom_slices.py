@@ -45,7 +45,7 @@ def test_the_gap_that_differs_most_is_named_be_it_narrow_or_wide(places, said):
 
 @pytest.mark.parametrize(
     ("step", "moved", "is_even"),
-    [(2.0, 0.1, True), (2.0, 0.103, False), (0.2, 0.049, True), (0.2, 0.051, False)],
+    [(2.0, 0.1, True), (2.0, 0.103, False), (0.2, 0.049, True), (0.2, 0.051, False), (0.3, -0.07, True)],
 )
 def test_slices_may_lie_off_by_a_tenth_of_a_millimeter_or_a_quarter_of_a_step(step, moved, is_even):
     """Two inner ones do, and each counts alone."""
@@ -71,6 +71,7 @@ def test_slices_may_lie_off_by_a_tenth_of_a_millimeter_or_a_quarter_of_a_step(st
         (-32769, 0, np.int32, np.int32),
         (0, 32768, np.int32, np.int32),
         (0, 255, np.uint8, np.int16),
+        (0, 1, np.float32, np.float32),
     ],
 )
 def test_whole_numbers_that_fit_are_stored_in_two_bytes(least, most, kind, expected):

@@ -38,7 +38,7 @@ def test_a_voxel_reaches_half_a_step_beyond_its_center():
     assert inside.tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize("order", [(2, 0, 1), (1, 0, 2)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2), (0, 2, 1)])
 @pytest.mark.parametrize("signs", [(1, 1, 1), (-1, 1, -1), (-1, -1, -1)])
 def test_turning_axes_moves_no_voxel_in_the_world(order, signs):
     array = np.random.default_rng(0).standard_normal((3, 4, 5))
@@ -103,9 +103,11 @@ def test_counts_of_long_axes_are_rounded_in_full_precision():
 @pytest.mark.parametrize(
     "shape, affine, message",
     [
+        ((4, 5, 6), np.diag([1.0, 0.0, 1.0, 1.0]), "affine is singular"),
         ((4, 5, 6), np.array([[1, 1, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1.0]]), "affine is singular"),
         ((4, 5, 6), np.full((4, 4), np.nan), "4 x 4 finite numbers"),
         ((2, 4, 5, 6), np.eye(4), "4 dimensions"),
+        ((5, 6), np.eye(4), "2 dimensions"),
     ],
 )
 def test_bad_geometry_is_told_with_the_file(shape, affine, message):

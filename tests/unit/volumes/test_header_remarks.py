@@ -13,6 +13,7 @@ META = "NDims = 3\nTransformMatrix = 1 0 0 0 1 0 0 0 1\n"
     ("is_nrrd", "header", "expected"),
     [
         (True, f"space: left-posterior-superior\n{DIRECTIONS}\n", []),
+        (True, f"space: RAS\n{DIRECTIONS} none\n", []),
         (True, f"space: scanner-xyz\n{DIRECTIONS}\n", ["no line 'space:'"]),
         (True, "space: LAS\nspace directions: (1,0,0) none (0,0,3)\nspace origin: (0,0,0)\n", ["space directions"]),
         (False, META + "ElementToIntensityFunctionSlope = 1\nElementToIntensityFunctionOffset = 0\n", []),

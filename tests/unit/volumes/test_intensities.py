@@ -77,7 +77,9 @@ def test_one_window_of_several_channels_is_told():
     [
         (["ct", "none"], [0, 1], None, "NORMALIZE has 2 values for 3 channels"),
         (["ct"], [0, 1, 2, 3], None, "INTENSITY_WINDOW has 4 numbers for 3 channels: set two, or two for each"),
+        (["ct"], [0, 1], [5], "INTENSITY_MEAN_STD has 1 numbers for 3 channels"),
         (["ct"], [4, 4], None, r"INTENSITY_WINDOW \[4, 4\]: expected two different numbers"),
+        (["percentiles"], [0, 1, 0, 1, 3, 2], None, "write the smaller number first"),
         (["ct"], [0, 1], [5, 0], r"INTENSITY_MEAN_STD \[5, 0\]: the deviation must be above 0"),
         (["none", "ct", "none"], None, None, "NORMALIZE ct needs VOLUMES.INTENSITY_WINDOW"),
     ],

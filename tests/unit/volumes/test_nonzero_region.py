@@ -93,6 +93,7 @@ def test_other_kinds_and_other_data_use_whole_volumes(stored_region, kinds, with
         (None, "w", True, None),
         ("auto", "w", True, "auto"),
         ("auto", "w", False, "best of w"),
+        ("r", None, False, "r"),
         (None, None, False, None),
     ],
 )
@@ -102,6 +103,8 @@ def test_other_kinds_and_other_data_use_whole_volumes(stored_region, kinds, with
         ({"input": {"normalize": ["none", "z_score"], "z_score": BOX}}, BOX),
         ({"input": {"normalize": ["z_score"]}}, VOLUME),
         ({"input": {"normalize": ["window"], "z_score": BOX}}, None),
+        ({"input": {}}, None),
+        (None, None),
     ],
 )
 def test_a_checkpoint_that_is_resumed_or_evaluated_records_its_region(

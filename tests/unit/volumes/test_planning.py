@@ -34,9 +34,12 @@ def test_thick_slices_are_halved_after_the_others():
 @pytest.mark.parametrize(
     ("low", "thick", "size", "expected"),
     [
+        (1.0, 4.0, 30, 1.0),  # no shorter than the other axes
         (0.999, 4.0, 30, 1.00001),
+        (1.5, 4.0, 30, 1.5),
         (1.0, 3.0, 30, 3.0),  # not more than three times as thick
         (1.0, 3.01, 33, 1.0),
+        (1.0, 4.0, 34, 4.0),  # a third of the shortest other axis, or more
     ],
 )
 def test_thick_slices_have_the_tenth_percentile(low, thick, size, expected):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from support.files.volume_files import AFFINE, SHAPE, voxels, write_landmarks, write_volume
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist.volumes import landmark_files
@@ -28,7 +27,7 @@ def test_a_truncated_file_is_named(tmp_path, name):
     assert str(path) in message and "Copy it again" in message
 
 
-@by_day("name", ["case.nii", "case.npz", "case.npy", "case.mha", "case.nrrd"], day=(0, 2, 4))
+@pytest.mark.parametrize("name", ["case.nii", "case.npz", "case.npy", "case.mha", "case.nrrd"])
 def test_a_fourth_dimension_is_refused_before_the_voxels_are_read(tmp_path, name):
     path = tmp_path / name
     series = np.zeros((3, 4, 5, 6), dtype=np.float32)
@@ -109,7 +108,7 @@ def test_other_forms_of_the_same(tmp_path):
     assert landmark_files.read(str(tmp_path / "case.csv")).positions["nose"].tolist() == [1, 2, 3]
 
 
-@by_day(
+@pytest.mark.parametrize(
     "name, text, message",
     [
         ("case.csv", "name,x,y\nnose,1,2\n", "line 1: no column z"),
@@ -140,7 +139,6 @@ def test_other_forms_of_the_same(tmp_path):
         ("case.csv", 'name,x,y,z\n"a\nb",1,2,inf\n', r"z of landmark 'a\nb' is infinite"),
         ("case.json", r'{"a\nb": [1, 2]}', r"landmark 'a\nb' is [1, 2], expected three numbers"),
     ],
-    day=(0, 1, 3, 4, 5, 6, 8, 9, 11, 12, 15, 17, 19, 24),
 )
 def test_bad_landmark_files_are_told_with_the_line(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
@@ -176,7 +174,7 @@ def test_one_landmark_file_that_is_there_under_two_spellings_is_one(tmp_path):
     assert landmark_files.find(str(tmp_path), "case") == str(written)
 
 
-@by_day("name", ["case.NII", "case.NII.GZ", "case.MHA", "case.MHD", "case.NRRD", "case.NHDR"], day=(1, 3, 5))
+@pytest.mark.parametrize("name", ["case.NII", "case.NII.GZ", "case.MHA", "case.MHD", "case.NRRD", "case.NHDR"])
 def test_volumes_in_capitals_are_read(tmp_path, name):
     path = write_volume(tmp_path / name.lower()).rename(tmp_path / name)
     array, header = read_volume(path)
@@ -321,7 +319,7 @@ def write_with_line(path, line):
     return path
 
 
-@by_day("name, line, factor", UNITS, day=(1, 3, 5, 7, 9, 11))
+@pytest.mark.parametrize("name, line, factor", UNITS)
 def test_lengths_of_a_header_in_other_units_are_converted(tmp_path, name, line, factor):
     header = read_header(write_with_line(tmp_path / name, line))
     np.testing.assert_allclose(header.geometry.affine, np.diag([factor] * 3 + [1.0]) @ AFFINE, rtol=1e-5, atol=1e-9)

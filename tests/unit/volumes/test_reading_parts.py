@@ -7,7 +7,6 @@ import nibabel
 import numpy as np
 import pytest
 from support.files.volume_files import AFFINE, SHAPE, voxels, write_landmarks, write_volume
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist.volumes import reading
@@ -77,7 +76,7 @@ def test_the_median_spacing_is_suggested_where_spacings_differ():
     assert reading.common_spacing(headers, None).tolist() == [3.0, 1.0, 2.0]
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("text", "name"),
     [
         ("NDims = 3\nElementDataFile = a b.raw \nrest", "a b.raw"),
@@ -92,7 +91,6 @@ def test_the_median_spacing_is_suggested_where_spacings_differ():
         ("Comment = ElementDataFile = x\n", None),
         ("#" * 65_600 + "\nElementDataFile = far.raw", None),
     ],
-    day=(0, 2, 5, 7, 8, 9, 10),
 )
 def test_the_file_of_voxels_is_the_one_that_the_header_names(tmp_path, text, name):
     header = tmp_path / "case.MHD"

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support.files.volume_files import world, write_volume
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -48,10 +47,9 @@ def told(tmp_path, name: str, text: str) -> str:
 
 
 @pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ""])
-@by_day(
+@pytest.mark.parametrize(
     "spelling, space",
     [("0", "RAS"), ("1", "LPS"), ("2", "IJK"), ("RAS", "RAS"), ("LPS", "LPS"), ("IJK", "IJK"), ("lps", "LPS")],
-    day=(0, 4, 5, 6),
 )
 def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_path, suffix, spelling, space):
     write_volume(tmp_path / "train" / f"case{suffix}")
@@ -67,6 +65,7 @@ def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_pat
         np.testing.assert_allclose(points, [NOSE[::-1]], atol=1e-4)
 
 
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha"])
 @pytest.mark.parametrize("name", ["case.mrk.json", "case.json"])
 @pytest.mark.parametrize(
     "stated", [{"coordinateSystem": "RAS", "coordinateUnits": ["mm"]}, {"coordinateSystem": "LPS"}, {}]
@@ -159,7 +158,7 @@ def test_columns_stand_where_the_file_says(tmp_path):
     assert read(tmp_path, "a.fcsv", text).positions["nose"].tolist() == [-1, -2, 3]
 
 
-@by_day(
+@pytest.mark.parametrize(
     "name, text, message",
     [
         ("a.fcsv", fcsv(row("nose", (1, 2, 3)), space="3"), "line 2: the coordinate system is '3', expected RAS (0)"),
@@ -190,7 +189,6 @@ def test_columns_stand_where_the_file_says(tmp_path):
         ("a.mrk.json", markups({"position": [1, 2, 3]}), "the landmark has no name"),
         ("a.mrk.json", markups(), "no landmark has a position"),
     ],
-    day=(0, 1, 3, 5, 7, 8, 11, 12, 14, 16, 18, 20, 21),
 )
 def test_bad_point_lists_are_told(tmp_path, name, text, message):
     assert message in told(tmp_path, name, text)

@@ -13,7 +13,7 @@ from paddlevit_dist.volumes.sliding_window import line_weights, predict, window_
 
 @pytest.mark.parametrize(
     "length, window, overlap",
-    [(100, 32, 0.5), (32, 32, 0.9), (20, 4, 0.9)],
+    [(48, 32, 0.5), (100, 32, 0.5), (32, 32, 0.9), (70, 16, 0.0), (17, 16, 0.3), (20, 4, 0.9), (41, 10, 0.25)],
 )
 def test_the_fewest_windows_cover_the_volume_with_the_overlap_asked_for(length, window, overlap):
     starts, step = window_starts(length, window, overlap), max(1, int(window * (1 - overlap)))

@@ -192,9 +192,12 @@ def test_levels_have_their_kernels_strides_and_at_most_the_largest_width():
     ("options", "message"),
     [
         ({"width": 0}, "width 0, depth 2 and blocks 1 must be at least 1"),
+        ({"depth": 0}, "width 2, depth 0 and blocks 1 must be at least 1"),
+        ({"blocks": 0}, "width 2, depth 2 and blocks 0 must be at least 1"),
         ({"supervised": 2}, "supervised is 2, expected 0 to 1, one less than depth"),
         ({"supervised": -1}, "supervised is -1, expected 0 to 1, one less than depth"),
         ({"norm": "layer"}, "unknown norm 'layer'; expected one of batch"),
+        ({"activation": "tanh"}, "unknown activation 'tanh'; expected one of relu"),
     ],
 )
 def test_sizes_that_make_no_network_are_refused(options, message):

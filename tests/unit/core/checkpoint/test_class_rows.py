@@ -9,7 +9,6 @@ import pytest
 import yaml
 from support.networks import small_detr
 from support.networks.timm_zoo import needs_compat
-from support.night import by_day
 from support.trainings import small_segmenters  # noqa: F401  # registers small networks
 
 from paddlevit_dist import UserError
@@ -72,7 +71,7 @@ def classes_apart(value, classes, before, behind):
     return groups[:before], groups[before : before + classes], groups[before + classes :]
 
 
-@by_day("family", NETWORKS, day=(0, 5, 10))
+@pytest.mark.parametrize("family", NETWORKS)
 def test_every_parameter_with_rows_of_classes_follows_the_names(family):
     build, layouts = NETWORKS[family]
     source = make_numbers(build(len(THEIRS)))
@@ -133,6 +132,8 @@ def test_classes_that_weights_do_not_have_begin_anew():
     "names",
     [
         None,
+        ClassNames(None, OURS[:3]),
+        ClassNames(THEIRS, THEIRS),
         ClassNames(THEIRS, ["0", "1", "2"]),  # numbers for classes without names
         ClassNames(["tench, Tinca tinca", "goldfish", "shark"], ["n01", "n02", "n03"], is_own=False),
     ],
@@ -170,9 +171,15 @@ def test_classes_without_a_name_behind_the_named_ones_begin_anew():
 @pytest.mark.parametrize(
     "theirs, ours, pairs",
     [
+        (["a", "b"], ["b", "a"], [(1, 0), (0, 1)]),
+        (["Cat "], ["cat"], [(0, 0)]),
         (["Cat", "cat"], ["cat", "CAT"], [(1, 0)]),
+        (["Cat", "CAT"], ["cat"], []),
         (["a", "a"], ["a"], []),
+        (["a"], ["a", "a"], []),
+        (["", "a"], ["", "a"], [(1, 1)]),
         (["sofa", "tvmonitor"], ["tv", "couch"], [(1, 0), (0, 1)]),
+        (["sofa", "couch"], ["couch"], [(1, 0)]),
     ],
 )
 def test_names_pair_where_they_mean_one_class_on_each_side(theirs, ours, pairs):
@@ -291,9 +298,12 @@ def test_weights_are_described_by_a_run_or_by_transformers(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
+        {"label_names": ["green", "red"]},
         {"architecture": "resnet18", "pretrained_cfg": {"label_names": ["green", "red"], "mean": [0, 0, 0]}},
+        {"labels": ["green", "red"]},
         {"label_names": {"0": "green", "1": "red"}},
         {"id2label": ["green", "red"]},
+        {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label_names": ["green", "red"]},
     ],
 )
 def test_weights_are_described_by_timm_in_each_of_its_forms(tmp_path, content):
@@ -355,10 +365,13 @@ def test_an_evaluation_of_other_classes_has_a_name_for_each_output():
 @pytest.mark.parametrize(
     ("theirs", "ours", "order", "is_named"),
     [
+        (["0", "1", "2"], ["1", "2"], [1, 2], True),
         (["0", "1", "2"], ["2", "0", "1"], [2, 0, 1], True),
         (["0", "1", "2"], ["x", "y", "z"], None, False),
+        (None, ["1", "2", "3"], None, False),
         (["0", "1", "2"], ["1", "2", "3"], "lacks 1 classes (3); its own are 0, 1, 2", None),
         (None, ["0", "1"], "the teacher has 3 classes, and 2 are needed: use a model of as many", None),
+        (["a", "b", "c"], ["0", "1", "2", "3"], "the teacher has 3 classes, and 4 are needed", None),
     ],
 )
 def test_outputs_named_by_numbers_follow_classes_named_by_numbers(theirs, ours, order, is_named):

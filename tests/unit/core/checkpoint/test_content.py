@@ -24,7 +24,7 @@ BEST = {"name": "top-1", "value": 0.5, "epoch": 1, "line": ""}
 BLOCK = 32 << 20  # bytes that are read at once
 
 
-@pytest.mark.parametrize("size", [0, 50, BLOCK + 7])
+@pytest.mark.parametrize("size", [0, 1, 50, BLOCK, BLOCK + 7])
 def test_a_fingerprint_is_that_of_the_whole_file_however_it_is_read(tmp_path, size):
     written = bytes(range(7, 200)) * (size // 193 + 1)
     written = written[:size]
@@ -46,8 +46,16 @@ def put(values, path, value):
     "path, good, bad",
     [
         ("position.epoch", (0, MOST), (-1, MOST + 1, 0.5)),
+        ("position.consumed", (0,), (-1,)),
+        ("position.update", (0,), (-1,)),
+        ("extra.global_batch_size", (1, MOST), (0, MOST + 1)),
         ("extra.best", (None, BEST), ({**BEST, "epoch": -1}, {})),
+        ("extra.skipped_updates", ({"total": 1, "in_a_row": 0},), ({"total": -1, "in_a_row": 0}, {"total": 1})),
+        ("extra.scaler", ({}, SCALER), ({"scale": 1.0},)),
         ("extra.scaler.scale", (1e-9, [1e-9], float(MOST), [float(MOST)]), (0.0, [0.0], [], [1.0, 1.0], MOST + 2.0)),
+        ("extra.scaler.incr_ratio", (-float(MOST), float(MOST)), (-MOST - 2.0, MOST + 2.0)),
+        ("extra.scaler.use_dynamic_loss_scaling", (False, 1.0), (MOST + 2.0, "yes")),
+        ("extra.weights_digest", ("a",), (1,)),
         ("extra.seed", (7,), ("7",)),
     ],
 )
@@ -67,7 +75,9 @@ def test_a_state_has_numbers_in_their_range(tmp_path, path, good, bad):
     "name, position, is_good",
     [
         ("epoch_0002", (2, 0, 20), True),
+        ("epoch_0003", (2, 0, 20), False),
         ("epoch_0002", (2, 1, 20), False),
+        ("update_00000020", (1, 8, 20), True),
         ("update_00000021", (1, 8, 20), False),
         ("any", (1, 8, 20), True),
     ],
@@ -86,11 +96,14 @@ RECORD = {"bytes": 0, "sha256": "0" * 64}
 @pytest.mark.parametrize(
     "manifest, is_good",
     [
+        ({"format": 1, "files": {"a" * 255: RECORD}}, True),
         ({"format": 1, "files": {"b": {**RECORD, "bytes": MOST}}}, True),
         ({"format": 2, "files": {}}, False),
         *(({"format": 1, "files": {name: RECORD}}, False) for name in ("a" * 256, "", "a/b", "a\\b", "a\0")),
+        ({"format": 1, "files": {"a": {**RECORD, "more": 1}}}, False),
         ({"format": 1, "files": {"a": {**RECORD, "bytes": -1}}}, False),
         *(({"format": 1, "files": {"a": {**RECORD, "sha256": text}}}, False) for text in ("0" * 63, "0" * 64 + "\n")),
+        ({"format": 1}, False),
     ],
 )
 def test_a_manifest_lists_plain_names_with_size_and_digest(tmp_path, manifest, is_good):
@@ -109,10 +122,16 @@ LOW_RANK = {"source": "w", "part": None, "unused": [], "digest": "0" * 64, "scal
     "about, is_good",
     [
         ({"low_rank": LOW_RANK, "data": {"val": None}, "more": 1}, True),
+        ({"low_rank": {**LOW_RANK, "scale": 0}}, False),
         ({"low_rank": {**LOW_RANK, "digest": "0" * 63}}, False),
         ({"data": {"val": {"classes": "cat"}}}, False),
+        ({"settings": []}, False),
+        ({"data": {"val": {"number of classes": -3}}}, False),
+        ({"data": {"val": {"number of classes": "many"}}}, False),
+        ({"input": {"landmarks": "nose"}}, False),
         ({"settings": {"TASK": "classification", "DATA": {"IMAGE_SIZE": [16, 24]}, "OWN": {"KEY": [3]}}}, True),
         ({"settings": {"DATA": {"IMAGE_SIZE": "x"}}}, False),
+        ({"settings": {"TASK": "multi_label", "MULTI_LABEL": {"WISHED": [3]}}}, False),
     ],
 )
 def test_metadata_have_the_types_that_are_expected(tmp_path, about, is_good):
@@ -185,9 +204,14 @@ def test_the_first_damaged_file_by_name_is_told(tmp_path):
 @pytest.mark.parametrize(
     ("target", "epoch"),
     [
+        ("epoch_0012", 12),
+        ("./epoch_0012", 12),
         ("../checkpoints/epoch_0012", 12),
+        ("{run}/checkpoints/epoch_0012", 12),
         ("../old/epoch_0012", None),  # of another run, copied with its links
+        ("/elsewhere/checkpoints/epoch_0012", None),
         ("epoch_0012.bak", None),
+        (None, None),
     ],
 )
 def test_the_best_epoch_is_that_of_a_link_to_the_same_folder(target, epoch, tmp_path):

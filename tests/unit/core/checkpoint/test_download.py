@@ -170,7 +170,7 @@ def test_what_cannot_be_stored_is_one_line_that_names_the_folder(server, tmp_pat
         read_weights(server.address("w.safetensors"))
 
 
-@pytest.mark.parametrize("end", ["..", "a%2f..", "x" * 300, "a\\..\\b"])
+@pytest.mark.parametrize("end", ["..", ".", "", "%2e%2e", "a%2f..", "x" * 300, ".hidden", "a\\..\\b"])
 def test_the_end_of_an_address_never_leads_out_of_its_folder(end, server, tmp_path):
     copy = download.local_copy(server.address(f"zoo/{end}")).path
     assert copy.read_bytes() == server.content

@@ -36,7 +36,9 @@ def write(folder, kind):
 
 
 @pytest.mark.parametrize("kind, in_paddle_layout", [("safetensors", False), ("npz", True), ("paddle", True)])
-@pytest.mark.parametrize("name", ["a.pth.tar", "f.safetensors", "h"])
+@pytest.mark.parametrize(
+    "name", ["a.pth.tar", "b.ckpt", "c.pt.zip", "d.bin", "e.pdparams", "f.safetensors", "g.npz", "h"]
+)
 def test_a_name_does_not_decide_how_a_file_is_read(tmp_path, kind, in_paddle_layout, name):
     content = write(tmp_path, kind)
     (tmp_path / name).write_bytes(content)
@@ -46,7 +48,7 @@ def test_a_name_does_not_decide_how_a_file_is_read(tmp_path, kind, in_paddle_lay
 
 
 @pytest.mark.parametrize("stored", ["zip.pth", "legacy.pth"])
-@pytest.mark.parametrize("name", ["model_best.pth.tar", "d.pdparams", "f.npz"])
+@pytest.mark.parametrize("name", ["model_best.pth.tar", "last.pt.zip", "c.tar", "d.pdparams", "e.safetensors", "f.npz"])
 def test_files_of_torch_may_have_any_name(tmp_path, stored, name):
     (tmp_path / name).write_bytes((TORCH / stored).read_bytes())
     assert list(read_state(tmp_path / name)) == list(read_state(TORCH / stored))
@@ -119,11 +121,15 @@ MAGIC = bytes.fromhex("6cfc9c46f9206aa85019")  # PyTorch's number in files befor
     "content, found",
     [
         (b"PK\x03\x04broken", None),
+        (b"\1\2\0\0\0\0\0\0{}", "safetensors"),
         (b"\1\2\0\0\0\1\0\0{}", None),
         (b"\1\2\0\0\0\0\0\0[]", None),
         (b"\x80\x02" + bytes(20) + MAGIC, "torch"),
         (b"\x80\x02" + bytes(21) + MAGIC, "paddle"),
+        (b"\x80\x04anything", "paddle"),
+        (b" \n\t{}", "index"),
         (b"[{}]", None),
+        (b"", None),
     ],
 )
 def test_the_first_bytes_decide(tmp_path, content, found):
@@ -133,7 +139,14 @@ def test_the_first_bytes_decide(tmp_path, content, found):
 
 @pytest.mark.parametrize(
     "names, found",
-    [(["m/data.pkl", "w.npy"], "torch"), (["m/n/data.pkl"], None), (["v.npy", "w.txt"], None)],
+    [
+        (["m/data.pkl", "m/data/0"], "torch"),
+        (["m/data.pkl", "w.npy"], "torch"),
+        (["m/n/data.pkl"], None),
+        (["data.pkl"], None),
+        (["v.npy", "w.npy"], "npz"),
+        (["v.npy", "w.txt"], None),
+    ],
 )
 def test_the_names_in_a_zip_decide(tmp_path, names, found):
     with zipfile.ZipFile(tmp_path / "a", "w") as archive:
@@ -146,6 +159,9 @@ def test_the_names_in_a_zip_decide(tmp_path, names, found):
     "content, name, said",
     [
         (b"\x1f\x8b", "a.bin", "compressed (gzip), expected weights: unpack it"),
+        (b"\x89HDF", "a", "an HDF5 file, expected weights: convert it to safetensors"),
+        (b"GGUF", "a", "a GGUF file, expected weights: convert it to safetensors"),
+        (b"\x93NUMPY", "a.npy", "a single array (numpy.save), expected weights: save all arrays with numpy.savez"),
         (bytes(257) + b"ustar", "a.pth", "a tar archive of other files, expected weights: unpack it"),
         (b"PK\5\6" + bytes(18), "a.other", "a zip archive of other files, expected weights: unpack it"),
     ],
@@ -158,7 +174,7 @@ def test_other_formats_are_named(tmp_path, content, name, said):
 @pytest.mark.parametrize(
     "content, name, found",
     [
-        *((b"?", f"a{suffix}", "torch") for suffix in (".PT", ".ckpt", ".tar")),
+        *((b"?", f"a{suffix}", "torch") for suffix in (".pth", ".PT", ".bin", ".ckpt", ".tar", ".zip")),
         *((b"?", "a.safetensors", "safetensors"), (b"?", "a.npz", "npz"), (b"?", "a.json", "index")),
         *((b"?", "a.pdparams", "paddle"), (b"?", "a", "paddle"), (bytes(258) + b"ustar", "a", "paddle")),
         *((b"PK\5\6" + bytes(18), f"a{suffix}", kind) for suffix, kind in ((".PTH", "torch"), (".npz", "npz"))),
@@ -177,9 +193,11 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path):
 @pytest.mark.parametrize(
     "name, content, may_be",
     [
+        ("a.pth", b"", True),
         ("a.SAFETENSORS", b"", True),
         ("a.pth.tar", b"\x80\x02", True),
         ("a.pth.md5", b"0123", False),
+        ("a.pth.json", b"{}", False),
         ("a.txt", b"\x80\x02", False),
     ],
 )

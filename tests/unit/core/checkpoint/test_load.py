@@ -353,7 +353,7 @@ def test_formats_that_are_not_read_are_named(tmp_path, extension, can_be_evaluat
     assert advice == (f"evaluate it with EXPORTED={path}" if can_be_evaluated else "")
 
 
-@pytest.mark.parametrize("content", [{"epoch": 3}, [1, 2], {"model": {"lr": 0.1}}])
+@pytest.mark.parametrize("content", [{"epoch": 3}, {}, [1, 2], 5, {"model": {"lr": 0.1}}])
 def test_a_file_without_arrays_is_refused(tmp_path, content):
     (tmp_path / "empty.pdparams").write_bytes(pickle.dumps(content, 4))
     with pytest.raises(UserError, match="empty.pdparams contains"):

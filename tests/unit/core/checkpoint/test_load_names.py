@@ -22,14 +22,13 @@ from support.networks.other_names import (
     of_transformers_resnet,
     small,
 )
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.foreign_names import from_torch_names, rename_norms_like, to_torch_names
 from paddlevit_dist.core.checkpoint.load import load_weights
 
 
-@by_day(
+@pytest.mark.parametrize(
     "name, convert, origin",
     [
         ("vit", of_googles_vit, "Google names, Linear weights (in, out)"),
@@ -43,7 +42,6 @@ from paddlevit_dist.core.checkpoint.load import load_weights
         ("resnet50", of_transformers_resnet, "Hugging Face names, Linear weights (out, in)"),
         ("cait_xxs24_224", in_torch_layout, "timm names, Linear weights (out, in)"),
     ],
-    day=(0, 3, 8),
 )
 def test_other_names_give_the_same_logits(name, convert, origin, tmp_path):
     source, model = small(name, seed=1), small(name, seed=2)
@@ -104,7 +102,7 @@ def test_a_mixer_for_another_size_is_refused_by_name():
         load_weights(small("mixer_s16_224", seed=2, image_size=32), in_torch_layout(source), strict=True)
 
 
-@by_day("name", [name for name in REDUCED if name != "vit"], day=(0, 3, 6))
+@pytest.mark.parametrize("name", [name for name in REDUCED if name != "vit"])
 def test_a_classifier_for_other_classes_starts_afresh_and_the_report_says_so(name):
     source, model = small(name, seed=1), small(name, seed=2, num_classes=3)
     report = load_weights(model, in_torch_layout(source))

@@ -5,7 +5,6 @@ import paddle
 import pytest
 from paddle import nn
 from support.networks.other_names import in_torch_layout, small
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import naming
@@ -14,7 +13,9 @@ from paddlevit_dist.core.checkpoint.load import load_weights, rename_for
 from paddlevit_dist.core.checkpoint.weights import SourceWeights, read_weights, weights_from_mapping
 
 NAMES = [
-    *("net", "module", "_orig_mod", "student", "state_dict", "running_mean", "lora_a", "module.model.net"),
+    *("net", "model", "backbone", "network", "module", "_layers", "_orig_mod", "teacher", "student", "ema", "encoder"),
+    *("state_dict", "model_ema", "weights", "params", "head", "bn", "running_mean", "lora_a", "pretraining_net"),
+    *("net.net", "model.module", "module.model.net", "students.0.net", "lora.lora_b"),
 ]
 
 
@@ -55,7 +56,7 @@ def test_a_networks_own_names_are_its_own_whatever_they_are(path, tmp_path):
     assert len(load_weights(wider, file, minimum_loaded=0.5).missing) == 2
 
 
-@pytest.mark.parametrize("prefix", ["_orig_mod.module", "my_own_network", "a.b.c"])
+@pytest.mark.parametrize("prefix", ["module", "_orig_mod.module", "my_own_network", "model.backbone", "a.b.c"])
 def test_a_prefix_is_what_most_entries_have_and_one_foreign_entry_is_told(prefix):
     source, model = Wrapper("net"), Wrapper("net")
     state = {f"{prefix}.{name}": value for name, value in arrays(source).items()}
@@ -125,7 +126,7 @@ def published_layouts(student, teacher):
     }
 
 
-@by_day("layout", ["DINO", "iBOT", "DINOv2's teacher", "DINOv2's training", "Lightning"], day=(0, 2, 4))
+@pytest.mark.parametrize("layout", ["DINO", "iBOT", "DINOv2's teacher", "DINOv2's training", "Lightning"])
 def test_a_teachers_backbone_beside_its_head_is_loaded(layout):
     student, teacher, model = (small("vit", seed=seed, num_classes=0) for seed in (1, 2, 3))
     report = load_weights(model, published_layouts(student, teacher)[layout], strict=True)

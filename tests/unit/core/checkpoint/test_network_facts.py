@@ -8,7 +8,6 @@ import paddle
 import pytest
 from support.networks import small_detr
 from support.networks.golden_rtdetr import MODELS
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
@@ -54,13 +53,13 @@ def differences(model, folder, config: dict, state=None) -> list[str]:
 GOLDEN = [name for name in MODELS if name != "rtdetr_r50vd"]
 
 
-@by_day("name", GOLDEN, day=(0, 2, 4))
+@pytest.mark.parametrize("name", GOLDEN)
 def test_every_field_of_a_detectors_configuration_is_known(tmp_path, name):
     model, config = build_golden(name), {"model_type": MODELS[name]["family"], **MODELS[name]["config"]}
     assert [text for text in differences(model, tmp_path, config) if "feat_strides" not in text] == []
 
 
-@by_day(
+@pytest.mark.parametrize(
     "changed",
     [
         {"decoder_n_points": [4, 4, 4]},
@@ -81,7 +80,6 @@ def test_every_field_of_a_detectors_configuration_is_known(tmp_path, name):
         {"backbone_config": {"stem_strides": [1, 1, 1, 2, 1]}},
         {"a_new_field": 3},
     ],
-    day=(0, 5, 12, 14, 16),
     ids=lambda changed: next(iter(changed)),
 )
 def test_another_value_is_told_by_its_name(tmp_path, changed):
@@ -112,7 +110,12 @@ class Facts(Model):
         ({"eps": -1.0000005e-5, "zero": 0, "kind": "a", "sides": [2, 3]}, None),
         ({"eps": -1.000002e-5}, "eps is -1.000002e-05 there, -1e-05 here"),
         ({"zero": 1e-36}, "zero is 1e-36 there, 0.0 here"),
+        ({"kind": "c"}, 'kind is "c" there, a or b here'),
         ({"sides": [3, 2]}, "sides is [3, 2] there, [2, 3] here"),
+        ({"sides": [2, 3, 4]}, "sides is [2, 3, 4] there, [2, 3] here"),
+        ({"sides": 2}, "sides is 2 there, [2, 3] here"),
+        *(({"other": value}, None) for value in (None, False, "", [], {}, 0)),
+        ({"other": True}, "other is true there, which is not known here"),
         ({"other": "x" * 90}, f'other is "{"x" * 79} there, which is not known here'),
     ],
 )
@@ -128,7 +131,7 @@ def test_dilation_is_no_matter_of_shapes(tmp_path):
     assert found == (["config.json: dilation is true there, false here"] if heads else [])
 
 
-@by_day(
+@pytest.mark.parametrize(
     "name, options, config, changed",
     [
         ("vit", VIT, {"model_type": "vit", "num_attention_heads": 2}, {"num_attention_heads": 4}),
@@ -142,7 +145,6 @@ def test_dilation_is_no_matter_of_shapes(tmp_path):
         ("resnet50", {}, {"model_type": "resnet", "hidden_act": "relu"}, {"downsample_in_bottleneck": True}),
         ("convnext_tiny", {}, {"model_type": "convnext", "num_stages": 4}, {"hidden_act": "relu"}),
     ],
-    day=(0, 2, 3),
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_classifiers_are_compared(tmp_path, name, options, config, changed):

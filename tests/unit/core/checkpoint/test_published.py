@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 from support.hosts.hubs import NAME, PATH
 from support.hosts.servers import Server, send
-from support.night import by_day
 from support.refusals import refusal_of
 from support.registrations import forgotten
 
@@ -314,7 +313,7 @@ def test_weights_with_a_classifier_are_described_as_by_timm():
     ]
 
 
-@by_day(
+@pytest.mark.parametrize(
     "pattern, number, license, facts",
     [
         (r"vit_(small|base|large|giant)_patch14(_reg4)?_dinov2\.lvd142m", 8, "Apache-2.0", ("imagenet", 1.0)),
@@ -328,7 +327,6 @@ def test_weights_with_a_classifier_are_described_as_by_timm():
         (r"vit_base_patch16_clip_224\.laion2b", 1, "Apache-2.0", ("clip", 1.0)),
         (r"vit_large_patch14_clip_224\.laion2b", 1, "Apache-2.0", ("half", 1.0)),
     ],
-    day=(2, 6, 9),
 )
 def test_backbones_of_a_family_have_its_license_and_input(pattern, number, license, facts):
     rows = [row for name, row in PUBLISHED.items() if re.fullmatch(pattern, name)]
@@ -355,9 +353,15 @@ def test_what_authors_publish_is_listed_for_a_model():
 @pytest.mark.parametrize(
     "model, expected",
     [
+        ("dfine_s", [f"ustc-community/dfine-small-{data}" for data in ("coco", "obj2coco", "obj365")]),
         ("dfine_l", [f"ustc-community/dfine-large-{data}" for data in ("coco", "obj2coco-e25", "obj365")]),
         ("dfine_xl", []),
+        ("rtdetr_r34vd", ["PekingU/rtdetr_r34vd"]),
         ("rtdetr_r50vd", ["PekingU/rtdetr_r50vd", "PekingU/rtdetr_r50vd_coco_o365"]),
+        ("rtdetr_r50vd_m", []),
+        ("rtdetrv2_r18vd", ["PekingU/rtdetr_v2_r18vd"]),
+        ("rtdetrv2_r18vd_dsp", []),
+        ("other_n", []),
     ],
 )
 def test_published_detectors_are_named_by_family_and_size(model, expected):

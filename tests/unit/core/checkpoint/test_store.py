@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 from support.trainings.runs import STATE
 
@@ -212,7 +211,7 @@ def test_an_evaluation_is_due_until_it_is_noted_with_the_best_one(tmp_path, mode
         read_evaluated_values(str(directory))
 
 
-@by_day("name", STATE, day=(0, 3, 6))
+@pytest.mark.parametrize("name", STATE)
 def test_a_state_without_what_a_run_needs_is_told(tmp_path, name):
     extra = {key: value for key, value in STATE.items() if key != name}
     state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 2}, {}, extra)
@@ -221,10 +220,10 @@ def test_a_state_without_what_a_run_needs_is_told(tmp_path, name):
         checkpoint_store.read(directory)
 
 
-@by_day(
+@pytest.mark.parametrize(
     "spelling",
     [".", "run", "run/checkpoints", "run/checkpoints/last", "run/checkpoints/epoch_0002", "run/checkpoints/last/model",
-     "run/checkpoints/last/model.pdparams"], day=(1, 4, 5),
+     "run/checkpoints/last/model.pdparams"],
 )  # fmt: skip
 def test_every_spelling_of_resume_finds_the_checkpoint(tmp_path, model, monkeypatch, spelling):
     folder = tmp_path / "run" / "checkpoints"

@@ -14,7 +14,18 @@ from paddlevit_dist.core.checkpoint import store as checkpoint_store
 from paddlevit_dist.core.checkpoint.store import HostTensor
 from paddlevit_dist.core.runtime.files import atomic_file
 
-ADVICE = {"ENOSPC": "free space", "EROFS": "mounted read-only", "ESTALE": "mount it again"}
+ADVICE = {
+    "ENOSPC": "free space",
+    "EDQUOT": "quota",
+    "EFBIG": "ulimit -f",
+    "EACCES": "make it writable",
+    "EPERM": "make it writable",
+    "EROFS": "mounted read-only",
+    "EIO": "dmesg",
+    "ESTALE": "mount it again",
+    "EMFILE": "ulimit -n",
+    "EBUSY": "choose another folder",
+}
 
 
 def save(folder: Path, epoch: int) -> Path:

@@ -5,7 +5,6 @@ import struct
 
 import numpy as np
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.unpickling import restricted_load
@@ -34,7 +33,7 @@ def test_arrays_have_their_bytes():
     np.testing.assert_array_equal(state["data"], ARRAY)
 
 
-@by_day(
+@pytest.mark.parametrize(
     "body",
     [
         b"T\xff\xff\xff\x7fabc",
@@ -43,7 +42,6 @@ def test_arrays_have_their_bytes():
         array(ARRAY.tobytes()[:-1]),
         array(b""),
     ],
-    day=(1, 2, 3),
     ids=["long string", "negative length", "short string", "array too short", "array empty"],
 )
 def test_lengths_that_do_not_fit_are_damage(body):

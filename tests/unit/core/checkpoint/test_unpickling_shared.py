@@ -5,7 +5,6 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.unpickling import restricted_load
@@ -15,7 +14,7 @@ DOUBLED = b"K\x01\x85q\x00" + b"".join(b"0h%ch%c\x86q%c" % (i, i, i + 1) for i i
 LISTS = b"]q\x00" + b"".join(b"0](h%ch%ceq%c" % (i, i, i + 1) for i in range(60))
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         (b"}(" + DOUBLED + b"K\x02u.", "it has a tuple as a key"),
@@ -24,7 +23,6 @@ LISTS = b"]q\x00" + b"".join(b"0](h%ch%ceq%c" % (i, i, i + 1) for i in range(60)
         (b"}(X\x01\x00\x00\x00a" + DOUBLED + b"u.", "the same objects in more places"),
         (b"}(X\x01\x00\x00\x00a" + LISTS + b"u.", "the same objects in more places"),
     ],
-    day=(1, 3, 4),
     ids=["items", "item", "dict", "value", "lists"],
 )
 @pytest.mark.parametrize("suffix", [".pdparams", ".pth"])

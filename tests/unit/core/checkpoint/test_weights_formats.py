@@ -129,11 +129,17 @@ def entry(dtype="F32", shape=(2,), begin=0, end=8):
     "header, data",
     [
         ({"a": entry(end=16)}, b"12345678"),
+        ({"a": entry(shape=(3,))}, b"12345678"),
         ({"a": entry(shape=(-2,))}, b"12345678"),
+        ({"a": entry(shape=(1 << 62, 4))}, b"12345678"),
+        ({"a": entry(), "b": entry()}, b"12345678"),
         ({"a": entry(begin=4, end=12)}, b"123456789abc"),
         ({"a": entry()}, b"12345678more"),
         ({"a": entry(dtype="F8_E4M3", end=2)}, b"12"),
+        ({"a": 3}, b""),
+        ([1], b""),
         (b'{"a":1,"a":2}', b""),
+        (b"[" * 100_000, b""),
     ],
 )
 def test_a_header_that_does_not_fit_is_refused(tmp_path, header, data):
@@ -244,7 +250,7 @@ def test_a_part_can_be_chosen_and_the_others_are_mentioned(tmp_path):
 
 @pytest.mark.parametrize(
     "wrapper",
-    ["model", "state_dict_ema", "weights"],
+    ["model", "state_dict", "model_ema", "state_dict_ema", "model_state_dict", "net", "weights", "ema_state_dict"],
 )
 def test_usual_entries_are_opened_and_names_stay(tmp_path, wrapper):
     paddle.save({wrapper: {"module.a": paddle.to_tensor(numbers(2))}, "epoch": 3}, str(tmp_path / "file.pdparams"))

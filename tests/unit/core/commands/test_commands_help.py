@@ -3,7 +3,6 @@
 import shlex
 
 import pytest
-from support.night import by_day
 from support.processes import ROOT
 from support.refusals import refusal_of
 
@@ -16,7 +15,7 @@ from paddlevit_dist.core.settings.help import ABOUT
 from paddlevit_dist.extensions.compare.search import split_words
 
 
-@by_day("command", COMMANDS, day=(0, 11, 23))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_is_usage_meaning_examples_and_a_row_for_each_option(capsys, command):
     with pytest.raises(SystemExit) as ended:
         _run([*command.split(), "-h"])
@@ -39,7 +38,7 @@ NO_PATHS = [("convert", "input"), ("convert", "output"), ("inspect", "name"), ("
 NO_PATHS += [("export", "weights"), ("export", "output")]
 
 
-@by_day("command", [command for command in COMMANDS if command not in ABOUT], day=(0, 9, 18))
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ABOUT])
 def test_the_page_of_commands_has_a_row_for_each_argument_and_paths_begin_with_home(command):
     parser = build_parser(import_command(command))
     section = PAGE.partition(f"\n## {command}\n")[2].partition("\n## ")[0].replace("\\", "").strip()
@@ -61,16 +60,21 @@ def test_the_flags_of_prediction_are_on_the_page_of_predict(capsys):
 @pytest.mark.parametrize(
     "words, advice",
     [
+        ("predict --conf 0.3 run images", "--conf is not a known option: write -least_score=SHARE"),
         ("predict --source images --weights run", "as in 'predict output/mine new_images'"),
+        ("predict --weights=run", "write the weights and then the inputs, without flags"),
         ("predict run images --batch 4", "did you mean '-batch_size'?"),
+        ("report --outputs=x run", "did you mean '-output'?"),
+        ("val -cfg=vit_digits", f"did you mean '{program('evaluate')}'?"),
         ("detect run images", f"did you mean '{program('predict')}'?"),
+        ("trian -cfg=vit_digits", "did you mean 'train'?"),
     ],
 )
 def test_words_of_other_tools_and_slips_are_answered(words, advice):
     assert advice in refusal_of(_run, shlex.split(words))
 
 
-@pytest.mark.parametrize("words", ["-cfg=vit_digits", "prepare nothing", "x" * 30])
+@pytest.mark.parametrize("words", ["frobnicate", "-cfg=vit_digits", "prepare nothing", "Completion", "x" * 30])
 def test_a_wrong_command_is_one_short_line_that_says_where_all_are(words):
     said = refusal_of(_run, shlex.split(words))
     assert said.startswith("no command ") and said.endswith(f"'{program('-h')}' lists all")

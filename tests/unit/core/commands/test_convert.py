@@ -17,7 +17,6 @@ from support.networks.other_names import (
     of_transformers_resnet,
     small,
 )
-from support.night import by_day
 from support.registrations import forgotten
 from support.trainings.trained import write_weights
 
@@ -133,7 +132,7 @@ def test_names_of_many_families_are_those_of_the_first(tmp_path):
     assert converted.origin.startswith("mlp_mixer, timm names")  # the first on the list of models
 
 
-@by_day("name", [name for name in REDUCED if name not in ("mixer_s16_224", "convnext_tiny")], day=(0, 2, 4))
+@pytest.mark.parametrize("name", [name for name in REDUCED if name not in ("mixer_s16_224", "convnext_tiny")])
 def test_there_and_back_is_bit_equal_with_timms_layout_between(name, tmp_path):
     model = small(name, seed=1)
     source = save(arrays(model), tmp_path / "in.pdparams")
@@ -146,7 +145,7 @@ def test_there_and_back_is_bit_equal_with_timms_layout_between(name, tmp_path):
     assert_same(back, arrays(model))
 
 
-@by_day(
+@pytest.mark.parametrize(
     "name, rename, file, origin",
     [
         ("vit", of_googles_vit, "in.npz", "vit, Google names, Linear weights (in, out)"),
@@ -157,7 +156,6 @@ def test_there_and_back_is_bit_equal_with_timms_layout_between(name, tmp_path):
         ("convnext_tiny", of_convnexts_authors, "in.safetensors", "convnext, the authors' names"),
         ("resnet50", of_transformers_resnet, "in.safetensors", "resnet, Hugging Face names"),
     ],
-    day=(0, 3, 6),
 )
 def test_weights_of_other_people_become_timms(name, rename, file, origin, tmp_path):
     model = small(name, seed=1)

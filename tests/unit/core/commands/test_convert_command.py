@@ -32,10 +32,14 @@ def shape(*sides: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("shapes", "otherwise", "is_paddle"),
     [
+        ({"a.weight": (2, 3), "a.bias": (3,)}, False, True),
         ({"a.weight": (2, 3), "a.bias": (2,)}, True, False),
+        ({"a.weight": (3, 3), "a.bias": (3,)}, False, False),
         ({"a.weight": (3, 3), "a.bias": (3,)}, True, True),
+        ({"a.weight": (2, 3)}, True, True),
         ({"a.weight": (2, 3), "a.bias": (1, 2)}, True, True),
         ({"a.weight": (2, 3), "a.bias": (3,), "b.weight": (4, 5), "b.bias": (4,)}, True, True),  # one against one
+        ({"a.weight": (2, 3), "a.bias": (3,), "b.weight": (4, 5), "b.bias": (4,)}, False, False),
         ({f"{n}.weight": (2, 3) for n in "abc"} | {"a.bias": (2,), "b.bias": (2,), "c.bias": (3,)}, True, False),
     ],
 )

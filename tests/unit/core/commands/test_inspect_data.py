@@ -24,7 +24,15 @@ def image(width: int, height: int, value: int = 7) -> Image.Image:
 
 @pytest.mark.parametrize(
     ("size", "shown"),
-    [((56, 20), (112, 40)), ((57, 20), (114, 40)), ((20, 111), (40, 222)), ((1280, 300), (640, 150))],
+    [
+        ((30, 20), (120, 80)),  # by 4, the least whole factor to 112 pixels
+        ((56, 20), (112, 40)),
+        ((57, 20), (114, 40)),
+        ((112, 40), (112, 40)),
+        ((20, 111), (40, 222)),
+        ((640, 300), (640, 300)),
+        ((1280, 300), (640, 150)),
+    ],
 )
 def test_small_images_grow_by_a_whole_factor_and_large_ones_shrink(size, shown):
     width, height = size
@@ -40,8 +48,10 @@ def test_small_images_grow_by_a_whole_factor_and_large_ones_shrink(size, shown):
     ("sizes", "width", "rows", "epochs"),
     [
         ([(100, 100)], 1300, 8, 6),
+        ([(200, 100), (100, 240)], 1300, 5, 5),  # cells of 204 x 265
         ([(200, 100), (100, 240)], 1020, 5, 4),
         ([(200, 100), (100, 240)], 1019, 5, 3),
+        ([(640, 640)], 1300, 4, 1),
         ([(640, 640)], 100, 4, 1),
     ],
 )

@@ -65,9 +65,15 @@ def test_names_of_another_package_are_listed_as_they_are():
 @pytest.mark.parametrize(
     ("key", "changes"),
     [
+        ("MODEL.DEPTH", True),
         ("MODEL.NUM_CLASSES", True),  # of all runs, but of the model
+        ("TASK", True),
         ("DATA.IMAGE_SIZE", True),
+        ("DATA.IMAGE_CHANNELS", True),
+        ("DATA.CROP_PCT", False),
         ("DATA.BATCH_SIZE", False),
+        ("TRAIN.SMOOTHING", False),
+        ("SEED", False),
         ("VOLUMES.UNET_WIDTH", True),
         ("VOLUMES.NOISE", False),  # training alone reads it
     ],

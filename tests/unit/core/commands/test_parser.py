@@ -50,9 +50,12 @@ def test_options_stand_anywhere_with_one_hyphen_or_two(parser):
     [
         (["-cuont=3", "a", "b"], "walk: -cuont is not a known option: did you mean '-count'?"),
         (["-steps=3"], "walk: -steps is not a known option: write -count=N"),
+        (["--Steps"], "walk: --Steps is not a known option: write -count=N"),
         (["-zzzz"], "walk: -zzzz is not a known option: options are -fast, -count, -pace, -jobs, -words"),
+        (["-fas", "a", "b"], "walk: -fas is not a known option: did you mean '-fast'?"),
         (["a"], "walk: the following arguments are required: TARGET"),
         (["a", "b", "-count=0"], "walk: argument --count/-count: '0' is not a whole number from 1 up"),
+        (["a", "b", "-pace=slow"], "walk: argument --pace/-pace: invalid choice: 'slow' (choose from "),
     ],
 )
 def test_a_mistake_names_the_command_and_how_to_get_help(parser, words, message):

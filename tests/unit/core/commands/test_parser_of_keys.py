@@ -26,11 +26,15 @@ def parse(*words: str):
 @pytest.mark.parametrize(
     "words, inputs, settings",
     [
+        ("run a.jpg DETECTION.FLIP true", ["run", "a.jpg"], ["DETECTION.FLIP=true"]),
         ("run a.jpg DETECTION.FLIP=true SEED 3", ["run", "a.jpg"], ["DETECTION.FLIP=true", "SEED=3"]),
+        ("run -least_score=0.2 a.jpg", ["run", "a.jpg"], ["-least_score=0.2"]),
         ("run --least-score 0.2 a.jpg -amp", ["run", "a.jpg"], ["-least_score=0.2", "-amp"]),
         ("run DETECTION.MERGE_IOU -0.5", ["run"], ["DETECTION.MERGE_IOU=-0.5"]),
         ("run SEED 3 -- SEED TRAIN.BASE_LR=1", ["run", "SEED", "TRAIN.BASE_LR=1"], ["SEED=3"]),
+        ("-- SEED DATA.SPLIT", ["SEED", "DATA.SPLIT"], []),
         ("run MODEL.UNKNOWN 3", ["run"], ["MODEL.UNKNOWN=3"]),
+        ("run a.jpg ALBUM", ["run", "a.jpg", "ALBUM"], []),
     ],
 )
 def test_the_first_key_ends_the_inputs_and_after_two_dashes_all_are_inputs(words, inputs, settings):
@@ -45,12 +49,16 @@ def test_a_key_whose_flag_is_an_option_of_the_command_is_the_option(words):
 @pytest.mark.parametrize(
     "words, said",
     [
+        ("run SEED", "command line: SEED needs a value: write SEED=VALUE"),
         ("run SEED -output=there", "command line: SEED needs a value: write SEED=VALUE"),
         ("run SEED = 3", "SEED: no spaces are allowed around '='"),
         ("run -least_scor=1", "-least_scor is not a known option: did you mean '-least_score'?"),
         ("run -lr=1", "-lr is not a known option: write TRAIN.BASE_LR VALUE"),
+        ("run -cfg=vit_digits", "-cfg is not a known option: options are -import, -output, -batch_size; see "),
+        ("run -j8", "-j8 is not a known option: options are "),
         ("run SEED 3 a.jpg", "a.jpg follows a key: write paths before the keys, or after --"),
         ("run EVAL true", "EVAL is a key and a path: write EVAL=VALUE for the key, ./EVAL for the path"),
+        ("run DATA.BATCH_SIZE 0", "'0' is not a whole number from 1 up"),
     ],
 )
 def test_what_is_neither_is_refused_in_one_line(words, said, tmp_path, monkeypatch):

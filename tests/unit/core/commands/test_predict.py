@@ -167,6 +167,7 @@ def test_an_interrupted_prediction_goes_on_with_the_inputs_that_are_left(tmp_pat
         (True, "coco", False, False, True),
         (True, "coco", True, True, True),
         (True, "coco", True, False, False),
+        (True, None, False, False, False),
         (False, "coco", False, False, False),
     ],
 )
@@ -198,6 +199,7 @@ def test_the_digest_of_annotations_follows_their_content(tmp_path):
 @pytest.mark.parametrize(
     ("predicted", "unreadable", "inputs", "lines", "error"),
     [
+        (3, [], ["in"], ["3 predicted, in {f}/predictions.csv and .jsonl"], None),
         (
             1234,
             [("in/a", "torn"), ("in/b", "empty")],
@@ -214,6 +216,13 @@ def test_the_digest_of_annotations_follows_their_content(tmp_path):
             ["a", "b"],
             [],
             "predict: nothing was predicted: 2 could not be read, listed in {f}/unreadable.tsv; the first: a: torn",
+        ),
+        (
+            1,
+            [("in/a", "torn"), ("b", "empty")],
+            ["in", "b"],
+            ["1 predicted, in {f}/predictions.csv and .jsonl; 2 could not be read, listed in {f}/unreadable.tsv"],
+            "predict: b: empty",
         ),
         (
             1,

@@ -44,8 +44,12 @@ def test_every_recipe_and_the_file_of_a_run_follow_the_schema(validator):
     "text, where",
     [
         ("TRAIN: {BSE_LR: 1}", ["TRAIN"]),
+        ("TRAIN: {BASE_LR: fast}", ["TRAIN", "BASE_LR"]),
         ("DATA: {BATCH_SIZE: 0}", ["DATA", "BATCH_SIZE"]),
+        ("NGPUS: 0", ["NGPUS"]),
+        ("TRAIN: {OPTIMIZER: {NAME: adamm}}", ["TRAIN", "OPTIMIZER", "NAME"]),
         ("TRAIN: {OPTIMIZER: {BETAS: [0.9]}}", ["TRAIN", "OPTIMIZER", "BETAS"]),
+        ("TRAIN: {OPTIMIZER: {BETAS: [0.9, 0.95, 0.99]}}", ["TRAIN", "OPTIMIZER", "BETAS"]),
         ("TRAIN: 3", ["TRAIN"]),
     ],
 )

@@ -298,8 +298,11 @@ STALE = "ignored, as no launcher started this run: PADDLE_NNODES=2 (left in this
     ("words", "is_training", "outcome"),
     [
         ((), True, "started"),
+        (("-show_config",), False, "shown"),
+        (("-seeds=3",), True, "paddlevit_dist.extensions.compare.seeds:run"),
         (("-seeds=3", "-show_config"), False, "shown"),
         (("-selftest",), False, "paddlevit_dist.extensions.debug.selftest:run"),
+        (("-eval", "-pretrained=weights"), False, "started"),
     ],
 )
 def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(

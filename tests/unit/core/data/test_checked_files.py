@@ -5,12 +5,11 @@ import zlib
 import numpy as np
 import pytest
 from support.files.cached_files import KINDS, check
-from support.night import by_day
 
 from paddlevit_dist.core.data import checked_files
 
 
-@by_day("kind", KINDS, day=(0, 2, 5))
+@pytest.mark.parametrize("kind", KINDS)
 def test_damaged_caches_are_made_again(kind, tmp_path):
     check(kind, tmp_path, 12)
 

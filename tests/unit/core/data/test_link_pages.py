@@ -33,8 +33,8 @@ def page(links):
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-@pytest.mark.parametrize("before", ["", ABSOLUTE, "//host:8000/my%20data/"])
-@pytest.mark.parametrize("safe", [APACHE, "/"])
+@pytest.mark.parametrize("before", ["", "./", ABSOLUTE, BASE, "https://host/my data/", "//host:8000/my%20data/"])
+@pytest.mark.parametrize("safe", [APACHE, NGINX, "/"])
 def test_names_are_those_of_the_disk(safe, before, is_folder):
     if before == "" and safe == APACHE:
         before = "./"  # for a:b, as Apache writes it

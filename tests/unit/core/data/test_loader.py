@@ -87,7 +87,7 @@ def test_a_rank_without_batches_ends_at_once():
     assert list(DeviceLoader(samples, sampler, collate, num_workers=0, seed=0)) == []
 
 
-@pytest.mark.parametrize("processes, cores, expected", [(1, 1, 0), (1, 2, 1), (4, 64, 8), (8, 32, 3)])
+@pytest.mark.parametrize("processes, cores, expected", [(1, 1, 0), (1, 2, 1), (2, 2, 0), (4, 64, 8), (8, 32, 3)])
 def test_default_workers_leave_a_core_to_the_training_process(processes, cores, expected):
     assert default_workers(processes, cores) == expected
 
@@ -229,7 +229,7 @@ def configure(workers, is_evaluation=False) -> SimpleNamespace:
 
 @pytest.mark.parametrize(
     "key, argument, is_evaluation, workers",
-    [(None, 5, False, 5), (2, None, True, 2), (2, 0, True, 0)],
+    [(None, None, False, 3), (None, 5, False, 5), (2, None, True, 2), (0, None, False, 0), (2, 0, True, 0)],
 )
 def test_a_loader_has_the_processes_that_are_configured(machine, key, argument, is_evaluation, workers):
     machine.cores = 9

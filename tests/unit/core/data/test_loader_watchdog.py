@@ -67,7 +67,9 @@ def test_the_states_of_loader_processes_are_told(watch):
     [
         ((None, -7, 3), 0, "process 1 with exit code -7, process 2 with exit code 3"),
         ((None, 0), 1, "process 1 with exit code 0"),
+        ((0, None, -9), 1, "process 0 with exit code 0, process 2 with exit code -9"),
         ((None, 0), 0, None),
+        ((None, None), 5, None),
     ],
 )
 def test_a_loader_process_that_died_ends_the_wait_at_once(watch, exit_codes, codes, due, told):
@@ -168,7 +170,7 @@ def test_an_error_of_the_queue_has_the_dead_process_as_its_reason_or_stays(error
 
 
 @pytest.mark.parametrize("has_queue", [True, False])
-@pytest.mark.parametrize(("workers", "thread"), [(2, "one"), (0, None)])
+@pytest.mark.parametrize(("workers", "thread"), [(2, "one"), (0, "one"), (0, None)])
 def test_an_abandoned_wait_leaves_no_process_and_its_thread_alone(workers, thread, has_queue):
     events = []
 

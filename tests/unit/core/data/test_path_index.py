@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.data.path_index import PathIndex, ensure_path_index, make_batch
@@ -57,7 +56,7 @@ def test_another_key_makes_another_file_and_leaves_the_old_one_to_its_readers(tm
     assert entries(old) == list(zip(PATHS, LABELS.tolist()))
 
 
-@by_day(
+@pytest.mark.parametrize(
     "damage",
     [
         lambda content: content[:-1],
@@ -68,7 +67,6 @@ def test_another_key_makes_another_file_and_leaves_the_old_one_to_its_readers(tm
         lambda content: content.replace(b"pathidx\0\4", b"pathidx\0\x09"),
         lambda content: content.replace(KEY, bytes(32)),
     ],
-    day=(0, 2, 5, 6),
     ids=["short", "cut", "empty", "other path", "other magic", "other version", "other key"],
 )
 def test_unfit_file_is_rebuilt(tmp_path, damage):
@@ -82,7 +80,7 @@ def test_unfit_file_is_rebuilt(tmp_path, damage):
         assert stream.read() == content
 
 
-@by_day("path_bytes", range(1, 9), day=(0, 2, 7))
+@pytest.mark.parametrize("path_bytes", range(1, 9))
 def test_numbers_are_aligned_whatever_the_length_of_the_paths(tmp_path, path_bytes):
     index = build(tmp_path, ["x" * path_bytes], LABELS[:1])
     assert index.labels.flags.aligned and entries(index) == [("x" * path_bytes, 3)]

@@ -68,12 +68,20 @@ def altered(content_range=None, body=None, code=206, **others):
             altered("bytes 0-49/100000", CONTENT[:50]),
             "request for bytes 100-149 is of bytes 0-49: the server, or a proxy",
         ),
+        (altered("bytes 101-150/100000", CONTENT[101:151]), "bytes 100-149 is of bytes 101-150"),
         (altered("bytes 100-139/100000", CONTENT[100:140]), "bytes 100-149 is of bytes 100-139"),
         (altered("bytes 100-149/99999"), "has changed since it was opened: 99,999 bytes .* before 100,000"),
         (altered("bytes 100-149/*"), "sends whole files only"),
+        (altered(""), "sends whole files only"),
+        (altered(code=200), "sends whole files only"),
+        (altered(ETag='"other"'), 'has changed since it was opened: 100,000 bytes with tag "other"'),
         (altered(Content_Encoding="gzip"), r"compresses its answer \(gzip\)"),
+        (altered(code=416), "the server answers 416"),
         (altered(code=302, Location="/folder%20with%20space/a.bin"), "a.bin cannot be read: TooManyRedirects"),
+        (altered(Transfer_Encoding="chunked"), r"in \d+ attempts within .* s: Content-Length can't be present"),
+        (altered("bytes 100-149/" + "9" * 5000), "sends whole files only"),
         (altered(body=CONTENT[100:149]), r"in \d+ attempts within .* s: 49 of 50 bytes arrived"),
+        (altered(body=CONTENT[100:151]), r"in \d+ attempts within .* s: 51 of 50 bytes arrived"),
     ],
 )
 def test_an_answer_that_is_not_what_was_asked_for_is_refused(alter, message, server):
@@ -91,6 +99,8 @@ def test_an_answer_that_is_not_what_was_asked_for_is_refused(alter, message, ser
     ("marks", "part_marks"),
     [
         (("Last-Modified",), ()),
+        (("ETag",), ()),
+        (("ETag", "Last-Modified"), ("Last-Modified",)),
         (("Last-Modified",), ("ETag", "Last-Modified")),
         (("Last-Modified",), ("Last-Modified",)),
     ],
@@ -122,7 +132,9 @@ def test_the_tag_of_a_file_that_has_just_been_written_may_be_weak(server):
     assert folder.read_ranges([RangeRequest("a.bin", file, 100, 50)]) == [CONTENT[100:150]]
 
 
-@pytest.mark.parametrize("name", ["a#b", "50%25", "a&amp;b", "猫", '"'])
+@pytest.mark.parametrize(
+    "name", ["a#b", "a?b", "50%25", "100%", "a+b", "a&amp;b", "a&b", "r d", "猫", "it's", "http", '"']
+)
 def test_names_that_an_address_quotes_are_listed_and_read_as_they_are(name, server):
     (server.folder / name).mkdir()
     (server.folder / name / f"{name}.bin").write_bytes(CONTENT[:9])

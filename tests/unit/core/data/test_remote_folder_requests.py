@@ -111,8 +111,8 @@ def caused(error):
 @pytest.mark.parametrize(
     "error, status, is_missing, is_final",
     [
-        *((Answered(status), status, status in (403, 404), True) for status in (400, 403, 404, 499)),
-        *((Answered(status), status, False, False) for status in (399, 408, 429, 500)),
+        *((Answered(status), status, status in (403, 404), True) for status in (400, 401, 403, 404, 410, 416, 499)),
+        *((Answered(status), status, False, False) for status in (399, 408, 425, 429, 500, 503)),
         (Answered(0), None, False, False),
         (Answered("404"), None, False, False),
         (caused(Answered(404)), None, False, False),
@@ -135,11 +135,16 @@ def test_other_attempts_help_against_some_errors_only(error, status, is_missing,
     [
         (Answered(404, "Not Found"), "it does not exist: the server answers 404 Not Found"),
         (Answered(403), "it does not exist or may not be read: the server answers 403"),
+        (Answered(410, "Gone"), "the server answers 410 Gone"),
+        (FileNotFoundError(2, "x"), "it does not exist"),
         (PermissionError("a\n  b"), "it does not exist or may not be read: a b"),
         (asyncio.TimeoutError(), "no answer in time"),
+        (ValueError("a\n  b"), "a b"),
         (ValueError(), "ValueError"),
+        (ValueError("a " * 149 + "b"), "a " * 149 + "b"),
         (ValueError("a " * 151), "a " * 147 + "a ..."),
         (Answered(0, ["what", "arrived"]), "Answered"),
+        (Answered(0, "refused"), "refused"),
     ],
 )
 def test_reasons_are_one_line(error, reason):

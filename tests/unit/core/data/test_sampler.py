@@ -121,7 +121,7 @@ def test_an_epoch_of_repeats_has_the_usual_length_and_each_sample_that_often(rep
     assert len(by_index) == -(-96 // repeats) and len(complete) == 96 // repeats
 
 
-@pytest.mark.parametrize("world_size, repeats", [(4, 3), (4, 4), (2, 3)])
+@pytest.mark.parametrize("world_size, repeats", [(2, 2), (4, 3), (4, 4), (8, 3), (2, 3)])
 def test_repeats_of_a_sample_go_to_different_ranks(world_size, repeats):
     for ranks in repeated_updates(world_size, 8 // world_size, 1, repeats):
         places = {}
@@ -154,7 +154,7 @@ def test_a_resumed_epoch_of_repeats_reads_what_is_left(layout):
         assert sorted(rest) == sorted(whole[40:])
 
 
-@pytest.mark.parametrize("size", [1, 32, 33])
+@pytest.mark.parametrize("size", [1, 31, 32, 33, 1003])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
 def test_evaluation_reads_each_sample_once_in_the_same_batches(size, world_size):
     ranks = []

@@ -14,7 +14,7 @@ def keyed(size, *seed):
     return KeyedPermutation(size, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("size", [2, 17, 1025])
+@pytest.mark.parametrize("size", [2, 3, 5, 16, 17, 1000, 1024, 1025, 4097])
 def test_each_index_occurs_once(size):
     order = keyed(size, 7, 1)
     assert sorted(order[np.arange(size)].tolist()) == list(range(size))

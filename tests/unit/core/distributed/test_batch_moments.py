@@ -43,7 +43,7 @@ def test_paddles_kernels_for_images_are_cudnns_on_a_gpu():
         assert not batch_moments.kernel_divides_by_rows(paddle.zeros([131_070, 1, 1, 1]))
 
 
-@pytest.mark.parametrize("first", [2, 10_240, 1 << 20])
+@pytest.mark.parametrize("first", [2, 3, 10_240, 131_070, 880_801, 1 << 20])
 def test_the_rows_from_which_a_kernel_divides_by_them_are_found(first):
     asked = []
 

@@ -331,8 +331,12 @@ def test_a_single_row_gives_the_bias():
     [
         (None, "local", 2, 31, True, "sync"),
         (None, "local", 2, 32, True, "local"),
+        (None, "local", 1, 8, True, "local"),
         (None, "local", 2, 8, False, "local"),
+        (None, "sync", 2, 64, False, "sync"),
+        ("local", "local", 8, 2, True, "local"),
         ("local", "sync", 8, 2, True, "local"),
+        ("sync", "local", 8, 64, False, "sync"),
     ],
 )
 def test_small_batches_on_several_gpus_share_their_statistics(given, of_task, processes, batch, on_gpu, kind):
@@ -388,7 +392,10 @@ def test_a_single_row_leaves_the_running_variance_as_it_is(route):
     "shape, layout, limit, is_wide",
     [
         ((65_536, 1), "NCHW", 0, False),
+        ((65_537, 1), "NCHW", 0, True),
+        ((1, 1, 128, 128), "NCHW", 0, False),
         ((1, 1, 128, 129), "NCHW", 0, True),
+        ((2, 64, 16, 1), "NHWC", 1, False),
         ((3, 683, 1, 1), "NHWC", 1, True),
         ((70_000, 2, 1), "NCL", 0, False),
     ],
@@ -405,9 +412,14 @@ def test_many_rows_are_those_whose_sums_lose_digits(shape, layout, limit, is_wid
 @pytest.mark.parametrize(
     "layout, ndim, found",
     [
-        *(("NCHW", 2, "NC"), ("NCHW", 3, "NCL"), ("NCDHW", 5, "NCDHW"), ("NC", 3, "NCL")),
-        *(("NHWC", 2, "NC"), ("NLC", 3, "NLC"), ("NDHWC", 5, "NDHWC")),
-    ],
+        ("NCHW", 2, "NC"),
+        ("NCHW", 3, "NCL"),
+        ("NCHW", 4, "NCHW"),
+        ("NCDHW", 5, "NCDHW"),
+        ("NC", 2, "NC"),
+        ("NC", 3, "NCL"),
+    ]
+    + [("NHWC", 2, "NC"), ("NLC", 3, "NLC"), ("NHWC", 4, "NHWC"), ("NDHWC", 5, "NDHWC")],
 )
 def test_the_layout_follows_from_the_axes(layout, ndim, found):
     assert DistributedBatchNorm(3, data_format=layout)._find_format(paddle.zeros([1] * ndim)) == found

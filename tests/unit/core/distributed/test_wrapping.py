@@ -152,7 +152,10 @@ def test_statistics_of_rank_0_replace_those_of_others(fresh_rank):
     [
         ("local", 2, 31, True, "sync", "the default for several devices with fewer than 32 samples each"),
         ("local", 2, 32, True, "local", "the default for such batches"),
+        ("local", 1, 8, True, "local", "the default for such batches"),
+        ("local", 2, 8, False, "local", "the default for this task"),
         ("sync", 2, 8, True, "sync", "the default for this task"),
+        ("local", 2, 8, None, "local", "the default for this task"),
     ],
 )
 def test_the_reason_for_a_kind_of_batch_norm_is_told(default, processes, batch, on_gpu, kind, why):

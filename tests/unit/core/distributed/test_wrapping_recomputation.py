@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.small_classifiers import FAMILIES, IMAGES, build, gradients
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -36,7 +35,7 @@ class Counted:
         return self.forward(*arguments)
 
 
-@by_day("name", FAMILIES, day=(0, 4, 8))
+@pytest.mark.parametrize("name", FAMILIES)
 def test_gradients_with_dropout_are_the_same_to_the_bit(name):
     model = build(name, **NARROW.get(name, {}))
     blocks = make_blocks(name, model)

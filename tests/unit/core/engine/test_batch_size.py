@@ -55,8 +55,10 @@ def test_bisection_finds_the_largest_size_that_fits():
 @pytest.mark.parametrize(
     "words, limit, batch, accumulated, too_large",
     [
+        (["DATA.BATCH_SIZE", "256"], 100, 64, 4, 128),
         (["DATA.BATCH_SIZE", "32", "-accum_iter=8"], 1000, 256, 1, None),  # fewer and larger batches are found as well
         (["DATA.BATCH_SIZE", "96"], 40, 32, 3, 48),
+        (["DATA.BATCH_SIZE", "100"], 40, 25, 4, 50),
         (["DATA.BATCH_SIZE", "7"], 6, 1, 7, 7),
     ],
 )
@@ -77,6 +79,8 @@ def test_the_samples_of_an_update_stay(workers, words, limit, batch, accumulated
         ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": True}, True),
         ({"BATCH_SIZE": 16, "FIND_BATCH_SIZE": False}, False),
         ({"BATCH_SIZE": 24, "FIND_BATCH_SIZE": True}, False),
+        ({"BATCH_SIZE": "16", "FIND_BATCH_SIZE": True}, False),
+        ({}, False),
     ],
 )
 def test_a_resumed_run_keeps_what_it_has_found_if_that_divides_the_samples(workers, tmp_path, earlier, is_kept):

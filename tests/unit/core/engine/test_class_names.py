@@ -31,12 +31,16 @@ UNKNOWN = ClassNames(None, OURS, False)
 @pytest.mark.parametrize(
     "theirs, options, lines",
     [
+        (None, {}, ["compared samples"]),
+        (UNKNOWN, {}, ["compared samples"]),
         (UNKNOWN, {"classes": None}, ["compared samples"]),
         (
             ClassNames(None, ["0", "1"]),
             {"classes": 9},
             ["note: classes of a.npz are unknown or numbers: 0, 1 are its first outputs"],
         ),
+        (OURS, {}, []),
+        (tuple(OURS), {"classes": 9}, []),
         (["a", "b"], {"by_name": (3, 3)}, []),
         (["a", "b"], {"by_name": (4, 4), "task": "segmentation"}, []),
         (
@@ -48,6 +52,11 @@ UNKNOWN = ClassNames(None, OURS, False)
             ["owl", "kite"],
             {"by_name": (1, 3), "allow": True},
             ["note: a.npz has 1 of the data's 3 classes (owl, tit, wren); its own are owl, kite"],
+        ),
+        (
+            UNKNOWN,
+            {"by_name": (1, 3), "allow": True},
+            ["note: a.npz has 1 of the data's 3 classes (owl, tit, wren); its own are z"],
         ),
     ],
 )
@@ -66,11 +75,17 @@ def test_classes_that_the_weights_lack_are_refused():
 @pytest.mark.parametrize(
     "theirs, options, told",
     [
+        (["wren", "tit", "owl"], {}, "a.npz has other class names (wren, tit, owl) than the data (owl, tit, wren); na"),
         (["Uhu", "Meise"], {"task": "detection"}, "a.npz has other class names (Uhu, Meise) than the data (owl, tit, "),
         (
             UNKNOWN,
             {"classes": 1000},
             "a.npz has 1,000 classes and names none of the 3 of the data (owl, tit, wren), so ",
+        ),
+        (
+            UNKNOWN,
+            {"classes": 9, "task": "detection"},
+            "a.npz has 9 classes and names none of the 3 of the data (owl, ",
         ),
     ],
 )

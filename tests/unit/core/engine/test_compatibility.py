@@ -111,7 +111,9 @@ def test_a_damaged_description_is_named(checkpoint, content):
     ("recipe", "there", "here", "said"),
     [
         ("vit_digits", [], ["MODEL.NUM_HEADS", "2"], "MODEL.NUM_HEADS 4 there, 2 here"),
+        ("vit_digits", [], ["MODEL.DEPTH", "2"], "MODEL.DEPTH"),
         ("detr_r50_coco", [], ["MODEL.NAME", "detr_resnet50_dc5"], "detr_resnet50 there, detr_resnet50_dc5 here"),
+        ("detr_r50_coco", ["MODEL.NUM_QUERIES", "50"], [], "MODEL.NUM_QUERIES 50 there"),
         ("landmark_unet3d", [], ["VOLUMES.UNET_DEPTH", "2"], "VOLUMES.UNET_DEPTH"),
     ],
 )
@@ -224,8 +226,10 @@ def test_precision_alters_a_training_and_is_read_by_evaluations():
     "theirs, ours, told",
     [
         ("abc", "abc", ""),
+        ("abc", "axc", "class 1: b there, x here"),
         ("abcd", "xyzd", "class 0: a there, x here; 1: b there, y here; 2: c there, z here"),
         ("abcde", "vwxyz", "class 0: a there, v here; 1: b there, w here; 2: c there, x here and 2 more"),
+        ("abcd", "wxyz", "class 0: a there, w here; 1: b there, x here; 2: c there, y here and 1 more"),
         ("ab", "abc", "2 classes there, 3 here"),
     ],
 )

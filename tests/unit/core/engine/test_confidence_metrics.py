@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.night import by_day
 from support.samples.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
 from support.thread_ranks import ThreadRanks
 
@@ -36,7 +35,7 @@ def test_intervals_are_of_the_main_numbers_and_their_parts(of_one_process):
     assert {"pooled Dice", "hd95_mm", "assd_mm a", "labeled Dice c"} <= set(of_one_process["organs"])
 
 
-@by_day("kind", KINDS, day=(0, 4, 8))
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_score_without_some_samples_is_that_of_an_evaluation_of_the_others(kind):
     """Values, line and intervals: what ``evaluate -exclude_leaked`` prints."""
     make, add = KINDS[kind]

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.data.checked_files import checked_file
@@ -169,7 +168,7 @@ def test_rows_that_another_machine_lacks_are_computed_again_and_have_to_be_there
     assert run.said[2].endswith(" is damaged: its features are computed again") and run.said[3] == run.said[0]
 
 
-@by_day(
+@pytest.mark.parametrize(
     "damage",
     [
         lambda content: content[:128] + content[128:188][::-1] + content[188:],
@@ -178,7 +177,6 @@ def test_rows_that_another_machine_lacks_are_computed_again_and_have_to_be_there
         lambda content: b"",
         lambda content: content[:-16],  # as written without a checksum
     ],
-    day=(0, 2, 4),
     ids=["changed", "nan", "cut", "empty", "plain"],
 )
 def test_damaged_rows_are_computed_again(run, tmp_path, damage):

@@ -83,7 +83,13 @@ def test_memory_that_others_hold_is_told_apart():
 
 @pytest.mark.parametrize(
     "size, shown",
-    [("524288.0B", "0.5 MiB"), ("64.0kB", "0.1 MiB"), ("1.0TB", "1024.00 GiB")],
+    [
+        ("512.0B", "0.0 MiB"),
+        ("524288.0B", "0.5 MiB"),
+        ("64.0kB", "0.1 MiB"),
+        ("2.0MB", "2.0 MiB"),
+        ("1.0TB", "1024.00 GiB"),
+    ],
 )
 def test_sizes_of_paddle_are_powers_of_1024(size, shown):
     told = gpu_memory.out_of_memory(ALLOCATION.replace("15.503906GB", size))

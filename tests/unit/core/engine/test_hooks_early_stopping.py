@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from support.night import by_day
+import pytest
 from support.trainings import small_runs
 from support.trainings.killed_runs import kill_in_evaluation
 from support.trainings.runs import read_events
@@ -72,7 +72,7 @@ def expected_end(scores: list[float], patience: int, least: float, more: bool) -
     return None
 
 
-@by_day("seed", range(20), day=(0, 7, 14))
+@pytest.mark.parametrize("seed", range(20))
 def test_it_ends_where_the_words_say_it_whenever_it_was_resumed(seed):
     generator = np.random.default_rng(seed)
     scores, more = generator.normal(size=30).cumsum().round(1).tolist(), bool(seed % 2)

@@ -7,7 +7,7 @@ import pytest
 from paddlevit_dist.core.engine.list_optimizers import orthogonalize
 
 
-@pytest.mark.parametrize("shape", [(2, 4, 9), (3, 9, 4)])
+@pytest.mark.parametrize("shape", [(2, 4, 9), (3, 9, 4), (1, 6, 40)])
 @pytest.mark.parametrize("norm", [None, 5e-8])  # of a matrix; below 1e-7, it is divided by that
 def test_singular_vectors_stay_and_singular_values_come_near_one(shape, norm):
     draws = np.random.default_rng(3).standard_normal(shape).astype(np.float32)

@@ -194,7 +194,7 @@ def test_a_model_without_float32_is_copied():
     assert saved["steps"].tolist() == averaged.state_dict()["steps"].tolist() == [1]
 
 
-@pytest.mark.parametrize("decay, updates", [(0.99996, 150), (0.9, 21), (0.5, 1)])
+@pytest.mark.parametrize("decay, updates", [(0.99996, 150), (0.99996, 57_000), (0.9, 21), (0.5, 1), (0.5, 3)])
 def test_an_average_that_keeps_more_than_a_tenth_of_the_first_weights_is_told_with_a_decay_that_fits(decay, updates):
     line = ModelEma(paddle.nn.Linear(1, 1), decay).describe_first_weights(updates)
     assert f"MODEL_EMA_DECAY {decay:g} is too slow for {updates:,} update(s): {decay**updates:.0%}" in line
@@ -223,7 +223,9 @@ def test_the_updates_before_an_average_began_do_not_count_and_those_before_it_wa
     [
         (True, 94.4, 9.4, (6.0, 14.0), True),
         (True, 94.4, 93.9, (91.0, 96.0), False),
+        (True, 94.4, 95.0, (94.9, 95.1), False),
         (False, 1.2, 7.5, (7.0, 8.0), True),
+        (False, 7.5, 1.2, (1.0, 1.4), False),
         (True, 94.4, 9.4, None, False),
     ],
 )

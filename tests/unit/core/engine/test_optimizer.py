@@ -19,7 +19,6 @@ from support.networks.optimized_layers import (
     make_gradients,
     settings,
 )
-from support.night import by_day
 from yacs.config import CfgNode
 
 from paddlevit_dist import UserError
@@ -184,7 +183,7 @@ def renaming():
     paddle.set_flags({flag: False})
 
 
-@by_day(
+@pytest.mark.parametrize(
     "name, options",
     [
         ("AdamW", {}),
@@ -196,7 +195,6 @@ def renaming():
         ("LAMB", {}),
         ("Lion", {}),
     ],
-    day=(0, 4, 7),
 )
 @pytest.mark.parametrize("when", ["model", "optimizer", "updates"])
 def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, when, renaming):
@@ -214,7 +212,7 @@ def test_updates_and_state_do_not_depend_on_the_names_of_tensors(name, options, 
         require_equal(expected, found)
 
 
-@by_day("name", ["AdamW", "Adam", "SGD", "LAMB", "Lion"], day=(0, 2, 4))
+@pytest.mark.parametrize("name", ["AdamW", "Adam", "SGD", "LAMB", "Lion"])
 def test_a_parameter_that_has_had_no_gradient_yet_starts_after_a_resume(name):
     def trained(steps, start=None):
         paddle.seed(0)

@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
-from support.night import by_day
 
 from paddlevit_dist import create_model
 from paddlevit_dist.core import settings
@@ -36,7 +35,7 @@ def build(kind: type[nn.Layer]) -> nn.Layer:
     return nn.Sequential(("part", nn.Sequential(nn.Conv2D(3, 4, 1), norm)), ("head", nn.Conv2D(4, 2, 1)))
 
 
-@by_day("prepare", [lambda model: model, unbias_running_variance, convert_batch_norm], day=(0, 2))
+@pytest.mark.parametrize("prepare", [lambda model: model, unbias_running_variance, convert_batch_norm])
 @pytest.mark.parametrize("kind", [*KINDS, UsersBatchNorm])
 def test_a_frozen_batch_norm_normalizes_by_statistics_that_stay(kind, prepare):
     model = build(kind)
@@ -55,7 +54,7 @@ def test_a_frozen_batch_norm_normalizes_by_statistics_that_stay(kind, prepare):
     assert (kept["_mean"].tolist(), kept["_variance"].tolist()) == ([0, 1, 2, 3], [1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("patterns", [["part.1.bias"], ["part.0.*"], []])
+@pytest.mark.parametrize("patterns", [["part.1.bias"], ["*.bias"], ["part.0.*"], ["head.*"], []])
 def test_a_batch_norm_with_a_trained_parameter_goes_on(patterns):
     model = build(nn.BatchNorm2D)
     freeze(model, patterns)

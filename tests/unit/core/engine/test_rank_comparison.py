@@ -9,7 +9,6 @@ import pytest
 from paddle import nn
 from support.files import volume_files
 from support.files.yolo_writer import write_yolo
-from support.night import by_day
 from support.refusals import refusal_of
 from support.samples.small_scenes import make_scene
 from support.thread_ranks import ThreadRanks
@@ -115,7 +114,7 @@ def rename_class(root):
         (root / split / "bee").rename(root / split / "wasp")
 
 
-@by_day(
+@pytest.mark.parametrize(
     "write, change, told",
     [
         (images, lambda root: (root / "train/ant/1.png").unlink(), "train samples 5 instead of 6"),
@@ -132,7 +131,6 @@ def rename_class(root):
             "its val landmarks are different",
         ),
     ],
-    day=(0, 3, 5, 6),
 )
 def test_data_that_differ_are_named(compare, write, change, told):
     with pytest.raises(UserError, match=f"rank 1 on node2 differs from rank 0 on .*{told}"):

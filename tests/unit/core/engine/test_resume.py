@@ -31,7 +31,10 @@ def checkpoint(folder, settings, name="epoch_0003"):
     [
         ({"NUM_EPOCHS": 7, "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 90]}, 7),
         ({"NUM_EPOCHS": 7, "NUM_SAMPLES": 501, "EPOCH_LIMITS": [2, 90]}, None),
+        ({"NUM_EPOCHS": 7, "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 91]}, None),
+        ({"NUM_EPOCHS": 1, "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 90]}, 1),
         ({"NUM_EPOCHS": "7", "NUM_SAMPLES": 500, "EPOCH_LIMITS": [2, 90]}, None),
+        (None, None),
     ],
 )
 def test_a_resumed_run_keeps_the_epochs_that_its_size_gave_it(tmp_path, train, epochs):
@@ -59,8 +62,10 @@ def test_a_section_is_that_of_the_resumed_run(tmp_path):
 @pytest.mark.parametrize(
     "before, now, names",
     [
+        ([], [], None),
         (["a", "b"], ["b", "a"], None),
         (["a", "b"], ["b", "c"], "a, c"),
+        (["a"], ["d", "c", "b"], "a, b, c and 1 more"),
         (["e", "f"], ["d", "c", "b", "a"], "a, b, c and 3 more"),
     ],
 )

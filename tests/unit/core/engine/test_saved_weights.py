@@ -63,7 +63,7 @@ def test_a_checkpoint_that_cannot_be_loaded_gets_a_line(tmp_path):
 
 @pytest.mark.parametrize(
     "scale, offset, differing",
-    [(0.5, -0.8, []), (0.5, -1.2, ["0.weight"]), (0.25, 0, ["0.weight"])],
+    [(0.5, 0.8, []), (0.5, -0.8, []), (0.5, 1.2, ["0.weight"]), (0.5, -1.2, ["0.weight"]), (0.25, 0, ["0.weight"])],
 )
 def test_merged_matrices_are_what_the_scored_layers_compute(tmp_path, scale, offset, differing):
     """To a hundred thousandth of the largest value."""

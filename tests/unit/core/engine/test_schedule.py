@@ -103,7 +103,10 @@ def test_the_description_states_batch_and_scaling():
     "words, course",
     [
         ("TRAIN.WARMUP_EPOCHS 2", "(warm-up from 1e-06, end 0)"),
+        ("", "(end 0)"),
+        ("TRAIN.LR_SCHEDULER.NAME constant", "(constant)"),
         ("TRAIN.WARMUP_STEPS 5 TRAIN.LR_SCHEDULER.NAME constant", "(warm-up from 1e-06, constant)"),
+        ("TRAIN.LR_SCHEDULER.NAME onecycle", "(one cycle from 4e-05, end 4e-09)"),
         ("TRAIN.LR_SCHEDULER.NAME onecycle TRAIN.LR_SCHEDULER.DIVISORS [10,100]", "(one cycle from 0.0001, end 1e-06)"),
         ("TRAIN.LR_SCHEDULER.NAME step TRAIN.LR_SCHEDULER.MILESTONES [3]", "(times 0.1 at each milestone)"),
     ],
@@ -120,7 +123,9 @@ def fitted(samples, processes=1, words=(), earlier=None):
     return resolve_epochs(run, processes, samples, "images", earlier)
 
 
-@pytest.mark.parametrize(("samples", "epochs"), [(300, 100), (301, 100), (3000, 10)])
+@pytest.mark.parametrize(
+    ("samples", "epochs"), [(1, 100), (30, 100), (300, 100), (301, 100), (720, 42), (3000, 10), (10**6, 10)]
+)
 def test_the_fewest_epochs_that_read_that_many_samples_within_the_limits(samples, epochs):
     assert compute_epochs(samples, 30_000, (10, 100)) == epochs
     if 10 < epochs < 100:
@@ -140,7 +145,7 @@ def test_devices_and_accumulation_change_neither_epochs_nor_the_batch(samples):
     assert products == ([32, 32, 32] if samples > 100 else [25, 24, 24])
 
 
-@pytest.mark.parametrize(("samples", "batch"), [(1, 1), (30, 7), (127, 31)])
+@pytest.mark.parametrize(("samples", "batch"), [(1, 1), (3, 3), (10, 4), (30, 7), (127, 31), (128, 32)])
 def test_a_batch_is_a_quarter_of_few_samples_or_four(samples, batch):
     run = fitted(samples)
     assert run.values.DATA.BATCH_SIZE == batch

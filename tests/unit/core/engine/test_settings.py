@@ -100,8 +100,8 @@ def test_a_recipe_s_warm_up_is_cut_in_proportion_to_its_epochs(write):
 @pytest.mark.parametrize(
     ("epochs", "samples", "updates", "steps"),
     [
-        *((60, 200, "1,500", 40), (41, 8, "41", 40), (60, 6, "0", 40)),
-        *((40, 8, "40", 4), (6, 40, "30", 3), (3, 64, "24", 2), (1, 64, "8", 0)),
+        *((60, 200, "1,500", 40), (41, 8, "41", 40), (6, 64, "48", 40), (60, 6, "0", 40)),
+        *((40, 8, "40", 4), (6, 40, "30", 3), (5, 64, "40", 3), (3, 64, "24", 2), (1, 64, "8", 0)),
     ],
 )
 def test_a_recipe_s_warm_up_steps_are_at_most_a_tenth_of_a_short_run(write, epochs, samples, updates, steps):

@@ -96,8 +96,10 @@ def test_what_is_not_installed_as_it_should_be_is_told(module_specs, set_version
 @pytest.mark.parametrize(
     "kind, number, size, steps, text",
     [
+        ("sync", 1, 8, 1, "batch norm: statistics of 8 samples at a time"),
         ("local", 1, 1, 1, "batch norm: statistics of 1 sample at a time"),
         ("sync", 3, 8, 1, "batch norm: sync, statistics of 24 samples at a time (why)"),
+        ("local", 3, 1, 1, "batch norm: local, statistics of 1 sample at a time (why)"),
         (
             "local",
             2,

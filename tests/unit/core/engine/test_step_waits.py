@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 from support.trainings.small_runs import TINY
 from support.waits import counted_waits
 
@@ -75,10 +74,8 @@ class Run:
         return {name: tensor.numpy() for name, tensor in state.items()}
 
 
-@by_day(
-    "optimizer, scales",
-    [("AdamW", False), ("AdamW", True), ("SGD", False), ("Lion", True), ("Muon", True)],
-    day=(1, 2, 4),
+@pytest.mark.parametrize(
+    "optimizer, scales", [("AdamW", False), ("AdamW", True), ("SGD", False), ("Lion", True), ("Muon", True)]
 )
 def test_the_host_waits_once_also_where_an_update_is_skipped(optimizer, scales, monkeypatch):
     run = Run(optimizer, scales)

@@ -34,8 +34,8 @@ def test_an_interval_without_time_is_a_billionth_of_a_second(clock):
 @pytest.mark.parametrize(
     "seconds, text",
     [
-        *((59.4, "59 s"), (60, "1 min"), (91, "2 min"), (3569, "59 min"), (3571, "1 h 0 min")),
-        *((172_769, "47 h 59 min"), (172_771, "2 d 0 h")),
+        *((0.4, "0 s"), (59.4, "59 s"), (60, "1 min"), (89, "1 min"), (91, "2 min"), (3569, "59 min")),
+        *((3571, "1 h 0 min"), (3720, "1 h 2 min"), (172_769, "47 h 59 min"), (172_771, "2 d 0 h")),
         (3 * 86_400 + 5 * 3600 + 59 * 60, "3 d 5 h"),
     ],
 )

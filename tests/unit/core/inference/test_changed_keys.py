@@ -61,10 +61,14 @@ def test_a_key_its_flag_and_the_argument_of_a_program_are_one(detector):
             "is of another network: MODEL.EMBED_DIM 16 there, 24 here; MODEL.DEPTH 1 there, 2 here; remove the change, "
             "or add -allow_changes",
         ),
+        (["MODEL.NAME=resnet18"], "is of another network: MODEL.NAME vit there, resnet18 here"),
+        (["TASK=detection"], "is of another network: TASK classification there, detection here"),
         (["-image_size=32"], "was trained with different preprocessing: DATA.IMAGE_SIZE 16 there, 32 here"),
         (["-least_score=0.2"], "DETECTION.SCORE_THRESHOLD is read by tasks detection, "),
         (["DATA.CROP_PC=0.5"], "DATA.CROP_PC (0.5) is not a known key: the closest is DATA.CROP_PCT"),
+        (["-pretrained=other"], "predict: MODEL.PRETRAINED (-pretrained) cannot change"),
         (["MODEL.RESUME=auto"], "predict: MODEL.RESUME (-resume) cannot change"),
+        (["EVAL=false"], "predict: EVAL (-eval) cannot change"),
     ],
 )
 def test_what_the_weights_do_not_fit_is_refused_in_one_line(classifier, words, said):

@@ -33,8 +33,11 @@ def test_runs_come_before_inputs(tmp_path):
     "other, said",
     [
         (weights(classes=("background", "spleen")), r"its list of classes is \['background', 'spleen'\], not \["),
+        (weights(spacing_mm=[1.0, 1.0, 1.0]), r"its spacing_mm is \[1.0, 1.0, 1.0\], not \[2.0, 1.0, 1.0\]"),
+        (weights(channels=["CT", "PET"]), r"its channels is \['CT', 'PET'\]"),
         (weights(regions={"a": [1]}), r"its regions is {'a': \[1\]}, not None"),
         (weights(task="heads"), r"its task is heads, not volume_segmentation; name runs on the same data"),
+        (weights(classes=None, outputs=3), r"its list of classes is None, not \["),
         (weights(outputs=5), r"its number of classes is 5, not 2"),
     ],
 )

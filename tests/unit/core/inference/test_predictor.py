@@ -280,7 +280,16 @@ def share(classifier, images, tmp_path):
 
 @pytest.mark.parametrize(
     "inputs, world_size, batch_size, expected",
-    [(3, 1, 3, 0), (7, 2, 3, 2), (99, 2, 2, 8), (999, 9, 2, 6)],
+    [
+        (6, 1, 3, 2),
+        (3, 1, 3, 0),
+        (6, 2, 3, 0),
+        (7, 2, 3, 2),
+        (7, 1, 2, 4),
+        (99, 2, 2, 8),
+        (99, 8, 2, 7),
+        (999, 9, 2, 6),
+    ],
 )
 def test_loader_processes_suit_the_batches_and_cores_of_this_rank(
     machine, act_as, inputs, world_size, batch_size, expected

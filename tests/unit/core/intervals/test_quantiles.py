@@ -7,7 +7,7 @@ from paddlevit_dist.core.intervals.quantiles import student_quantile
 
 @pytest.mark.parametrize(
     ("share", "freedom", "expected"),
-    [(0.975, 1, 12.7062), (0.975, 200, 1.97190), (0.975, 201, 1.97184)],
+    [(0.975, 1, 12.7062), (0.995, 5, 4.03214), (0.975, 200, 1.97190), (0.975, 201, 1.97184), (0.975, 1e7, 1.959964)],
 )
 def test_quantiles_of_student_s_distribution(share, freedom, expected):
     """The last two are of an expansion."""

@@ -163,6 +163,7 @@ def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
         (0.5, 1e-10, 5),  # but for rounding
         (0.5, 0.1, 25.0),  # 0.5 * 0.5 / 0.1^2
         (0.5, 0.6, 1.0),
+        (0.5, 0.01, 100),  # no more than there are
     ],
 )
 def test_decisions_count_as_many_as_would_vary_as_much(share, deviation, independent):

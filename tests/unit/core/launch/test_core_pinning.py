@@ -28,8 +28,8 @@ def test_threads_of_a_core_stay_together_and_cores_of_a_socket_follow_one_anothe
         read_cores({99}, tmp_path)
 
 
-@pytest.mark.parametrize("num_cores", [2, 7, 16])
-@pytest.mark.parametrize("processes", [1, 3, 8])
+@pytest.mark.parametrize("num_cores", [2, 3, 7, 16, 64])
+@pytest.mark.parametrize("processes", [1, 2, 3, 8])
 @pytest.mark.parametrize("on_cpu", [False, True])
 def test_no_process_has_a_core_of_another_and_all_cores_are_given(num_cores, processes, on_cpu):
     if num_cores < processes:

@@ -34,9 +34,14 @@ def seen(monkeypatch, other_paddle):
     "gpus, others, asked, taken, said",
     [
         (0, {}, "auto", ("cpu", 1), ""),
+        (2, {}, "auto", ("gpu", 2), ""),
         (2, {"npu": 8}, "auto", ("gpu", 2), "device: gpu, of 2 gpu, 8 npu (DEVICE, or -device=, chooses another)"),
+        (2, {"npu": 8}, "NPU", ("npu", 8), ""),
         (2, {"npu": 8}, "ascend", ("npu", 8), ""),
+        (2, {}, "cuda", ("gpu", 2), ""),
+        (2, {}, "cpu", ("cpu", 1), ""),
         (0, {"xpu": 4}, "auto", ("xpu", 4), ""),
+        (0, {"cards_of_tomorrow": 3}, "auto", ("cards_of_tomorrow", 3), ""),
     ],
 )
 def test_an_accelerator_is_taken_cudas_first_or_what_is_asked_for(seen, gpus, others, asked, taken, said):
@@ -182,17 +187,21 @@ def test_of_a_launchers_processes_the_first_reports(monkeypatch, launched, numbe
     [
         ({}, 4, "PADDLE_TRAINERS_NUM is not"),
         ({"PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "1"}, 4, None),
+        ({"PADDLE_TRAINERS_NUM": "1"}, 4, "it is not one of PADDLE_TRAINERS_NUM=1 processes, PADDLE_LOCAL_SIZE=1 of "),
+        ({"PADDLE_TRAINERS_NUM": "-2"}, 4, "it is not one of PADDLE_TRAINERS_NUM=-2 processes, PADDLE_LOCAL_SIZE=1 of"),
         ({"PADDLE_TRAINERS_NUM": "x"}, 4, "it is not one of PADDLE_TRAINERS_NUM=x processes, PADDLE_LOCAL_SIZE=1 of "),
         (
             {"PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "x"},
             4,
             "it is not one of PADDLE_TRAINERS_NUM=2 processes, PADDLE_LOCAL_SIZE=x of them here",
         ),
+        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"}, 1, None),
         (
             {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "1"},
             2,
             "-ngpus=2 requests more processes than PADDLE_TRAINERS_NUM=1",
         ),
+        ({"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2"}, 2, None),
         (
             {"PADDLE_TRAINER_ID": "x", "PADDLE_TRAINERS_NUM": "2"},
             1,
@@ -225,11 +234,20 @@ SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "4", "
     "variables, named",
     [
         (TORCHRUN, "RANK"),
+        ({**TORCHRUN, "RANK": "1"}, "RANK"),
+        (SRUN, "SLURM_PROCID"),
         ({**SRUN, "SLURM_PROCID": "0"}, "SLURM_PROCID"),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, "SLURM_PROCID"),
         ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "OMPI_COMM_WORLD_RANK"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, "PMI_RANK"),
         ({**TORCHRUN, "WORLD_SIZE": "1"}, None),
+        ({"WORLD_SIZE": "8"}, None),  # left in a shell
         ({"RANK": "", "WORLD_SIZE": "x"}, None),
+        ({**SRUN, "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, None),  # one task a step
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),  # the script of sbatch
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "1"}, None),  # the shell of salloc
+        ({"SLURM_NTASKS": "4"}, None),
+        ({**SRUN, "PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2"}, None),  # Paddle's launcher in each task
     ],
 )
 def test_several_processes_of_another_launcher_are_refused_with_the_command_to_use(monkeypatch, variables, named):

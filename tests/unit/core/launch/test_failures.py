@@ -141,7 +141,13 @@ def test_the_first_independent_failure_is_the_cause():
 
 @pytest.mark.parametrize(
     "error, expected",
-    [(RuntimeError("gloo broke"), True), (UserError("timeout"), False), (failures.PeerGone("rank 1"), True)],
+    [
+        (RuntimeError("gloo broke"), True),
+        (RuntimeError("shapes"), False),
+        (UserError("timeout"), False),
+        (ConnectionError("gloo"), False),
+        (failures.PeerGone("rank 1"), True),
+    ],
 )
 def test_an_echo_reports_only_that_another_rank_is_gone(error, expected):
     assert failures.is_echo(error) is expected

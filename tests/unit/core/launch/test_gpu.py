@@ -145,7 +145,9 @@ def test_half_precision_multiplies_by_the_newer_kernel(as_before):
 @pytest.mark.parametrize(
     "words, half",
     [
+        ([], False),
         (["AMP", "True"], True),
+        (["EVAL_AMP", "True"], True),
         (["AMP", "True", "-eval", "-pretrained=x"], False),
         (["AMP", "True", "EVAL_AMP", "True", "-eval", "-pretrained=x"], True),
     ],
@@ -180,7 +182,17 @@ def test_what_is_in_force_is_recorded(as_before):
 
 @pytest.mark.parametrize(
     "visible, number",
-    [(None, 4), ("", 0), ("0,-1,1", 1), ("GPU-8932f937,GPU-01fa", 2)],
+    [
+        (None, 4),
+        ("", 0),
+        ("-1", 0),
+        ("2,0", 2),
+        ("0,-1,1", 1),
+        ("1, 7", 1),
+        ("GPU-8932f937,GPU-01fa", 2),
+        ("MIG-GPU-8932f937/1/0", 1),
+        ("NoDevFiles", 0),
+    ],
 )
 def test_visible_gpus_are_counted_as_cuda_counts_them(machine, monkeypatch, visible, number):
     machine.gpus = 4

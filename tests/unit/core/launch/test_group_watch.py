@@ -74,7 +74,7 @@ def at_master(monkeypatch, fresh_status):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("seconds, silence", [(4.0, 3.0), (60.0, 50.0)])
+@pytest.mark.parametrize("seconds, silence", [(4.0, 3.0), (8.0, 6.0), (60.0, 50.0)])
 def test_a_rank_that_is_silent_on_an_open_connection_has_failed(at_master, rank, seconds, silence):
     """Such as one whose machine has lost its network or power."""
     others = (1, 2) if rank == 0 else (0,)
@@ -158,7 +158,7 @@ def test_a_suspended_process_counts_a_few_seconds_of_its_absence(build, simulate
     assert codes == [1] and f"no answer for {silent_for} s" in line
 
 
-@pytest.mark.parametrize("seconds, guarded", [(10.0, 15.0), (100.0, 120.0)])
+@pytest.mark.parametrize("seconds, guarded", [(10.0, 15.0), (25.0, 30.0), (100.0, 120.0)])
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, fresh_status, seconds, guarded, fails):
     events, peers = [], {0: OpenPeer()}
@@ -207,6 +207,7 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, fresh
     ]
 
 
+@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
     "error, told, waited",
     [

@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import lock, stale_resources
@@ -106,7 +105,7 @@ def test_what_a_lock_file_says_is_shown_without_what_a_terminal_would_obey(tmp_p
     assert str(refusal.value).isprintable()
 
 
-@by_day("content", [b"", b"{", b"[1]", b"[" * 50_000, b'{"host": 1}', b"\xff\x00"], day=(0, 3, 4), ids=range(6))
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"[" * 50_000, b'{"host": 1}', b"\xff\x00"], ids=range(6))
 def test_a_lock_file_without_a_holder_is_no_obstacle(content, tmp_path, take):
     (tmp_path / FILE).write_bytes(content)
     take(tmp_path)

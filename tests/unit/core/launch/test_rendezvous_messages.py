@@ -5,7 +5,6 @@ import socket
 
 import pytest
 from support.meetings import SlowSocket, arrive
-from support.night import by_day
 
 from paddlevit_dist.core.launch import rendezvous, secret
 
@@ -39,10 +38,9 @@ def test_messages_are_lines_of_json(pair):
     assert ours.receive() is None
 
 
-@by_day(
+@pytest.mark.parametrize(
     "content",
     [b"GET /\n", b"[1]\n", b"3\n", b'{"a": 1}\n[]\n', b"\xff\n", b"[" * 50_000 + b"\n", b"x" * 65536],
-    day=(0, 3, 5),
     ids=range(7),
 )
 def test_what_is_no_message_is_not_one_of_ours(pair, content):

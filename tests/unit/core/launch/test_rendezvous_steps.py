@@ -26,9 +26,12 @@ def fresh(fresh_rank):
     [
         ({"MASTER_ADDR": "a", "MASTER_PORT": "1", "PADDLE_MASTER": "b:2"}, ("a", 1)),
         ({"MASTER_ADDR": "a", "PADDLE_MASTER": "b:65535"}, ("b", 65535)),
+        ({"MASTER_PORT": "1", "PADDLE_TRAINER_ENDPOINTS": "c:3,d:4"}, ("c", 3)),
         ({"PADDLE_MASTER": "[::1]:70", "PADDLE_TRAINER_ENDPOINTS": "c:3"}, ("[::1]", 70)),
         ({}, "PADDLE_TRAINER_ENDPOINTS is ''"),
+        ({"PADDLE_MASTER": "b"}, "PADDLE_MASTER is 'b'"),
         ({"PADDLE_MASTER": ":5"}, "PADDLE_MASTER is ':5'"),
+        ({"PADDLE_MASTER": "b:0"}, "PADDLE_MASTER is 'b:0'"),
         ({"PADDLE_MASTER": "b:65536"}, "PADDLE_MASTER is 'b:65536'"),
         ({"MASTER_ADDR": "a", "MASTER_PORT": "x"}, "MASTER_ADDR and MASTER_PORT is 'a:x'"),
     ],
@@ -133,13 +136,9 @@ def test_gloo_takes_the_interface_of_the_machines_address(monkeypatch):
 
 @pytest.mark.parametrize(
     "before, spawned, endpoint, after",
-    [
-        ("", False, "127.0.0.1:1", "lo"),
-        ("eth7", False, "127.0.0.1:1", "eth7"),
-        (None, False, "203.0.113.7:1", None),
-        (None, True, "127.0.0.1:1", None),
-    ],
-)
+    [(None, False, "127.0.0.1:1", "lo"), ("", False, "127.0.0.1:1", "lo"), ("eth7", False, "127.0.0.1:1", "eth7"),
+     (None, False, "203.0.113.7:1", None), (None, True, "127.0.0.1:1", None)],
+)  # fmt: skip
 def test_an_interface_is_chosen_where_the_user_names_none(monkeypatch, store, before, spawned, endpoint, after):
     monkeypatch.setenv("PADDLE_CURRENT_ENDPOINT", endpoint)
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", before or "")
@@ -210,7 +209,7 @@ def test_small_messages_of_connections_are_sent_at_once():
         (3, 300.0, KeyboardInterrupt(), None),
     ],
 )
-@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("others", [0, 1, 2])
 def test_a_failure_before_the_meeting_is_told_to_the_others(monkeypatch, network, size, seconds, error, told, others):
     network.clients = [ConnectingProgram(arrive(rank)) for rank in range(1, 1 + others)]
     monkeypatch.setenv("PADDLE_TRAINER_ID", "0")

@@ -13,7 +13,7 @@ from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.launch import failures, spawn
 from paddlevit_dist.core.registry import lookup, register
 from paddlevit_dist.core.runtime import signals
-from paddlevit_dist.core.runtime.errors import OwnCodeError, WorkerFailure
+from paddlevit_dist.core.runtime.errors import DeviceFailure, OwnCodeError, WorkerFailure
 from paddlevit_dist.core.settings.key import Key
 from paddlevit_dist.core.tasks import Model
 
@@ -132,8 +132,11 @@ def test_a_second_interrupt_ends_without_a_save(interrupts):
     "error, number, expected",
     [
         (UserError("no file"), None, UserError("no file")),
+        (DeviceFailure("no GPU"), None, DeviceFailure("no GPU")),
         (OwnCodeError("MODEL.OPTIONS", "own.py"), None, OwnCodeError("MODEL.OPTIONS", "own.py")),
+        (Stopped("SIGHUP", "epoch 2"), None, Stopped("SIGHUP", "epoch 2")),
         (Stopped("SIGHUP", "epoch 2"), signal.SIGTERM, Stopped("SIGTERM", "epoch 2")),
+        (signals.ProcessInterrupted(1), None, signals.ProcessInterrupted(1)),
         (signals.ProcessInterrupted(2, again=True), 15, signals.ProcessInterrupted(15, again=True)),
         (ValueError("why"), None, WorkerFailure(4, "ValueError: why")),
     ],

@@ -20,7 +20,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import failures, group_watch, rendezvous, spawn
 from paddlevit_dist.core.launch.devices import ProcessPlan
 from paddlevit_dist.core.runtime import signals
-from paddlevit_dist.core.runtime.errors import WorkerFailure
+from paddlevit_dist.core.runtime.errors import DeviceFailure, WorkerFailure
 
 
 @pytest.fixture(autouse=True)
@@ -136,9 +136,11 @@ def test_spawned_processes_import_the_package_before_paddle(monkeypatch, spawned
 @pytest.mark.parametrize(
     "plan, in_child, is_pool, where",
     [
+        (ProcessPlan(1, "cpu", False, []), False, False, "here"),
         (ProcessPlan(1, "cpu", False, []), False, True, "here"),
         (ProcessPlan(1, "cpu", False, []), True, False, "in children"),
         (ProcessPlan(3, "cpu", False, []), False, False, "in children"),
+        (ProcessPlan(3, "cpu", True, []), False, True, "here"),
         (ProcessPlan(3, "cpu", True, []), True, False, "here"),
         (ProcessPlan(3, "cpu", False, []), False, True, None),
     ],
@@ -190,7 +192,7 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-@pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (ValueError(), 1)])
+@pytest.mark.parametrize("error, code", [(None, 0), (UserError("no"), 2), (DeviceFailure("no"), 1), (ValueError(), 1)])
 def test_a_spawned_process_joins_works_and_records_its_end(monkeypatch, calls, spawned, rank, error, code):
     kept = io.TextIOWrapper(io.BytesIO())  # which an end without exit handlers would lose
 

@@ -28,7 +28,7 @@ def test_a_token_is_new_each_time_and_inherited():
     assert first != second == stale_resources.token() == os.environ["PADDLEVIT_DIST_RUN"] and len(second) == 16
 
 
-@pytest.mark.parametrize("value", ["0123", "0123456789ABCDEF", "../../../etc/pass"])
+@pytest.mark.parametrize("value", ["", "0123", "0123456789ABCDEF", f"{OURS}0", "../../../etc/pass"])
 def test_what_is_no_token_counts_as_none(monkeypatch, value):
     monkeypatch.setenv("PADDLEVIT_DIST_RUN", value)
     assert stale_resources.token() == "0" * 16

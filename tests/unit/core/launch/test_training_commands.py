@@ -37,7 +37,7 @@ def test_a_command_is_train_with_these_words_variables_and_its_parent(monkeypatc
     assert calls[1][1]["env"]["PYTHONPATH"] == str(ROOT) and calls[1][1]["stdout"] is None
 
 
-@pytest.mark.parametrize("numbers", [[], [signal.SIGTERM]])
+@pytest.mark.parametrize("numbers", [[], [signal.SIGTERM], [signal.SIGINT]])
 @pytest.mark.parametrize("must_save", [True, False])
 def test_requests_reach_all_and_a_save_once(own_handlers, numbers, must_save):
     calls = []

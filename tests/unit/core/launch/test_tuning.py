@@ -46,7 +46,7 @@ def test_views_are_switched_off_on_cpus_only(machine):
 
 @pytest.mark.parametrize(
     "version, is_known",
-    [("2.5.2", False), ("2.6.2", True), ("0.0.0", True), ("4.0.0", False)],
+    [("2.5.2", False), ("2.6.2", True), ("3.3.1", True), ("0.0.0", True), ("4.0.0", False), (None, False)],
 )
 def test_views_are_switched_off_in_the_versions_that_are_known(tmp_path, module_specs, machine, version, is_known):
     machine.gpus = 0

@@ -48,7 +48,9 @@ def test_another_machine_gets_what_it_can_use(machine):
     [
         ((1024, 4096), 4096),
         ((1024, 1 << 20), 65536),
+        ((1024, resource.RLIM_INFINITY), 65536),
         ((4096, 4096), None),
+        ((1 << 17, 1 << 20), None),
         ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
     ],
 )

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist.core.launch import failures, status, watchdog
-from paddlevit_dist.core.launch.status import AT_END, RankStatus
+from paddlevit_dist.core.launch.status import AT_END, NOT_STARTED, RankStatus
 from paddlevit_dist.core.launch.watchdog import (
     MonotonicClock,
     ProcessInfo,
@@ -42,10 +42,13 @@ BEFORE = make_state(2.0)
 @pytest.mark.parametrize(
     ("latest", "moved"),
     [
+        ({}, False),
         ({"moves": 6}, True),
+        ({"waits": True}, True),
         ({"bytes_moved": 1000 + (1 << 20)}, False),
         ({"bytes_moved": 1001 + (1 << 20)}, True),
         ({"ticks": 51}, False),
+        ({"text": NOT_STARTED, "ticks": 51}, True),
         ({"text": AT_END, "ticks": 51}, True),
         ({"text": AT_END}, False),
     ],
@@ -76,10 +79,13 @@ def test_the_first_observation_begins_and_a_stopped_process_is_noted():
     ("states", "rank"),
     [
         ([make_state(5), make_state(0.1)], None),
+        ([make_state(0), make_state(1)], None),
         ([make_state(5), make_state(-1), make_state(-2)], 2),
         ([make_state(-9, waits=True), make_state(-1), make_state(5)], 1),
         ([make_state(-9), make_state(-1, stopped=True), make_state(5)], 1),
+        ([make_state(-9), make_state(5), make_state(-1, heard=False)], 2),
         ([make_state(-9), make_state(5, stopped=True)], 0),
+        ([make_state(-1, waits=True), make_state(-3, waits=True), make_state(-2, waits=True)], 1),
         ([make_state(-1, waits=True), make_state(-3, waits=True), make_state(5, waits=True)], None),
     ],
 )
@@ -91,6 +97,7 @@ def test_the_stopped_rank_is_blamed_first_then_one_that_works_then_all_that_wait
     ("states", "process", "line"),
     [
         ([make_state(2)], "S in x", "no progress for 8 s (WATCHDOG_SECONDS) in step 3; its process is S in x"),
+        ([make_state(2)], "", "no progress for 8 s (WATCHDOG_SECONDS) in step 3"),
         (
             [make_state(2, heard=False), make_state(1)],
             "",
@@ -101,6 +108,7 @@ def test_the_stopped_rank_is_blamed_first_then_one_that_works_then_all_that_wait
             "",
             "every rank has waited for the others for 8 s (WATCHDOG_SECONDS): rank 0 at a barrier, rank 1 in a gather",
         ),
+        ([make_state(2, waits=True)], "", "no progress for 8 s (WATCHDOG_SECONDS) in step 3"),
         (
             [make_state(2, True, True), make_state(1)],
             "T",
@@ -287,7 +295,9 @@ WATCHING = b'Thread 2:\n  File "b.py", line 2 in wait\n  File "b.py", line 3 in 
     [
         ([b"", b"Th", STACK, STACK, b"more"], 4, STACK.decode()),
         ([STACK + b"\n" + WATCHING] * 2, 2, STACK.decode()),
+        ([WATCHING] * 2, 2, ""),
         ([bytes([65 + number % 2]) for number in range(90)], 60, "B\n"),  # 3 s
+        ([b""] * 90, 60, ""),
     ],
 )
 def test_the_stacks_of_a_rank_are_read_once_they_are_complete(tmp_path, kills, simulated_time, contents, waits, stacks):

@@ -149,10 +149,12 @@ def test_a_sample_counted_twice_and_nothing_at_all_are_refused():
 ROW, MAP, BOX = np.eye(3, dtype=np.float32), np.zeros((4, 4), int), np.array([[0.0, 0, 9, 9]])
 FOUND, TRUE = {"boxes": BOX, "scores": [0.9], "labels": [0]}, {"boxes": BOX, "labels": [0]}
 SCENE = {"classes": np.zeros(9, int), "instances": np.zeros(9, int)}
-WRONG = [
+WRONG = [  # what would be an error of somebody else's, or a wrong number without a word
     (pv.Accuracy, "cat", None, "classes='cat': expected a number of at least 1, or unique names"),
+    (pv.Accuracy, ["a", "a"], None, "or unique names"),
     (pv.Accuracy, 3, (ROW[:, :2], [0, 1, 1]), r"outputs of shape \(3, 2\): expected logits \(batch, 3\)"),
     (pv.Accuracy, 3, (ROW, [0, 1, 3]), "targets: class 3 of 3: expected 0 to 2"),
+    (pv.Accuracy, 3, (ROW, [0, 1, 2.5]), "expected one whole number per sample"),
     (pv.Accuracy, 3, (ROW, [0, 1]), "3 outputs and 2 targets: expected equal numbers"),
     (
         pv.Accuracy,
@@ -160,18 +162,37 @@ WRONG = [
         (ROW, [0, 1, 2], [0, 1]),
         r"indices of shape \(2,\), int64: expected a whole number for each of 3",
     ),
+    (pv.MeanIoU, 256, None, "256 classes: expected at most 255"),
+    (pv.MeanIoU, 3, (MAP, MAP), r"sample 0: outputs of shape \(4,\).*\(height, width\) for both"),
     (pv.MeanIoU, 3, ([MAP], [MAP + 256]), "sample 0: targets: class 256 of 3: expected 0 to 2, or 255 for no label"),
+    (pv.MeanIoU, 3, ([MAP + 0.7], [MAP]), "outputs: float64: expected class numbers"),
     (pv.CocoAP, 2, (FOUND, TRUE), "a dict is not a batch"),
+    (pv.CocoAP, 2, ([TRUE], [TRUE]), "the output has to be a dictionary with boxes, scores, labels: scores missing"),
     (pv.CocoAP, 2, ([{**FOUND, "scores": [1, 1]}], [TRUE]), "the output has 1 boxes and 2 scores"),
+    (pv.CocoAP, 2, ([{**FOUND, "scores": 0.9}], [TRUE]), "the output's scores have to be a list, not a float"),
+    (pv.CocoAP, 2, ([{**FOUND, "labels": [2]}], [TRUE]), "labels of the output: class 2 of 2"),
     (pv.CocoAP, 2, ([FOUND], [{**TRUE, "boxes": [[9, 9, 2, 2]]}]), "corners x0, y0, x1, y1, not x, y, width, height"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "have to be indices below 9"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [3, -1])]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [3.0])]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, np.ones(8, bool))]}], [SCENE]), "have to be indices below 9"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(2, 0.5, [3])]}], [SCENE]), "an instance: class 2 of 2"),
     (
         pv.ScanNetAP,
         2,
         ([{**SCENE, "instances": []}], [{**SCENE, "instances": np.zeros(8, int)}]),
         r"int64 of shape \(8,\)",
     ),
+    (
+        pv.ScanNetAP,
+        2,
+        ([{**SCENE, "instances": []}], [{**SCENE, "instances": np.zeros(9)}]),
+        "target: float64 of shape",
+    ),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, [1])]}], [SCENE]), r"to be \(class, confidence, points\)"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, np.nan, [1])]}], [SCENE]), "has the confidence nan: expected"),
+    (pv.RadialError, 2, (np.zeros((1, 3, 3)), np.zeros((1, 3, 3))), r"sample 0: .*expected \(2, 3\) for both"),
+    (pv.RadialError, 2, ([np.zeros((2, 3))], [np.zeros((2, 2))]), r"shape \(2, 3\) and targets of shape \(2, 2\): exp"),
     (
         pv.RadialError,
         2,
@@ -179,6 +200,7 @@ WRONG = [
         "landmark 0 has a true position, but its output is not finite",
     ),
     (pv.VolumeDice, 1, None, "expected the background and at least one more"),
+    (pv.VolumeDice, 2, ([np.full((2, 2, 2), 2)], [np.zeros((2, 2, 2), int)]), "outputs: class 2 of 2"),
 ]
 
 

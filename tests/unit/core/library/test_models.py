@@ -69,9 +69,13 @@ def test_names_are_found_by_a_pattern():
     [
         ("vit_huge_patch14_224", {"pretrained": True}, "no published weights of vit_huge_patch14_224 are known"),
         ("hf:somebody/something", {"pretrained": True}, r"name it, for example create_model\('resnet50', pretrained="),
+        ("resnet18", {"pretrained": "nowhere.pdparams"}, "nowhere.pdparams"),
         ("vit_tinny", {"pretrained": "nowhere.pdparams"}, "^model 'vit_tinny' is not known: did you mean 'vit"),
+        ("mixer_b16_224", {"features_only": True}, "MlpMixer has no feature maps"),
         ("resnet18", {"num_classes": -1}, "num_classes=-1: expected a whole number, 0 for features only"),
         ("resnet18", {"num_classes": "ten"}, "num_classes='ten': expected a whole number"),
+        ("resnet18", {"num_classes": True}, "num_classes=True: expected a whole number"),
+        ("resnet18", {"image_size": (0, 32)}, r"image_size=\(0, 32\): expected a whole number, or \(height, width\)"),
         ("resnet18", {"image_size": (32, 32, 3)}, r"image_size=\(32, 32, 3\): expected a whole number, or"),
     ],
 )
@@ -147,7 +151,10 @@ class WasAsked(Exception):
     [
         ("vit_small_patch16_224", True, "vit_small_patch16_224.augreg_in21k_ft_in1k"),
         ("vit_small_patch16_224.some_tag", True, "hf:timm/vit_small_patch16_224.some_tag"),
+        ("vit_small_patch16_224", Path("w.npz"), "w.npz"),
+        ("vit_small_patch16_224.some_tag", "w.npz", "w.npz"),
         ("vit", "run", "run/checkpoints/best/model_ema.pdparams"),
+        ("paddle:resnet18", True, "paddle:resnet18"),
     ],
 )
 def test_true_means_the_published_weights_of_a_name_and_else_they_are_given(

@@ -36,9 +36,11 @@ def test_a_report_has_its_most_important_values_first():
     "changed, terms, position, text",
     [
         ({"skipped_updates": 3}, TERMS, 1, "3 skipped"),
+        ({"memory_mib": 1023.4}, TERMS, 4, "memory 1023 MiB"),
         ({"memory_mib": 1024.0}, TERMS, 4, "memory 1.0 GiB"),
         ({"memory_mib": None}, TERMS, 4, "learning rate 1.23e-03"),
         ({}, {"masks": 3.0, "boxes": 2.0}, 0, "masks 3"),
+        ({}, {}, 0, "123.5 images/s"),
     ],
 )
 def test_values_are_shown_if_there_are_any(changed, terms, position, text):
@@ -53,7 +55,18 @@ def test_values_are_shown_if_there_are_any(changed, terms, position, text):
 
 @pytest.mark.parametrize(
     "width, text",
-    [(24, "loss 1  memory 2  rate 3"), (23, "loss 1  2  3"), (11, "loss 1  2"), (8, "loss 1"), (4, "loss"), (-1, "")],
+    [
+        (24, "loss 1  memory 2  rate 3"),
+        (23, "loss 1  2  3"),
+        (12, "loss 1  2  3"),
+        (11, "loss 1  2"),
+        (9, "loss 1  2"),
+        (8, "loss 1"),
+        (6, "loss 1"),
+        (4, "loss"),
+        (0, ""),
+        (-1, ""),
+    ],
 )
 def test_a_line_is_shortened_from_its_end(width, text):
     fields = [ReportField("loss 1", "loss 1"), ReportField("memory 2", "2"), ReportField("rate 3", "3")]

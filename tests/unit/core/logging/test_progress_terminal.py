@@ -42,7 +42,9 @@ def test_the_width_is_that_of_the_terminal_or_80(terminal):
     assert progress.count_columns(io.StringIO()) == progress.count_columns(None) == 80
 
 
-@pytest.mark.parametrize("width, length, is_short", [(57, 56, False), (57, 57, True), (10, 20, True)])
+@pytest.mark.parametrize(
+    "width, length, is_short", [(57, 56, False), (57, 57, True), (20, 19, False), (10, 19, False), (10, 20, True)]
+)
 def test_the_line_below_a_bar_is_as_wide_as_the_terminal(terminal, width, length, is_short):
     line = progress.line_below(terminal(width))
     line.fields = [ReportField("x" * length, "short")]
@@ -52,7 +54,9 @@ def test_the_line_below_a_bar_is_as_wide_as_the_terminal(terminal, width, length
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 @pytest.mark.parametrize("kind", ["xterm", "dumb"])
-@pytest.mark.parametrize("stdout, is_undisturbed", [(None, 1), ("terminal", 1), ("pipe", 0)])
+@pytest.mark.parametrize(
+    "stdout, is_undisturbed", [(None, 1), ("terminal", 1), ("memory", 1), ("pipe", 0), ("file", 1)]
+)
 def test_bars_are_drawn_where_no_line_can_tear_them(monkeypatch, tmp_path, is_terminal, kind, stdout, is_undisturbed):
     ends = os.pipe()
     streams = {"terminal": Terminal(), "memory": io.StringIO(), None: None}

@@ -50,7 +50,9 @@ def marked(folder):
     "position, repeats, found",
     [
         ((2, 10, False), [9, 10, 12], ([3], 2, 3, False)),  # two updates of epoch 3 were saved
+        ((2, 8, False), [7, 8, 9, 10, 12], ([3], 4, 3, False)),
         ((2, 8, True), [5, 6, 7, 8, 9, 10, 12], ([2, 3], 4, 3, False)),
+        ((3, 12, False), [], ([], 0, 3, False)),
         ((3, 12, True), [12], ([3], 0, 3, False)),
         ((0, 0, False), [number for number in range(13) if number != 11], ([1, 2, 3], 12, 3, False)),
     ],
@@ -78,8 +80,10 @@ def test_lines_that_are_no_events_are_kept(tmp_path):
 @pytest.mark.parametrize(
     "error, reason, line",
     [
+        (KeyboardInterrupt(), "asked to stop (SIGINT)", None),
         (KeyboardInterrupt("SIGTERM"), "asked to stop (SIGTERM)", None),
         (ValueError("first\nsecond"), "first", None),
+        (ValueError(), "ValueError", None),
         (Stopped("SIGUSR1", "epoch 2 is saved"), "asked to stop (SIGUSR1)", "epoch 2 is saved"),
     ],
 )

@@ -56,7 +56,9 @@ def test_of_numbered_runs_only_the_refused_one_leaves_no_folder(tmp_path):
 @pytest.mark.parametrize(
     "words, there, is_launched, expected",
     [
+        ("", [], False, ("output/vit_digits", True)),
         ("-eval -pretrained=x", [], False, ("output/vit_digits_eval", True)),
+        ("-resume=auto", [], False, ("output/vit_digits", False)),
         ("-resume=auto", ["vit_digits", "vit_digits-2", "vit_digits-10"], False, ("output/vit_digits-10", False)),
         (
             "-resume=auto",
@@ -64,8 +66,11 @@ def test_of_numbered_runs_only_the_refused_one_leaves_no_folder(tmp_path):
             False,
             ("output/vit_digits", False),
         ),
+        ("-eval -resume=auto", ["vit_digits-2"], False, ("output/vit_digits-2", False)),
+        ("", ["vit_digits"], True, ("output/vit_digits", False)),  # machines see different folders
         ("-resume=auto", ["vit_digits-2"], True, ("output/vit_digits", False)),
         ("-output=mine", ["vit_digits"], False, ("mine", False)),
+        ("-output=./output", [], False, ("./output", False)),
     ],
 )
 def test_the_folder_follows_from_recipe_and_command(tmp_path, monkeypatch, words, there, is_launched, expected):

@@ -17,7 +17,7 @@ from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep
 
 
-@pytest.mark.parametrize("num_classes", [4, 5, 6])
+@pytest.mark.parametrize("num_classes", [2, 4, 5, 6, 10])
 def test_top5_is_told_where_five_classes_are_not_all_or_nearly_all(num_classes):
     generator = np.random.default_rng(num_classes)
     logits = generator.normal(size=(50, num_classes)).astype("float32")

@@ -18,10 +18,13 @@ def make_table(**changes):
 @pytest.mark.parametrize(
     "changes, is_valid",
     [
+        ({}, True),
         ({"predictions": [2, -1, 0, 1]}, True),  # -1: not known
         ({"predictions": [2, 3, 0, 1]}, False),
         ({"predictions": [2, -2, 0, 1]}, False),
+        ({"predictions": [2, 1, 0]}, False),
         ({"labels": [2, 0, 3, 1]}, False),
+        ({"labels": [2, 0, -1, 1]}, False),
         ({"places": [0, 2, 1]}, False),
         ({"losses": [[0.5], [2.0], [1.0], [0.25]]}, False),
     ],

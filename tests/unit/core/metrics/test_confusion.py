@@ -118,10 +118,13 @@ def test_stored_tables_are_scored_as_one_and_need_all_boundaries():
 @pytest.mark.parametrize(
     "changes, is_valid",
     [
+        ({}, True),
         ({"boundaries": STATISTICS}, True),
         ({"boundaries": STATISTICS[:1]}, False),
         ({"boundaries": STATISTICS[:, :, :2]}, False),
+        ({"statistics": STATISTICS[:, :2]}, False),
         ({"statistics": STATISTICS[:1]}, False),
+        ({"losses": np.zeros(3)}, False),
         ({"losses": np.zeros((2, 1))}, False),
     ],
 )

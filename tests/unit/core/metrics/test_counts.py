@@ -27,7 +27,7 @@ def make_boundary(mask, distance):
     return mask & (eroded == 0)
 
 
-@pytest.mark.parametrize("distance", [1, 3, 12])
+@pytest.mark.parametrize("distance", [1, 2, 3, 7, 12])
 def test_near_a_boundary_is_what_erosions_take_away(distance):
     rng = np.random.default_rng(distance)
     for height, width in [(1, 1), (1, 9), (6, 1), (5, 40), (31, 23), (40, 40)]:

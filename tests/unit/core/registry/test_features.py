@@ -6,7 +6,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.night import by_day
 
 import paddlevit_dist
 from paddlevit_dist import UserError
@@ -30,7 +29,7 @@ def locations(manifest: Manifest) -> list[str]:
     return [locate(manifest, target) for target in (*rows, *manifest.families, *manifest.key_tables)]
 
 
-@by_day("manifest", features.MANIFESTS, day=(0, 10, 20), ids=lambda manifest: manifest.package)
+@pytest.mark.parametrize("manifest", features.MANIFESTS, ids=lambda manifest: manifest.package)
 def test_every_location_can_be_imported(manifest):
     assert locations(manifest)
     for location in locations(manifest):
@@ -124,7 +123,7 @@ CALLED_WITH = {
 }
 
 
-@by_day("name", FUNCTIONS, day=(0, 13, 27))
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_takes_what_the_core_calls_it_with(name):
     inspect.signature(POINTS[name].require()).bind(*CALLED_WITH[name])
 

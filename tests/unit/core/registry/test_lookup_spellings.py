@@ -1,7 +1,6 @@
 """Model and dataset names as other tools spell them, and those tools' flags."""
 
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 from support.registrations import forgotten
 
@@ -28,7 +27,7 @@ class OwnImages(ImageDataset):
     __len__ = read = None
 
 
-@by_day(
+@pytest.mark.parametrize(
     "kind, theirs, ours",
     [
         ("model", "vit_b_16", "vit_base_patch16_224"),
@@ -48,7 +47,6 @@ class OwnImages(ImageDataset):
         ("dataset", "CIFAR-10", "cifar10"),
         ("dataset", "FashionMNIST", "fashion_mnist"),
     ],
-    day=(1, 2, 7, 8, 13),
 )
 def test_other_spellings_are_understood(kind, theirs, ours):
     assert find_name(kind, theirs) == ours
@@ -77,9 +75,14 @@ def test_the_configuration_holds_our_name_and_says_so():
 @pytest.mark.parametrize(
     "name, weights",
     [
+        ("hf:timm/resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"),
+        ("hf-hub:timm/resnet18.a1_in1k", "hf-hub:timm/resnet18.a1_in1k"),
         ("https://huggingface.co/timm/resnet18.a1_in1k", "https://huggingface.co/timm/resnet18.a1_in1k"),
+        ("timm/resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"),
         ("resnet18.a1_in1k", "hf:timm/resnet18.a1_in1k"),
+        ("microsoft/resnet-18", "hf:microsoft/resnet-18"),
         ("/data/weights/resnet18.pdparams", "/data/weights/resnet18.pdparams"),
+        ("resnet18.safetensors", "resnet18.safetensors"),
     ],
 )
 def test_a_model_is_not_built_with_fresh_weights_under_the_name_of_others(name, weights):

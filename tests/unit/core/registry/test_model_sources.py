@@ -19,7 +19,15 @@ def bridge(monkeypatch):
 
 @pytest.mark.parametrize(
     "name, bridged",
-    [("Mine:Net.b", "mine:Net.b"), ("TIMM:Net.b.c", "timm:Net"), ("mine:", None), (":mine", None)],
+    [
+        ("mine:Net.b", "mine:Net.b"),
+        ("Mine:Net.b", "mine:Net.b"),
+        ("TIMM:Net.b.c", "timm:Net"),
+        ("other:net", None),
+        ("mine:", None),
+        ("mine", None),
+        (":mine", None),
+    ],
 )
 def test_a_source_is_before_the_colon(name, bridged):
     assert model_sources.find_bridged(name) == (bridged and (bridged, "own_bridge"))

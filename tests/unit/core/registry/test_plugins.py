@@ -48,9 +48,14 @@ def refuse(*names: str, origin: str = "-import", kind: type = UserError) -> str:
 @pytest.mark.parametrize(
     ("name", "module", "folder"),
     [
+        ("plug_things", "plug_things", "."),
         (" plug_things ", "plug_things", "."),
+        ("plug_things.py", "plug_things", "."),
         ("./plug_things.py", "plug_things", "."),
+        ("plug_package.inner.data", "plug_package.inner.data", "."),
+        ("plug_package/inner/data.py", "plug_package.inner.data", "."),
         ("plug_package/inner/__init__.py", "plug_package.inner", "."),
+        ("plug_package/inner", "plug_package.inner", "."),
         ("plug_package/../plug_things.py", "plug_things", "."),
     ],
 )
@@ -113,16 +118,24 @@ def test_what_is_not_imported_yet_is_found_by_its_last_name():
             "plug_thing.py",
             "-import plug_thing.py: there is no file {folder}/plug_thing.py: did you mean plug_things.py?",
         ),
+        ("./zzz.py", "-import ./zzz.py: there is no file {folder}/zzz.py"),
+        ("no/zzz.py", "-import no/zzz.py: there is no file {folder}/no/zzz.py"),
         (
             "plug_thing",
             "-import=plug_thing: there is no module plug_thing in {folder}, nor is one installed: did you mean "
             "plug_things?",
         ),
         (
+            "plug_packages.inner",
+            "-import=plug_packages.inner: there is no module plug_packages in {folder}, nor is one installed: "
+            "did you mean plug_package?",
+        ),
+        (
             "plug_package.outer",
             "-import=plug_package.outer: there is no module plug_package.outer in {folder}, nor is one installed: "
             "did you mean plug_package?",
         ),
+        ("plug_empty", "-import=plug_empty: it is a folder without __init__.py: name a module in it"),
     ],
 )
 def test_a_module_that_is_not_there_is_told_in_a_line_with_the_closest(project, name, message):

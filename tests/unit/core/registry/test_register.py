@@ -5,7 +5,6 @@ import sys
 from functools import partial
 
 import pytest
-from support.night import by_day
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
@@ -50,7 +49,7 @@ KINDS = {
 }
 
 
-@by_day("kind", KINDS, day=(0, 2, 5))
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_name_is_of_its_kind_and_another_class_needs_replace(kind):
     first, second = (FirstModel, SecondModel) if kind == "model" else (First, Second)
     KINDS[kind]("mine", first)

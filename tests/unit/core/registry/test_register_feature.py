@@ -50,6 +50,9 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
     "feature, said",
     [
         (Manifest("b", models={"net_of_b": "b:Net", "resnet50": "b:Net"}), "model 'resnet50' is registered twice"),
+        (Manifest("b", score_kinds={"boxes": "b:Kind"}), "score kind 'boxes' is registered twice"),
+        (Manifest("b", commands={"train": ("b:run", "train otherwise")}), "command 'train' is registered twice"),
+        (Manifest("b", namings={"transformers": ("b:rename", "mine")}), "naming 'transformers' is registered twice"),
         (Manifest("b", hooks={"REPORT": "b:Hook"}), "hook 'REPORT' is registered twice"),
         (
             Manifest("b", hooks={"MY_NOTE": "b:Hook"}),

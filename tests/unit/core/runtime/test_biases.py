@@ -114,6 +114,10 @@ def with_wrong_bias_gradient(x: paddle.Tensor, weight: paddle.Tensor, bias: padd
     return paddle.matmul(x, weight) + 0.98 * bias + 0.02 * bias.detach()
 
 
+def without_bias(x: paddle.Tensor, weight: paddle.Tensor, bias: paddle.Tensor) -> paddle.Tensor:
+    return paddle.matmul(x, weight) + 0.0 * bias
+
+
 def fail(*inputs: paddle.Tensor) -> paddle.Tensor:
     raise RuntimeError("no kernel")
 
@@ -124,7 +128,13 @@ def give_nan(*inputs: paddle.Tensor) -> paddle.Tensor:
 
 @pytest.mark.parametrize(
     ("linear", "least", "most"),
-    [(add_after, 0.0, 0.0), (with_wrong_bias_gradient, 0.019, 0.021), (give_nan, np.inf, np.inf)],
+    [
+        (add_after, 0.0, 0.0),
+        (with_wrong_bias_gradient, 0.019, 0.021),
+        (without_bias, 0.1, 1.0),
+        (fail, np.inf, np.inf),
+        (give_nan, np.inf, np.inf),
+    ],
 )
 def test_a_device_is_off_by_the_largest_difference_of_result_and_gradients(linear: Callable, least: float, most: float):
     assert least <= biases.measure_difference(linear, add_after, 12, 8, paddle.float32) <= most

@@ -24,7 +24,9 @@ def test_the_folders_of_the_package_and_of_the_clone_are_known():
     [
         ("/x/main_multi_gpu.py", "train", "python main_multi_gpu.py"),
         ("/x/main_multi_gpu.py", "evaluate", "python main_multi_gpu.py -eval"),
+        ("main_multi_gpu.py", "doctor", "python -m paddlevit_dist doctor"),
         ("/x/__main__.py", "train", "python -m paddlevit_dist train"),
+        ("/x/paddlevit-dist", "evaluate", "paddlevit-dist evaluate"),
         ("", "train", "paddlevit-dist train"),
     ],
 )

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from paddlevit_dist import Stopped
+from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.runtime import printing, process_exit, signals
 from paddlevit_dist.core.runtime.errors import DeviceFailure, OwnCodeError, WorkerFailure, run_and_report
 
@@ -42,11 +42,14 @@ def failing(error):
 @pytest.mark.parametrize(
     "error, trains, code, text",
     [
+        (UserError("no file"), True, 2, "error: no file\n"),
         (DeviceFailure("no GPU"), True, 1, "error: no GPU\n"),
         (OwnCodeError("own.py: ValueError", "a\nerror: b\n"), True, 2, "error: own.py: ValueError\na\n  error: b\n"),
         (WorkerFailure(3, "ValueError: x\nmore", "trace\n"), True, 1, None),
         (Stopped("SIGTERM", "epoch 2 is saved"), True, 75, "stopped: asked to stop (SIGTERM): epoch 2 is saved\n"),
+        (KeyboardInterrupt(), False, 130, "interrupted\n"),
         (KeyboardInterrupt(), True, 75, f"stopped: asked to stop (SIGINT) {FIRST}\n"),
+        (signals.ProcessInterrupted(15), True, 75, f"stopped: asked to stop (SIGTERM) {FIRST}\n"),
         (signals.ProcessInterrupted(15), False, 143, "interrupted (SIGTERM)\n"),
         (signals.ProcessInterrupted(2, again=True), True, 130, "interrupted\n"),
     ],

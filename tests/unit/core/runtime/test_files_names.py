@@ -15,7 +15,7 @@ from paddlevit_dist.core.runtime import files
 
 @pytest.mark.parametrize(
     "path, is_one",
-    [("x+y-1.z://", True), ("1x://a", False), ("a/s3://b", False)],
+    [("s3://a/b", True), ("x+y-1.z://", True), ("1x://a", False), ("s3:/a", False), ("a/s3://b", False), ("", False)],
 )
 def test_an_address_begins_with_a_scheme(path, is_one):
     assert files.is_address(path) is is_one

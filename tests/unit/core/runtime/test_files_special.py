@@ -10,7 +10,6 @@ import pytest
 from support.files.cached_files import write_folder, write_mnist, write_scenes, write_tar, write_volumes
 from support.files.cifar_writer import write_cifar10
 from support.files.raw_scenes import write_labeled_ply
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.runtime.files import open_regular, read_regular, require_regular
@@ -106,7 +105,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("kind", SPECIAL)
-@by_day("reader", READERS, day=(0, 3, 8, 10))
+@pytest.mark.parametrize("reader", READERS)
 def test_what_is_no_file_is_refused_by_name(reader, kind, tmp_path):
     write, name, read = READERS[reader]
     root, cache = tmp_path / "data", tmp_path / "cache"

@@ -37,7 +37,7 @@ def gradients_of(halves: list[paddle.Tensor], trained: list[paddle.Tensor], unus
 
 
 @pytest.mark.parametrize("dtype", [paddle.float16, paddle.bfloat16])
-@pytest.mark.parametrize("groups, unused", [(1, 3), (3, 5), (len(SHAPES), 0)])
+@pytest.mark.parametrize("groups, unused", [(1, 99), (1, 3), (3, 5), (len(SHAPES), 0)])
 def test_values_and_gradients_are_those_of_separate_casts(dtype, groups, unused):
     trained = parameters()
     with HalfWeights(trained, dtype, groups).in_use():

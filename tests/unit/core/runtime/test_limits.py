@@ -23,8 +23,11 @@ def refused(number, *more):
     "error, text",
     [
         (MemoryError(), f"MemoryError{ADVICE}"),
+        (refused(errno.EMFILE), f"OSError: [Errno 24] Too many open files{ADVICE}"),
         (refused(errno.ENFILE, "a"), f"OSError: [Errno 23] Too many open files in system: 'a'{ADVICE}"),
+        (refused(errno.ENOMEM), f"OSError: [Errno 12] Cannot allocate memory{ADVICE}"),
         (refused(errno.ENAMETOOLONG), "OSError: [Errno 36] File name too long: give a shorter path"),
+        (refused(errno.EROFS), f"OSError: [Errno 30] Read-only file system{HOME}"),
         (refused(errno.EACCES, "/x/.cache/y"), f"PermissionError: [Errno 13] Permission denied: '/x/.cache/y'{HOME}"),
         (refused(errno.EACCES, "/x/y"), None),
         (refused(errno.EMFILE, "a"), f"OSError: [Errno 24] Too many open files: 'a'{ADVICE}"),
@@ -35,7 +38,10 @@ def refused(number, *more):
         (RuntimeError("std::bad_alloc:"), f"RuntimeError: std::bad_alloc{ADVICE}"),
         (RuntimeError("Too many open files."), f"RuntimeError: Too many open files{ADVICE}"),
         (RuntimeError("\n\n  (ResourceExhausted) no room.\nmore"), f"RuntimeError{ADVICE}"),
+        (RuntimeError("std::bad_alloc"), f"RuntimeError: std::bad_alloc{ADVICE}"),
         (RuntimeError("Unable to allocate 3 GiB.\nmore"), f"RuntimeError: Unable to allocate 3 GiB{ADVICE}"),
+        (RuntimeError("no room in .cache"), None),
+        (RuntimeError("can't start new thread"), None),
     ],
 )
 def test_an_error_of_a_limit_is_one_line_with_advice(error, text):

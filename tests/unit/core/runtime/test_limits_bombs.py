@@ -168,7 +168,7 @@ def ply(count, kind="ascii", more=""):
     return f"ply\nformat {kind} 1.0\nelement vertex {count}\n{properties}{more}end_header\n1 2 3\n".encode()
 
 
-@pytest.mark.parametrize("kind", ["ascii", "binary_big_endian"])
+@pytest.mark.parametrize("kind", ["ascii", "binary_little_endian", "binary_big_endian"])
 @pytest.mark.parametrize("more", ["", "property list uchar float more\n"])
 def test_point_clouds_announce_no_more_than_they_hold(tmp_path, little_memory, kind, more):
     for count in (10**9, 10**18, "9" * 5000):

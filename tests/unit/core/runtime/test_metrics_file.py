@@ -24,7 +24,7 @@ def test_a_line_without_end_is_read_in_parts(tmp_path):
 
 @pytest.mark.parametrize(
     "value, is_one",
-    [(-1.5, True), (9.9e299, True), (-1e300, False), (True, False), ("1", False)],
+    [(0, True), (-1.5, True), (9.9e299, True), (1e300, False), (-1e300, False), (True, False), ("1", False)],
 )
 def test_a_number_can_be_drawn(value, is_one):
     assert is_number(value) == is_one
@@ -50,11 +50,15 @@ def test_the_best_evaluation_is_that_of_the_linked_epoch_or_else_the_last():
     "about, is_known",
     [
         ({"AP": [0.1, 0.3], "percent": 95}, True),
+        ({"AP": [0.1, 0.3]}, False),
         ({"AP": [0.1, 0.3], "percent": "95"}, False),
         ({"AP": [0.1, None], "percent": 95}, False),
+        ({"AP": [0.1], "percent": 95}, False),
         ({"AP": [0.1, 0.2, 0.3], "percent": 95}, False),
         ({"AP": 0.1, "percent": 95}, False),
+        ({"AP50": [0.1, 0.3], "percent": 95}, False),
         ([0.1, 0.3], False),
+        (None, False),
     ],
 )
 def test_an_interval_has_two_ends_and_a_percentage(about, is_known):

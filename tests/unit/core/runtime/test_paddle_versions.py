@@ -32,7 +32,9 @@ def of_version(version: str, other_paddle, monkeypatch):
             True,
             ["Paddle 2.6.2 was built for NumPy 1, and this is 2.0.1: python -m pip install 'numpy<2'"],
         ),
+        ("3.3.1", "2.0.1", False, []),
         ("3.4.0", "2.0.1", False, ["Paddle 3.4.0 is untested; the last version tested with paddlevit_dist is 3.3"]),
+        ("4.0.0", "1.26.4", False, ["Paddle 4.0.0 is untested; the last version tested with paddlevit_dist is 3.3"]),
         ("3.x.dev", "2.0.1", False, []),
         (
             "0.0.0",

@@ -13,15 +13,14 @@ from paddlevit_dist.core.runtime import printing
 from paddlevit_dist.core.runtime.errors import WorkerFailure, run_and_report
 
 
-@pytest.mark.parametrize(
-    "text, shown",
-    [
-        ("Stra\u00dfe \u732b \U0001f431 a\u00a0b", "Stra\u00dfe \u732b \U0001f431 a\u00a0b"),
-        (EVIL, SHOWN),
-        ("\ud800", "\\ud800"),
-        ("\u2066\u200f\ufeff\U000e0041", "\\u2066\\u200f\\ufeff\\U000e0041"),
-    ],
-)
+@pytest.mark.parametrize("text, shown", [
+    ("Stra\u00dfe \u732b \U0001f431 a\u00a0b", "Stra\u00dfe \u732b \U0001f431 a\u00a0b"),
+    (EVIL, SHOWN),
+    ("\udce9.png", "\\xe9.png"),
+    ("\ud800", "\\ud800"),
+    ("a\u2028b\u2029c\x85d\x7f\0", "a\\u2028b\\u2029c\\x85d\\x7f\\x00"),
+    ("\u2066\u200f\ufeff\U000e0041", "\\u2066\\u200f\\ufeff\\U000e0041"),
+])  # fmt: skip
 def test_what_a_terminal_would_obey_is_escaped(text, shown):
     assert printing.one_line(text) == shown
 
@@ -58,8 +57,9 @@ def test_the_line_that_says_how_a_run_ended_is_one_line_and_the_last(capsys):
 @pytest.mark.parametrize(
     "value, shown",
     [
-        *(("=1+1", "'=1+1"), ("@a", "'@a"), ("a=", "a="), ("", ""), (-1.5, -1.5), (None, None)),
-        *(("a\tb\x9b", "a\\tb\\x9b"), ("\xa0\u2028\u732b", "\xa0\u2028\u732b"), ("'=a", "'=a")),
+        *(("=1+1", "'=1+1"), ("+a", "'+a"), ("-a", "'-a"), ("@a", "'@a"), ("a=", "a="), ("", "")),
+        *((-1.5, -1.5), (None, None)),
+        *(("a\tb\x9b", "a\\tb\\x9b"), ("\xa0\u2028\u732b", "\xa0\u2028\u732b"), ("\udce9", "\\xe9"), ("'=a", "'=a")),
     ],
 )  # fmt: skip
 def test_a_cell_is_no_formula_and_is_read_back(value, shown):

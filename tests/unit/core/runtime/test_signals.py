@@ -148,8 +148,10 @@ def receive_in(file: str, function: str, *numbers) -> None:
     [
         ("<frozen importlib._bootstrap>", "_load", True),
         ("/lib/weakref.py", "remove", True),
+        ("/lib/_weakrefset.py", "_remove", True),
         ("/lib/mine.py", "remove", False),
         ("/lib/weakref.py", "keys", False),
+        ("/lib/mine.py", "__del__", True),
     ],
 )
 def test_code_that_loses_exceptions_is_interrupted_a_moment_later(handling, file, function, is_lost):
@@ -260,10 +262,15 @@ def test_a_start_that_has_noticed_is_not_stuck(handling, timers, exit_codes):
     "words, trains",
     [
         (["-epochs=3", "SEED", "1"], True),
+        (["-eval"], False),
         (["--eval=True"], False),
         (["-evaluation"], True),
+        (["eval"], True),
         (["-cfg=x", "-h"], False),
+        (["--version"], False),
         (["-show_config"], False),
+        (["-help"], False),
+        ([], True),
     ],
 )
 def test_a_command_that_only_shows_or_evaluates_does_not_train(words, trains):

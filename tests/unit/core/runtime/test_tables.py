@@ -8,14 +8,23 @@ from paddlevit_dist.core.runtime.tables import find_separator, iterate_rows
 
 @pytest.mark.parametrize(
     "line, separator",
-    [("a\tb", "\t"), ('"a,b,c";d', ";"), ('x "a,b" y "c,d" z', " "), ("", " "), ("\n  \na;b,c;d", ";")],
+    [
+        ("a,b;c,d", ","),
+        ("a;b;c,d", ";"),
+        ("a\tb", "\t"),
+        ('"a,b,c";d', ";"),
+        ('x "a,b" y "c,d" z', " "),
+        ("a b", " "),
+        ("", " "),
+        ("\n  \na;b,c;d", ";"),
+    ],
 )
 def test_the_most_frequent_separator_outside_of_quotes_counts(tmp_path, line, separator):
     (tmp_path / "table").write_text(f"{line}\nx,x,x,x\n" if line else "")
     assert find_separator(str(tmp_path / "table")) == separator
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_rows_have_the_number_of_their_line(tmp_path, encoding, end):
     mark = "\ufeff" if "16" in encoding else ""

@@ -48,7 +48,7 @@ def jpeg_of_quality(quality, mode):
     return file
 
 
-@pytest.mark.parametrize("pixels", [noise(4, 4, 3) / 255, noise(4, 4, 2), noise(2, 4, 4, 3)])
+@pytest.mark.parametrize("pixels", [noise(4, 4, 3) / 255, noise(4), noise(4, 4, 2), noise(4, 4, 4), noise(2, 4, 4, 3)])
 def test_what_is_no_image_is_refused(pixels):
     with pytest.raises(ValueError, match=r"^expected an image uint8 \(height, width\[, 3\]\), got "):
         encode(pixels, 100)

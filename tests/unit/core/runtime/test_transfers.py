@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 from support.waits import counted_waits
 
 from paddlevit_dist.core.runtime import transfers
@@ -20,7 +19,7 @@ _ARRAYS = {
 }
 
 
-@by_day("name", _ARRAYS, day=(0, 3, 5))
+@pytest.mark.parametrize("name", _ARRAYS)
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_an_array_keeps_values_shape_and_dtype_both_ways(name, on_gpu):
     def there_and_back():
@@ -123,7 +122,7 @@ _WAITING = {
 }
 
 
-@by_day("name", _WAITING, day=(1, 7, 12, 14, 17, 22, 27))
+@pytest.mark.parametrize("name", _WAITING)
 def test_the_counter_knows_what_waits(name):
     call, number = _WAITING[name]
     x = paddle.to_tensor([1.0, 0.0, 2.0])

@@ -131,6 +131,7 @@ def test_buffers_are_compared_by_digest():
         (["/here/a.png"], None, True, True),
         (["/here/a.png"], "/here", False, True),
         (["a.png"], None, False, True),
+        ([], None, False, True),
     ],
 )
 def test_identities_are_unknown_where_they_are_paths_of_this_machine(paths, root, is_random_split, is_known):

@@ -129,7 +129,10 @@ def test_the_listing_has_every_name():
     [
         ([], "name a model or add --list"),
         (["vit_tiny"], "model 'vit_tiny' is not known: did you mean"),
+        (["vit", "-image_size=2x3x4"], "neither pixels such as 224 nor HEIGHTxWIDTH"),
         (["vit", "-image_size=100"], "does not divide into patches"),
+        (["vit", "-num_classes=-1"], "not a whole number from 0 up"),
+        (["--list", "nothing_like_it"], "no model's name contains 'nothing_like_it'"),
     ],
 )
 def test_bad_input_is_one_line(arguments, message):

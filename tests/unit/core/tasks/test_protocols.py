@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 from support.processes import ROOT
 
 from paddlevit_dist.core.registry import lookup
@@ -67,14 +66,14 @@ def find_followers(name: str) -> list[type]:
     return followers + [task for task in list_tasks() if issubclass(task, PROTOCOLS[name])]
 
 
-@by_day("name", PROTOCOLS, day=(0, 8, 16))
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_a_protocol_names_the_code_that_asks_for_it(name):
     named = set(re.findall(r"``([\w/]+\.py)``", PROTOCOLS[name].__doc__))
     assert named and named == find_users()[name]
     assert f"| ``{name}`` |" in protocols.__doc__
 
 
-@by_day("name", PROTOCOLS, day=(0, 8, 16))
+@pytest.mark.parametrize("name", PROTOCOLS)
 def test_each_method_of_a_protocol_is_implemented(name):
     protocol, followers = PROTOCOLS[name], find_followers(name)
     assert followers
@@ -83,7 +82,7 @@ def test_each_method_of_a_protocol_is_implemented(name):
             assert any(getattr(cls, member) is not getattr(protocol, member) for cls in followers), member
 
 
-@by_day("task", list_tasks(), day=(0, 5, 10))
+@pytest.mark.parametrize("task", list_tasks())
 def test_the_aspects_of_a_task_follow_their_protocols(task):
     assert not getattr(task, "__abstractmethods__", ())
     for cls in task.__mro__:
@@ -92,7 +91,7 @@ def test_the_aspects_of_a_task_follow_their_protocols(task):
             assert issubclass(aspect, PROTOCOLS[name]) and not getattr(aspect, "__abstractmethods__", ()), location
 
 
-@by_day("task", list_tasks(), day=(0, 5, 10))
+@pytest.mark.parametrize("task", list_tasks())
 def test_a_task_is_what_trains_and_scores(task):
     members = [name for name in dir(task) if not name.startswith("_")]
     assert len(members) <= 20, f"{members}: what one command asks for is an aspect (core/tasks/aspects.py)"

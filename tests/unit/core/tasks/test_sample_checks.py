@@ -59,7 +59,7 @@ def with_value(value):
     return change
 
 
-@pytest.mark.parametrize("label", [-1, 10, float("nan")])
+@pytest.mark.parametrize("label", [-1, 10, LARGEST, float("nan")])
 @pytest.mark.parametrize("split", ["train", "val"])
 def test_a_label_that_is_no_class_names_sample_and_rank(tmp_path, split, label):
     message = refused_by_run(tmp_path, split, labeled(label))
@@ -196,8 +196,12 @@ SCENE = namedtuple("SCENE", "xyz label")
     "value, name, said",
     [
         (np.array([[1.0, np.nan], [np.inf, 2.0]]), "xyz", "xyz[0, 1] is nan; 2 of its 4 numbers are not finite"),
+        (np.array(-np.inf), "", "an array is -inf; 1 of its 1 numbers are not finite"),
         (np.array([1, complex(2, np.inf)]), "k", "k[1] is (2+infj); 1 of its 2 numbers are not finite"),
+        (np.array([1.0, -np.inf], np.float16), "", "an array[1] is -inf; 1 of its 2 numbers are not finite"),
+        (np.full(1200, np.nan), "", "an array[0] is nan; 1,200 of its 1,200 numbers are not finite"),
         (np.float32("inf"), "", "a number is inf, expected a finite number"),
+        (SCENE(np.ones(2), float("inf")), "", "label is inf, expected a finite number"),
         ({"a": (1.0, {3: float("nan")})}, "sample", "sample.a.part 1.3 is nan, expected a finite number"),
         (NESTED, "", ".".join(["part 0"] * 8) + " is nan, expected a finite number"),
     ],
@@ -219,9 +223,13 @@ def test_finite_numbers_and_other_values_pass():
     [
         (3, 3, "label 3 is out of range: with 3 classes labels go from 0 to 2"),
         (np.array([-1]), None, "label -1 is out of range: classes count from 0"),
+        ("7", 5, "label 7 is out of range: with 5 classes labels go from 0 to 4"),
         (0, 0, "label 0 is out of range: with 0 classes labels go from 0 to -1"),
         (1.5, 3, "label is 1.5, expected the whole number of a class; repair or remove the sample"),
         ("cat", 3, "label is 'cat', expected the whole number of a class; repair or remove the sample"),
+        (None, 3, "label is None, expected the whole number of a class; repair or remove the sample"),
+        ([], 3, "label is [], expected the whole number of a class; repair or remove the sample"),
+        (float("inf"), 3, "label is inf, expected the whole number of a class; repair or remove the sample"),
         ([0.5, np.nan], 3, "label[1] is nan; 1 of its 2 numbers are not finite; repair or remove the sample"),
     ],
 )

@@ -22,9 +22,12 @@ def written(folder, text: str, name: str = "groups.csv") -> str:
     "text, given, by",
     [
         ("sample,group\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "groups.csv"),
+        ("image,video\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "video"),
+        ("video,picture\nx,a/1.png\nx,a/2.png\ny,b/3.png\nz,c/4.png\n", "", "video"),
         ("val/a/1.png,x\nval/a/2.png,x\nval/b/3.png,y\nval/c/4.png,z\n", "", "groups.csv"),  # no headings
         ("group;name\nx;1\nx;2\n\ny;3\nq;of_another_split\nz;4\n", "", "groups.csv"),
         ("age\tpatient\tname\n7\tx\t1\n8\tx\t2\n9\ty\t3\n9\tz\t4\n", ":patient", "patient"),
+        ("name,group,age\n1,x,7\n1,x,8\n2,x,8\n3,y,9\n4,z,9\n", "", "groups.csv"),  # a row for each of its landmarks
     ],
 )
 def test_a_file_says_the_group_of_each_sample(tmp_path, text, given, by):
@@ -88,15 +91,20 @@ def test_a_case_is_found_by_its_name_without_the_channel(tmp_path):
             "{}",
             "1 of 4 samples have no group in {}, such as val/b/3.png; each needs one",
         ),
+        ("name,group\nq,x\nr,y\n", "{}", "4 of 4 samples have no group in {}, such as val/a/1.png"),
+        ("name,group\n1,x\n2,x\n3,\n4,y\n", "{}", "1 of 4 samples have no group in {}, such as val/b/3.png"),
         ("name,group\n1,x\n2,y\n3,y\n4,y\n1,y\n", "{}", "{}, line 6: 1 is in y here and in x before; keep one"),
         ("name,group\n1,x\n2,x\n3,x\n4,x\n", "{}", "all samples are in one group, x; intervals need at least two"),
         ("name,group\n1,x\n2\n", "{}", "{}, line 3: 1 columns, but 2 in the first"),
         ("name,age,video\n1,2,3\n", "{}", "{} has the columns name, age, video; expected sample,group"),
+        ("name,age\n1,2\n", "{}:video", "{} has the columns name, age; expected a column video"),
+        ("", "{}", "{} has the columns nothing; expected"),
         (
             "name,video\n",
             "patient",
             "-group=patient: there is no such file or column; {} has name, video; data has folder",
         ),
+        ("name,video\n", "{}s", "-group={}s: there is no such file or column"),
         ("a\0b,c\n", "{}", "{} is not UTF-8 text"),
     ],
 )
@@ -111,7 +119,9 @@ def test_what_says_no_groups_is_refused_in_one_line(tmp_path, text, given, compl
         (NAMES, ("folder", ["val/a", "val/a", "val/b", "val/c"])),
         (["a/1", "a/2", "3", "4"], ("folder", ["a", "a", "3", "4"])),  # those without a group are on their own
         (["a/sub-1_x", "a/sub-1_y", "a/sub-2_x"], ("subject", ["sub-1", "sub-1", "sub-2"])),  # one folder: of no use
+        (["a/1", "b/2", "3"], None),  # none share a group
         (["a/1", "a/2"], None),  # all share one
+        (["1", "2"], None),
     ],
 )
 def test_samples_that_stay_together_are_found_by_the_first_word_of_use(names, found):

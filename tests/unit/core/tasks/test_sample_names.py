@@ -12,7 +12,7 @@ NAMES = "val/Épagneul/é.png", "val/Zèbre/ö.png"
 
 
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC")])
-@pytest.mark.parametrize("end", [0, 13])
+@pytest.mark.parametrize("end", [0, 4, 13])
 def test_names_in_either_unicode_form_are_equal(forms, end):
     stored, given = ([unicodedata.normalize(form, name) for name in NAMES] for form in forms)
     finder = SampleNames(stored, "data")
@@ -30,8 +30,11 @@ def test_cells_of_tables_are_composed(tmp_path):
         (["x/a.png", "y/b.png"], ["a.txt", "z/b", "b.c"], [0, 1, 1]),  # another suffix
         (["x/a.png", "y/a.png", "y/b.png"], ["data/y/a.png", "x/a.png", "a.png"], [1, 0, None]),  # one folder
         (["w/x/a.png", "w/y/a.png"], ["w/y/a.png", "x/a.png", "v/w/x/a.png"], [1, None, 0]),  # two
+        (["w/x/a.png", "v/x/b.png"], ["q/x/b.png", "x/a.png"], [1, 0]),
         (["a_0000.nii.gz", "b_0001.nii.gz"], ["in/a.nii.gz", "a_0000", "b_0001"], [0, 0, 1]),  # a case
+        (["a_0000.png", "a.png"], ["a_0000.png", "a.jpg"], [0, None]),
         (["a.png", " b.png "], [" b.png", "./a.png", ""], [1, 0, None]),
+        ([r"x\a.png", "b.png"], [r"y\x\a.png", "x/a.png"], [0, 0]),
     ],
 )
 def test_a_name_finds_the_sample_whose_path_ends_alike(names, given, rows):

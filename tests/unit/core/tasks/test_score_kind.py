@@ -44,9 +44,12 @@ PRESENT = np.array([[1, 0, 1], [0, 0, 2], [0, 0, 0], [1, 0, -1]])
 @pytest.mark.parametrize(
     "true, groups, counts",
     [
+        (ONE_CLASS_EACH, None, [2, 0, 3, 1]),
         (ONE_CLASS_EACH, GROUPS, [2, 0, 2, 1]),
+        (PRESENT, None, [2, 0, 2, 0]),
         (PRESENT, np.array(list("xyxx")), [1, 0, 2, 0]),
         (np.stack([PRESENT, PRESENT[::-1]], 2), None, [2, 0, 4, 0]),
+        (ONE_CLASS_EACH[:0], None, [0, 0, 0, 0]),
         (ONE_CLASS_EACH.astype(np.int8).repeat(60), None, [120, 0, 180, 60]),
     ],
 )
@@ -120,9 +123,11 @@ def test_tables_are_joined_in_their_order():
 @pytest.mark.parametrize(
     "numbers, fits",
     [
+        ([0, 1, 2], True),
         ([0, 3], False),
         ([-1, 2], False),
         ([0.0, 1.0], False),
+        ([False, True], False),
         (np.array([2, 0], np.uint8), True),
         (np.zeros(0, int), True),
     ],

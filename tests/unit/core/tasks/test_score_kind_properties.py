@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from support.night import by_day
 from support.own_scores import SIX, check_own_scores
 from support.refusals import refusal_of
 from support.samples.counted_samples import KINDS, SAMPLES
@@ -13,6 +12,7 @@ from paddlevit_dist.core.tasks.metrics import SampleTable
 from paddlevit_dist.core.tasks.score_kind import require_score_kind
 
 pytestmark = pytest.mark.parametrize("samples", KINDS)
+SEEDS = range(3)
 
 
 def evaluate(samples: str, indices: list) -> tuple[dict, SampleTable]:
@@ -47,7 +47,7 @@ def require_equal(found: dict, expected: dict) -> None:
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12, atol=1e-12, err_msg=name)
 
 
-@by_day("seed", range(3), day=(0,))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_whole_weight_is_a_sample_that_often(samples, seed):
     indices, counts = draw(seed)
     alone = [evaluate(samples, [index])[1] for index in indices]
@@ -55,7 +55,7 @@ def test_a_whole_weight_is_a_sample_that_often(samples, seed):
     require_equal(compute(alone, counts[None].astype(float)), compute(repeated, np.ones((1, len(repeated)))))
 
 
-@by_day("seed", range(3), day=(1,))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_order_of_the_samples_changes_nothing(samples, seed):
     indices, counts = draw(seed)
     alone = [evaluate(samples, [index])[1] for index in indices]
@@ -66,7 +66,7 @@ def test_the_order_of_the_samples_changes_nothing(samples, seed):
     require_equal(compute([evaluate(samples, indices)[1]], weights), expected)  # one table, and one for each sample
 
 
-@by_day("seed", range(3), day=(2,))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_line_of_an_evaluation_has_the_scores_of_its_table(samples, seed):
     indices, _ = draw(seed)
     values, table = evaluate(samples, indices)

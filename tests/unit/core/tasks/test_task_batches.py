@@ -1,7 +1,7 @@
 """Which arrays a batch of each task has, their types and numbers of axes: what kernels take, and what memory holds."""
 
 import numpy as np
-from support.night import by_day
+import pytest
 
 from paddlevit_dist.core import settings as config
 from paddlevit_dist.core.tasks.task_factory import make_task
@@ -38,7 +38,7 @@ BATCHES = {  # words -> arrays of a batch in training and in evaluation
 FEW = "DATA.SHAPES.TRAIN 4 DATA.SHAPES.VAL 2".split()  # each of the segmentation's is read to name its classes
 
 
-@by_day("words", BATCHES, day=(1, 3, 8))
+@pytest.mark.parametrize("words", BATCHES)
 def test_a_batch_has_arrays_of_the_types_that_the_task_computes_with(words, tmp_path):
     for split, expected in zip(("train", "val"), BATCHES[words], strict=True):
         task = make_task(config.load([*words.split(), *(FEW if "shapes" in words else [])]).values)

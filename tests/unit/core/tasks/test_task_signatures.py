@@ -1,6 +1,6 @@
 """What each task writes beside its weights of the input that they were trained on, and of the samples."""
 
-from support.night import by_day
+import pytest
 
 from paddlevit_dist.core import settings as config
 from paddlevit_dist.core.tasks.task_factory import make_task
@@ -82,7 +82,7 @@ SIGNATURES = {  # recipe -> other settings, what they become, and what is said o
 }
 
 
-@by_day("recipe", SIGNATURES, day=(0, 4, 8))
+@pytest.mark.parametrize("recipe", SIGNATURES)
 def test_the_signature_has_the_settings_that_the_weights_depend_on(recipe, tmp_path):
     words, expected, of_samples = SIGNATURES[recipe]
     task = make_task(config.load([f"-cfg={recipe}", *words.split()]).values)

@@ -28,6 +28,7 @@ def refuse(*words: str) -> str:
         (["a"], "give two runs or more"),
         (["a", "b", "-data_path=d"], "--data_path sets the images of the page: add --output=FILE, or drop --data_path"),
         (["a", "b", "-output=x.txt"], "-output=x.txt: expected a file that ends in .html, or an existing folder"),
+        (["a", "-plan=1", "-output=x.html"], "-plan takes one run, two runs or a group of seeds, and no -output"),
         (["a", "b", "c", "-plan=1"], "-plan takes one run, two runs or a group of seeds, and no -output"),
     ],
 )

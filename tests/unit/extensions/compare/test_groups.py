@@ -53,7 +53,9 @@ def test_two_seeds_vary_and_one_does_not():
     assert groups.format_summary([1.5], 1) == "mean 1.5, minimum 1.5, maximum 1.5"
 
 
-@pytest.mark.parametrize(("freedom", "expected"), [(1, 12.7062), (8, 2.30600), (1000, 1.96234)])
+@pytest.mark.parametrize(
+    ("freedom", "expected"), [(1, 12.7062), (2, 4.30265), (4, 2.77645), (8, 2.30600), (30, 2.04227), (1000, 1.96234)]
+)
 def test_the_quantiles_of_student_are_those_of_the_tables(freedom, expected):
     assert groups.student_quantile(0.975, freedom) == pytest.approx(expected, rel=1e-5)
     assert groups.student_quantile(0.5, freedom) == pytest.approx(0.0, abs=1e-6)
@@ -205,7 +207,7 @@ def test_one_run_beside_a_group_is_one_line(tmp_path, capsys, score, where):
         assert f"best {score:.2f} in epoch 3: {where} [89.44, 91.36], the interval of 95 % of single seeds" in line
 
 
-@pytest.mark.parametrize("interval", [None, {"top-1": ["a", "b"]}, "text"])
+@pytest.mark.parametrize("interval", [None, [], {"top-1": "x"}, {"top-1": ["a", "b"]}, {"loss": [1, 2]}, "text"])
 def test_a_best_score_is_read_whatever_stands_for_its_interval(tmp_path, interval):
     folder = write_run(tmp_path / "run", 90.0, interval=interval)
     assert groups.find_best(Path(folder), "top-1") == {"value": 90.0, "epoch": 3}

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 from support.registrations import forgotten
 from support.samples.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
@@ -145,7 +144,7 @@ def evaluate_samples(kind: str, model: int, samples: np.ndarray) -> float:
     return evaluated(kind, [model] * SAMPLES, samples.tolist())[1][KINDS[kind][2][0]]
 
 
-@by_day("kind", KINDS, day=(0, 1, 4))
+@pytest.mark.parametrize("kind", KINDS)
 def test_swapped_answers_score_as_an_evaluation_of_both_models_or_of_each_part_if_they_are_ranked(tmp_path, kind):
     order = np.random.default_rng(4).permutation(SAMPLES)
     pair = TablePair.match(make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND, order))
@@ -178,7 +177,7 @@ def test_p_of_a_ranking_does_not_depend_on_the_scale_of_either_model():
     assert ps[0] == ps[1] == ps[2] and 0.001 < ps[0] < 0.2
 
 
-@by_day("kind", KINDS, day=(0, 1, 6))
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_order_of_the_data_changes_nothing(tmp_path, kind):
     first, second = make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND)
     found = compare_tables(first, second)

@@ -139,7 +139,7 @@ def test_few_samples_that_a_pilot_plans_reach_the_power_of_a_permutation_test():
     assert (plan["samples_needed"], plan["samples_for_power"]) == (2, 6)
 
 
-@pytest.mark.parametrize(("deviation", "difference"), [(3.0, 0.3), (1.0, 0.1), (0.001, 10.0)])
+@pytest.mark.parametrize(("deviation", "difference"), [(3.0, 0.3), (0.3, 0.3), (0.5, 1.0), (1.0, 0.1), (0.001, 10.0)])
 def test_seeds_and_samples_are_the_fewest_whose_interval_is_that_narrow(deviation, difference):
     number = plan_seeds(deviation, difference)
 

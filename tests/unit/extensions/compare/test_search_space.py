@@ -12,9 +12,13 @@ distributions = pytest.importorskip("optuna").distributions
     ("word", "expected", "values"),
     [
         ("TRAIN.BASE_LR=1e-4..1e-2:log", distributions.FloatDistribution(1e-4, 1e-2, log=True), None),
+        ("TRAIN.WEIGHT_DECAY=0..0.1", distributions.FloatDistribution(0, 0.1), None),
         ("TRAIN.WARMUP_STEPS=10..12", distributions.IntDistribution(10, 12), [10, 11, 12]),
+        ("MODEL.OPTIONS.width=8..10", distributions.IntDistribution(8, 10), [8, 9, 10]),
         ("MODEL.OPTIONS.ratio=0..1.5", distributions.FloatDistribution(0, 1.5), None),
         ("MODEL.OPTIONS.pool=max|null", distributions.CategoricalDistribution(("max", "null")), ["max", "null"]),
+        ("TRAIN.OPTIMIZER.NAME=SGD|AdamW", distributions.CategoricalDistribution(("SGD", "AdamW")), ["SGD", "AdamW"]),
+        ("MODEL.DROPPATH=0|0.1|0.2", distributions.CategoricalDistribution(("0", "0.1", "0.2")), ["0", "0.1", "0.2"]),
     ],
 )
 def test_a_range_has_values_of_its_key(word, expected, values):
@@ -36,7 +40,7 @@ def test_a_value_is_a_word_of_the_command_line(word, value, expected):
     assert parse_range(word).format(value) == expected
 
 
-@pytest.mark.parametrize("word", ["TRAIN.BASE_LR=1e-3", "-output=a..b", "a..b"])
+@pytest.mark.parametrize("word", ["TRAIN.BASE_LR=1e-3", "-output=a..b", "TRAIN.BASE_LR", "-cfg=../x.yaml", "a..b"])
 def test_other_words_are_of_the_training_runs(word):
     assert parse_range(word) is None
 
@@ -45,7 +49,9 @@ def test_other_words_are_of_the_training_runs(word):
     ("word", "message"),
     [
         ("TRAIN.LEARNING=1..2", "TRAIN.LEARNING is not a known key: the closest is TRAIN."),
+        ("TRAIN.BASE_LR=1e-2..1e-4", "expected a smaller number before a larger one"),
         ("TRAIN.WEIGHT_DECAY=0..1:log", "above 0 with :log"),
+        ("TRAIN.BASE_LR=-1..1", "TRAIN.BASE_LR cannot be -1"),
         ("TRAIN.OPTIMIZER.NAME=SGD..AdamW", r"expected two numbers, such as TRAIN.OPTIMIZER.NAME=1..10, or choices"),
         ("TRAIN.WARMUP_STEPS=3..3", "expected a smaller number before a larger one"),
         ("TRAIN.OPTIMIZER.NAME=SGD|Magic", "TRAIN.OPTIMIZER.NAME cannot be Magic"),

@@ -17,7 +17,7 @@ from paddlevit_dist.extensions.compare.significance import (
 DRAWS = 500  # of data; of 500 tests at 0.05, 15 to 35 reject in 97 % of such trials
 
 
-@pytest.mark.parametrize("fixed, broken", [(0, 0), (3, 9), (400, 460)])
+@pytest.mark.parametrize("fixed, broken", [(0, 0), (1, 0), (5, 5), (3, 9), (21, 8), (0, 40), (400, 460)])
 def test_mcnemar_counts_half_of_the_throws_that_deviate_as_much(fixed, broken):
     thrown, observed = fixed + broken, abs(fixed - broken)
     throws = {k: comb(thrown, k) for k in range(thrown + 1)}

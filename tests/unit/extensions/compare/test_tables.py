@@ -93,7 +93,10 @@ def test_results_of_another_program_have_the_same_form(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [*({"format": 2}, {"time": "x"}, {"time": None}, {"kind": []}, {"classes": "abc"})],
+    [
+        *({name: 3} for name in ("task", "score", "split", "dataset", "of", "digest", "classes", "protocol", "input")),
+        *({"format": 2}, {"time": "x"}, {"time": None}, {"kind": []}, {"classes": "abc"}),
+    ],
     ids=str,
 )
 def test_a_file_with_another_form_is_damaged(tmp_path, changes):

@@ -61,9 +61,10 @@ def test_nothing_is_computed_fast_of_nothing(available):
     assert not can_use_fast_path(paddle.zeros([0, 3])) and not can_use_fast_path(paddle.zeros([3, 0]))
 
 
-@pytest.mark.parametrize(
-    "value, has_product, expected", [("", True, True), (None, True, True), ("1", True, False), ("0", False, False)]
-)
+@pytest.mark.parametrize("value, has_product, expected", [
+    ("0", True, True), ("", True, True), (None, True, True), ("1", True, False), ("true", True, False),
+    ("0", False, False),
+])  # fmt: skip
 def test_a_variable_and_a_library_decide(monkeypatch, value, has_product, expected):
     if value is None:
         monkeypatch.delenv(PLAIN_LAYERS, raising=False)

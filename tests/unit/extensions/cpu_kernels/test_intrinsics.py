@@ -54,7 +54,7 @@ def test_a_compiled_loop_multiplies_leading_columns():
 @needs_product
 @pytest.mark.parametrize("left_is", [PLAIN, TRANSPOSED])
 @pytest.mark.parametrize("right_is", [PLAIN, TRANSPOSED])
-@pytest.mark.parametrize("more", [(1, 2, 3)])
+@pytest.mark.parametrize("more", [(0, 0, 0), (1, 2, 3)])
 def test_products_of_plain_and_transposed_factors_are_numpys(left_is, right_is, more):
     m, n, k = 2, 3, 5
     generator = np.random.default_rng(0)

@@ -9,7 +9,6 @@ import paddle
 import pytest
 from support.networks.fast_layers import CASES, assert_close, computed, made
 from support.networks.plain_layers import plain_layers
-from support.night import by_day
 
 from paddlevit_dist.core.runtime.lazy_names import import_object
 from paddlevit_dist.core.tasks.model_factory import build_model, create_model
@@ -29,7 +28,7 @@ def test_a_model_on_a_gpu_keeps_its_classes(monkeypatch):
     assert type(layer) is Mlp and type(layer.fc1) is layers.Linear
 
 
-@by_day("case", CASES, day=(0, 9, 18, 27, 36))
+@pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_are_those_of_the_plain_layers(case):
     layer, values = made(case)
     with plain_layers():
@@ -42,13 +41,13 @@ def test_values_and_gradients_are_those_of_the_plain_layers(case):
         np.testing.assert_array_equal(results[name], value, err_msg=name)
 
 
-@by_day("case", ["linear", "layer norm", "gelu", "mlp", "block", "windows", "volumes"], day=(0, 3, 6))
+@pytest.mark.parametrize("case", ["linear", "layer norm", "gelu", "mlp", "block", "windows", "volumes"])
 def test_views_are_read_in_their_order(case):
     layer, values = made(case)
     assert_close(computed(layer, values, transposed=True), computed(layer, values))
 
 
-@by_day(
+@pytest.mark.parametrize(
     "case",
     [
         "linear",
@@ -63,7 +62,6 @@ def test_views_are_read_in_their_order(case):
         "a product",
         "volumes",
     ],
-    day=(0, 5, 8),
 )
 def test_frozen_parameters_get_no_gradient_and_the_others_the_same(case):
     layer, values = made(case)
@@ -92,7 +90,7 @@ def test_gradients_can_be_taken_twice(case):
 
 
 @pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
-@by_day("case", ["linear", "mlp", "block", "windows", "fewer keys", "patches", "volumes", "a product"], day=(0, 4, 7))
+@pytest.mark.parametrize("case", ["linear", "mlp", "block", "windows", "fewer keys", "patches", "volumes", "a product"])
 def test_gradients_by_some_tensors_are_those_by_all(case):
     layer, values = made(case)
     x = paddle.to_tensor(values, stop_gradient=False)
@@ -113,7 +111,7 @@ TWICE += ["volumes, sides and padding by axis", "volumes, an even kernel", "volu
 
 
 @pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
-@by_day("case", TWICE, day=(0, 3, 6))
+@pytest.mark.parametrize("case", TWICE)
 def test_gradients_of_gradients_are_the_slopes_of_the_plain_layers_gradients(case):
     layer, values = made(case)
     random = np.random.default_rng(3)
@@ -142,7 +140,7 @@ def test_gradients_of_gradients_are_the_slopes_of_the_plain_layers_gradients(cas
 
 
 @pytest.mark.skipif(paddle.__version__.startswith("2."), reason="Paddle 2.6 takes no list of tensors in a PyLayer")
-@by_day("case", [case for case in TWICE if case not in ("depthwise without bias", "volumes")], day=(0, 5, 10))
+@pytest.mark.parametrize("case", [case for case in TWICE if case not in ("depthwise without bias", "volumes")])
 def test_gradients_with_a_graph_are_those_without_whatever_needs_none(case):
     layer, values = made(case)
     tensors = [paddle.to_tensor(values), *layer.parameters()]
@@ -220,8 +218,10 @@ class HalvedLinear(layers.Linear):
     ("name", "own"),
     [
         ("act", paddle.nn.ReLU),
+        ("fc1", lambda: HalvedLinear(24, 96)),
         ("fc2", lambda: HalvedLinear(96, 24)),
         ("fc1", lambda: layers.Linear(24, 96, bias_attr=False)),
+        ("fc2", lambda: layers.Linear(96, 24, bias_attr=False)),
         ("dropout", lambda: paddle.nn.Dropout(0.5)),
     ],
 )
@@ -326,7 +326,7 @@ def test_other_types_channels_and_views_of_images_are_computed_too(channels):
     np.testing.assert_array_equal(layer(paddle.to_tensor(x)).numpy(), expected)
 
 
-@by_day(
+@pytest.mark.parametrize(
     "options",
     [
         {"stride": 2},
@@ -341,7 +341,6 @@ def test_other_types_channels_and_views_of_images_are_computed_too(channels):
         {"out_channels": 66},
         {"kernel_size": 1},
     ],
-    day=(1, 3, 5, 10),
 )
 def test_other_convolutions_of_volumes_are_left_to_paddle(options):
     layer = paddle.nn.Conv3D(**{"in_channels": 6, "out_channels": 4, "kernel_size": 3, **options})

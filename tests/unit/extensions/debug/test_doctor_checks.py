@@ -42,9 +42,16 @@ def test_two_paddles_in_one_place_are_told_however_their_names_are_spelled(tmp_p
 INDEX = "paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable"
 CARDS = {
     "GTX 980": ((5, 2), (12, 4), None),
+    "P100": ((6, 0), (12, 4), "cu118"),
+    "GTX 1080": ((6, 1), (11, 4), "cu118"),
     "V100": ((7, 0), (11, 8), "cu118"),
+    "V100 with a new driver": ((7, 0), (12, 2), "cu126"),
+    "RTX 4090": ((8, 9), (12, 0), "cu126"),
     "RTX 4090 with an old driver": ((8, 9), (11, 8), "cu118"),
+    "H100": ((9, 0), (12, 4), "cu126"),
+    "H100 with an old driver": ((9, 0), (11, 8), "cu126"),
     "B200": ((10, 0), (12, 8), "cu129"),
+    "RTX 5090": ((12, 0), (13, 0), "cu129"),
     "RTX 5090 with an old driver": ((12, 0), (12, 4), "cu129"),
 }
 DRIVERS = {"H100 with an old driver": "12.0", "RTX 5090 with an old driver": "12.8"}

@@ -168,6 +168,7 @@ def test_classes_are_counted_by_name():
     "train, val, number, said",
     [
         ([0, 0, 1], [0, 1, 3], 0, "in val, but not in train: 3 (0 2 (67%), 1 1 (33%), 2 0 (0%), 3 0 (0%))"),
+        ([5, 5, 5, 6], [5, 6], 7, "not in train: c0, 1, 2, 3, 4 (c0 0 (0%), 1 0 (0%), 2 0 (0%), 3 0 (0%), 4 0 (0%), "),
         ([6, 7], [6], 8, "not in train: c0, 1, 2, 3, 4, ... (c0 0 (0%), "),
         ([0, 1, 2], [1, 1], 3, "not in val: c0, 2 (c0 1 (33%), 1 1 (33%), 2 1 (33%))"),
         ([2, 2], [2], 3, "all training labels are the same, 2"),

@@ -36,9 +36,12 @@ FACTS |= {"trained": 1.0}
         ("failure", "does not learn", {"losses": [2.3, 2.25, 2.29]}),
         ("ok", "", {"losses": [2.3, 2.2, 2.4]}),  # has learned, if not in the end
         ("ok", "", {"losses": [2.3, 2.3, 2.3], "trained": 0.5}),  # is frozen
+        ("ok", "", {"losses": [2.3, 2.0, 2.1]}),
         ("ok", "", {"losses": [-1.0, -1.0, -1.0]}),
+        ("ok", "", {"losses": [-1.0, 0.5, 0.5]}),
         ("warning", "far from ln(classes)", {"first": {"loss": 1.55}}),
         ("warning", "far from ln(classes)", {"first": {"loss": 3.6}}),
+        ("ok", "", {"first": {"loss": 1.7}}),
         ("ok", "", {"first": {"another": 99.0}}),
     ],
 )
@@ -65,7 +68,9 @@ def test_updates_are_made_by_processes_of_their_own_with_what_the_check_has_read
     assert found == judged._replace(text=f"1 x CPU process, batch 64 x 3: {judged.text}")
 
 
-@pytest.mark.parametrize("second, status", [(0.7, "ok"), (0.69, "warning"), (1.51, "warning")])
+@pytest.mark.parametrize(
+    "second, status", [(1.0, "ok"), (0.7, "ok"), (1.5, "ok"), (0.69, "warning"), (1.51, "warning")]
+)
 def test_each_term_of_a_loss_is_near_what_is_expected(second, status):
     found = judge_steps(FACTS | {"first": {"a": 2.0, "b": second}}, {"a": 2.0, "b": 1.0})
     assert found.status == status
@@ -76,8 +81,10 @@ def test_each_term_of_a_loss_is_near_what_is_expected(second, status):
     "losses, seconds, made",
     [
         ([4.0, 3.0, 2.0, 1.0], 0.25, 3),  # until half of the first one
+        ([1.0, 4.0, 0.5], 0.25, 3),  # at least one update
         ([4.0, 1.0], 40.0, 2),
         ([4.0] * 30, 1.5, 21),
+        ([4.0] * 30, 15.0, 3),  # after 30 seconds none begins
     ],
 )
 def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, monkeypatch, losses, seconds, made):

@@ -47,6 +47,7 @@ FIRST, MODEL = "the output of layer 'first' (Doubling)", "the output of the mode
 @pytest.mark.parametrize(
     "changes, expected",
     [
+        ({}, None),
         ({"wrap": lambda x: x * INF}, BadTensor(2, FIRST, 6, 6, [0, 1, 2])),
         (
             {"between": lambda x: x / (x - 4)},
@@ -54,6 +55,7 @@ FIRST, MODEL = "the output of layer 'first' (Doubling)", "the output of the mode
         ),
         ({"last": lambda x: x + paddle.to_tensor([[0.0], [NAN], [INF]])}, BadTensor(6, MODEL, 4, 6, [1, 2])),
         ({"last": lambda x: [(x, x), {"a": x, "b": (x / 0).sum()}]}, BadTensor(9, MODEL, 1, 1, None)),
+        ({"last": lambda x: paddle.concat([x, x[:1] * NAN])}, BadTensor(6, MODEL, 2, 8, None)),
         ({"last": lambda x: SimpleNamespace(a=3, b=x, c=x[1:] * NAN)}, BadTensor(7, MODEL, 4, 4, None)),
         ({"last": lambda x: [x.astype("int64") * 0, Doubling()]}, None),
     ],

@@ -47,6 +47,8 @@ def record(folder, requested: int, per_epoch: int, done: int = 0, writes: bool =
     [
         (2, 9, 0, [3, 4]),  # the first two compile
         (3, 9, 4, [7, 8, 9]),
+        (3, 4, 0, [2, 3, 4]),  # there is room to skip one
+        (3, 3, 0, [1, 2, 3]),
         (9, 6, 4, [5, 6]),
     ],
 )

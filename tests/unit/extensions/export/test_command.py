@@ -140,14 +140,10 @@ def test_a_model_that_computes_something_else_leaves_nothing(tmp_path):
     assert (tmp_path / "net.about.yaml").read_text() == before and len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize(
-    "output, kind, expected",
-    [
-        ("a/b.v2", "onnx", ("a/b.v2", "onnx")),
-        ("~/b.pdmodel", None, ("~/b", "paddle")),
-        ("a.ONNX", "onnxruntime", ("a", "onnxruntime")),
-    ],
-)
+@pytest.mark.parametrize("output, kind, expected", [
+    ("a/b", None, ("a/b", "paddle")), ("a/b.v2", "onnx", ("a/b.v2", "onnx")), ("~/b.pdmodel", None, ("~/b", "paddle")),
+    ("a/b.onnx", None, ("a/b", "onnx")), ("a.ONNX", "onnxruntime", ("a", "onnxruntime")),
+])  # fmt: skip
 def test_the_suffix_of_a_format_chooses_it(output, kind, expected):
     assert command.choose_format(output, kind) == expected
 

@@ -17,7 +17,7 @@ def write(folder, *names) -> None:
         (folder / name).write_text("weights: output/run\n" if name.endswith(".yaml") else "x")
 
 
-@pytest.mark.parametrize("named", ["", "/net", "/net.pdmodel"])
+@pytest.mark.parametrize("named", ["", "/net", "/net.pdiparams", "/net.json", "/net.pdmodel"])
 @pytest.mark.parametrize("program", ["net.json", "net.pdmodel"])
 def test_an_inference_model_is_named_by_its_folder_or_any_of_its_files(tmp_path, named, program):
     write(tmp_path / "model", "net.pdiparams", program, "net.about.yaml", "net.yml")

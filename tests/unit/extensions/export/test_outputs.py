@@ -1,7 +1,6 @@
 """Which files an export may replace, and which remain."""
 
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.extensions.export.outputs import check_output, require_replaceable, write_together
@@ -36,7 +35,7 @@ FOREIGN = {
 }
 
 
-@by_day("name", FOREIGN, day=(1, 3, 4))
+@pytest.mark.parametrize("name", FOREIGN)
 def test_anything_else_is_refused_and_deleted_if_asked_for(tmp_path, name):
     files, kind = FOREIGN[name]
     for suffix, text in files.items():

@@ -114,7 +114,9 @@ def test_all_outputs_of_a_detector_are_given_in_their_order():
     "facts, message",
     [
         ({"dtype": "int8"}, "expected float32 or float16, because the configuration normalizes images"),
+        ({"shape": (None, 3, 2, 5)}, r"has \(batch, 3, 2, 4\): change the configuration's size and channels"),
         ({"shape": (None, 3, 8)}, "change the configuration's size and channels"),
+        ({"shape": (None, 3, 2, 3)}, "change the configuration's size and channels"),
         ({"shape": (None, 2, 4, 3)}, "export it with channels before height and width"),
         ({"shape": (None, 3, 2, 4), "dtype": "uint8"}, r"has \(batch, 2, 4, 3\): change the configuration's"),
     ],
@@ -361,7 +363,9 @@ def match(function, ours, numbers=3, config=("-cfg=vit_digits",)):
 @pytest.mark.parametrize(
     "about, ours, order",
     [
+        ({"classes": ["a", "b", "c"]}, ["a", "b", "c"], [0, 1, 2]),
         ({"classes": [0, 1, 2]}, ["0", "1", "2"], [0, 1, 2]),
+        ({"classes": ["a", "b", "c"]}, ["c", "a", "b"], [2, 0, 1]),
         ({"classes": ["a", "b", "c"]}, ["c", "b"], [2, 1, 0]),
         ({"landmarks": ["a", "b", "c"], "classes": ["x"]}, ["b", "c", "a"], [1, 2, 0]),
     ],
@@ -403,6 +407,7 @@ class OwnClassification(Classification):
             ["a", "x", "c"],
             r"net.onnx lacks 1 classes \(x\); its own are a, b",
         ),
+        ({"classes": ["a", "b", "c"]}, ["a", "b", "c", "d"], r"net.onnx lacks 1 classes \(d\)"),
         ({}, ["a", "b"], r"net.onnx: its classes are unknown, the data's a, b: export it with"),
     ],
 )

@@ -45,7 +45,7 @@ def test_variants_are_cropped_or_extended_at_each_corner():
 
 @pytest.mark.parametrize(
     "colors, details, is_copy",
-    [(0.5, 0.95, True), (1.0, 0.49, False), (0.7, 0.74, False)],
+    [(0.5, 0.95, True), (0.95, 0.5, True), (0.49, 1.0, False), (1.0, 0.49, False), (0.7, 0.74, False)],
 )
 def test_a_copy_is_alike_in_colors_and_details_and_in_both_together(colors, details, is_copy):
     assert perceptual.ImageSimilarity(colors, details).is_copy is is_copy

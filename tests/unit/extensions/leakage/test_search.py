@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
-from support.night import by_day
 from support.samples.leaking_images import CHANGES, DrawnImages, scene, write_leaking
 from support.trainings.runs import IMAGES
 
@@ -231,7 +230,7 @@ def test_inspect_data_looks_for_some_seconds_and_says_how_far_it_came(tmp_path, 
     assert "leaks: 9 of 16 images of val are also in train (1 same file" in capsys.readouterr().out
 
 
-@by_day("kind", CHANGES, day=(0, 3, 6))
+@pytest.mark.parametrize("kind", CHANGES)
 def test_copies_of_each_kind_are_found_with_their_originals_and_these_with_them(kind):
     assert find_changed(kind, seed=0, copies=5) == (1.0, 1.0)
 

@@ -117,7 +117,13 @@ FACTS = {"of": "the best weights, of epoch 3", "score": 0.25}
 
 @pytest.mark.parametrize(
     ("has_figures", "best", "last_epoch", "evaluates_last", "outcome"),
-    [(True, BEST, 3, True, "last"), (True, BEST, 5, True, "again"), (False, BEST, 3, True, "none")],
+    [
+        (True, BEST, 3, True, "last"),
+        (True, BEST, 5, True, "again"),
+        (True, BEST, 3, False, "again"),
+        (True, None, 3, True, "none"),
+        (False, BEST, 3, True, "none"),
+    ],
 )
 @pytest.mark.parametrize("has_average", [True, False])
 def test_figures_are_those_of_the_best_weights(

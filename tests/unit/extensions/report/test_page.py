@@ -163,7 +163,16 @@ def test_superseded_values_are_not_drawn_but_told(tmp_path):
 
 @pytest.mark.parametrize(
     "damage",
-    ["broken last line", "not finite", "damaged files", "not text"],
+    [
+        "broken last line",
+        "no events",
+        "not finite",
+        "no metrics",
+        "no settings",
+        "damaged files",
+        "not text",
+        "epochs only",
+    ],
 )
 def test_a_damaged_run_is_shown_as_far_as_it_can_be(tmp_path, damage):
     folder = write_run(tmp_path / "run", figures=one_of_each())
@@ -297,7 +306,7 @@ def test_a_report_that_cannot_be_written_hides_no_failure_of_the_run(tmp_path, m
     assert "no report was written: ModuleNotFoundError: import of jinja2 " in (folder / "log.txt").read_text()
 
 
-@pytest.mark.parametrize("low, high", [(-3.2, 7.9), (1e-9, 3e-9), (5.0, 5.1)])
+@pytest.mark.parametrize("low, high", [(0.0, 1.0), (-3.2, 7.9), (1e-9, 3e-9), (0.0, 1234567.0), (5.0, 5.1)])
 def test_ticks_are_even_and_reach_over_the_values(low, high):
     ticks = curves.ticks(low, high)
     steps = {round((b - a) / (high - low), 6) for a, b in zip(ticks, ticks[1:])}

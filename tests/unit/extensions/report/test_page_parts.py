@@ -87,12 +87,14 @@ def test_a_run_that_was_evaluated_alone_says_so_with_the_scores_and_their_interv
     ("last", "config", "state"),
     [
         (event("interruption", epoch=1, reason="by\nhand"), "", "interrupted after epoch 1 of ?: by"),
+        (event("ended_early", epoch=2), "TRAIN: {NUM_EPOCHS: 9}", "ended early after epoch 2 of 9"),
         (event("evaluation", epoch=9, x=1.0), "TRAIN: {NUM_EPOCHS: 9}", "complete, 9 epochs"),
         (
             event("evaluation", epoch=4, x=1.0),
             "TRAIN: {NUM_EPOCHS: 9, STOP_AFTER_EPOCH: 4}",
             "stopped after epoch 4 of 9",
         ),
+        (event("training", epoch=9, update=9), "TRAIN: {NUM_EPOCHS: 9}", "killed in epoch 9 of 9, without a message"),
         (event("evaluation", epoch=3, x=1.0), "TRAIN: {NUM_EPOCHS: 9}", "killed in epoch 3 of 9, without a message"),
     ],
 )

@@ -143,11 +143,16 @@ def at(seconds, kind="training", **values):
 @pytest.mark.parametrize(
     "events, started, seconds",
     [
+        ([at(5, epoch=1), at(30, epoch=1)], None, 25),
         ([at(5, epoch=1), at(30, epoch=1)], 2, 28),
+        ([at(5, epoch=1), at(30, epoch=1)], 9, 25),  # of another run: after its first event
         ([at(5, epoch=1), at(30, epoch=1), at(100, "resume", epoch=1), at(107, epoch=2)], 96, 25 + 11),
+        ([at(5, epoch=1), at(30, epoch=1), at(100, "resume", epoch=1), at(107, epoch=2)], 20, 25 + 7),
         ([at(30, "epoch", epoch=1) | {"seconds": 27.0}, at(100, "resume", epoch=1), at(107, epoch=2)], 96, 27 + 11),
         ([at(5, epoch=1), at(50, "interruption", epoch=1, reason=runs.FOUND_LATER), at(30, epoch=1)], None, 25),
+        ([at(50, "evaluation", loss=1.0)], 42, 8),
         ([at(50, "evaluation", loss=1.0)], None, None),
+        ([{"kind": "training", "epoch": 1}], 42, None),
     ],
 )
 def test_sessions_last_from_their_start_to_their_last_event(events, started, seconds):

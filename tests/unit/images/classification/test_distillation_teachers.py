@@ -229,9 +229,13 @@ def test_a_teacher_that_is_not_there_or_of_another_task_is_refused(exported, tmp
 @pytest.mark.parametrize(
     ("theirs", "ours", "number", "order"),
     [
+        (list("abcde"), list("abcde"), 5, [0, 1, 2, 3, 4]),
         (list("abcde"), list("cdeab"), 5, [2, 3, 4, 0, 1]),
+        (list("abcde"), list("db"), 2, [3, 1]),
         (list("abcde"), list("db"), 4, [3, 1, 0, 2]),  # the student's last two outputs are of no class
+        (list("abc"), list("cab"), 5, [2, 0, 1, 3, 4]),
         (None, list("abcde"), 5, [0, 1, 2, 3, 4]),
+        (list("abcde"), [], 5, [0, 1, 2, 3, 4]),
         (["0", "1", "2", "3", "4"], list("abcde"), 5, [0, 1, 2, 3, 4]),
     ],
 )

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.metrics.classification import ClassificationMetrics
@@ -152,7 +151,7 @@ def forms():
     }
 
 
-@by_day("form", forms(), day=(0, 5, 10))
+@pytest.mark.parametrize("form", forms())
 def test_tables_are_read_as_programs_write_them(evaluate, form):
     scores, labels = untied(), LABELS
     content = forms()[form]
@@ -242,14 +241,20 @@ def without_row(rows, row):
     [
         (without_row(score_rows(SCORES), 5), "1 of 40 images of .*truth.csv have no row, such as p4.jpg"),
         ([*score_rows(SCORES), score_rows(SCORES)[2]], "line 42: 'p1.jpg' is already the image of line 3"),
+        ([*score_rows(SCORES), ["z.jpg", *[0] * 7]], "line 42: 'z.jpg' is none of the 40 images of .*truth"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", 0.5]], "line 10: 2 columns, but 8 in the first line"),
         ([*score_rows(SCORES)[:9], ["p8.jpg", "high", *[0] * 6]], "line 10, column 2: 'high' is not a number"),
+        (score_rows(SCORES, ["cat", "dog", "dog", "owl", "pig", "rat", "yak"]), "two columns are named dog"),
         ([["filename", "label"], ["p0.jpg", "cow"]], "has classes cow: none is a class of .*, which has cat, dog"),
         ("", "is empty; expected a column with the image's name"),
+        ("p0.jpg\np1.jpg\n", "one column; expected"),
+        ("1,0.5,0.5\n", "numbers only; expected"),
         ("filename,when,where\np0.jpg,now,here\n", "which .*results.csv has no column for; it has when, where"),
+        ("name,label\np0.jpg,caf\xe9\n".encode("latin-1"), "is not UTF-8 text; save it as UTF-8"),
         ("name,label\np0.jpg,cat\n".encode("utf-16-le"), "is not UTF-8 text; save it as UTF-8"),
+        (b"\xff\xd8\xff\xe0" + bytes(range(256)), "is not UTF-8 text|one column"),
     ],
-)
+)  # fmt: skip
 def test_tables_that_cannot_be_scored_are_refused(evaluate, results, complaint):
     with pytest.raises(UserError, match=complaint):
         evaluate(truth_rows(LABELS), results)
@@ -285,9 +290,12 @@ def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):
     ("words", "complaint"),
     [
         (["mine.csv"], "no ground truth: give TRUTH before RESULTS"),
+        (["truth.csv", "mine.csv", "-dataset=digits"], "truth.csv and -dataset both name the ground truth"),
         (["truth.csv", "mine.csv", "-split=test"], "truth.csv has no column of splits: remove -split=test"),
         (["missing.csv", "mine.csv"], "missing.csv cannot be read"),
+        (["mine.csv", "missing.csv"], "missing.csv cannot be read"),
         (["scores.csv", "truth.csv"], "no column of labels among filename, cat, .*: name it label"),
+        ([".", "mine.csv"], "the dataset type cannot be detected"),
         (["truth.csv", "best.csv", "-logits"], "-logits: best.csv has no scores"),
     ],
 )

@@ -1,7 +1,7 @@
 """What an exported classifier says of its input, for people and for PaddleX."""
 
 import numpy as np
-from support.night import by_day
+import pytest
 
 from paddlevit_dist.core import settings as config
 from paddlevit_dist.core.tasks.aspects import get_aspect
@@ -39,7 +39,7 @@ CASES = {  # settings -> how people are told to resize, and PaddleX's operation;
 }
 
 
-@by_day("words", CASES, day=(1, 2, 4))
+@pytest.mark.parametrize("words", CASES)
 def test_resize_and_crop_are_told_in_words_and_as_operations_of_paddlex(words):
     common = (
         "-cfg=vit_tiny_patch16_224 -num_classes=3 DATA.CROP_PCT 0.75 DATA.INTERPOLATION lanczos DATA.EXIF_ROTATE True"

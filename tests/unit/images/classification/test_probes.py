@@ -107,8 +107,10 @@ def test_votes_are_relative_to_the_nearest_neighbor_s_and_do_not_overflow():
 @pytest.mark.parametrize(
     "name, text, told",
     [
+        ("LEARNING_RATES", "[]", "[] (command line): expected at least one value, each only once"),
         ("LEARNING_RATES", "[1, 2, 1]", "[1.0, 2.0, 1.0] (command line): expected at least one value, each only once"),
         ("KNN_K", "[]", "[] (command line): expected at least one value, each only once"),
+        ("KNN_K", "[5, 5]", "[5, 5] (command line): expected at least one value, each only once"),
         ("LEARNING_RATE", "3", "3.0 (command line): expected one of PROBE.LEARNING_RATES [0.5, 2.0] (command line)"),
     ],
 )

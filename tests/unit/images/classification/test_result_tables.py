@@ -64,7 +64,9 @@ def test_a_name_is_no_class_and_columns_may_lack_headings(read):
     "table, message",
     [
         ("image,cat,dog\na.png,0.5,0.5\n", "no column of labels among image, cat, dog: name it label"),
+        ("image,class\na.png,cat\na.png,dog\n", r"truth.csv: a\.png occurs twice; keep one"),
         ("image,class\na.png,\n", r"truth.csv: a\.png has 0 classes: expected one"),
+        ("image,class\n ,cat\n", "line 2: no image is named; correct or remove the row"),
         ("image,class\n", "has headings, but no rows"),
         ("a.png,0.5,0.25,0.25\n", "line 1 has no headings; add a first line that names its 4 columns"),
     ],
@@ -111,8 +113,11 @@ def test_eleven_numbers_of_classes_are_headings_in_any_order(read, order):
 @pytest.mark.parametrize(
     "headings, scores, classes",
     [
+        ("shot,1,0", [2, 1], ["0", "1"]),
         ("shot,Prob_1,prob_0", [2, 1], ["0", "1"]),
+        ("shot,dog,cat", [1, 2], ["dog", "cat"]),
         ("shot,dog,P2", [1, 2], ["dog", "P2"]),
+        ("shot,c2,p2", [1, 2], ["c2", "p2"]),
         ("shot,猫,+", [1, 2], ["猫", "+"]),
     ],
 )
@@ -133,6 +138,7 @@ def test_places_of_classes_are_columns_in_their_order(read):
         ("name,class\na,cat\nb,bear\n", False),
         ("name,0,1,2\na,0.1,0.8,0.1\nb,0.7,0.2,0.1\n", True),
         ("a.png,0.1,0.8,0.1\nb.png,0.7,0.2,0.1\n", True),
+        ("name,bear,cat,dog\na,0.1,0.8,0.1\nb,0.7,0.2,0.1\n", False),
     ],
 )
 def test_classes_by_number_are_told_with_their_names(tmp_path, table, is_told):

@@ -6,7 +6,6 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -53,7 +52,7 @@ def task_of(recipe):
     return settings.load([f"-cfg={recipe}"]).values.TASK
 
 
-@by_day("start", range(6), day=(0, 1))
+@pytest.mark.parametrize("start", range(6))
 def test_it_is_built_under_every_recipe(own, start):
     channels = []
     for recipe in recipe_names()[start::6]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import paddle
-from support.night import by_day
+import pytest
 from support.trainings.recipe_steps import reduced
 from support.trainings.updates import waits_of_an_update
 from support.waits import counted_waits
@@ -43,7 +43,7 @@ def _make_task(model: str, keys: list):
     return resolve("task", values.TASK)(values)
 
 
-@by_day("case", _CASES, day=(1, 4, 11))
+@pytest.mark.parametrize("case", _CASES)
 def test_an_update_of_a_classifier_waits_for_the_norm_of_its_gradients_alone(case):
     task = _make_task(*_CASES[case])
     task.class_weights = np.linspace(0.5, 1.5, _CLASSES, dtype=np.float32) if case == "class weights" else None

@@ -18,9 +18,13 @@ FOUND = ((0.25, 0.5, 1.0), (0.125, 0.5, 0.75), [48, 32], "lanczos")
     "change, expected",
     [
         ({}, FOUND),
+        ({"mean": None}, ((), *FOUND[1:])),
         ({"standard_deviation": "none"}, (FOUND[0], (), *FOUND[2:])),
+        ({"input_shape": ["batch", 3, 48, 48]}, (*FOUND[:2], 48, "lanczos")),
         ({"input_shape": ["batch", 3, None, 48]}, (*FOUND[:2], None, "lanczos")),
+        ({"input_shape": None}, (*FOUND[:2], None, "lanczos")),
         ({"preprocessing": None}, (*FOUND[:3], None)),
+        ({"preprocessing": {}}, (*FOUND[:3], None)),
     ],
 )
 def test_the_input_of_an_exported_teacher_is_that_of_its_description(change, expected, tmp_path):

@@ -96,6 +96,7 @@ def test_a_validation_class_may_be_empty_unless_all_are(root, cache):
 @pytest.mark.parametrize(
     "change, split, message",
     [
+        (lambda root: save_image(root / "val/emu/1.png"), "val", "'emu' of .*/val does not exist in .*/train"),
         (
             lambda root: [save_image(root / f"val/{name}/1.png") for name in ("fox", "emu", "gnu")],
             "val",
@@ -103,10 +104,16 @@ def test_a_validation_class_may_be_empty_unless_all_are(root, cache):
         ),
         (lambda root: (root / "train/eel").mkdir(), "train", "class folder .*/train/eel contains no images"),
         (
+            lambda root: (shutil.rmtree(root / "train"), save_image(root / "train/a.png")),
+            "train",
+            "/train has no class folders",
+        ),
+        (
             lambda root: shutil.rmtree(root / "val"),
             "val",
             "has no folder val/<class>/ or valid/<class>/ or validation/<class>/",
         ),
+        (lambda root: shutil.rmtree(root), "train", "data path .*pets does not exist"),
     ],
 )
 def test_what_is_missing_or_too_much_is_named(change, split, message, root, cache):
@@ -145,7 +152,13 @@ def test_a_thousand_class_names_do_not_grow_the_pickle(tmp_path, cache):
     assert pickle.loads(pickled).class_names == dataset.class_names
 
 
-NAMES = [("TRAIN", "VALID"), ("train_set", "val_set"), ("TrainSet", "ValSet")]
+NAMES = [
+    ("Train", "Val"),
+    ("TRAIN", "VALID"),
+    ("Training", "Validation"),
+    ("train_set", "val_set"),
+    ("TrainSet", "ValSet"),
+]
 NAMES += [("seg_train", "seg_val"), ("train_images", "validation_images"), ("asl_alphabet_train", "asl_alphabet_valid")]
 
 
@@ -191,7 +204,7 @@ def test_classes_with_a_split_s_word_in_their_name_stay_classes(root, cache):
     assert ClassFolders.whole(str(root), cache).class_names == ["bullet_train", "bus"]
 
 
-@pytest.mark.parametrize("name", ["training", "valid", "test"])
+@pytest.mark.parametrize("name", ["train", "training", "val", "valid", "validation", "test", "testing"])
 def test_a_folder_with_a_split_s_name_is_a_class_where_no_classes_lie_below(root, cache, name):
     for class_name in ("cat", "dog"):
         (root / "train" / class_name).rename(root / class_name)

@@ -110,7 +110,7 @@ def test_images_without_a_suffix_of_theirs_are_known_by_their_content(root, cach
     ]
 
 
-@pytest.mark.parametrize("name", ["._1.jpg", "Thumbs.db", "@eaDir/1.jpg"])
+@pytest.mark.parametrize("name", [".DS_Store", "._1.jpg", ".hidden.heic", "Thumbs.db", "desktop.ini", "@eaDir/1.jpg"])
 def test_what_systems_leave_beside_images_is_neither_taken_nor_told(name, root, cache):
     put(root / "train" / "ant" / name)
     put(root / "train" / "__MACOSX" / "ant" / "1.jpg")

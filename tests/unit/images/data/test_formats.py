@@ -73,7 +73,9 @@ def test_heif_is_read_where_its_plugin_is_installed(monkeypatch):
     [
         (b"RIFF\x10\0\0\0WEBPVP8 ", "WebP"),
         (b"RIFF\x10\0\0\0WAVEfmt ", None),
+        (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC"),
         (b"\0\0\0\x18ftypavif\0\0\0\0", "AVIF"),
+        (b"\0\0\0\x18ftypmp42\0\0\0\0", None),
         (b"GIF88a", None),
     ],
 )
@@ -81,7 +83,9 @@ def test_signatures_of_containers_are_told_apart_by_what_is_in_them(head, kind):
     assert detect_image_type(head) == kind
 
 
-@pytest.mark.parametrize(("name", "suffix"), [(b"a.b.PNG", b".png"), (b".png", b""), (b"a.b c", b"")])
+@pytest.mark.parametrize(
+    ("name", "suffix"), [(b"a.b.PNG", b".png"), (b".png", b""), (b"png", b""), (b"a.", b""), (b"a.b c", b"")]
+)
 def test_suffixes_follow_a_name(name, suffix):
     assert get_suffix(name) == suffix
 
@@ -89,10 +93,14 @@ def test_suffixes_follow_a_name(name, suffix):
 @pytest.mark.parametrize(
     ("name", "whole", "part"),
     [
+        ("Train", "train", "train"),
         ("seg_train2017", "train", "train"),
+        ("TestSet", "test", "test"),
         ("Validation images", "val", "val"),
         ("train_masks", None, "train"),
+        ("train-training", "train", "train"),
         ("train_val", None, None),
+        ("trains", None, None),
         ("2017", None, None),
     ],
 )

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.files.cifar_writer import write_cifar10, write_cifar100
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import DATASETS, resolve
@@ -85,7 +84,7 @@ def test_an_address_has_tar_files():
     assert made.dataset == "tar" and made.reason.startswith("https://host/train-")
 
 
-@by_day(
+@pytest.mark.parametrize(
     "names, dataset, reason",
     [
         (SPLIT_FOLDERS, "folder", "my_data has class folders below train and val"),
@@ -124,7 +123,6 @@ def test_an_address_has_tar_files():
         (("images/1.jpg", "masks/1.jpg"), "label_maps", "my_data has images and label maps"),
         (("train/images/1.jpg", "train/masks/1.jpg"), "label_maps", "my_data has images and label maps"),
     ],
-    day=(1, 4, 8, 9, 13, 15, 23, 28, 30),
 )
 def test_what_lies_there_names_the_data_set(names, dataset, reason, tmp_path, monkeypatch):
     write(tmp_path / "my_data", *names)
@@ -134,7 +132,7 @@ def test_what_lies_there_names_the_data_set(names, dataset, reason, tmp_path, mo
         assert made.dataset == dataset and made.dataset in DATASETS and reason in made.reason
 
 
-@by_day("names", [SPLIT_FOLDERS, LISTS, (idx(PUBLISHED["mnist"]),), (write_cifar10,), UNSPLIT_FOLDERS], day=(1, 2, 4))
+@pytest.mark.parametrize("names", [SPLIT_FOLDERS, LISTS, (idx(PUBLISHED["mnist"]),), (write_cifar10,), UNSPLIT_FOLDERS])
 def test_the_named_data_set_reads_what_lies_there(names, tmp_path, cache):
     write(tmp_path / "data", *names)
     target = resolve("dataset", guess(str(tmp_path / "data")).dataset)
@@ -163,7 +161,7 @@ def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(t
     assert guess(str(tmp_path / "data.zip")) is None
 
 
-@by_day(
+@pytest.mark.parametrize(
     "names",
     [
         ("1.jpg", "2.jpg"),
@@ -176,7 +174,6 @@ def test_a_file_is_an_archive_of_cifar_or_a_tar_file_whose_folder_is_asked_for(t
         ("a/x.txt", "b/x.txt", "labels.csv"),
         (),
     ],
-    day=(2, 5, 6, 8),
 )
 def test_what_is_no_data_set_of_ours_is_not_taken_for_one(names, tmp_path):
     write(tmp_path / "data", *names)
@@ -188,6 +185,8 @@ def test_what_is_no_data_set_of_ours_is_not_taken_for_one(names, tmp_path):
     [
         ((*SPLIT_FOLDERS, *SHARDS), ("-dataset=folder", "-dataset=tar")),
         ((write_cifar10, write_cifar100), ("-dataset=cifar10", "-dataset=cifar100")),
+        ((*SPLIT_FOLDERS, idx()), ("-dataset=folder", "-dataset=mnist")),
+        ((*SPLIT_FOLDERS, *VOLUMES), ("-dataset=folder", "-dataset=landmarks")),
         ((*LISTS, *SCENES), ("-dataset=imagenet2012", "-dataset=scenes")),
     ],
 )
@@ -202,8 +201,10 @@ def test_two_kinds_of_data_are_both_named(names, named, tmp_path):
     "name, command, dataset",
     [
         ("scene0000_00/scene0000_00_vh_clean_2.ply", "scannet", "scannet"),
+        ("train/one.ply", "ply", "scenes"),
         ("train/scene0000_00_inst_nostuff.pth", "pth", "scannet"),
         ("train/tile.laz", "scenes", "scenes"),
+        ("tile.pcd", "scenes", "scenes"),
     ],
 )
 def test_raw_point_clouds_are_told_to_be_prepared(name, command, dataset, tmp_path):

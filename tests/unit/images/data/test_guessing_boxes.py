@@ -6,7 +6,6 @@ import pytest
 from support.files.coco_writer import BOX, annotation, write_coco, write_image
 from support.files.voc_writer import write_voc
 from support.files.yolo_writer import write_darknet, write_yolo
-from support.night import by_day
 from support.processes import ROOT
 from support.refusals import refusal_of
 
@@ -81,7 +80,7 @@ def yolo_without_description(root):
     (root / "classes.txt").write_text("a\nb\nc\n")
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("write", "dataset", "reason"),
     [
         (coco, "coco", "my_data has annotations in COCO's format, such as annotations/instances_train2017.json"),
@@ -99,7 +98,6 @@ def yolo_without_description(root):
         (write_darknet, "yolo", "such as obj.data"),
         (yolo_without_description, "yolo", "such as labels/train/1.txt"),
     ],
-    day=(1, 5, 9, 12),
 )
 def test_what_lies_there_names_the_data_set_and_can_be_read(write, dataset, reason, tmp_path, monkeypatch):
     write(tmp_path / "my_data")
@@ -176,7 +174,10 @@ def test_class_folders_beside_annotations_are_both_named(tmp_path):
     ("name", "content"),
     [
         ("notes.json", '{"images": 3}'),
+        ("labels/notes.txt", "3 images\n"),
         ("annotations/x.xml", "<svg/>"),
+        ("data.yaml", "x: 1"),
+        ("recipe.yaml", "names: [a, b]\n"),  # without the places of images
         ("recipe.yaml", "train: images/train\n"),  # without classes
         ("1.txt", "0 0.5 0.5 0.2 0.2\n"),  # without an image of this name
     ],

@@ -36,8 +36,10 @@ def test_names_by_position_or_by_folder(text, names, write, tmp_path):
     ("text", "message"),
     [
         (b"a\nb\n", "classes.txt has 2 names, but there are 3 classes"),
+        (b"", "classes.txt is empty"),
         (b"a\n\nb\nc\n", "classes.txt line 2 is blank"),
         (b"a\nb\na\n", "classes.txt lines 1 and 3 are both 'a'"),
+        (b"\xff\xfea", "classes.txt is not UTF-8 text"),
     ],
 )
 def test_mistakes_are_named(text, message, write, tmp_path):
@@ -78,6 +80,8 @@ def test_lists_are_named_and_have_as_many_classes(write, tmp_path):
     "folders, lines, expected",
     [
         (["0", "1", "10", "2"], "ant bee cat dog", ["ant", "bee", "dog", "cat"]),
+        (["1", "10", "11", "2"], "ant bee cat dog", ["ant", "cat", "dog", "bee"]),
+        (["000", "001", "002"], "ant bee cat", ["ant", "bee", "cat"]),
         (["0", "10", "2"], "a b c d e f g h i j k l", ["a", "k", "c"]),
         (["0", "1", "10", "2"], "2 10 1 0", ["0", "1", "10", "2"]),
     ],
@@ -99,7 +103,9 @@ def test_lines_that_are_not_of_the_numbers_are_refused(tmp_path, folders):
     [
         (["0", "2"], ["2 dog", "1 cat", "0 bee"], ["bee", "dog"]),
         (["cat", "dog"], ["elk Elch", "dog Hund", "cat Katze"], ["Katze", "Hund"]),
+        (["big cat", "dog"], ["elk", "dog", "big cat"], ["big cat", "dog"]),
         (["bear", "cat"], ["brown bear", "wild cat"], ["brown bear", "wild cat"]),
+        (["0", "1"], ["type 1", "type 2"], ["type 1", "type 2"]),
     ],
 )
 def test_lines_name_their_own_folders_among_more(tmp_path, folders, lines, expected):
@@ -112,7 +118,9 @@ def test_lines_name_their_own_folders_among_more(tmp_path, folders, lines, expec
     [
         (["bear", "cat", "dog"], ["dog", "cat", "Bear"]),
         (["cat", "dog"], ["1: dog", "0: cat"]),
+        (["cat", "dog"], ["dog,1", "cat,0"]),
         (["a b", "c d"], ["c d Hund", "a b"]),
+        (["1", "2"], ["0 cat", "1 dog"]),
     ],
 )
 def test_lines_at_the_place_of_another_folder_are_refused(tmp_path, folders, lines):

@@ -90,8 +90,11 @@ def test_names_that_are_no_utf8_are_found_on_disk(root, cache):
 @pytest.mark.parametrize(
     "bad_line, said",
     [
+        ("lonely.jpg", "expected 'path label' with an integer label, found 'lonely.jpg'"),
         ("my photo.jpg", "expected 'path label' with an integer label, found 'my photo.jpg'"),
+        ("a.jpg 1.5", "expected 'path label' with an integer label, found 'a.jpg 1.5'"),
         ("a.jpg 1000", "label 1000 is out of range; with 1000 classes, labels are 0 to 999"),
+        ("a.jpg -1", "label -1 is out of range; with 1000 classes, labels are 0 to 999"),
         ("a.jpg 99999999999999999999", "label 99999999999999999999 is out of range"),
     ],
 )

@@ -240,10 +240,14 @@ GROUND, CLEAR = (9, 9, 9, 255), (0, 0, 0, 0)
 @pytest.mark.parametrize(
     ("mode", "color", "saved", "is_told"),
     [
+        ("RGBA", CLEAR, {}, True),
         ("RGBA", GROUND, {}, False),
         ("LA", (9, 254), {}, True),
+        ("P", 0, {"transparency": 0}, True),
+        ("P", 0, {"transparency": bytes([200])}, True),
         ("P", 3, {"transparency": bytes([0, 255])}, False),  # a transparent color that no pixel has
         ("RGB", (1, 2, 3), {"transparency": (1, 2, 3)}, True),
+        ("L", 7, {"transparency": 7}, True),
         ("L", 7, {"transparency": 8}, False),
     ],
 )

@@ -24,7 +24,9 @@ def describe(*labels, has_several=True):
     "labels, line",
     [
         (("cat,dog", "cat", "dog, bird", "bird"), "2 labels with commas, such as cat,dog, are one class each"),
+        (("a,b", "a", "b", "c,d", "c", "d", "e,f"), "3 labels with commas, such as a,b, are one class each"),
         (("a,b", "a", "b", "c,d"), "2 labels with commas, such as a,b, are one class each"),
+        (("horse person", "chair", "person", "horse"), "1 label with spaces, such as horse person, are one class"),
         (("16 0", "0", "7 1 0", "1 16", "7"), "3 labels with spaces, such as 16 0, are one class each"),
     ],
 )
@@ -73,8 +75,10 @@ def make_matrix(classes, matrix):
     ("labels", "listed", "expected"),
     [
         (["10", "9", "2.5", "1e1"], None, (["2.5", "9", "10", "1e1"],) * 2),
+        (["10", "9", "b"], None, (["10", "9", "b"],) * 2),
         (["b", "a"], "c\nb\na\n", (["c", "b", "a"],) * 2),
         (["10", "9"], "dog\ncat\n", (["9", "10"], ["dog", "cat"])),
+        ([], "dog\ncat\n", (["dog", "cat"],) * 2),
         ([], None, ([], [])),
     ],
 )
@@ -115,6 +119,7 @@ def test_labels_are_numbered_by_their_classes():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
+        (make_rows([3, 0], SETS), "1 image has no label: 0.png; add them, or remove the rows"),
         (
             make_rows([0, 3, 3, 3, 3], SETS),
             "4 images have no label: 1.png, 2.png, 3.png, ...; add them, or remove the rows",

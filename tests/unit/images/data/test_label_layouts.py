@@ -1,7 +1,6 @@
 """What the columns of tables of labels are taken for, in whole layouts."""
 
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -144,7 +143,7 @@ CASES = {
 }
 
 
-@by_day("name", CASES, day=(1, 4, 7, 9, 11, 16, 19, 21, 23))
+@pytest.mark.parametrize("name", CASES)
 def test_columns_have_their_meaning_by_headings_and_cells(table, name):
     lines, has_several, expected = CASES[name]
     found = table(*lines)
@@ -156,6 +155,7 @@ def test_columns_have_their_meaning_by_headings_and_cells(table, name):
     ("labels", "has_several", "kind", "columns"),
     [
         (("b", "a"), False, COLUMNS, [3, 1]),
+        (("a", "note"), True, COLUMNS, [1, 2]),
         (("a",), True, COLUMNS, [1]),
         (("a",), False, LABEL, [1]),
         (("note",), True, LABELS, [2]),
@@ -178,7 +178,14 @@ def test_columns_are_those_that_the_user_names(table, labels, has_several, kind,
             "labels, or to the columns of the classes",
         ),
         (["a,b", "x,y"], {}, ": no column of images among a, b: name it image, or set DATA.TABLE.IMAGE"),
+        (["image,b", "x,y"], {"image": "Image"}, " has no column Image (DATA.TABLE.IMAGE), only image, b"),
         (["image,b", "x,y"], {"labels": ("b", "c")}, " has no column c (DATA.TABLE.LABELS), only image, b"),
+        (
+            one_hot("image,cat,dog", *["1,0"] * 8, "x,z", "x,z"),
+            {},
+            ": no column of labels among image, cat, dog: name it label, or set DATA.TABLE.LABELS to the column of "
+            "labels, or to the columns of the classes",
+        ),
     ],
 )
 def test_tables_without_images_or_labels_are_refused(table, tmp_path, lines, choices, message):

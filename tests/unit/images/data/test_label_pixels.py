@@ -6,7 +6,6 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.label_pixels import (
@@ -46,7 +45,7 @@ def make(mode, alpha=255):
     return gray
 
 
-@by_day(
+@pytest.mark.parametrize(
     "mode, format, expected",
     [
         ("1", "PNG", NUMBERS % 2),
@@ -57,7 +56,6 @@ def make(mode, alpha=255):
         ("I;16B", "TIFF", NUMBERS * 300),
         ("I", "TIFF", NUMBERS * 300),
     ],
-    day=(0, 2, 5),
 )
 def test_numbers_are_those_of_the_pixels(mode, format, expected, tmp_path):
     encoded = encode(make(mode), format)
@@ -122,7 +120,9 @@ def test_a_file_of_matlab_has_the_numbers_of_its_variable(tmp_path):
     [
         (make("L"), "JPEG", "a JPEG file, which changes class numbers: save label maps as PNG"),
         (make("LA", 254), "PNG", r"transparent at row 1, column 2 \(alpha 254\), which defines no class"),
+        (make("PA", 0), "TIFF", r"transparent at row 1, column 2 \(alpha 0\), which defines no class"),
         (make("PA"), "TIFF", "has a palette with transparency: save it as PNG with a palette"),
+        (make("L").convert("CMYK"), "TIFF", "of Pillow's mode CMYK, expected a class number for each pixel"),
     ],
 )
 def test_files_that_define_no_classes_are_refused(image, format, message):

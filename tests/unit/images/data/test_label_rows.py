@@ -21,11 +21,15 @@ def read(tmp_path):
     return run
 
 
-CELLS = {
+CELLS = {  # as a list of labels, and as one label
     "a;b| c;a;": (("a", "b", "c"), ("a;b| c;a;",)),
+    "No Finding": ((), ("No Finding",)),
     "no finding;a": (("a",), ("no finding;a",)),
     " NaN ": ((), ()),
+    "<NA>": ((), ()),
     "[]": ((), ("[]",)),
+    "['x y', 'z']": (("x y", "z"), ("['x y', 'z']",)),
+    "('x',)": (("x",), ("('x',)",)),
     "[''a'', 3, 3]".replace("''", '"'): (("a", "3"), ('["a", 3, 3]',)),
 }
 
@@ -145,7 +149,14 @@ def test_rows_of_one_label_are_joined(read):
 @pytest.mark.parametrize(
     ("lines", "has_several", "choices", "message"),
     [
+        (["image,label"], False, {}, " has headings, but no rows"),
         (["image,label", "0.png,a", ",b"], False, {}, ", line 3: no image is named; correct or remove the row"),
+        (
+            [OPEN_IMAGES, "a.png,x,/m/1,1,"],
+            False,
+            {},
+            ": column LabelName has several labels of an image; expected one (TASK multi_label reads several)",
+        ),
         (
             ["image,label,split", "0.png,a,dev", "1.png,b,", "2.png,b,all"],
             False,
@@ -153,10 +164,23 @@ def test_rows_of_one_label_are_joined(read):
             ": the column of splits has dev, all: expected train and val",
         ),
         (
+            ["image,label,split", "0.png,a,", "1.png,b,"],
+            False,
+            {},
+            ": the column of splits has no words: expected train and val",
+        ),
+        (["image,label,fold", "0.png,a,", "1.png,b,"], False, {}, ": its column of folds is empty; fill or remove it"),
+        (
             ["image,label,fold", "0.png,a,2", "1.png,b,10"],
             False,
             {"fold": "b"},
             ": DATA.TABLE.FOLD b: its folds are 2, 10",
+        ),
+        (
+            ["image,tags", '0.png,"[""a"", 1.5]"'],
+            True,
+            {},
+            ': labels ["a", 1.5]: expected a;b, a|b or a list such as ["a", "b"]',
         ),
         (["image,tags", "0.png,[a"], True, {}, ': labels [a: expected a;b, a|b or a list such as ["a", "b"]'),
         (
@@ -165,6 +189,20 @@ def test_rows_of_one_label_are_joined(read):
             {},
             ", line 302, column b: '2': expected 1, 0, or for not known -1 or nothing; name the columns of classes "
             "with DATA.TABLE.LABELS if it is another column",
+        ),
+        (
+            [OPEN_IMAGES, "a.png,x,/m/1,0.7,train"],
+            True,
+            {},
+            ": confidence '0.7': expected 1 or 0; write these "
+            "into the column, by a threshold of your choice (no key sets one)",
+        ),
+        (
+            [OPEN_IMAGES, "a.png,x,/m/1,-1,train"],
+            True,
+            {},
+            ": confidence '-1': expected 1 or 0; write these "
+            "into the column, by a threshold of your choice (no key sets one)",
         ),
         (
             [OPEN_IMAGES, "a.png,x,/m/1,1,train", "a.png,x,,1,train"],
@@ -177,6 +215,12 @@ def test_rows_of_one_label_are_joined(read):
             True,
             {},
             " says of one label that it is and is not in an image: b.png; keep one row",
+        ),
+        (
+            [OPEN_IMAGES, "a.png,x,/m/1,1,train", "b.png,x,/m/1,1,train", "b.png,x,/m/2,0,val"],
+            True,
+            {},
+            " gives rows of one image several splits: b.png; correct them",
         ),
     ],
 )

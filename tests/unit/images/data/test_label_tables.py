@@ -106,9 +106,13 @@ def test_a_table_without_headings_has_two_columns(read):
 @pytest.mark.parametrize(
     "names, options",
     [
+        (("b/2.png", "a/4.png"), {}),
+        (("b/2", "a/4"), {}),
+        (("2.png", "4.png"), {}),  # the end of a path
         (("2", "4"), {}),
         (("b\\2.png", "a\\4.png"), {}),
         (("./b/2.png", "b/../a/4.png"), {}),
+        (("b//2.png", "a/./4.png"), {}),
         (("pets/b/2.png", "pets/a/4.png"), {}),  # relative to the folder above, as in CheXpert
     ],
 )

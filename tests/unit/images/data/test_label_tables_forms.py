@@ -43,7 +43,7 @@ def test_a_cell_lists_labels(read, text):
     assert found.labels.tolist() == [[1, 1], [0, 0], [0, 1]] and found.labels.dtype == "int8"
 
 
-@pytest.mark.parametrize("text", ["['a', b]", "[1", '[{""a"": 1}]'])
+@pytest.mark.parametrize("text", ["['a', b]", "['a' 'b']", "[1", "[[]]", '[{""a"": 1}]'])
 def test_another_list_is_refused(read, text):
     with pytest.raises(UserError, match=r'labels .*: expected a;b, a\|b or a list such as \["a", "b"\]'):
         read(f'image,labels\nb/1.png,"{text}"\n', has_several=True)

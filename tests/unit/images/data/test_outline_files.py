@@ -23,7 +23,7 @@ from paddlevit_dist.images.data.outline_files import (
 
 @pytest.mark.parametrize(
     ("folder", "split"),
-    [("val_set", "val"), ("x/Validation/y", "val"), ("station", "train")],
+    [("Test", "test"), ("val_set", "val"), ("seg_train", "train"), ("x/Validation/y", "val"), ("station", "train")],
 )
 def test_folders_of_splits_have_usual_names(tmp_path, folder, split):
     (tmp_path / folder).mkdir(parents=True)
@@ -34,11 +34,16 @@ def test_folders_of_splits_have_usual_names(tmp_path, folder, split):
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        ("2 0 0 0.5 0 0.5 1", [("2", [[0, 0], [10, 0], [10, 8]])]),
         ("2.0 0 -1.9 1.9 0 0.5 1", [("2", [[0, -15.2], [38, 0], [10, 8]])]),
         ("2 0 0 0.5 0", "line 2 is a box, not an outline"),
+        ("2 0 0 0.5", "line 2 has 4 numbers; expected class x1 y1"),
+        ("2 0 0 0.5 0 0.5", "line 2 has 6 numbers; expected class x1 y1"),
         ("2 0 0 0.5 0 0.5 1 1", "line 2 has 8 numbers; expected class x1 y1"),
+        ("2.5 0 0 0.5 0 0.5 1", "line 2 does not begin with the number of a class"),
         ("nan 0 0 0.5 0 0.5 1", "line 2 does not begin with the number of a class"),
         ("2 0 0 0.5 0 0.5 2", "line 2: expected shares of the image from 0 to 1, not pixels"),
+        ("2 -2 0 0.5 0 0.5 1", "line 2: expected shares of the image from 0 to 1, not pixels"),
     ],
 )
 def test_a_line_of_yolo_is_a_class_and_corners(tmp_path, line, expected):
@@ -127,11 +132,16 @@ def turn_around(x, y, radius, number):
 @pytest.mark.parametrize(
     ("kind", "points", "expected"),
     [
+        (None, [[1, 2], [3, 4], [5, 7]], [[1, 2], [3, 4], [5, 7]]),
         ("polygon", [], np.zeros((0, 2))),
         ("rectangle", [[1, 2], [3, 5]], [[1, 2], [3, 2], [3, 5], [1, 5]]),
         ("rectangle", [[1, 2], [3, 2], [4, 5], [1, 5]], [[1, 2], [3, 2], [4, 5], [1, 5]]),
+        ("rectangle", [[1, 2]], "a rectangle of class 'a' has 1 corners; expected 2"),
         ("circle", [[5, 4], [8, 8]], turn_around(5, 4, 5, 32)),  # a corner for each pixel around it
+        ("circle", [[5, 4], [5, 5]], turn_around(5, 4, 1, 16)),
+        ("circle", [[0, 0], [0, 20_000]], turn_around(0, 0, 20_000, 65_536)),
         ("circle", [[5, 4]], "a circle of class 'a' has 1 corners; expected 2"),
+        ("circle", [[5, 4], [5, 5], [5, 6]], "a circle of class 'a' has 3 corners; expected 2"),
         *((kind, [[1, 2], [3, 4]], None) for kind in ("line", "linestrip", "point", "points")),
     ],
 )

@@ -38,7 +38,7 @@ def make_folder(path, files) -> ClassFolders:
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 @pytest.mark.parametrize("subsampling", [0, 1, 2])
-@pytest.mark.parametrize("restarts", [{}, {"blocks": 7}])  # markers that other programs write
+@pytest.mark.parametrize("restarts", [{}, {"rows": 2}, {"blocks": 7}])  # markers that other programs write
 def test_parts_of_jpegs_have_the_pixels_of_the_whole(mode, subsampling, restarts):
     options = {f"restart_marker_{name}": value for name, value in restarts.items()}
     encoded = jpeg(mode, subsampling=subsampling, **options)

@@ -28,7 +28,10 @@ def changed(**fields):
     "other, said",
     [
         ({"shorter_side": 224}, "shorter_side 256, now 224"),
+        ({"quality": 75}, "quality 90, now 75"),
+        ({"shard_size": 9}, "shard_size 1000, now 9"),
         ({"num_classes": 6, "fingerprints": {}}, "num_classes 5, now 6"),
+        ({"stored": "pages"}, "stored jpeg, now pages"),
         ({"fingerprints": {"train": "a", "val": "c"}}, "the images of the source"),
         ({"source": "/moved", "left_out": 3, "complete": False}, None),
     ],

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -87,7 +86,7 @@ def test_changed_file_is_converted_again(folder, cache, samples):
     assert_holds(Mnist(str(folder), "train", cache), (inverted, samples[1]))
 
 
-@by_day(
+@pytest.mark.parametrize(
     "part, change, message",
     [
         ("images-idx3", lambda content: content[:5000], f"truncated: expected {WHOLE} bytes, found 5000"),
@@ -102,7 +101,6 @@ def test_changed_file_is_converted_again(folder, cache, samples):
             "sample 9 of .* has label 10.* labels are 0 to 9",
         ),
     ],
-    day=(0, 2, 4, 6),
 )
 @pytest.mark.parametrize("packed", [False, True])
 def test_what_is_wrong_in_a_file_is_told(part, change, message, packed, folder, cache):

@@ -1,7 +1,6 @@
 """Which tables a folder has, and which images their names mean."""
 
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist.images.data.table_files import ImageFinder, find_tables
@@ -17,16 +16,18 @@ def touch(root, *names):
     ("files", "expected"),
     [
         ("LABELS.CSV classes.csv .other.csv notes.txt", {"": "LABELS.CSV"}),
+        ("_classes.csv", {"": "_classes.csv"}),
         ("class-descriptions-boxable.csv mine.pq", {"": "mine.pq"}),
         ("train.csv my_val_labels.tsv notes.csv test/x.csv", {"train": "train.csv", "val": "my_val_labels.tsv"}),
         ("Train/x.csv Train/classes.csv valid/y.parquet", {"train": "Train/x.csv", "val": "valid/y.parquet"}),
+        ("labels.csv train/x.csv", {"": "labels.csv"}),
         ("train/x.csv train/y.tsv", "has several tables, x.csv, y.tsv: name one with -data_path=FILE, or move others"),
-        (
-            "train.csv train2.csv val.csv",
-            "has several tables, train.csv, train2.csv: name one with -data_path=FILE, or move others",
-        ),
+        ("a.csv b.csv", "has several tables, a.csv, b.csv: name one with -data_path=FILE, or move others"),
+        ("train.csv train2.csv val.csv", "has several tables, train.csv, train2.csv: name one with -data_path=FILE, or "
+            "move others"),
+        ("classes.csv train_images/x.csv", "has no table of labels, such as labels.csv, train.csv or train.parquet"),
     ],
-)
+)  # fmt: skip
 def test_a_folder_has_one_table_or_one_for_each_split(tmp_path, files, expected):
     touch(tmp_path, *files.split())
     if isinstance(expected, str):
@@ -46,7 +47,7 @@ def root(tmp_path):
     return tmp_path / "pets"
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("name", "folder", "split", "expected"),
     [
         ("b/2.png", "", "", "b/2.png"),
@@ -74,7 +75,6 @@ def root(tmp_path):
         ("7.png", "", "", "7.png may be each of train/7.png, val/7.png in {root}: name its folder in the table"),
         ("7.png", "", "other", "7.png may be each of train/7.png, val/7.png in {root}: name its folder in the table"),
     ],
-    day=(2, 4, 8, 11, 12, 15, 18, 20, 22),
 )
 def test_a_name_means_one_image(root, name, folder, split, expected):
     touch(root, "e/9.png.jpg")  # an ending behind another one

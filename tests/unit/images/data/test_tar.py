@@ -216,6 +216,7 @@ def test_truncated_and_damaged_archives_are_named(folder, cache):
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
+        ({"1.png": b"", "1.cls": b"x"}, r"member 1.cls: expected a whole number from 0 up"),
         ({"1.png": b"", "1.cls": b"-1"}, r"member 1.cls: expected a whole number"),
         (
             {"1.png": b"", "1.json": b'{"label": "cat"}'},
@@ -224,7 +225,9 @@ def test_truncated_and_damaged_archives_are_named(folder, cache):
         ({"1.png": b"", "1.cls": b"1", "2.png": b""}, r"has no label for 2.png: expected 2.cls or .json"),
         ({"1.png": b"", "1.jpg": b"", "1.cls": b"1"}, r"has two images for 1;"),
         ({"1.png": b"", "1.cls": b"1", "1.json": b'{"label": 2}'}, r"gives 1 two labels, 1 and 2"),
+        ({"1.png": b"", "1.json": b'{"width": 3}'}, r"has no class for 1.png"),  # metadata
         ({"1.png": b"", "1.cls": b"1", "1.json": b'{"width": 3}', "2.png": b""}, r"has no label for 2.png"),
+        ({"1.txt": b""}, r"contains no images"),
     ],
 )
 def test_labels_that_are_missing_or_wrong_are_named(files, reason, folder, cache):
@@ -278,12 +281,21 @@ def test_pickle_is_small_with_many_archives_and_reads_elsewhere(folder, cache):
 @pytest.mark.parametrize(
     ("name", "split"),
     [
+        ("train.tar", "train"),
         ("train-00000.tar", "train"),
+        ("train_0.tar", "train"),
+        ("train0001.tar", "train"),
         ("my.train.v2.tar", "train"),
         ("imagenet1k-validation-07.tar", "val"),
+        ("ILSVRC2012_img_val.tar", "val"),
+        ("valid-0.tar", "val"),
         ("training-3.tar", "train"),
         ("constrain.tar", None),
+        ("trainer.tar", None),
+        ("values.tar", None),
+        ("test-0.tar", None),
         (".train.tar", None),
+        ("train.txt", None),
     ],
 )
 def test_which_split_a_file_belongs_to(name, split, folder):

@@ -19,7 +19,9 @@ def touch(root, *names):
     ("files", "split", "message"),
     [
         (["images/1.jpg", "labels/1.txt"], "val", r"set DATA.VAL_FRACTION to split the training set"),
+        (["1.jpg"], "val", r"set DATA.VAL_FRACTION to split the training set"),
         (["train/1.jpg"], "val", r"yolo at .* 'val'.*train.*set DATA.VAL_FRACTION to split the training set"),
+        (["labels/1.txt"], "val", r"yolo at .* has no split 'val' .*: it has none$"),
         (["labels/1.txt"], "train", r"yolo at .* has no split 'train' .*: it has none$"),
         (["images/train/1.txt"], "train", r"^[^;]*: there are no train images$"),
     ],
@@ -101,11 +103,11 @@ KEYPOINTS = "expected the number of keypoints and 2 or 3 values: [17, 3]"
     [
         *(
             (f"names: {names}", " has no class names; expected names: [cat, dog], or a line 0: cat for each")
-            for names in ("", "{}", "{-1: cow}", "{0.0: cow}")
+            for names in ("", "cow", "[]", "{}", "{-1: cow}", "{0: cow, b: ant}", "{0.0: cow}")
         ),
         *(
             (f"names: [cow]\nkpt_shape: {shape}", f": kpt_shape {shape}: {KEYPOINTS}")
-            for shape in ("[17]", "[17.0, 3]", "[0, 3]", "[17, 4]")
+            for shape in ("3", "[17]", "[17, 3, 1]", "[17.0, 3]", "[0, 3]", "[17, 1]", "[17, 4]")
         ),
     ],
 )

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist.images.detection import coco_files
@@ -122,7 +121,7 @@ def test_categories_without_a_name_or_with_that_of_another_are_told(read):
     ]
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("lists", "message"),
     [
         ({"categories": []}, " has no categories; expected annotations in COCO's format: an object with images, "),
@@ -152,7 +151,6 @@ def test_categories_without_a_name_or_with_that_of_another_are_told(read):
         ({"annotations": [thing(area="nan")]}, ": annotations[0] (id 1) has area 'nan': expected a finite number"),
         ({"annotations": [thing(iscrowd=[1])]}, ": annotations[0] (id 1) has iscrowd [1]: expected a finite number"),
     ],
-    day=(1, 2, 6, 7, 10, 13, 16, 18, 19),
 )
 def test_entries_that_mean_nothing_are_refused_with_their_place(read, tmp_path, lists, message):
     told = refusal_of(read, **lists)
@@ -176,17 +174,28 @@ def test_a_list_a_missing_file_and_text_are_told(tmp_path):
 @pytest.mark.parametrize(
     ("value", "number", "text"),
     [
+        (5, 5, 5),
         (2**53, 2**53, 2**53),
         (2**53 + 1, None, None),
         (-(2**53) - 1, None, None),
         (3.0, 3, 3),
         (3.5, None, None),
+        (float(2**54), None, None),
+        (-float(2**54), None, None),
         (True, None, None),
+        (None, None, None),
+        ([1], None, None),
+        ("7", 7, 7),
         ("-7", -7, -7),
+        ("0", 0, 0),
         ("007", 7, "007"),
+        (" 7", 7, " 7"),
         ("7.0", 7, "7.0"),
         ("7.5", None, "7.5"),
+        (str(2**53 + 1), 2**53, str(2**53 + 1)),  # which float() rounds
+        (str(-(2**54)), None, str(-(2**54))),
         ("x", None, "x"),
+        ("", None, None),
     ],
 )
 def test_ids_are_numbers_in_any_spelling_or_text_where_it_is_allowed(value, number, text):
@@ -210,8 +219,12 @@ def test_text_ids_are_kept_and_sorted_as_text(read):
     [
         ("a\\b.jpg", None, "a/b.jpg"),
         (None, "http://x.org/train/1.jpg", "train/1.jpg"),
+        ("a.jpg", "http://x.org/train/1.jpg", "a.jpg"),
         ("", "http://x.org/train/1.jpg", None),
+        (3, None, None),
         ("a\0b", None, None),
+        (None, 5, None),
+        (None, None, None),
     ],
 )
 def test_files_of_images_have_slashes(name, url, expected):

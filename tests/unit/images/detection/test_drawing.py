@@ -29,7 +29,9 @@ def make_pen(height, width):
     return drawing.CanvasPen(Image.new("RGB", (width, height)))
 
 
-@pytest.mark.parametrize("longest, text_px, line_px", [(500, 12, 2), (900, 20, 3), (9000, 40, 26)])
+@pytest.mark.parametrize(
+    "longest, text_px, line_px", [(500, 12, 2), (539, 12, 2), (585, 13, 2), (900, 20, 3), (1800, 40, 5), (9000, 40, 26)]
+)
 def test_letters_and_lines_grow_with_the_longer_side_within_limits(longest, text_px, line_px):
     for pen in (make_pen(7, longest), make_pen(longest, 7)):
         assert (pen.text_px, pen.line_px) == (text_px, line_px)

@@ -241,10 +241,10 @@ def test_categories_of_one_name_are_told_apart(evaluate):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "first, second, in_results",
-    [("01", "1", None), ("120000", "12e4", None), ("7", 3, None), (7, 3, (7.0, 3.0)), (7, 3, ("7", "3"))],
-)
+@pytest.mark.parametrize("first, second, in_results", [
+    ("01", "1", None), ("a3", "12e4", None), ("120000", "12e4", None), ("x", "3", None), ("nan", "-0", None),
+    ("7", 3, None), (7, 3, (7.0, 3.0)), (7, 3, ("7", "3")),
+])  # fmt: skip
 def test_texts_are_ids_and_numbers_are_however_they_are_written(evaluate, first, second, in_results):
     def named(entries, ids=(first, second)):
         return [dict(entry, image_id=dict(zip((7, 3), ids))[entry["image_id"]]) for entry in entries]
@@ -288,36 +288,35 @@ def test_masks_need_annotations_with_masks_and_sizes_of_images(evaluate):
         evaluate(without, results, "-iou_type=segm")
 
 
-@pytest.mark.parametrize(
-    "path, value, message",
-    [
-        ([0, "image_id"], 4, "results.json: 1 image of its results are missing from"),
-        ([1, "image_id"], "x", "image_id 'x' of result 1; it is a string, but image ids are numbers there, such as 3"),
-        ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected an integer or a string"),
-        ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),
-        ([0, "bbox"], del_, "results.json: result 0 has neither bbox nor segmentation"),
-        ([1, "bbox", 0], -1e301, "results.json: result 1 has bbox [-1e+301, 5.0, 20.0, 20.0]: expected four finite"),
-    ],
-)
+@pytest.mark.parametrize("path, value, message", [
+    ([0, "image_id"], 4, "results.json: 1 image of its results are missing from"),
+    ([1, "image_id"], "x", "image_id 'x' of result 1; it is a string, but image ids are numbers there, such as 3"),
+    ([1, "image_id"], 3.5, "results.json: result 1 has image_id 3.5: expected an integer or a string"),
+    ([1, "category_id"], del_, "[1]: Object missing required field `category_id`"),
+    ([1, "score"], 1e301, "results.json: result 1 has score 1e+301: expected a finite number"),
+    ([1, "bbox"], del_, "results.json: result 1 has bbox null: expected four finite numbers"),
+    ([0, "bbox"], del_, "results.json: result 0 has neither bbox nor segmentation"),
+    ([1, "bbox", 0], -1e301, "results.json: result 1 has bbox [-1e+301, 5.0, 20.0, 20.0]: expected four finite"),
+    ([1, "bbox", 0], None, "[1]: Expected `float`, got `null` - at `$.bbox[0]`"),
+    ([1], [7, 5], "[1]: Expected `object`, got `array`"),
+])  # fmt: skip
 def test_results_that_cannot_be_used_are_refused(evaluate, path, value, message):
     line = refusal_of(evaluate, ANNOTATIONS, changed(RESULTS, path, value))
     assert "results.json" in line and message in line
 
 
-@pytest.mark.parametrize(
-    "annotations, results, message",
-    [
-        (ANNOTATIONS, {"results": RESULTS}, "results.json: expected a list of results, found an object"),
-        (RESULTS, ANNOTATIONS, "is a list, as in files of results"),
-        (ANNOTATIONS, json.dumps(RESULTS)[:-20], "results.json is not JSON"),
-        (
-            ANNOTATIONS,
-            '[{"score": NaN}]',
-            "results.json is not JSON in COCO's results format: JSON is malformed: invalid",
-        ),
-        ("{}", RESULTS, "annotations.json has no categories"),
-    ],
-)
+@pytest.mark.parametrize("annotations, results, message", [
+    (ANNOTATIONS, {"results": RESULTS}, "results.json: expected a list of results, found an object"),
+    (RESULTS, ANNOTATIONS, "is a list, as in files of results"),
+    ("", RESULTS, "annotations.json is not JSON"),
+    (json.dumps(ANNOTATIONS)[:-20], RESULTS, "annotations.json is not JSON"),
+    (ANNOTATIONS, json.dumps(RESULTS)[:-20], "results.json is not JSON"),
+    (ANNOTATIONS, "[1, 2", "results.json is not JSON"),
+    (ANNOTATIONS, '[{"score": NaN}]', "results.json is not JSON in COCO's results format: JSON is malformed: invalid"),
+    (ANNOTATIONS, "[" + "9" * 5000 + "]", "results.json is not JSON"),
+    (ANNOTATIONS, "12", "results.json is not JSON"),
+    ("{}", RESULTS, "annotations.json has no categories"),
+])  # fmt: skip
 def test_files_of_something_else_are_refused(evaluate, annotations, results, message):
     assert message in refusal_of(evaluate, annotations, results)
 

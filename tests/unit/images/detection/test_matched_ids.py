@@ -1,7 +1,6 @@
 """Images and categories found by names, where files number them differently."""
 
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.detection.matched_ids import (
@@ -12,7 +11,7 @@ from paddlevit_dist.images.detection.matched_ids import (
 )
 
 
-@by_day(
+@pytest.mark.parametrize(
     "names, known, expected",
     [
         (["b.png", "a.png"], ["a.png", "b.png"], [[1], [0]]),
@@ -35,22 +34,28 @@ from paddlevit_dist.images.detection.matched_ids import (
         (["", "1.png"], ["1.png"], [[], [0]]),
         ([], ["1.png"], []),
     ],
-    day=(2, 3, 5, 9, 10, 12, 13, 15, 17),
 )
 def test_paths_mean_one_image_where_one_is_the_end_of_the_other(names, known, expected):
     assert match_files(names, known) == expected
 
 
-@pytest.mark.parametrize("layout", ["train2017", "train/images", "obj_train_data"])
+@pytest.mark.parametrize(
+    "layout", ["train", "train2017", "images/train", "train/images", "VOC7/JPEGImages", "obj_train_data"]
+)
 @pytest.mark.parametrize(
     "names, known, expected",
     [
+        (["photos/a.jpeg", "b.bmp", "/x/c.png"], ["a.jpg", "b.png", "c.png"], [[0], [1], [2]]),
         (["photos/s/a.png", "photos/t/a.png"], ["s/a.png", "t/a.png"], [[0], [1]]),
         (["photos/a.png"], ["s/a.png", "t/a.png"], [[]]),
+        (["a.png"], ["s/a.png", "t/a.png"], [[0, 1]]),
         (["photos/a.png", "photos/a.jpg"], ["a.jpg", "a.png"], [[1], [0]]),  # the suffix decides
         (["photos/a.bmp"], ["a.jpg", "a.png"], [[0, 1]]),
+        (["x/a.png", "y/a.png"], ["a.png", "a_2.png"], [[0, 1], [0, 1]]),
         (["y/a.png"], ["a.png", "A_2.png"], [[0, 1]]),  # it may be the second image of this name
+        (["y/a.png", "y/a_2.png"], ["a.png", "a_2.png"], [[0], [1]]),
         (["val/a.png", "photos/b.png"], ["a.png", "b.png"], [[], [1]]),  # another image of the data set
+        (["train/train/a.png"], ["train/a.png", "b.png"], [[0]]),
     ],
 )
 def test_images_of_a_data_set_may_be_in_the_folders_of_its_layout(tmp_path, layout, names, known, expected):
@@ -63,9 +68,12 @@ def test_images_of_a_data_set_may_be_in_the_folders_of_its_layout(tmp_path, layo
 @pytest.mark.parametrize(
     "names, known, expected",
     [
+        (["nut", "bolt"], ["bolt", "nut"], [[1], [0]]),
         (["Nut "], ["bolt", "nut"], [[1]]),
         (["Cat", "cat"], ["cat", "CAT"], [[1], [0]]),
+        (["Cat", "cat"], ["cat"], [[], [0]]),
         (["CAT"], ["cat", "Cat"], [[0, 1]]),
+        (["part"], ["part", "part"], [[0, 1]]),
         (["tv"], ["tvmonitor", ""], [[]]),
     ],
 )

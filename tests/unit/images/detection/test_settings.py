@@ -20,11 +20,14 @@ COCO = ["TASK", "detection", "MODEL.NAME", "detr_resnet50", "-dataset=coco", "-d
             "DETECTION.EVAL_BATCHING padded (command line): padding changes detections, so that scores would depend on",
         ),
         (["DATA.CROP_SIDES=[9, 8]"], "DATA.CROP_SIDES [9, 8] (command line): expected the smaller number first, such"),
+        (["DATA.SHORTEST_SIDES=[]"], "DATA.SHORTEST_SIDES [] (command line): expected at least one"),
+        (["DATA.CROP_SHORTEST_SIDES=[]"], "DATA.CROP_SHORTEST_SIDES [] (command line): expected at least one"),
         (
             ["DATA.BATCH_SIDES=[32, 64]", "DATA.RESIZE_TO_SQUARE=true", "DATA.SHORTEST_SIDES=[32, 64]"],
             "DATA.BATCH_SIDES [32, 64] (command line): images must be squares of one size first: set "
             "DATA.RESIZE_TO_SQUARE true and DATA.SHORTEST_SIDES [64], for example",
         ),
+        (["DATA.BATCH_SIDES=[32]", "DATA.RESIZE_TO_SQUARE=false", "DATA.SHORTEST_SIDES=[32]"], "DATA.BATCH_SIDES [32]"),
         (
             ["DATA.GROUP_BY_SHAPE=7", "-batch_size=4"],
             "DATA.GROUP_BY_SHAPE 7 (command line): expected a multiple of DATA.BATCH_SIZE 4, so that no batch contains "
@@ -59,14 +62,24 @@ OWN = {"EVAL_BATCHING": "single", "EXPORT_SIZE": None, "WINDOW": (4, 4), "FLIP":
 VOC = "DATA.VOC_CORNERS"
 ANNOTATIONS = ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS")
 IMAGES = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVELY")
+ENDED = ("DATA.SSD_AUGMENT", "DATA.BATCH_SIDES", "DATA.MOSAIC", "DATA.COPY_PASTE")
 
 
 @pytest.mark.parametrize(
     "data, own, expected",
     [
+        ({}, {}, [((VOC,), "DATA.DATASET")]),
+        ({"DATASET": "voc"}, {}, [(IMAGES, "DATA.DATASET")]),
         ({"DATASET": "yolo"}, {}, [(names, "DATA.DATASET") for names in (ANNOTATIONS, (VOC,), IMAGES)]),
         ({"RESIZE_TO_SQUARE": True}, {}, [((VOC,), "DATA.DATASET"), (("DATA.LONGEST_SIDE",), "DATA.RESIZE_TO_SQUARE")]),
+        ({"SSD_AUGMENT": False}, {}, [((VOC,), "DATA.DATASET"), (("DATA.NO_AUGMENT_EPOCHS",), "DATA.SSD_AUGMENT")]),
         ({"SSD_AUGMENT": False, "MOSAIC": 0.5}, {}, [((VOC,), "DATA.DATASET")]),
+        ({"NO_AUGMENT_EPOCHS": 5}, {}, [((VOC,), "DATA.DATASET"), (ENDED, "DATA.NO_AUGMENT_EPOCHS")]),
+        (
+            {},
+            {"EVAL_BATCHING": "one_size"},
+            [((VOC,), "DATA.DATASET"), (("DATA.EVAL_LONGEST_SIDE",), "DETECTION.EVAL_BATCHING")],
+        ),
         (
             {},
             {"EVAL_BATCHING": "one_size", "EXPORT_SIZE": 640},
@@ -75,6 +88,7 @@ IMAGES = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVEL
                 (("DATA.EVAL_LONGEST_SIDE", "DATA.EVAL_SHORTEST_SIDE"), "DETECTION.EVAL_BATCHING"),
             ],
         ),
+        ({}, {"WINDOW": None}, [((VOC,), "DATA.DATASET"), (("DETECTION.WINDOW_OVERLAP",), "DETECTION.WINDOW")]),
         (
             {},
             {"WINDOW": None, "FLIP": False},
@@ -108,7 +122,9 @@ SQUARE = [("DATA.SHORTEST_SIDES", (48, 48)), ("DATA.SHORTEST_SIDES", (80, 80))]
     "words, expected",
     [
         ([], []),
+        (["DATA.RESIZE_TO_SQUARE=true"], SQUARE),
         (["DATA.RESIZE_TO_SQUARE=true", "-eval", "-pretrained=x"], []),
+        (["DETECTION.EVAL_BATCHING=one_size"], [("DATA.EVAL_SHORTEST_SIDE", (64, 64))]),
         (
             ["DATA.RESIZE_TO_SQUARE=true", "DETECTION.EVAL_BATCHING=one_size", "DETECTION.EXPORT_SIZE=[32, 96]"],
             [*SQUARE, ("DETECTION.EXPORT_SIZE", (32, 96))],
@@ -128,6 +144,8 @@ def test_sizes_that_keys_fix_are_listed_with_their_keys(words, expected):
     [
         ([], [(40, 60), (20, 30), (90, 60)], None),  # become 64 x 96 and 96 x 64
         ([], [(40, 60), (40, 50)], "an image of 40 x 50 pixels would be evaluated with 64 x 80"),
+        ([], [(50, 40)], "an image of 50 x 40 pixels would be evaluated with 80 x 64"),
+        (["DETECTION.WINDOW=[20, 20]"], [(40, 60)], None),  # windows become 64 x 64
         (["DETECTION.WINDOW=[25, 20]"], [(40, 60)], "an image of 40 x 60 pixels would be evaluated with 80 x 64"),
         (["DETECTION.EVAL_BATCHING=one_size"], [(40, 50)], None),
     ],

@@ -240,12 +240,15 @@ def test_frozen_layers_have_no_state_in_the_optimizer(trainer):
 @pytest.mark.parametrize(
     "words, said",
     [
+        (["DETECTION.EVAL_BATCHING", "padded", "MODEL.MASK_PADDING", "False"], "MODEL.MASK_PADDING true"),
         (["MODEL.NAME", "resnet50"], "is not a detector"),
         (
             ["MODEL.NAME", "mask_rcnn_resnet50_fpn", "MODEL.NUM_QUERIES", "9"],
             "MODEL.NUM_QUERIES 9: mask_rcnn_resnet50_fpn",
         ),
+        (["-dataset=digits"], "TASK detection reads images with boxes"),
         (["-num_classes=2"], "has 3 categories"),
+        (["DATA.IMAGE_SIZE", "64"], "DATA.IMAGE_SIZE"),
     ],
 )
 def test_what_does_not_fit_is_one_line(words, said, tmp_path):

@@ -24,6 +24,7 @@ def make(*words: str):
 @pytest.mark.parametrize(
     ("words", "options"),
     [
+        (DETR, {"dropout": 0.0, "mask_padding": True}),
         (
             [*DETR, "MODEL.DROPOUT", "0.25", "MODEL.OPTIONS.encoder_layers", "0", "-max_detections=101"],
             {"dropout": 0.25, "encoder_layers": 0, "mask_padding": True},
@@ -32,6 +33,7 @@ def make(*words: str):
             [*RTDETR, "MODEL.NUM_QUERIES", "7", "MODEL.OPTIONS.decoder_layers", "1"],
             {"num_queries": 7, "decoder_layers": 1},
         ),
+        (REGIONS, {"random_samples": True}),
         ([*REGIONS, "TRAIN.RANDOM_SAMPLING", "False", "-max_detections=100"], {"random_samples": False}),
     ],
 )

@@ -67,6 +67,8 @@ def test_a_row_for_each_box_from_the_least_score_on_and_one_without_values():
     [
         (["a/000000000139.jpg", "7.png"], [139, 7]),
         (["a/9.jpg", "cat.jpg"], [1, 2]),
+        (["a/1.jpg", "b/1.jpg"], [1, 2]),
+        (["²³.jpg"], [1]),
         (["2008_000008.jpg"], [2008000008]),
     ],
 )

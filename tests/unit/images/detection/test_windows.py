@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from support.night import by_day
 
 from paddlevit_dist.images.detection import windows
 from paddlevit_dist.images.detection.detections import DetectedObjects
@@ -44,8 +43,8 @@ def see(parts, boxes, labels, scores=None, with_masks=False):
     return results
 
 
-@pytest.mark.parametrize("size", [(100, 130), (64, 56), (40, 200), (65, 56)])
-@pytest.mark.parametrize("overlap", [0.0, 0.5])
+@pytest.mark.parametrize("size", [(100, 130), (64, 56), (40, 200), (33, 50), (65, 56), (64, 57)])
+@pytest.mark.parametrize("overlap", [0.0, 0.25, 0.5])
 def test_windows_cover_every_pixel_and_overlap_enough(size, overlap):
     whole, *windows = WindowPlan((64, 56), overlap, False).find_parts(size)
     assert whole == (0, 0, *size, False)
@@ -117,7 +116,7 @@ def brute_suppress(items, limit):
     return sorted(kept)
 
 
-@by_day("seed", range(5), day=(0, 2, 4))
+@pytest.mark.parametrize("seed", range(5))
 def test_suppression_is_as_defined(seed):
     random, size = np.random.default_rng(seed), (100, 90)
     parts = WindowPlan((60, 52), 0.3, True).find_parts(size)
@@ -172,6 +171,8 @@ def test_no_detection_at_all():
     ("size", "image", "parts"),
     [
         ((20, 60), (50, 100), [(top, left, 20, 60) for top in (0, 15, 30) for left in (0, 40)]),
+        ((60, 20), (50, 50), [(0, left, 50, 20) for left in (0, 15, 30)]),
+        ((20, 60), (20, 60), []),
         ((20, 60), (21, 60), [(0, 0, 20, 60), (1, 0, 20, 60)]),
         (None, (500, 500), []),
     ],
@@ -217,13 +218,19 @@ def test_masks_are_kept_only_if_all_passes_have_them_and_equal_scores_stay_in_or
         (ImagePart(1, 0, 30, 40), [5, 1, 20, 20], False),
         (ImagePart(0, 0, 30, 40), [5, 0, 20, 20], False),
         (ImagePart(0, 1, 30, 40), [0.9, 5, 20, 20], True),
+        (ImagePart(0, 1, 30, 40), [1, 5, 20, 20], False),
+        (ImagePart(0, 0, 30, 40), [5, 5, 20, 29.1], True),
+        (ImagePart(0, 0, 30, 40), [5, 5, 20, 29], False),
         (ImagePart(0, 0, 30, 40), [5, 5, 39.1, 20], True),
         (ImagePart(0, 0, 30, 40), [5, 5, 39, 20], False),
         (ImagePart(70, 60, 30, 40), [5, 5, 40, 30], False),
         (ImagePart(0, 1, 30, 40, True), [20, 5, 39.1, 20], True),  # seen mirrored, it lies at the left
+        (ImagePart(0, 1, 30, 40, True), [0.5, 5, 20, 20], True),
         (ImagePart(0, 60, 30, 40, True), [0.5, 5, 20, 20], False),
+        (ImagePart(1, 0, 60, 90), [5, 1.5, 20, 20], False),  # 2 % of 60 rows are 1.2 pixels, of 90 columns 1.8
         (ImagePart(0, 1, 60, 90), [1.5, 5, 20, 20], True),
         (ImagePart(0, 0, 60, 90), [5, 5, 20, 58.5], False),
+        (ImagePart(0, 0, 60, 90), [5, 5, 88.5, 20], True),
     ],
 )
 def test_a_box_is_cut_where_it_ends_near_the_border_of_a_window_inside_of_the_image(part, box, is_cut):

@@ -17,11 +17,15 @@ from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON, KeypointSe
 @pytest.mark.parametrize(
     "names, expected",
     [
+        (["nose", "left_eye", "right_eye"], [(1, 2)]),
         (["R-Shoulder", "L-Shoulder", "Neck"], [(0, 1)]),
         (["LeftFrontPaw", "RightBackPaw", "RightFrontPaw"], [(0, 2)]),
+        (["ear l", "ear r", "tail"], [(0, 1)]),
         (["左眼", "右眼", "左耳", "右耳", "鼻"], [(0, 1), (2, 3)]),
         (["bright spot", "leftover", "tail"], []),
         (["left", "left", "right"], []),
+        (["lefteye_x", "righteye_x", "nose"], [(0, 1)]),
+        (["point 1", "point 2"], []),
     ],
 )
 def test_left_and_right_in_names_are_opposites(names, expected):

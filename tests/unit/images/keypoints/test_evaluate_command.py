@@ -158,10 +158,19 @@ def changed(content, entry, **fields):
     [
         (changed(RESULTS, 1, keypoints=[1, 2, 3]), "result 1 has 3 numbers of keypoints: expected x, y and score of "),
         (
+            changed(RESULTS, 0, keypoints=None),
+            "result 0 has no keypoints: expected x, y and score of each of the 2 points",
+        ),
+        (
             changed(RESULTS, 0, bbox=[1, 2, 3, 4]),
             "result 1 has no bbox of x, y, width and height in pixels, unlike the",
         ),
+        (
+            [{**result, "bbox": [-1e300, 2, 3, 4]} for result in RESULTS],
+            "result 0 has no bbox of x, y, width and height in pixels",
+        ),
         (changed(RESULTS, 1, keypoints=[5, 5, 1, 5, -1e300, 1]), "image_id 3 has keypoints far from any image"),
+        (changed(RESULTS, 0, keypoints=[1e300] * 6), "image_id 7 has keypoints far from any image: expected pixels"),
         (changed(RESULTS, 0, image_id=4), "1 image of its results are missing from"),
         (ANNOTATIONS, "expected a list of results, found an object.*keypoints.: .x, y, score, ...., .score"),
     ],

@@ -21,7 +21,6 @@ from support.networks.every_classifier import (
     require_published_size,
     small_model,
 )
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import SPELLINGS, annotation_type, list_models
@@ -51,7 +50,7 @@ def test_forward_backward_and_state(name, tmp_path):
     require_learning(name, tmp_path)
 
 
-@by_day("name", ONE_OF_EACH_FAMILY, day=(0, 5, 10))
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_the_first_step_has_distinct_logits_and_a_gradient_in_every_parameter(name):
     model = small_model(name)
     logits = model(images(name))
@@ -61,7 +60,7 @@ def test_the_first_step_has_distinct_logits_and_a_gradient_in_every_parameter(na
         assert np.abs(parameter.grad.numpy()).max() > 0 or parameter_name.endswith(WITHOUT_GRADIENT), parameter_name
 
 
-@by_day("name", ONE_OF_EACH_FAMILY, day=(0, 5, 10))
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_resetting_the_classifier_changes_only_the_last_layers(name):
     model = small_model(name)
     model.eval()
@@ -77,7 +76,7 @@ def test_resetting_the_classifier_changes_only_the_last_layers(name):
     np.testing.assert_allclose(model(x).numpy(), model.forward_features(x).numpy(), rtol=1e-6)
 
 
-@by_day("name", ONE_OF_EACH_FAMILY, day=(0, 5, 10))
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_other_channels_and_unknown_options(name):
     model = small_model(name, in_channels=1)
     assert model(images(name)[:, :1]).shape == [BATCH, CLASSES]
@@ -96,7 +95,7 @@ def compute_plain_logits(name):
 
 
 @pytest.mark.parametrize("option", ["dropout", "attention_dropout", "drop_path"])
-@by_day("name", ONE_OF_EACH_FAMILY, day=(0, 4, 8, 12))
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_each_regularization_is_random_in_training_and_absent_in_evaluation(name, option):
     if option == "attention_dropout" and name.startswith(("mixer", "convnext", "resnet", "hgnetv2")):
         pytest.skip("it has no attention")
@@ -115,7 +114,7 @@ def test_each_regularization_is_random_in_training_and_absent_in_evaluation(name
 BLOCKS = "swin_tiny_patch4_window7_224 cait_xxs24_224 pvt_v2_b0 mixer_s16_224 convnext_tiny resnet50".split()
 
 
-@by_day("name", BLOCKS, day=(0, 2, 5))
+@pytest.mark.parametrize("name", BLOCKS)
 def test_paths_are_dropped_more_often_from_block_to_block(name):
     """From never in the first to the given rate in the last; CaiT's at one rate, but never those of its class token."""
     with weights_of_zero():
@@ -144,7 +143,7 @@ def compute_first_deviation(name, key, shape):
     return 1 / math.sqrt(shape[0]) if ".mlp_" in key else 0.02
 
 
-@by_day("name", ONE_OF_EACH_FAMILY, day=(0, 5, 10))
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
 def test_names_that_are_not_decayed_exist_and_have_several_axes(name):
     model = small_model(name)
     parameters = dict(model.named_parameters())
@@ -186,7 +185,7 @@ TIMM_EXEMPT = {
 }
 
 
-@by_day("name", TIMM_GROUPS, day=(0, 2, 7))
+@pytest.mark.parametrize("name", TIMM_GROUPS)
 def test_layers_and_weights_without_decay_are_those_of_timm(name):
     words = TIMM_GROUPS[name].split()
     expected = dict(zip(words[::2], map(int, words[1::2])))

@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.other_names import REDUCED, small
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -28,7 +27,7 @@ def test_a_family_without_maps_says_so(name):
         model.feature_maps(paddle.zeros([1, 3, 224, 224]))
 
 
-@by_day("name", [name for name in REDUCED if not name.startswith(("cait", "mixer"))], day=(0, 2, 4))
+@pytest.mark.parametrize("name", [name for name in REDUCED if not name.startswith(("cait", "mixer"))])
 def test_maps_are_as_described_and_the_same_in_float64(name):
     model = small(name, seed=1)
     image = np.random.default_rng(0).standard_normal((2, 3, *model.image_size))

@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.cheap_weights import weights_of_zero
-from support.night import by_day
 
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.models.layers import DropPath, LayerNorm, Linear, drop
@@ -61,7 +60,7 @@ EPSILONS = {
 }
 
 
-@by_day("name", EPSILONS, day=(0, 7, 12))
+@pytest.mark.parametrize("name", EPSILONS)
 def test_norms_have_the_epsilon_of_the_published_network(name):
     options, epsilons = EPSILONS[name]
     with weights_of_zero():

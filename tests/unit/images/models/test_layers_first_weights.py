@@ -5,7 +5,6 @@ import math
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist.core.tasks.model_factory import create_model
 
@@ -41,7 +40,7 @@ FAMILIES = {
 }
 
 
-@by_day("family", FAMILIES, day=(1, 3, 4))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_weights_are_cut_normal_numbers_and_biases_zero(family):
     options, find_deviation, scale = FAMILIES[family]
     paddle.seed(4)

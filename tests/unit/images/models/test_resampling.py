@@ -13,7 +13,7 @@ from paddlevit_dist.images.models.resampling import (
     resize_relative_position_bias,
 )
 
-SIZES = [(5, 8), (7, 3), (1, 3)]
+SIZES = [(5, 8), (7, 3), (4, 4), (9, 10), (1, 3)]
 
 
 @pytest.mark.parametrize("old, new", SIZES)

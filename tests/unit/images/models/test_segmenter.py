@@ -140,7 +140,7 @@ def test_maps_are_resized_between_the_centers_of_positions():
     np.testing.assert_allclose(resize_maps(x, (1, 6)).numpy().ravel(), [0, 0.25, 0.75, 1.25, 1.75, 2], atol=1e-6)
 
 
-@pytest.mark.parametrize("side, length", [(1, 5), (3, 7), (6, 4)])
+@pytest.mark.parametrize("side, length", [(1, 5), (2, 5), (3, 7), (6, 4), (3, 3)])
 def test_means_of_windows_cover_all_positions(side, length):
     pool, values = upernet.MeanPooling(side), np.random.default_rng(0).normal(size=length).astype(np.float32)
     windows = pool.weigh_windows(length)

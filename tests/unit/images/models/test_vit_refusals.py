@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -12,7 +11,7 @@ VIT = {"image_size": 16, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_head
 HGNET = {"depths": (1, 1), "dims": (8, 16), "middle_dims": (4, 8), "kernel_sizes": (3, 5), "light": (False, True)}
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"pool": "mean"}, "option pool 'mean' is not known: expected one of "),
@@ -26,7 +25,6 @@ HGNET = {"depths": (1, 1), "dims": (8, 16), "middle_dims": (4, 8), "kernel_sizes
         ({"rotary": "axial", "embed_dim": 20}, "heads of a multiple of 4 channels, not 10: change NUM_HEADS"),
         ({"rotary": "axial", "windows": 2}, "option windows: rotary positions count the patches of the whole image"),
     ],
-    day=(0, 3, 5, 8, 9),
 )
 def test_options_of_a_vit_that_mean_nothing_are_named(options, message):
     with pytest.raises(UserError, match=message), paddle.LazyGuard():
@@ -43,6 +41,8 @@ def test_options_of_a_vit_at_their_limits_are_taken():
     ("options", "message"),
     [
         ({"depths": (1, 1, 1)}, r"HGNetV2: depths \(1, 1, 1\), dims \(8, 16\) and the others have one entry for each"),
+        ({"light": (False,)}, "HGNetV2: depths .* one entry for each stage"),
+        ({"layers": (2, 2, 2)}, "HGNetV2: depths .* one entry for each stage"),
         ({"frozen_stages": 4}, "HGNetV2: frozen_stages 4 is not from 0 to 3: change it"),
         ({"frozen_stages": -1}, "HGNetV2: frozen_stages -1 is not from 0 to 3: change it"),
     ],
@@ -71,6 +71,7 @@ def test_a_segformer_needs_a_mit():
 @pytest.mark.parametrize(
     ("options", "naming", "is_told"),
     [
+        ({"pool": "attention"}, "Hugging Face's DINO, CLIP and SigLIP", True),
         ({"pool": "attention"}, "Hugging Face's DINOv3 with biases", True),
         ({"pool": "attention"}, "timm", False),
         ({"pool": "attention", "activation": "gelu_tanh"}, "Hugging Face's DINO, CLIP and SigLIP", False),

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn import metrics as peer
-from support.night import by_day
 
 from paddlevit_dist.core.tasks.score_kind import require_score_kind
 from paddlevit_dist.images.multi_label.curves import GOALS, sigmoid, sort_labels, transpose_weights
@@ -58,7 +57,7 @@ def mean(values):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@by_day("tens", range(10), day=(0, 5, 9))
+@pytest.mark.parametrize("tens", range(10))
 def test_scores_of_tables_are_scikit_learns(tens):
     for seed in range(10 * tens, 10 * tens + 3):
         table = draw(seed)
@@ -69,7 +68,7 @@ def test_scores_of_tables_are_scikit_learns(tens):
             np.testing.assert_allclose(found[name][0], value, rtol=0, atol=limit, err_msg=f"{name} of {seed}")
 
 
-@by_day("seed", range(20), day=(0, 7, 14))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_drawn_image_counts_as_often_as_it_is_drawn(seed):
     labels, logits, chosen = draw(seed)
     random = np.random.default_rng(seed)

@@ -114,17 +114,6 @@ def test_the_mix_depends_on_the_first_sample_of_the_batch_alone(tmp_path):
     assert "targets" not in collate(task, splits["val"], range(6))  # an evaluation is not mixed
 
 
-def test_batches_that_begin_with_other_samples_are_mixed_otherwise(tmp_path):
-    """As those of two ranks, which have no sample in common."""
-    task, _ = make_task(*MIXED, "TRAIN.MIXUP_MODE", "elem", folder=tmp_path)
-    images, label = np.zeros((6, 3, 16, 16), np.uint8), np.array([1, 0, 0], np.int8)
-    drawn = set()
-    for first in range(4):
-        batch = task.collate([(image, label, first + place) for place, image in enumerate(images)])
-        drawn.add(b"".join(batch[name].tobytes() for name in (WEIGHTS, BOXES) if name in batch))
-    assert len(drawn) == 4
-
-
 def test_a_batch_that_is_not_mixed_has_its_labels_alone(tmp_path):
     task, splits = make_task(*MIXED, "TRAIN.MIXUP_PROB", "1e-9", folder=tmp_path)
     assert set(collate(task, splits["train"], range(6))) == {"images", "labels"}

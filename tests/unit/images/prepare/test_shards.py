@@ -63,7 +63,9 @@ def jobs(monkeypatch):
     "image, stored, suffix, size",
     [
         ((8, 20), "jpeg", None, None),  # copied
+        ((9, 20), "jpeg", ".jpg", (8, 18)),
         ((40, 10), "jpeg", ".jpg", (32, 8)),
+        ((8, 20), PAGES, ".ppm", (8, 20)),
         ((16, 16), PAGES, ".ppm", (8, 8)),
     ],
 )

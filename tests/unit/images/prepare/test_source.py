@@ -12,9 +12,12 @@ from paddlevit_dist.images.prepare.source import check_images, find_layout, find
 @pytest.mark.parametrize(
     ("files", "layout", "splits"),
     [
+        (["train/ant/1.jpg"], "folder", ["train"]),
         (["train/ant/1.jpg", "validation/ant/1.jpg"], "folder", ["train", "val"]),
         (["train_list.txt", "val_list.txt"], "imagenet2012", ["train", "val"]),
+        (["train_list.txt", "train-0.tar"], "imagenet2012", ["train"]),
         (["val_list.txt", "ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"], "tar", ["train", "val"]),
+        (["train/ant.tar"], "tar", ["train"]),
         (["train/n01/1.JPEG", "val/ILSVRC2012_val_00000001.JPEG"], "imagenet2012", ["train", "val"]),
     ],
 )
@@ -28,9 +31,11 @@ def test_layouts(files, layout, splits, tmp_path):
 @pytest.mark.parametrize(
     "splits, layout, expected",
     [
+        (["train", "val"], None, ["train", "val"]),
         (["train", "val", "test"], None, ["train", "val"]),
         (["train", "test"], "folder", ["train", "test"]),
         (["val"], None, ["train"]),  # all class folders are one set
+        (["train"], "imagenet2012", ["train"]),
     ],
 )
 def test_each_split_is_opened_with_its_reader(splits, layout, expected, tmp_path, monkeypatch):

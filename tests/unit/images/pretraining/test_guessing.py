@@ -25,8 +25,10 @@ def write(folder, names):
 @pytest.mark.parametrize(
     "names, expected",
     [
+        (["a.jpg", "deep/er/b.jpg"], "unlabeled"),
         (["images/train/a.jpg", "labels/train/a.txt"], "unlabeled"),  # boxes in YOLO's layout
         (["train-0.tar", "cat/a.jpg", "dog/b.jpg"], "unlabeled"),  # two kinds of classes, of which none is chosen
+        (["scene_vh_clean_2.ply", "photo.jpg"], "unlabeled"),
         (["train/cat/a.jpg", "val/cat/b.jpg"], "folder"),
     ],
 )

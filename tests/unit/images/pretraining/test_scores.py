@@ -35,10 +35,12 @@ def test_without_classes_there_are_numbers_alone(scores):
 @pytest.mark.parametrize(
     ("arrays", "is_valid"),
     [
+        ({"loss": LOSS}, True),
         ({"loss": LOSS, "labels": LABELS, "predictions": PREDICTIONS}, True),
         ({"loss": LOSS[:3]}, False),
         ({"loss": LOSS[:, None]}, False),
         ({"loss": LOSS, "labels": LABELS}, False),
+        ({"loss": LOSS, "predictions": PREDICTIONS}, False),
         ({"loss": LOSS, "labels": LABELS, "predictions": PREDICTIONS[:3]}, False),
     ],
 )

@@ -11,16 +11,16 @@ COMMON = ["MODEL.NAME", "vit", "-data_path=any"]
 @pytest.mark.parametrize(
     ("task", "words", "reason"),
     [
+        ("masked_autoencoder", "TRAIN.SMOOTHING 0.1 -dataset=unlabeled", "it is for images with labels, and TASK"),
         ("masked_autoencoder", "TRAIN.MIXUP_ALPHA 0.8 -dataset=unlabeled", "it is for images with labels, and TASK"),
         ("masked_autoencoder", "PRETRAINING.MORE_PATHS [b] -dataset=digits", "it is for unlabeled, and DATA.DATASET"),
-        (
-            "self_distillation",
-            "SELF_DISTILLATION.SMALL_SIZE 64 SELF_DISTILLATION.SMALL_VIEWS 0 -dataset=unlabeled",
-            "there are no small views",
-        ),
+        ("self_distillation", "SELF_DISTILLATION.SMALL_SIZE 64 SELF_DISTILLATION.SMALL_VIEWS 0 -dataset=unlabeled",
+         "there are no small views"),
+        ("self_distillation", "SELF_DISTILLATION.SMALL_SCALE [0.1,0.2] SELF_DISTILLATION.SMALL_VIEWS 0 "
+         "-dataset=unlabeled", "there are no small views"),
         ("self_distillation", "DATA.CROP_SCALE [0.5,1.0] -dataset=unlabeled", "views have crops"),
     ],
-)
+)  # fmt: skip
 def test_keys_that_nothing_reads_are_told(task, words, reason):
     notices = [notice for notice in load(["TASK", task, *COMMON, *words.split()]).notices if "no effect" in notice]
     assert [notice for notice in notices if words.split()[0] in notice and reason in notice], notices

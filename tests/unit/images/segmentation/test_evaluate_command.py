@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.extensions.compare.pairs import compare_tables
@@ -205,7 +204,7 @@ def test_two_folders_are_compared(tmp_path, evaluate):
     assert scores[1] == 1 and row["difference"]["value"] == pytest.approx(1 - scores[0], abs=1e-5)
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
         (lambda f: (f / "found/p3.png").unlink(), "1 of 5 label maps of .*true have no counterpart, such as p3"),
@@ -216,7 +215,7 @@ def test_two_folders_are_compared(tmp_path, evaluate):
         (lambda f: write(f / "true", [np.full(o.shape, 255) for o in drawn()[0]]), "all pixels are 255"),
         (lambda f: [one.unlink() for one in (f / "true").iterdir()], r"true has no file that ends with \.png"),
         (lambda f: (f / "found").rename(f / "other"), "found is not a folder"),
-    ], day=(0, 1, 2, 4, 6),
+    ],
 )  # fmt: skip
 def test_what_is_no_pair_of_label_maps_is_refused(tmp_path, evaluate, spoil, complaint):
     true, found = drawn()

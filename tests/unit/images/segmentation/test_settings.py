@@ -26,11 +26,14 @@ def load_shapes(words):
             "DATA.SCALE_RANGE [2.0, 1.0] (word): expected the smaller number first, such as [1.0, 2.0]",
         ),
         ("DATA.EVAL_LONGEST_SIDE 50", f"DATA.EVAL_LONGEST_SIDE 50 {LIMIT.format('EVAL')}"),
+        ("DATA.BASE_LONGEST_SIDE 50", f"DATA.BASE_LONGEST_SIDE 50 {LIMIT.format('BASE')}"),
         (
             "SEGMENTATION.CLASS_WEIGHTS [0,0]",
             "SEGMENTATION.CLASS_WEIGHTS [0.0, 0.0] (word): expected at least one above 0, or nothing is learned",
         ),
+        ("SEGMENTATION.SCALES []", "SEGMENTATION.SCALES [] (word): expected at least one, such as [1.0]"),
         (f"{WINDOWS} [32,49]", f"SEGMENTATION.STRIDE [32, 49] {GAPS}"),
+        (f"{WINDOWS} [33,20]", f"SEGMENTATION.STRIDE [33, 20] {GAPS}"),
     ],
 )
 def test_contradictions_name_both_sides(words, message):
@@ -39,7 +42,13 @@ def test_contradictions_name_both_sides(words, message):
 
 @pytest.mark.parametrize(
     "words",
-    ["DATA.SCALE_RANGE [1,1]", "DATA.BASE_LONGEST_SIDE 50 DATA.BASE_SHORTEST_SIDE 60", f"{WINDOWS} [32,48]"],
+    [
+        "DATA.SCALE_RANGE [1,1]",
+        "DATA.BASE_LONGEST_SIDE 50 DATA.BASE_SHORTEST_SIDE 60",
+        "SEGMENTATION.CLASS_WEIGHTS [0,0.1]",
+        f"{WINDOWS} [32,48]",
+        f"{HARD} 599",
+    ],
 )
 def test_what_fits_together_is_silent(words):
     assert load_shapes(words) == []

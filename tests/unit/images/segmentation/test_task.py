@@ -155,8 +155,12 @@ def test_a_label_that_is_no_class_is_refused():
     "words, said",
     [
         (["MODEL.NAME", "resnet18"], "resnet18 is not a segmentation model"),
+        (["DATA.DATASET", "synthetic_shapes"], "holds images with boxes"),
         (["-num_classes=3"], "has 4 classes but MODEL.NUM_CLASSES"),
         (["SEGMENTATION.CLASS_WEIGHTS", "[1, 2]"], "has 2 numbers; expected one for each of the 4 classes"),
+        (["SEGMENTATION.SCALES", "[]"], r"SEGMENTATION.SCALES.*expected at least one, such as \[1.0\]"),
+        (["DATA.EVAL_LONGEST_SIDE", "50"], "it limits DATA.EVAL_SHORTEST_SIDE"),
+        (["DATA.SCALE_RANGE", "[2, 1]"], r"such as \[1.0, 2.0\]"),
         (["DATA.TRANSFORMS", "unheard_of"], "transform 'unheard_of' is not known"),
     ],
 )
@@ -198,7 +202,7 @@ def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
 
 @pytest.mark.parametrize(
     "threshold, dice, lovasz",
-    [(0.3, 0.7, 0.3), (None, 0.7, 0), (0.3, 0, 0)],
+    [(None, 0.7, 0.3), (0.3, 0.7, 0.3), (None, 0.7, 0), (None, 0, 0.3), (0.3, 0, 0), (None, 0, 0)],
 )
 def test_terms_of_a_step_are_weighted_sums_over_pixels(threshold, dice, lovasz):
     words = ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]", "SEGMENTATION.DICE_WEIGHT", str(dice)]

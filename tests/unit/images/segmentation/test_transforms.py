@@ -107,7 +107,7 @@ def test_crops_reach_all_places_and_no_sample_depends_on_another():
 
 
 @pytest.mark.parametrize("how", ["pillow", "opencv"])
-@pytest.mark.parametrize("scale", [0.5, 1.0, 3.1])
+@pytest.mark.parametrize("scale", [0.5, 0.83, 1.0, 1.7, 3.1])
 def test_labels_lie_where_pixels_do_at_any_scale(how, scale):
     drawn_image, labels = blocks(60, 80)
     size = scaled_size((60, 80), scale)

@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 import pytest
 from PIL import Image
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -143,10 +142,14 @@ def test_limits_for_larger_images_and_crops_for_smaller_ones_are_taken(tmp_path,
     [
         ("transform: {__class_fullname__: Normalize, p: 1.0}", "float32 (480, 640, 3): expected uint8"),
         ("transform: {__class_fullname__: Nothing, p: 1.0}", "cannot build it: KeyError: 'Nothing'"),
+        ("transform: {__class_fullname__: HorizontalFlip, q: 1, p: 1.0}", "HorizontalFlip has no argument q"),
         ("transform: {__class_fullname__: HorizontalFlip}", "HorizontalFlip has no 'p'"),
         ("transform: {__class_fullname__: RandomCrop, height: 700, width: 9, p: 1.0}", "exceeds image dimensions"),
+        ("transform: {__class_fullname__: Compose, transforms: 3}", "cannot build it"),
         ("a: 1", "expected a mapping with 'transform'"),
+        (BOXES % (FLIP, "3"), "bbox_params is not a mapping"),
         ("[", "expected YAML or JSON"),
+        (None, "No such file"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_one_line(tmp_path, text, message):
@@ -215,7 +218,7 @@ SHRINKING = {
 }
 
 
-@by_day("name", SHRINKING, day=(1, 2, 4))
+@pytest.mark.parametrize("name", SHRINKING)
 def test_shrinking_removes_no_thin_object(tmp_path, name):
     step = f"{{__class_fullname__: {name}, {SHRINKING[name]}, p: 1.0}}"
     file = AlbumentationsFile(write(tmp_path, BOXES % (step, "{}")), has_boxes=True)
@@ -246,7 +249,7 @@ def test_a_cut_removes_a_thin_object_whose_box_is_visible(tmp_path):
     assert alone.objects.tolist() == [] and alone.masks == []
 
 
-@by_day("seed", range(5), day=(0, 2, 4))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_box_of_a_turned_and_shrunk_line_does_not_depend_on_the_pixels_that_are_skipped(tmp_path, seed):
     steps = "{__class_fullname__: Rotate, limit: [20, 40], p: 1.0}, "
     steps += "{__class_fullname__: Resize, height: 32, width: 32, p: 1.0}"

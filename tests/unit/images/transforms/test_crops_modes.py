@@ -47,7 +47,7 @@ def timms_functions():
 
 
 @pytest.mark.skipif(SPEC is None, reason="timm is not installed")
-@pytest.mark.parametrize("crop_pct", [1.0, 0.61])
+@pytest.mark.parametrize("crop_pct", [1.0, 0.875, 0.61])
 @pytest.mark.parametrize("size", [(30, 44), (45, 28), (33, 33)], ids=str)
 @pytest.mark.parametrize("interpolation", ["bicubic", "lanczos"])
 def test_borders_are_timms(size, crop_pct, interpolation):

@@ -34,7 +34,9 @@ def owners(mix, shape=SHAPE):
     "options",
     [
         {"mixup_alpha": 0.8},
+        {"cutmix_alpha": 1.0},
         {"cutmix_minmax": (0.2, 0.8)},
+        {"mixup_alpha": 0.8, "cutmix_alpha": 1.0},
         {"mixup_alpha": 0.2, "cutmix_alpha": 1.0, "probability": 0.5},
     ],
     ids=str,
@@ -142,7 +144,7 @@ def test_two_draws_of_one_generator_are_equal_and_of_another_are_not(mode):
     assert (first.share != other.share).any()
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("batch", [1, 2, 3])
 @pytest.mark.parametrize("mode", MODES)
 def test_small_and_odd_batches_are_mixed_too(batch, mode):
     images = rng(1).standard_normal((batch, 3, 8, 8)).astype(np.float32)
@@ -154,6 +156,7 @@ def test_small_and_odd_batches_are_mixed_too(batch, mode):
                 np.testing.assert_allclose(mixed[batch // 2], images[batch // 2], atol=1e-6)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
 def test_timm_mixes_images_and_labels_the_same_for_the_same_draws(mode, kind, monkeypatch):
@@ -196,7 +199,9 @@ def test_soft_cross_entropy_of_sharp_labels_is_the_cross_entropy():
 @pytest.mark.parametrize(
     "keys, expected",
     [
+        ({}, None),
         ({"MIXUP_ALPHA": 0.8, "MIXUP_PROB": 0.0}, None),
+        ({"MIXUP_ALPHA": 0.8}, BatchMixing(0.8)),
         ({"CUTMIX_ALPHA": 1.0, "MIXUP_MODE": "pair"}, BatchMixing(0.0, 1.0, mode="pair")),
         ({"CUTMIX_MINMAX": [0.2, 0.8], "MIXUP_PROB": 0.5}, BatchMixing(0.0, 0.0, (0.2, 0.8), 0.5)),
         ({"MIXUP_ALPHA": 0.8, "CUTMIX_ALPHA": 1.0, "MIXUP_SWITCH_PROB": 0.3}, BatchMixing(0.8, 1.0, None, 1.0, 0.3)),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.networks.timm_peer import timm_module
-from support.night import by_day
 
 from paddlevit_dist.images.transforms.operations import FULL_MAGNITUDE, OPERATIONS
 
@@ -46,7 +45,7 @@ def test_the_table_has_all_operations():
     assert set(TABLE["parameters"]) == set(OPERATIONS)
 
 
-@by_day("name", TABLE["parameters"], day=(0, 8, 16, 24))
+@pytest.mark.parametrize("name", TABLE["parameters"])
 def test_parameters_are_timms(name):
     translate = {
         "Desaturate": lambda value: 1.0 - value,  # timm takes color away, here it is what is left
@@ -72,7 +71,7 @@ def test_more_than_the_full_strength_is_the_full_one(name, half, full):
     assert found == pytest.approx([half, full, full])
 
 
-@by_day("name", TABLE["parameters"], day=(0, 8, 16, 24))
+@pytest.mark.parametrize("name", TABLE["parameters"])
 @pytest.mark.parametrize("image", [noise(), smooth(), noise(mode="L")], ids=["noise", "smooth", "gray"])
 def test_images_are_timms(name, image):
     timm = timm_module("auto_augment")

@@ -395,7 +395,9 @@ def test_noise_selections_and_partners_are_those_of_the_same_generator():
     "words, message",
     (
         (("FLIP", "1.5"), "POINTS.AUGMENT.FLIP"),
+        (("JITTER_M", "-1"), "POINTS.AUGMENT.JITTER_M"),
         (("SCALE", "[1.2, 0.8]"), "POINTS.AUGMENT.SCALE .*expected the smaller factor first"),
+        (("SCALE", "[0, 1]"), "POINTS.AUGMENT.SCALE"),
         (("ELASTIC", "nan"), "POINTS.AUGMENT.ELASTIC"),
     ),
 )

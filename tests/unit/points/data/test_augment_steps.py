@@ -157,7 +157,7 @@ def test_a_selection_has_channels_and_labels_of_its_points():
     np.testing.assert_array_equal(chosen.rgb, scene.rgb[[4, 1]], strict=True)
 
 
-@pytest.mark.parametrize("skipped", [(0, 7, 300)])
+@pytest.mark.parametrize("skipped", [(), (0, 7, 300)])
 @pytest.mark.parametrize(
     "steps",
     [

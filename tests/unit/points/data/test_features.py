@@ -22,7 +22,7 @@ from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 from paddlevit_dist.points.sparse.layers import RowsBatchNorm
 
-RANGES = [(-1.0, 1.0), (0.0, 1.0), (2.0, 5.0)]
+RANGES = [(-1.0, 1.0), (-0.5, 0.5), (0.0, 1.0), (2.0, 5.0)]
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.VAL", "2", "DATA.VOXEL_SIZE_M", "0.2"]
 ROOMS += ["POINTS.ROOMS.SPACING_M", "0.15"]
 

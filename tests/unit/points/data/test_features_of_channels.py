@@ -185,7 +185,7 @@ def test_what_scenes_do_not_have_is_told_with_what_they_have(tmp_path):
         SemanticSegmentation(settings.load(rooms).values).build_dataset("train", tmp_path)
 
 
-@pytest.mark.parametrize("value", ("[rgb, rgb]", "[intensity/x]", "[a/2/3]"))
+@pytest.mark.parametrize("value", ("[]", "[rgb, rgb]", "[intensity/0]", "[intensity/x]", "[a/2/3]"))
 def test_features_are_names(value):
     with pytest.raises(
         UserError, match=r"POINTS.FEATURES.*expected names without repetition, such as \[rgb, normal, height\]"

@@ -138,7 +138,7 @@ def test_every_flipped_bit_is_found(tmp_path):
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("length", (0, 127, 855))
+@pytest.mark.parametrize("length", (0, 5, 8, 100, 127, 128, 500, 855))
 def test_a_scene_that_is_cut_off_is_told(tmp_path, length):
     path = tmp_path / "a.scene"
     write_scene(path, make_scene(40))
@@ -222,7 +222,9 @@ def test_a_changed_list_is_read_anew(store):
     "change, message",
     (
         (lambda root: (root / "val.txt").unlink(), r"val\.txt, .* is missing; .* has train; write it"),
+        (lambda root: (root / "val.txt").write_text("\n"), r"val\.txt is empty"),
         (lambda root: (root / "val.txt").write_text("a\nd\nd\n"), "names scene d twice"),
+        (lambda root: (root / "val.txt").write_text("d\ne\n"), r"e\.scene cannot be read"),
         (
             lambda root: (root / "classes.txt").write_text("a\nb\na\nd\ne\n"),
             r"classes\.txt: classes 0 and 2 are both 'a'",
@@ -286,9 +288,11 @@ def test_the_extent_is_the_longest_side(tmp_path):
     "extent, mean, expected",
     [
         (4, (0.0, 0.0, 0.0625), False),  # 5 cm, or a hundredth of the longest side
+        (4, (0.0, 0.0, -0.0625), False),
         (4, (0.0, -0.046875, 0.046875), True),
         (16, (0.0, -0.171875, 0.0), False),
         (16, (0.0, -0.15625, 0.15625), True),
+        (16, (0.171875, 0.0, 0.0), False),
     ],
 )
 def test_a_scene_is_centered_if_the_mean_of_its_points_is_near_the_origin(tmp_path, extent, mean, expected):
@@ -307,7 +311,10 @@ def test_the_extent_of_a_centered_scene_is_its_longest_side_and_not_the_range_of
     [
         (100, 1, 0.02, "5,000 voxels of DATA.VOXEL_SIZE_M, with about 500 voxels"),
         (100, 1, 0.021, None),  # less wide
+        (62_500, 1, 0.02, "5,000 voxels of DATA.VOXEL_SIZE_M, with about 20 voxels"),
+        (63_000, 1, 0.02, None),  # denser
         (63_000, 250, 0.02, "12,500 voxels of DATA.VOXEL_SIZE_M, with about 50 voxels"),
+        (63_000, 250, 0.05, "5,000 voxels of DATA.VOXEL_SIZE_M, with about 20 voxels"),  # too tall for meters
     ],
 )
 def test_voxels_far_too_small_for_the_sparsest_scene_are_told(store, points, height, voxel_size, numbers):
@@ -338,8 +345,11 @@ def test_incomplete_names_of_channels_are_told(length, names):
     [
         ((500, 1, 1), 10_000, True),  # points 5 m apart
         ((500, 1, 1), 10_001, False),
+        ((499, 1, 1), 100, False),
         ((1000, 1, 200), 10**9, True),
         ((1000, 1, 199), 10**9, False),
+        ((1001, 1, 200), 10**9, False),  # lower than a fifth of its length
+        ((9000, 1, 1000), 10**9, True),
         ((9000, 1, 999), 10**9, False),
     ],
 )

@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.instances.grouping import PointClusters, cluster_points, proposal_ious
@@ -39,7 +38,7 @@ def make_members(clusters):
     return [clusters.points[a:b].tolist() for a, b in zip(clusters.offsets[:-1], clusters.offsets[1:])]
 
 
-@by_day("seed", range(6), day=(0, 3))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("extent, shift", [(0.3, 0.0), (0.6, -3.0), (2.0, 100.0)])
 def test_clusters_are_those_of_a_search(seed, extent, shift):
     generator = np.random.default_rng(seed)

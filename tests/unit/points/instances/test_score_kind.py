@@ -1,7 +1,7 @@
 """Average precision of weighted scenes is the benchmark's sum over scenes repeated as often as they count."""
 
 import numpy as np
-from support.night import by_day
+import pytest
 
 from paddlevit_dist.points.instances.matching import (
     IOU_THRESHOLDS,
@@ -47,7 +47,7 @@ def sum_precisions(scenes: list[InstanceMatchTable], label: int, threshold: int)
     return sum(points[k][0] * (recalls[k + 2] - recalls[k]) / 2 for k in range(len(points)))
 
 
-@by_day("seed", range(8), day=(0, 3, 6))
+@pytest.mark.parametrize("seed", range(8))
 def test_scenes_count_as_often_as_their_weights_say(seed):
     generator = np.random.default_rng(seed)
     scenes = [draw_table(generator) for _ in range(int(generator.integers(1, 5)))]

@@ -31,7 +31,7 @@ from paddlevit_dist.points.instances.score_kind import class_precisions
 from paddlevit_dist.points.instances.stuff_classes import find_instance_classes
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.instances.writer import draw_instances
-from paddlevit_dist.points.prepare import nuscenes
+from paddlevit_dist.points.prepare import nuscenes, semantic_kitti
 from paddlevit_dist.points.scene_task import SceneTask
 from paddlevit_dist.points.sparse import Plan, PlanSpec, SparseTensor
 
@@ -345,8 +345,11 @@ def test_what_cannot_be_trained_is_refused_in_one_line():
     "names, stuff, instances",
     [
         (CLASS_NAMES, None, range(2, 20)),
+        (CLASS_NAMES, [], range(20)),
         (nuscenes.CLASS_NAMES, None, range(10)),  # as in nuscenes-devkit's panoptic evaluation
+        (semantic_kitti.CLASS_NAMES, None, range(8)),  # as in semantic-kitti-api
         (["road", "car"], ["road"], [1]),
+        (["road", "car"], [], [0, 1]),
     ],
 )
 def test_datasets_bring_their_classes_without_instances(names, stuff, instances):

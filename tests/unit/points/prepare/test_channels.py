@@ -19,7 +19,9 @@ def select(requested, columns=COLUMNS, excluded=()):
     [
         (None, ["intensity", "normal"]),
         (["all"], ["intensity", "ring", "label", "time", "scalar_height", "normal"]),
+        (["scalar_height"], ["scalar_height"]),
         (["none"], []),
+        (["ring", "normal"], ["ring", "normal"]),
         (["none", "ring"], ["ring"]),
     ],
 )

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from support.files.georeferenced_scenes import UTM, room, stray, write_ply
 from support.files.raw_scenes import write_scannet, zipped
-from support.night import by_day
 from support.samples.small_scenes import make_scene
 
 from paddlevit_dist import UserError
@@ -138,7 +137,7 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
 
 
 @pytest.mark.parametrize("place", (coordinates.center, coordinates.as_given, coordinates.center_like_pointgroup))
-@by_day(
+@pytest.mark.parametrize(
     "xyz, message",
     (
         (stray(20_000.0), r"^a\.ply: point 17 is 19,99\d m from the others, .* 8,192 m .*: remove stray points$"),
@@ -164,7 +163,6 @@ def test_coordinates_that_the_source_holds_in_coarse_steps_are_told():
             r"^a\.ply reaches 1.,... m from its center, .* if it is in millimeters, export it",
         ),
     ),
-    day=(0, 2, 5, 7, 9),
 )
 def test_points_too_far_for_floats_are_refused_as_stray_ones_or_by_their_unit(place, xyz, message):
     with pytest.raises(UserError, match=message) as error, warnings.catch_warnings():
@@ -204,11 +202,11 @@ def box(width, height, points):
 @pytest.mark.parametrize(
     "width, height, points, expected",
     (
-        (50.0, 3.0, 2_000, False),
-        (500.0, 60.0, 25_000_000, False),  # outdoors, 0.1 m between points
+        *[(width, 3.0, points, False) for width in (4.0, 50.0) for points in (2_000, 1_500_000)],
+        *[(500.0, 60.0, points, False) for points in (250_000, 25_000_000)],  # outdoors, 1 m to 0.1 m between points
         (2000.0, 300.0, 4_000_000, False),  # hills
-        *[(4000.0, 2500.0, points, True) for points in (2_000, 100_000_000)],  # rooms in millimeters
-        (400.0, 250.0, 1_500_000, True),  # and in centimeters
+        *[(4000.0, 2500.0, points, True) for points in (2_000, 1_500_000, 100_000_000)],  # rooms in millimeters
+        *[(400.0, 250.0, points, True) for points in (2_000, 1_500_000)],  # and in centimeters
         (4000.0, 50.0, 10_000, True),
     ),
 )

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from support.files.odd_names import ODD_NAMES
 from support.files.raw_scenes import UNIT_COLORS, make_points, no_lists
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -115,7 +114,7 @@ def scene_in(path, values):
     return RawScene("room", (str(path),), False)
 
 
-@by_day("values, expected, remark", COLORS, day=(0, 2, 4, 6, 8))
+@pytest.mark.parametrize("values, expected, remark", COLORS)
 @pytest.mark.parametrize("name", ["room.ply", "room.npz", "room.txt"])
 def test_the_range_of_colors_is_not_guessed_from_the_largest(tmp_path, name, values, expected, remark):
     if name.endswith("txt") and values.dtype.kind != "f":
@@ -148,7 +147,7 @@ def without(*names):
     return {name: column for name, column in columns.items() if name not in names}
 
 
-@by_day(
+@pytest.mark.parametrize(
     "columns, message",
     (
         (without("red"), r"has no colors \(properties red, green and blue\); .* --missing_colors=gray"),
@@ -174,7 +173,6 @@ def without(*names):
         ),
         ({**without(), "label": np.full(5, 1e30, np.float32)}, r"has label 1e\+30, which is not a whole number"),
     ),
-    day=(0, 1, 4, 5, 6, 8, 11),
 )
 def test_what_is_wrong_with_a_ply_scene_is_told_in_one_line(tmp_path, columns, message):
     path = tmp_path / "room.ply"

@@ -38,9 +38,12 @@ def test_further_columns_of_points_are_colors(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (np.zeros(4), r"float64 \(4,\); expected numbers of shape \(points, columns\)"),
         (np.zeros((2, 3, 1)), r"float64 \(2, 3, 1\); expected numbers of shape \(points, columns\)"),
         (np.zeros((2, 3), bool), r"bool \(2, 3\); expected numbers of shape \(points, columns\)"),
+        (np.zeros((2, 3), complex), r"complex128 \(2, 3\); expected numbers of shape \(points, columns\)"),
         ({"coord": np.zeros((2, 3, 1))}, r"coord is float64 \(2, 3, 1\); expected numbers, a row for each point"),
+        ({"coord": np.zeros((2, 3)), "name": np.array(["a", "b"])}, r"name is <U1 \(2,\); expected numbers, a row"),
         (np.zeros(2, [("X", "f4"), ("x", "f4")]), r"two columns of the same name \(X, x\); rename one of them"),
         ({"coord": np.zeros((2, 2))}, r"coord is \(2, 2\); expected at least 3 columns, x, y, z"),
         ({"coord": np.zeros((2, 3)), "label": np.zeros(3)}, r"arrays of different lengths \(coord .*label \(3,\)\)"),

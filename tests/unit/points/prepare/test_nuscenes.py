@@ -9,7 +9,6 @@ import numpy as np
 import paddle
 import pytest
 from support.files.nuscenes import CATEGORIES, draw_objects, nuscenes
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.nuscenes_submission import write_submission_labels
@@ -156,7 +155,7 @@ def test_numbers_of_classes_reach_to_255(tmp_path):
     assert len(reader.class_by_number) == 256 and reader.class_by_number[254:] == (reader.class_by_number[31],) * 2
 
 
-@by_day(
+@pytest.mark.parametrize(
     "damage, message",
     (
         (lambda tables: edit(tables / "scene.json", "scene-0061", "../scene-0061"), "has drive '../scene-0061' and"),
@@ -172,7 +171,6 @@ def test_numbers_of_classes_reach_to_255(tmp_path):
         (lambda tables: edit(tables / "sample.json", "[", "{"), "sample.json cannot be read: .*archive of metadata"),
         (lambda tables: (tables / "sample.json").write_text("[" * 99_999), "sample.json cannot be read"),
     ),
-    day=(0, 2, 4, 6, 8),
 )
 def test_damaged_tables_are_told(tmp_path, damage, message):
     nuscenes(tmp_path, points=5)

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from support.files.other_scenes import PCD_HEADER, lzf, pcd
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.pcd import read_pcd
@@ -102,7 +101,7 @@ def test_compressed_points_are_read_to_their_last_byte(tmp_path):
     )  # 21 more, from the first
 
 
-@by_day(
+@pytest.mark.parametrize(
     "packed",
     [
         [23, *LITERALS[:24], 0],  # a byte too many
@@ -115,7 +114,6 @@ def test_compressed_points_are_read_to_their_last_byte(tmp_path):
         [0, *LITERALS[:1], 7 << 5, 14],
         [2, *LITERALS[:3], 7 << 5, 12, 3],  # a copy of what is before the points
     ],
-    day=(0, 2, 4, 6, 8),
 )
 def test_compressed_points_that_are_damaged_anywhere_are_told(tmp_path, packed):
     with pytest.raises(UserError, match="a.pcd is not a complete PCD file: its compressed points are damaged"):

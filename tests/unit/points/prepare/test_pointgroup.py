@@ -8,7 +8,6 @@ import zipfile
 import numpy as np
 import pytest
 from support.files.raw_scenes import UNIT_COLORS, legacy, no_lists, pointgroup_arrays, zipped
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.listing import RawScene
@@ -30,11 +29,14 @@ def test_pointgroups_files_are_read_without_torch(tmp_path, write):
     assert np.array_equal(test.xyz, arrays[0]) and set(test.semantic) == {-100}
 
 
-TORCH_COLORS = [
+TORCH_COLORS = [  # floats in a file, as bytes, and what is remarked; None: refused
+    (UNIT_COLORS * 2 - 1, UNIT_COLORS * 255, ""),
     ((UNIT_COLORS * 2 - 1) * 1.0001, UNIT_COLORS * 255, ""),
+    (UNIT_COLORS * 0, UNIT_COLORS * 0 + 127.5, ""),
     (UNIT_COLORS * 0.01 - 1, UNIT_COLORS * 1.275, ""),  # dark
     (UNIT_COLORS * 2 - 3, None, "has colors from -3 to 0; expected -1 to 1 as float, or 0 to 255"),
     (UNIT_COLORS / 2 + 0.5, UNIT_COLORS * 63.75 + 191.25, "from 0 to 1, taken as parts of -1 to 1"),
+    (UNIT_COLORS, UNIT_COLORS * 127.5 + 127.5, "from 0 to 1, taken as parts of -1 to 1"),
     (UNIT_COLORS * 255, None, "has colors from 0 to 255; expected -1 to 1 as float, or 0 to 255"),
 ]
 
@@ -71,7 +73,7 @@ class ExecutedObject:
         return os.mkdir, ("executed",)
 
 
-@by_day(
+@pytest.mark.parametrize(
     "value, message",
     (
         ((np.zeros((3, 3)),) * 3, "contains 3 arrays, expected 4"),
@@ -87,7 +89,6 @@ class ExecutedObject:
         ),
         ((np.zeros((0, 3)), np.zeros((0, 3)), np.zeros(0), np.zeros(0)), "has no points"),
     ),
-    day=(0, 2, 4, 5, 6, 7),
 )
 @pytest.mark.parametrize("write", (legacy, zipped))
 def test_what_is_wrong_with_a_torch_file_is_told_in_one_line(tmp_path, monkeypatch, write, value, message):

@@ -85,7 +85,15 @@ def test_files_of_other_formats_are_told(tmp_path):
 
 @pytest.mark.parametrize(
     "choice",
-    [{"class_names": ("a", "b", "c")}, {"ignore_label": 7}, {"channels": ("intensity",)}],
+    [
+        {"class_names": ("a", "b", "c")},
+        {"label": "kind"},
+        {"instance": "thing"},
+        {"ignore_label": 7},
+        {"gray": True},
+        {"channels": ("intensity",)},
+        {"columns": ("x", "y", "z")},
+    ],
     ids=lambda choice: next(iter(choice)),
 )
 def test_scenes_are_prepared_again_with_another_choice(choice):

@@ -14,15 +14,15 @@ def write(path, text):
     return str(path)
 
 
-@pytest.mark.parametrize("separator", [" ", "\t", ", "])
-@pytest.mark.parametrize("start", ["", "\n# made by a scanner\n3\n", "\ufeff"])
+@pytest.mark.parametrize("separator", [" ", "\t", ",", ";", ", "])
+@pytest.mark.parametrize("start", ["", "3\n", "\n# made by a scanner\n3\n", "\ufeff"])
 def test_numbers_are_read_after_a_count_and_comments(tmp_path, separator, start):
     text = start + "".join(separator.join(map(str, row)) + "\n" for row in ROWS)
     table = read_text(write(tmp_path / "a.txt", text))
     assert isinstance(table, np.ndarray) and table.dtype == np.float64 and table.tolist() == ROWS
 
 
-@pytest.mark.parametrize("length", [65_535, 65_536, 200_000])
+@pytest.mark.parametrize("length", [65_534, 65_535, 65_536, 65_537, 200_000])
 def test_points_after_a_very_long_comment_are_all_read(tmp_path, length):
     table = read_text(write(tmp_path / "a.xyz", f"#{' ' * (length - 1)}\n1 2 3\n4 5 6\n"))
     assert table.tolist() == [[1, 2, 3], [4, 5, 6]]
@@ -43,11 +43,14 @@ def test_columns_have_the_names_of_the_first_line(tmp_path, head):
 @pytest.mark.parametrize(
     "text, said",
     [
+        ("", "a.txt has no points; remove it"),
         ("# x y z\n\n", "a.txt has no points; remove it"),
         ("x y z\n1 2 3 4\n", "a.txt names 3 columns, but its rows have 4 numbers"),
         ("x y X\n1 2 3\n", r"a.txt has two columns of the same name \(x, y, x\); rename one"),
         ("3\nx 2 z\n", "a.txt, line 2: 'x 2 z' is neither a row of numbers nor of names; fix or remove it$"),
+        ("hello\n1 2 3\n", "a.txt, line 1: 'hello' is neither"),
         ("1,5;2,5;3,5\n", "a.txt, line 1: .* neither .*; decimals need a point, not a comma"),
+        ("# a\nx y z\n1 2 3\n4 5\n", "a.txt is not a table of numbers: .*in line 4"),
         ("# a\nx y z\n1 2 3\n4 5 six\n", "a.txt is not a table of numbers: .*in line 4"),
     ],
 )

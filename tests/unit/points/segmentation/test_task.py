@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.varied import vary
-from support.night import by_day
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
 from support.samples.small_scenes import make_samples, scene, tensors
 from support.thread_ranks import acting_as
@@ -194,10 +193,9 @@ def test_as_many_weights_as_classes():
     assert make_task("POINTS.CLASS_WEIGHTS", "[0.0, 1.0]").config.POINTS.CLASS_WEIGHTS == [0, 1]
 
 
-@by_day(
+@pytest.mark.parametrize(
     "scenes",
     [(scene(0),), (scene(0), scene(30)), (scene(1),), (scene(2), scene(1))],
-    day=(0, 1, 3),
     ids=["nothing", "an empty scene", "one point", "two points and one"],
 )
 @pytest.mark.parametrize("network", NETWORKS)
@@ -357,7 +355,7 @@ def test_weights_record_how_scenes_become_voxels():
     assert (other.class_names, other.coordinates) == ([*CLASS_NAMES], AS_GIVEN)
 
 
-@pytest.mark.parametrize("splits", [("train", "train"), ("train", "val"), ("val",)])
+@pytest.mark.parametrize("splits", [("train", "train"), ("val", "val"), ("train", "val"), ("val", "train"), ("val",)])
 def test_scenes_are_centered_if_all_splits_are(splits):
     class Placed(SyntheticRooms):
         def __init__(self, data_path, split, cache_folder):

@@ -10,7 +10,6 @@ from scipy.spatial.transform import Rotation
 from support.filled_cells import to_dense
 from support.networks.narrow_minkunets import WIDTHS, narrow_networks  # noqa: F401
 from support.networks.varied import vary
-from support.night import by_day
 
 from paddlevit_dist import UserError, create_model
 from paddlevit_dist.core import settings
@@ -103,7 +102,7 @@ def test_points_of_a_mesh_lie_evenly_on_its_faces(tmp_path):
     assert np.histogram2d(sides[:, 1], sides[:, 2], 4, [[0, 1], [0, 3]])[0].std() < 60
 
 
-@by_day(
+@pytest.mark.parametrize(
     "name, content, said",
     [
         ("a.txt", "1,2,3\n1,2\n", "line 2"),
@@ -123,7 +122,6 @@ def test_points_of_a_mesh_lie_evenly_on_its_faces(tmp_path):
         ("a.off", "OFF\n1 0 0\n0 0 0\n", "a.off has no area"),
         ("a.off", "OFF\n9999999999999 0 0\n0 0 0\n", "is truncated"),
     ],
-    day=(1, 2, 4, 6, 7, 9, 10),
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line(name, content, said, tmp_path):
     (tmp_path / name).write_text(content)

@@ -8,7 +8,6 @@ import numpy as np
 import paddle
 import pytest
 from support.networks import sparse_reference as reference
-from support.night import by_day
 
 from paddlevit_dist.points.sparse import (
     Convolution,
@@ -77,7 +76,7 @@ def differentiable(array):
 
 
 @pytest.mark.parametrize("dimension", [2, 3])
-@by_day("stride, kernel_size, dilation", SHAPES, day=(2, 4, 5, 8))
+@pytest.mark.parametrize("stride, kernel_size, dilation", SHAPES)
 @pytest.mark.parametrize("transposed", [False, True], ids=["down", "up"])
 def test_values_and_gradients_are_those_of_the_loops(dimension, stride, kernel_size, dilation, transposed, way):
     coordinates = reference.scene(np.random.default_rng(kernel_size), 80, dimension)

@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist.points import sparse
 from paddlevit_dist.points.sparse import Plan, PlanSpec, build_plan
@@ -26,8 +25,10 @@ def points(*rows):
 @pytest.mark.parametrize(
     ("features", "places", "message"),
     [
+        (np.ones((2, 3)), points((0, 1, 2), (1, 0.5, 2)), None),
         (np.ones((0, 3)), np.zeros((0, 3)), None),
         (np.ones(2), points((0, 1, 2), (1, 0.5, 2)), r"features have shape \[2\] and points \[2, 3\], expected"),
+        (np.ones((2, 3)), np.ones(2), r"features have shape \[2, 3\] and points \[2\], expected"),
         (np.ones((2, 3)), points((0, 1, 2)), r"features have shape \[2, 3\] and points \[1, 3\], expected"),
         (np.ones((2, 3)), points((0, 1, 2), (0.5, 1, 2)), r"point 1 is \[0\.5, 1\.0, 2\.0\], expected finite"),
         (np.ones((2, 3)), points((0, 1, np.inf), (0, 1, 2)), r"point 0 is \[0\.0, 1\.0, inf\], expected finite"),
@@ -41,7 +42,7 @@ def test_points_have_a_scene_and_a_row_of_features_each(features, places, messag
         sparse.PointFeatures(features, places)
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda x: sparse.PointFeatures(np.ones((1, 2)), points((0, 1, 2))).voxels("max"), "mode is 'max', expected"),
@@ -59,7 +60,7 @@ def test_points_have_a_scene_and_a_row_of_features_each(features, places, messag
         (lambda x: along_axes((2, 2), 3), r"\(2, 2\) has 2 numbers for 3 axes: give one for each, or one for all"),
         (lambda x: sparse.Convolution(2, 4, 3)(x, COORDINATES[:, :3]), "the voxels given are 2-D, the input is"),
         (lambda x: PaddedInverseConvolution(2, 4, 3, 2, padding=1)(x), "needs the output's voxels: call it"),
-    ], day=(0, 2, 4, 5, 7, 8, 11, 12, 14),
+    ],
 )  # fmt: skip
 def test_arguments_that_do_not_fit_are_refused(call, message):
     with pytest.raises(ValueError, match=message):

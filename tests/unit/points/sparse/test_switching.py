@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist.points import sparse_collate
 from paddlevit_dist.points.sparse import (
@@ -88,7 +87,7 @@ def test_half_precision_on_a_cpu_is_computed_or_refused_in_one_line(dtype):
         np.testing.assert_array_equal(layer(x).features.numpy(), layer(same).features.numpy(), strict=True)
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("made", "ours"),
     [
         (lambda: Convolution(2, 3, 3, kernel_generator=None, expand_coordinates=False, dimension=2), {"dimension": 2}),
@@ -104,14 +103,13 @@ def test_half_precision_on_a_cpu_is_computed_or_refused_in_one_line(dtype):
         (lambda: PaddedMaxPooling(3, 2, padding=1, indice_key="c"), {"stride": 2}),
         (lambda: GlobalPooling(dimension=3), {"mode": "average"}),
     ],
-    day=(0, 2, 3, 5, 7, 10),
 )
 def test_arguments_of_other_libraries_are_taken(made, ours):
     layer = made()
     assert {name: getattr(layer, name) for name in ours} == ours
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("made", "said"),
     [
         (lambda: Convolution(2, 3, 3, groups=2), "groups=2: use DepthwiseConvolution"),
@@ -126,7 +124,6 @@ def test_arguments_of_other_libraries_are_taken(made, ours):
         (lambda: NestedBatchNorm(4, affine=False), "affine=False"),
         (lambda: MaxPooling(3, 2, dimension=2)(SparseTensor(np.ones((1, 1)), np.zeros((1, 4), int))), "for 2-D voxels"),
     ],
-    day=(0, 3, 6, 7, 8, 10),
 )
 def test_arguments_of_other_libraries_that_ask_for_something_else_are_refused(made, said):
     with pytest.raises(ValueError, match=said):

@@ -9,7 +9,6 @@ import pytest
 from paddle import nn
 from support.networks import sparse_reference as reference
 from support.networks.sparse_reference import given_by, list_offsets, sides
-from support.night import by_day
 
 from paddlevit_dist.points import sparse, sparse_collate
 from paddlevit_dist.points.sparse import functional
@@ -63,7 +62,7 @@ CASES = [(1, 3, 1, 1), (1, 5, 2, 1), (2, (3, 1), (2, 1), 1), (2, (2, 3), 1, (2, 
 CASES += [(3, (1, 3, 3), (1, 2, 3), (1, 2, 1)), (4, 3, 1, 1), (4, (1, 1, 1, 3), 1, 1), (4, 2, 2, 1), (4, 3, 2, 2)]
 
 
-@by_day("dimension, kernel, stride, dilation", CASES, day=(0, 3, 4))
+@pytest.mark.parametrize("dimension, kernel, stride, dilation", CASES)
 def test_one_to_four_axes_with_numbers_for_each(products, dimension, kernel, stride, dilation):
     x = make_tensor(dimension, voxels=60 if dimension == 4 else 120, reach=2 if dimension == 4 else 5)
     layer = sparse.Convolution(3, 4, kernel, stride, dilation, dimension=dimension)
@@ -135,14 +134,13 @@ def test_voxels_are_made_wherever_the_kernel_reaches(products, kernel, stride):
     assert len(z.coordinates) == np.count_nonzero(np.arange(len(y.coordinates)) % 3)
 
 
-@by_day(
+@pytest.mark.parametrize(
     "kernel, stride, padding, dilation, shape",
     [
         *((3, 2, 1, 1, None), (2, 2, 0, 1, None), (1, 1, (1, 0, 2), 1, None)),  # the last moves the voxels
         *((3, 2, 0, 1, (11, 12, 13)), (3, 1, 0, 2, (11, 12, 13))),
         ((3, 1, 2), (2, 1, 1), (1, 0, 1), 1, (11, 12, 13)),
     ],
-    day=(2, 4, 5),
 )
 def test_spconvs_rule(products, kernel, stride, padding, dilation, shape):
     coordinates = reference.scene(np.random.default_rng(0), 100)
@@ -204,7 +202,7 @@ def test_the_two_rules_of_strides_differ():
     assert sorted(sparse.PaddedConvolution(1, 1, 3, 2, 1)(x).coordinates[:, 1].tolist()) == [4] * 4 + [6] * 4
 
 
-@by_day("kernel, stride, dilation", [(3, 1, 1), ((3, 1, 3), 1, 2), (2, 2, 1), (3, 2, 1)], day=(1, 2))
+@pytest.mark.parametrize("kernel, stride, dilation", [(3, 1, 1), ((3, 1, 3), 1, 2), (2, 2, 1), (3, 2, 1)])
 def test_each_channel_by_itself(products, kernel, stride, dilation):
     x = make_tensor()
     layer = sparse.DepthwiseConvolution(3, kernel, stride, dilation)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from support.files.volume_files import AFFINE, voxels, world, write_landmarks, write_volume
-from support.night import by_day
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
@@ -93,7 +92,7 @@ def test_resampled_arrays_have_one_shape_in_all_formats(tmp_path):
         np.testing.assert_allclose(other, arrays[0], atol=1e-3)
 
 
-@by_day("suffix", [".nii.gz", ".mha", ".nrrd", ".npz", ""], day=(0, 2, 4))
+@pytest.mark.parametrize("suffix", [".nii.gz", ".mha", ".nrrd", ".npz", ""])
 @pytest.mark.parametrize("wanted", ["ras", "lps"])
 def test_volumes_world_is_for_landmarks_that_do_not_follow_their_volume(tmp_path, suffix, wanted):
     write_volume(tmp_path / "train" / f"case{suffix}")

@@ -106,9 +106,15 @@ def test_none_stands_alone(data):
 @pytest.mark.parametrize(
     "left, right",
     [
+        ("eye_left", "eye_right"),
         ("LeftEye", "RightEye"),
+        ("LEFT EYE", "RIGHT EYE"),
         ("ear_l", "ear_r"),
+        ("L_ear", "R_ear"),
+        ("earL", "earR"),
         ("LPorion", "RPorion"),
+        ("Or-L", "Or-R"),
+        ("ORL", "ORR"),
         ("left_eye_right_corner", "right_eye_left_corner"),
         ("EYE LEFT", "EYE RIGHT"),
         ("EAR_L", "EAR_R"),

@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -52,7 +51,7 @@ def evaluate(capsys, *words):
     return json.loads(captured.out), captured.err
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("truth", "found"),
     [
         ("fcsv RAS", "mrk.json LPS"),
@@ -63,7 +62,6 @@ def evaluate(capsys, *words):
         ("json LPS", "fcsv RAS"),
         ("csv LPS", "json LPS"),
     ],
-    day=(0, 2, 5),
 )
 def test_errors_are_distances_in_whatever_coordinates_files_are(tmp_path, capsys, truth, found):
     write(tmp_path / "truth", TRUTH, truth)
@@ -151,6 +149,7 @@ def test_names_that_look_like_formulas_are_text_in_a_spreadsheet_and_are_read_ba
     [
         ("fcsv RAS", "csv LPS", "lps", "files without a coordinate system are read as LPS"),
         ("csv RAS", "fcsv LPS", "ras", "files without a coordinate system are read as RAS"),
+        ("csv LPS", "csv LPS", "ras", "files without a coordinate system are read as RAS"),
         ("csv LPS", "json LPS", None, "files do not specify LPS or RAS: both sides are assumed to be the same"),
         ("fcsv LPS", "mrk.json RAS", "lps", "coordinate systems from the files"),
     ],
@@ -179,13 +178,21 @@ def test_one_table_of_all_volumes(tmp_path, capsys, world):
     [
         ("case,landmark", "volume,landmark", "line 1: no column case, or two; expected case,landmark,x,y,z"),
         ("case0,chin", "case0,nose", "line 3: landmark 'nose' appears twice in volume case0"),
+        ("0.9,RAS", "0.9,XYZ", "line 2: world is 'xyz', expected LPS or RAS"),
         ("0.9,RAS", "0.9,", "line 3: only some rows have a world"),
+        (
+            "case0,nose,",
+            "case0,nose,1,",
+            "line 2: more values than the header has columns; write decimals with a point",
+        ),
         (
             "case,landmark",
             f"case,{'a' * 131_073},landmark",
             "landmarks.csv is not a table: field larger than field limit",
         ),
+        ("case0,chin", f"case0,{'a' * 131_073}", "landmarks.csv is not a table: field larger than field limit"),
         ("case0,chin", "case0,Chin", "has no position of chin, but .* has one; its landmarks are nose, Chin, ear"),
+        ("case0,nose,", "case0,nose,a", "line 2: x of landmark 'nose' is .*, expected a number"),
     ],
 )
 def test_tables_that_are_none_of_landmarks(tmp_path, capsys, old, new, complaint):
@@ -277,7 +284,7 @@ def test_volumes_of_a_patient_are_drawn_together(tmp_path, capsys):
     assert [said["intervals"]["mre_mm"][end] for end in ("low", "high")] == pytest.approx(ends, rel=1e-4)
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ("case,landmark,x,y,z\n", "has no rows; expected case,landmark,x,y,z"),
@@ -296,7 +303,6 @@ def test_volumes_of_a_patient_are_drawn_together(tmp_path, capsys):
         ("case,landmark,x,y,z,world\na,nose,1,2,3,LPS\na,chin,1,2,3,\n", "line 3: only some rows have a world in vol"),
         ("case,landmark,x,y,z,world\na,nose,1,2,3,XYZ\n", "line 2: world is 'xyz', expected LPS or RAS"),
     ],
-    day=(1, 2, 4, 5, 7, 9, 10),
 )
 def test_tables_that_are_damaged_are_refused_with_their_line(tmp_path, content, message):
     (tmp_path / "truth.csv").write_text(content)

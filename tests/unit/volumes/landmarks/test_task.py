@@ -210,7 +210,12 @@ def test_images_show_training_crops_and_whole_volumes():
             ["-dataset=digits"],
             "digits holds images, but TASK landmarks reads volumes; set DATA.DATASET to one of landmarks, syn",
         ),
+        (
+            ["TASK", "classification"],
+            "VOLUMES.CROP_SIZE is read by tasks landmarks, volume_segmentation, not by classification",
+        ),
         (["-num_classes=3"], "MODEL.NUM_CLASSES .* is 3, but there are 8 landmarks"),
+        (["VOLUMES.INTENSITY_WINDOW", "[5,1]"], "write the smaller number first"),
         (["VOLUMES.MIRROR_PAIRS", "[nose]"], "VOLUMES.MIRROR_PAIRS 'nose'"),
     ],
 )

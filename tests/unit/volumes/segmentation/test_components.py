@@ -86,6 +86,11 @@ def add_liver_far_away(labels):
     return labels
 
 
+def add_liver_and_split_spleen(labels):
+    labels[8, 3:6, 3:6] = labels[7, 4, 3:6] = labels[7, 5, 5] = 0  # components of 3 and 2 true voxels
+    return add_liver_far_away(labels)
+
+
 def join(labels):
     labels[6, 4, 4] = 2  # one component of liver and spleen
     return labels
@@ -101,7 +106,9 @@ def add_much_liver_and_split_joined_spleen(labels):
     "description, change, kept",
     [
         (SECOND, add_liver_far_away, ["liver"]),  # the spleen is a component of the foreground, so this is not kept
+        (SECOND, lambda labels: labels, []),
         (SECOND, join, []),
+        (SECOND, add_liver_and_split_spleen, ["liver"]),
         (SECOND, add_much_liver_and_split_joined_spleen, ["liver"]),  # the mean of both classes rises, too
         (REGIONS, add_liver_far_away, ["liver"]),
     ],

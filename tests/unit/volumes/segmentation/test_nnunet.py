@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from support.files.nnunet_folders import SECOND, make_labels, raw_data
 from support.files.volume_files import AFFINE, SHAPE, voxels, write_series, write_volume
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.guessing import guess
@@ -104,7 +103,7 @@ def move_into_subfolders(root):
     (root / "dataset.json").unlink()
 
 
-@by_day(
+@pytest.mark.parametrize(
     "spoil, said",
     [
         (lambda root: write_volume(root / "labelsTr" / "case_1.nii.gz", make_labels(1), shifted(AFFINE)), "origin"),
@@ -127,7 +126,6 @@ def move_into_subfolders(root):
         (lambda root: (root / "dataset.json").unlink(), "has no dataset.json"),
         (move_into_subfolders, "has no dataset.json; use one of its subfolders: a, b, c, d, e$"),
     ],
-    day=(0, 2, 3, 5, 8),
 )
 def test_what_is_wrong_is_said_in_one_line(tmp_path, spoil, said):
     root = raw_data(tmp_path)
@@ -351,7 +349,7 @@ def test_intensities_of_a_channel_without_classes_or_with_one_value():
     assert _intensities("CT", even) == said
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"labels": {"background": 0, "liver": True}}, "label 'liver' has the number True"),
@@ -371,7 +369,6 @@ def test_intensities_of_a_channel_without_classes_or_with_one_value():
         ({"channel_names": {}}, 'expected "channel_names" .* numbered from 0'),
         ({"channel_names": ["CT"]}, 'expected "channel_names" .* numbered from 0'),
     ],
-    day=(0, 2, 4, 5, 7, 9, 10),
 )
 def test_descriptions_in_another_form_are_refused(tmp_path, changes, message):
     file = tmp_path / "dataset.json"
@@ -384,7 +381,7 @@ def test_descriptions_in_another_form_are_refused(tmp_path, changes, message):
     assert str(refused.value).startswith(str(file))
 
 
-@pytest.mark.parametrize("content", ["[", '[{"train": ["a"]}]', '[{"train": 1, "val": []}]'])
+@pytest.mark.parametrize("content", ["[", "3", '[{"train": ["a"]}]', '[["a"]]', '[{"train": 1, "val": []}]'])
 def test_listed_folds_in_another_form_are_refused(tmp_path, content):
     (tmp_path / "splits_final.json").write_text(content)
     with pytest.raises(UserError, match=r"splits_final\.json cannot be read \(.*\); expected \["):

@@ -3,7 +3,7 @@
 import json
 import re
 
-from support.night import by_day
+import pytest
 
 from paddlevit_dist.volumes.segmentation.nnunet import _note_fold, choose_cases
 
@@ -14,7 +14,7 @@ def subjects(names):
     return {re.match(r"sub-\d+", name)[0] for name in names}
 
 
-@by_day("fold", range(5), day=(0, 2, 4))
+@pytest.mark.parametrize("fold", range(5))
 def test_a_subject_is_on_one_side_of_a_fold(tmp_path, fold):
     file = str(tmp_path / "splits_final.json")
     train, val = (choose_cases(file, NAMES, split, fold) for split in ("train", "val"))

@@ -8,7 +8,6 @@ import paddle
 import pytest
 from support.files.nnunet_folders import REGIONS, make_labels, raw_data
 from support.files.volume_files import AFFINE
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
@@ -62,7 +61,7 @@ def test_regions_are_read_and_remembered():
     assert name_labels(list(regions), list(regions.values()), numbers) == ["background", "kidney", "tumor", "mass"]
 
 
-@by_day(
+@pytest.mark.parametrize(
     "changes, order, said",
     [
         ({}, None, 'there is no "regions_class_order": expected'),
@@ -88,7 +87,6 @@ def test_regions_are_read_and_remembered():
         ({"background": [0, 1]}, [1, 2, 3], 'also needs "background": 0'),
         ({"ignore": [4, 5]}, [1, 2, 3], "label 'ignore' has \\[4, 5\\], expected one number"),
     ],
-    day=(0, 1, 2, 4, 6, 7, 8, 10, 11, 14, 15, 17),
 )
 def test_an_odd_file_is_refused_in_one_line(changes, order, said):
     with pytest.raises(UserError, match=said) as error:

@@ -11,7 +11,6 @@ import pytest
 from PIL import Image
 from pycocotools.coco import COCO
 from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco, write_image
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
@@ -147,7 +146,7 @@ def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
         pickle.loads(pickle.dumps(dataset)).annotations(0)
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("file", "folder"),
     [
         ("annotations/instances_val2017.json", "val2017"),
@@ -157,7 +156,6 @@ def test_masks_of_a_file_that_changes_during_a_run_are_refused(tmp_path, cache):
         ("valid/_annotations.coco.json", "valid"),
         ("annotations/valid.json", "valid"),
     ],
-    day=(1, 3, 4),
 )
 def test_other_layouts_are_found_and_told(tmp_path, cache, file, folder):
     write_coco(tmp_path, [annotation(1, 11, BOX)], split=folder or ".", file=file)
@@ -291,7 +289,13 @@ STORED, TURNED, SQUARE = (20, 30), (30, 20), (20, 20)
 
 @pytest.mark.parametrize(
     "sizes, expected",
-    [([TURNED, TURNED], (20, 30)), ([STORED, None], (30, 20)), ([None, None], (20, 30))],
+    [
+        ([TURNED, TURNED], (20, 30)),
+        ([STORED, STORED], (30, 20)),
+        ([TURNED, None], (20, 30)),
+        ([STORED, None], (30, 20)),
+        ([None, None], (20, 30)),
+    ],
 )
 def test_sizes_prove_whether_exif_turns_images(tmp_path, cache, sizes, expected):
     write_lying(tmp_path, sizes)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.files.coco_writer import BOX, CATEGORIES, annotation, refused_by, write_coco
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -83,7 +82,7 @@ ODD = {
 ONLY_TRAINING = ("outside", "beyond", "corners")  # notes of what is learned, which needs the sizes of images
 
 
-@by_day("case", ODD, day=(0, 3, 5, 10, 12, 16))
+@pytest.mark.parametrize("case", ODD)
 def test_what_is_odd_is_kept_as_coco_s_tools_do_and_told(tmp_path, cache, case):
     annotations, notice, kept = ODD[case]
     path = write_coco(tmp_path, annotations)
@@ -144,7 +143,13 @@ def test_boxes_on_the_edges_of_their_image_are_inside_and_those_beyond_are_count
 
 @pytest.mark.parametrize(
     ("box", "is_told"),
-    [([20, 10, 31, 21], True), ([20, 10, 31.5, 20], False), ([20, 10, 30, 21.5], False), ([20, 20, 30, 20], False)],
+    [
+        ([20, 10, 31, 21], True),
+        ([20, 10, 31.5, 20], False),
+        ([20, 10, 30, 21.5], False),
+        ([20, 20, 30, 20], False),
+        ([1, 2, 29, 18], False),  # which fits as it is
+    ],
 )
 def test_boxes_that_would_fit_as_corners_are_told(tmp_path, cache, box, is_told):
     lines = notices_of(tmp_path, cache, [box, *([1, 2, 5, 9] for _ in range(4))])
@@ -205,7 +210,7 @@ WRONG = {
 ONLY_IMAGES = ("id is a name", "no file name")  # an evaluation reads no images, and compares any ids
 
 
-@by_day("case", WRONG, day=(1, 3, 10, 12, 16))
+@pytest.mark.parametrize("case", WRONG)
 def test_a_file_that_is_not_as_coco_says_is_refused_in_one_line(tmp_path, cache, case):
     content, message = WRONG[case]
     content = {"annotations": [], "categories": CATEGORIES, **content}

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from support.night import by_day
 from support.samples.marked_points import MIRROR, draw_marked, find_color
 
 from paddlevit_dist.images.detection.data.composition import ImageComposition, ImageObjects, join_images, paste_objects
@@ -53,7 +52,7 @@ def test_resizing_keeps_shares_of_the_sides():
     np.testing.assert_allclose(resized.points.places[:, :, :2] / (240, 45), shares, rtol=1e-12)
 
 
-@by_day("seed", range(8), day=(0, 3, 6))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_training_transform_takes_points_along(seed):
     marked, generator = draw_marked(seed), np.random.default_rng(seed)
     transform = DetectionTrainingTransform(
@@ -139,7 +138,7 @@ STEPS = {
 }
 
 
-@by_day("name", STEPS, day=(0, 2, 4))
+@pytest.mark.parametrize("name", STEPS)
 def test_albumentations_moves_points_and_exchanges_left_and_right(tmp_path, name):
     pytest.importorskip("albumentations")
     file = tmp_path / "steps.json"

@@ -142,6 +142,8 @@ def test_the_keys_lead_to_samples_of_both_kinds(tmp_path):
     [
         (["DATA.SHAPES.SIDES", "[60,50]"], "DATA.SHAPES.SIDES [60, 50] (command line): expected the smaller"),
         (["DATA.SHAPES.CATEGORIES", "[ring,ring]"], "expected at least one category, each only once"),
+        (["DATA.SHAPES.CATEGORIES", "[hexagon]"], "expected one of circle"),
+        (["DATA.SHORTEST_SIDES", "[]"], "expected at least one"),
         (["DATA.GROUP_BY_SHAPE", "6", "-batch_size=4"], "expected a multiple of DATA.BATCH_SIZE 4"),
     ],
 )

@@ -69,7 +69,7 @@ def test_batches_need_less_padding_and_differ_between_epochs():
     assert len({tuple(sorted(batch)) for batch in grouped} & {tuple(sorted(batch)) for batch in again}) < 3
 
 
-@pytest.mark.parametrize(("number", "group"), [(0, 4), (3, 4), (1000, 16)])
+@pytest.mark.parametrize(("number", "group"), [(0, 4), (3, 4), (4, 4), (1000, 16), (7, 1)])
 def test_any_number_of_images_and_any_group(number, group):
     sizes = np.random.default_rng(0).integers(0, 500, (number, 2))
     order = draw_grouped_order(sizes, group, np.random.default_rng(1))

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.engine import compatibility
@@ -60,7 +59,7 @@ def configured(root, kind, output, *words):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@by_day("orientation", STORED_BY, day=(1, 2))
+@pytest.mark.parametrize("orientation", STORED_BY)
 @pytest.mark.parametrize("drawn_on_stored", [False, True])
 def test_boxes_lie_where_they_were_drawn(tmp_path, kind, orientation, drawn_on_stored):
     write(tmp_path / "data", kind, orientation, drawn_on_stored)
@@ -74,7 +73,7 @@ def test_boxes_lie_where_they_were_drawn(tmp_path, kind, orientation, drawn_on_s
     np.testing.assert_array_equal(np.asarray(image)[:, :, 0] > 127, white, strict=True)
 
 
-@by_day("kind", KINDS, day=(0, 2))
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("word, size", [(None, (60, 40)), ("false", (40, 60)), ("true", (60, 40))])
 def test_new_images_are_turned_as_those_of_the_training_were(tmp_path, kind, word, size):
     write(tmp_path / "data", kind, 6, drawn_on_stored=word == "false")

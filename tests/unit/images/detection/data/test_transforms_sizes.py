@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.night import by_day
 from support.samples.drawn_views import edges, make_view
 from support.trainings import small_detections
 
@@ -126,7 +125,7 @@ def test_the_last_epochs_are_without_the_strong_transforms():
     assert made[0] == made[1] == made[2] != made[3]
 
 
-@by_day("seed", range(20), day=(0, 7, 13))
+@pytest.mark.parametrize("seed", range(20))
 def test_boxes_follow_their_masks_onto_a_larger_image_and_into_a_crop(seed):
     generator, (view, masks) = np.random.default_rng(seed), make_view(seed)
     for mask in masks:

@@ -1,8 +1,8 @@
 """The whole recipe of a training image, SSD's transforms too, against plain steps on one image and lists of boxes."""
 
 import numpy as np
+import pytest
 from PIL import Image, ImageEnhance
-from support.night import by_day
 
 from paddlevit_dist.images.detection.data.transforms import DetectionTrainingTransform, whole_view
 
@@ -102,7 +102,7 @@ def train(image, boxes, random):
     return scale(image, boxes, (24, 40)[int(random.integers(2))], 55)
 
 
-@by_day("seed", range(16), day=(0, 5, 10))
+@pytest.mark.parametrize("seed", range(16))
 def test_the_recipe_is_its_steps_one_after_the_other(seed):
     transform = DetectionTrainingTransform((24, 40), 55, 0.25, 0.75, (31, 37, 44), (17, 29), ssd=True)
     drawn = np.random.default_rng(100 + seed)

@@ -8,7 +8,6 @@ import shutil
 import pytest
 from support.files.coco_writer import refused_by, write_image
 from support.files.voc_writer import an_object, write_voc, write_xml
-from support.night import by_day
 
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data.inspection import SplitInspection
@@ -61,7 +60,7 @@ def test_several_years_are_joined_and_other_lists_named(tmp_path, cache, monkeyp
 
 @pytest.mark.parametrize(
     ("annotations", "images", "split"),
-    [("train", "train", "train"), ("", "", "train")],
+    [("annotations", "images", "train"), ("train", "train", "train"), ("valid", "valid", "val"), ("", "", "train")],
 )
 @pytest.mark.parametrize("suffix", [".xml", ".XML"])
 def test_folders_without_lists(tmp_path, cache, annotations, images, split, suffix):
@@ -170,7 +169,7 @@ HOSTILE = [
 ]
 
 
-@by_day("content", HOSTILE, day=(0, 1, 3, 5), ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_and_damaged_xml_is_refused_in_one_line(tmp_path, cache, content):
     write_voc(tmp_path, {"train": ["1"]})
     (tmp_path / "Annotations" / "1.xml").write_bytes(content)

@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 from support.files.coco_writer import refused_by
 from support.files.yolo_writer import LABELS, write_darknet, write_yolo
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
@@ -46,7 +45,7 @@ def test_names_of_classes_are_the_words_in_the_file(tmp_path, cache):
     assert Yolo(str(tmp_path), "val", cache).class_names == ["no", "007", "null"]
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("images", "names", "places", "split"),
     [
         ("images/val", "names: {0: cat, 1: dog, 2: cow}\n", {"val": "images/val"}, "val"),
@@ -60,7 +59,6 @@ def test_names_of_classes_are_the_words_in_the_file(tmp_path, cache):
         ("images/validation", "names: [a, b, c]\n", {}, "val"),
         ("val", None, {}, "val"),
     ],
-    day=(1, 3, 6, 9),
 )
 def test_layouts(tmp_path, cache, images, names, places, split):
     root = tmp_path / "data"
@@ -86,7 +84,7 @@ WRONG = {
 }
 
 
-@by_day("case", WRONG, day=(0, 3, 4, 7))
+@pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_line_is_named(tmp_path, cache, case):
     line, message = WRONG[case]
     write_yolo(tmp_path, labels={"1": f"0 0.5 0.5 0.1 0.1\n{line}\n"})
@@ -160,7 +158,7 @@ def test_lists_of_absolute_and_relative_paths(tmp_path, cache, lines):
     assert Yolo(str(tmp_path), "train", cache).class_counts()[:, 0].sum() == 3
 
 
-@pytest.mark.parametrize("prefix", ["data/", "/data/"])
+@pytest.mark.parametrize("prefix", ["data/", "", "./", "/data/"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("keys", [("train", "valid"), ("Train", "Validation")])
 def test_obj_data_of_darknet(tmp_path, cache, prefix, end, keys):

@@ -60,7 +60,7 @@ def test_a_padded_batch_of_equal_sizes_is_no_other_than_one_without_sizes():
         np.testing.assert_allclose(told, untold, atol=1e-6)
 
 
-@pytest.mark.parametrize("sizes", [[(1, 1)], [(1, 90), (2, 2)]])
+@pytest.mark.parametrize("sizes", [[(1, 1)], [(1, 1), (33, 1)], [(1, 90), (2, 2)]])
 @pytest.mark.parametrize("mask_padding", [False, True])
 def test_images_of_a_pixel(sizes, mask_padding):
     model = small_detr(mask_padding=mask_padding)
@@ -145,8 +145,10 @@ def test_other_backbones_have_no_options_of_a_resnet(backbone, options):
     ("options", "message"),
     [
         ({"embed_dim": 18}, "EMBED_DIM 18: expected a multiple of 4"),
+        ({"num_heads": 3}, "EMBED_DIM 16 is not divisible by its number of heads 3"),
         ({"num_queries": 0}, "DETR needs at least one decoder layer and query"),
         ({"feature_level": 2}, "has 2 feature maps: feature_level 2 is out of range"),
+        ({"querys": 3}, "has no option 'querys'"),
     ],
 )
 def test_impossible_options_are_one_line(options, message):

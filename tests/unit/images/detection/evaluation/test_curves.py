@@ -6,7 +6,6 @@ Numbers of drawn images are those of an annotation file that has each image so o
 import numpy as np
 import pytest
 from support.networks import coco_peer
-from support.night import by_day
 from support.samples.drawn_detections import NOTHING_FOUND
 
 from paddlevit_dist.core.intervals import bootstrap
@@ -23,7 +22,7 @@ from paddlevit_dist.images.detection.evaluation.matching import (
 CLASSES = 5
 
 
-@by_day("seed", range(14), day=(0, 5, 10))
+@pytest.mark.parametrize("seed", range(14))
 def test_equal_to_pycocotools(seed):
     dataset, results = coco_peer.random_case(seed)
     coco_peer.assert_equal(coco_peer.scored(dataset, results), coco_peer.evaluated(dataset, results))

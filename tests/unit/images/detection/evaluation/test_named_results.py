@@ -146,6 +146,7 @@ def test_of_two_entries_of_one_name_the_id_decides(evaluate):
         ({907: "x/1.png", 903: "z/1.png"}, NAMES, "1 of 2 images are not listed in"),
         ({907: "x/1.png", 903: "1.png"}, NAMES, "1.png matches several images"),
         ({907: "x/1.png", 903: "p/x/1.png"}, NAMES, "both match the image with id 907"),
+        (PATHS, {5: "mug", 2: "cap"}, "no category name is in"),
         (PATHS, {5: "CUP", 2: "Cup"}, "CUP and Cup both match cup"),
     ],
 )

@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 import pytest
-from support.night import by_day
 
 from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.images.detection.detections import DetectedObjects
@@ -35,7 +34,7 @@ def brute_thresholds(detections, wished, weights):
     return precise, found
 
 
-@by_day("seed", range(8), day=(0, 3, 6))
+@pytest.mark.parametrize("seed", range(8))
 def test_each_draw_has_the_thresholds_of_copies_of_its_images(seed):
     random, images = np.random.default_rng(seed), 6
     number = int(random.integers(0, 40))

@@ -120,10 +120,15 @@ def test_results_of_two_origins_are_compared_by_the_names_of_images(tmp_path, ca
     [
         ("a01", "0 0.5 0.5 0.2 0.2", "line 1: .*5 numbers: no confidence: save_conf=True writes it"),
         ("a01", "\n0 50 50 20 20 0.9", "line 2: .*expected fractions of the image from 0 to 1, not pixels"),
+        ("a01", "0 -2 0.5 0.2 0.2 0.9", "expected fractions of the image from 0 to 1"),
+        ("a01", "0 0.5 2 0.2 0.2 0.9", "expected fractions of the image from 0 to 1"),
         ("a01", "0 0.5 0.5 -0.2 0.2 0.9", "expected fractions of the image from 0 to 1"),
+        ("a01", "0 0.5 0.5 0.2 -0.2 0.9", "expected fractions of the image from 0 to 1"),
         ("a01", "0 0.9 0.5 0.5 0.2 20", "the confidence is 20"),
+        ("a01", "0 0.5 0.5 0.2 0.2 nan", "the confidence is nan"),
         ("a01", "2 0.5 0.5 0.2 0.2 0.9", "there is no class 2: 2 are known, from 0 to 1"),
         ("a01", "cup 0.5 0.5 0.2 0.2 0.9", "expected class x y width height confidence"),
+        ("a01", "0 0.5 0.5 0.2 0.2 0.9 17", "7 numbers"),
         (
             "b1",
             "0 0.5 0.5 0.2 0.2 0.9",

@@ -6,7 +6,6 @@ import numpy as np
 import paddle
 import pytest
 from support.networks import mask_rcnn_peers as peers
-from support.night import by_day
 from support.samples import mask_rcnn_batches as batches
 
 from paddlevit_dist import UserError
@@ -50,7 +49,7 @@ IMAGES = {
 }
 
 
-@by_day("kind", IMAGES, day=(0, 1, 3))
+@pytest.mark.parametrize("kind", IMAGES)
 def test_all_parameters_learn_from_any_images(model, kind):
     counts, height = IMAGES[kind]
     images, targets = batches.batch(batches.images(counts, max(height, 45)), dtype="float32")

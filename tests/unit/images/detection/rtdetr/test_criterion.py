@@ -320,7 +320,7 @@ def test_boxes_of_dfine_in_micro_batches_differ_from_the_batch_by_pairs_for_each
 
 
 @pytest.mark.parametrize("kind", [VarifocalCriterion, FineCriterion])
-@pytest.mark.parametrize("broken", ["layer_logits", "encoder_boxes", "denoising_layer_logits"])
+@pytest.mark.parametrize("broken", ["layer_logits", "layer_boxes", "encoder_boxes", "denoising_layer_logits"])
 def test_outputs_that_are_not_finite_make_a_loss_that_is_not(kind, broken):
     batch = make_batch((2, 0, 1, 3))
     outputs = make_outputs(batch["denoising_labels"].shape[1])

@@ -73,7 +73,7 @@ def tensors(arrays, dtype):
 @pytest.mark.parametrize("is_discrete", [False, True])
 @pytest.mark.parametrize(
     ("is_compiled", "dtype", "of_places"),
-    [(False, "float64", "float64"), (False, *["float32"] * 2), (True, *["float32"] * 2)],
+    [(False, "float64", "float64"), (False, "float32", "float64"), (False, *["float32"] * 2), (True, *["float32"] * 2)],
 )
 def test_values_are_the_weighted_sums_over_all_points(is_compiled, dtype, of_places, is_discrete):
     if is_compiled and not is_available():

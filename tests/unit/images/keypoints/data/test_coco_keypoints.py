@@ -9,7 +9,6 @@ import pytest
 from pycocotools.coco import COCO
 from support.files.coco_writer import BOX, annotation, refused_by, write_coco
 from support.files.keypoint_writer import BUG, POINTS, posed, write_keypoints
-from support.night import by_day
 
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.keypoints.data.coco_keypoints import CocoKeypoints
@@ -120,12 +119,14 @@ def test_keys_win_over_the_file(tmp_path, cache):
     "chosen, message",
     [
         (keys(NAMES=["a", "b"]), "KEYPOINTS.NAMES has 2 values, but bug has 3 points"),
+        (keys(SIGMAS=[0.1]), "KEYPOINTS.SIGMAS has 1 values, but bug has 3 points"),
         (
             keys(PAIRS=["head/tail"]),
             "KEYPOINTS.PAIRS head/tail: the points are not of one category; expected two of head, left_wing, "
             "right_wing or of the numbers 1 to 3, such as head/right_wing",
         ),
         (keys(PAIRS=["1/2", "2/3"]), "KEYPOINTS.PAIRS: left_wing is in two pairs"),
+        (keys(SKELETON=["1-2"]), "KEYPOINTS.SKELETON 1-2: one slash is needed"),
         (keys(NAMES=["a", "b", "a"]), "KEYPOINTS.NAMES ['a', 'b', 'a']: expected each name only once"),
     ],
 )
@@ -174,8 +175,10 @@ PAIRS = "expected pairs of its points, by names or numbers from 0"
     "field, value, expected",
     [
         ("keypoints", "head", "expected a list of names"),
+        ("keypoints", ["a", " ", "b"], "expected no empty name"),
         ("keypoints", ["a", "b", "a"], "expected each name only once"),
         ("flip_idx", [0, 2, 2], "expected the numbers 0 to 2, exchanged in pairs"),
+        ("flip_pairs", [["head", "tail"]], PAIRS),
         ("flip_pairs", [[0, 1], [1, 2]], f"{PAIRS}, each in one pair"),
         ("sigmas", [0.1, 0.2], "expected a number above 0 for each of its 3 points"),
     ],
@@ -217,7 +220,7 @@ ODD = {
 }
 
 
-@by_day("name", ODD, day=(0, 2, 4, 6, 8))
+@pytest.mark.parametrize("name", ODD)
 def test_what_is_odd_is_told(tmp_path, cache, name):
     entry, expected = ODD[name]
     border = [0, 0, 1, 30, 20, 2, 99, 99, 0]
@@ -273,7 +276,7 @@ WRONG = {
 }
 
 
-@by_day("name", WRONG, day=(0, 1, 3, 6))
+@pytest.mark.parametrize("name", WRONG)
 def test_wrong_points_are_refused(tmp_path, cache, name):
     annotations, expected = WRONG[name]
     write_keypoints(tmp_path, annotations)

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.files.coco_writer import refused_by, write_image
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointsPart
@@ -67,7 +66,7 @@ FORMS = {
 }
 
 
-@by_day("name", FORMS, day=(1, 3, 8, 9, 11, 14, 18))
+@pytest.mark.parametrize("name", FORMS)
 def test_both_forms_say_the_same(tmp_path, cache, name):
     text, names = FORMS[name]
     write_table(tmp_path, text)
@@ -180,7 +179,7 @@ def test_a_folder_is_needed(tmp_path, cache):
     )
 
 
-@by_day(
+@pytest.mark.parametrize(
     "text, message",
     [
         ("image,x1,y1\na.png,1,2\na.png,1,2\n", "line 3: a.png again: expected one row for each image"),
@@ -211,7 +210,6 @@ def test_a_folder_is_needed(tmp_path, cache):
         ("image,x1,y1\n", "has headings, but no rows"),
         ("image,x1,y1\na.png,1,2\n,3,4\n", "points.csv, line 3: no image is named; correct or remove the row"),
     ],
-    day=(0, 1, 3, 6, 7, 9, 13, 14, 17),
 )
 def test_wrong_tables_are_refused(tmp_path, cache, text, message):
     write_table(tmp_path, text)

@@ -4,9 +4,9 @@ import functools
 import pickle
 
 import numpy as np
+import pytest
 from support.files.coco_writer import refused_by
 from support.files.yolo_writer import write_yolo
-from support.night import by_day
 
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.detection.data.yolo import Yolo
@@ -96,7 +96,7 @@ VISIBILITY = (
 )
 
 
-@by_day(
+@pytest.mark.parametrize(
     "yaml, label, message",
     [
         ("names: [bug]\n", LABELS["2"], "has no kpt_shape: expected data.yaml with a line such as kpt_shape: [17, 3]"),
@@ -122,7 +122,6 @@ VISIBILITY = (
         (YAML, "0 0.5 0.5 0.4 0.6 0.2\n", "6 numbers; expected class x y width height and 9 numbers of keypoints"),
         (YAML, "0 0.5 0.5 0.4 0.6 nan 0.5 2 1 1 1 0 0 0\n", "expected points as fractions of the image from 0 to 1"),
     ],
-    day=(0, 2, 4, 5, 7, 10, 11, 12),
 )
 def test_what_does_not_fit_is_refused(tmp_path, cache, yaml, label, message):
     write_yolo(tmp_path, labels={"1": label}, names=yaml)

@@ -6,7 +6,6 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.rtdetr_networks import make_images
-from support.night import by_day
 from support.samples.pose_batches import CLASSES, NOISE, POINTS, make_pose_network, make_targets
 
 from paddlevit_dist import UserError
@@ -24,7 +23,7 @@ def network():
     return make_pose_network()
 
 
-@by_day("size", PUBLISHED, day=(0, 4))
+@pytest.mark.parametrize("size", PUBLISHED)
 def test_the_number_of_parameters_is_the_published_one(size):
     with paddle.LazyGuard():  # names and shapes only
         built = create_model(f"detrpose_hgnetv2_{size}", num_classes=2)

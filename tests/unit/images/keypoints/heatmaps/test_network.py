@@ -125,7 +125,9 @@ def test_every_backbone_with_maps_trains_all_weights(backbone, options):
     [
         ({}, True),
         ({"class_token": False, "pool": "average"}, False),
+        ({"registers": 2}, False),
         ({"positions": "patches"}, False),
+        ({"rotary": "axial"}, False),
         ({"windows": 2}, False),
     ],
 )

@@ -5,7 +5,6 @@ import pickle
 import numpy as np
 import pytest
 from PIL import Image
-from support.night import by_day
 
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
@@ -42,7 +41,7 @@ def find_spots(crop):
     return np.array([np.argwhere(crop[k] > 128).mean(axis=0)[::-1] for k in range(3)])
 
 
-@by_day("seed", range(6), day=(0, 2, 4))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("flip", [0.0, 1.0])
 def test_points_follow_their_pixels(seed, flip):
     config = CONFIG._replace(shift=0.1, scale=0.2, rotation=30.0, flip=flip)

@@ -348,6 +348,9 @@ def test_a_step_is_a_mean_over_objects(tmp_path):
         (["MODEL.NAME", "resnet18", "MODEL.DIMS", "None"], "MODEL.NAME resnet18 returns no heatmaps"),
         (["HEATMAPS.KERNEL", "4"], "HEATMAPS.KERNEL.*odd number, such as 5"),
         (["KEYPOINTS.FIGURES", "[hand, hand]"], r"KEYPOINTS.FIGURES .*: expected at least one kind, each only once"),
+        (["KEYPOINTS.FIGURES", "[]"], r"KEYPOINTS.FIGURES .*: expected at least one kind, each only once"),
+        (["HEATMAPS.BOX_FILE", "/nowhere.json"], "HEATMAPS.BOX_FILE /nowhere.json: there is no such file"),
+        (["HEATMAPS.DETECTOR", "/nowhere"], "/nowhere"),
         (["DATA.DATASET", "synthetic_shapes"], "holds images with boxes"),
     ],
 )

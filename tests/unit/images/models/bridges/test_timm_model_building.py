@@ -242,10 +242,12 @@ def test_stages_and_batch_norms_are_frozen(plain, monkeypatch):
 @pytest.mark.parametrize(
     "reductions, is_dilated, expected",
     [
+        (None, False, []),
         ([2, 4, 4, 8, 16, 32], False, [2, 3, 4, 5]),
         ([32, 16, 8, 4, 2], False, [3, 2, 1, 0]),
         ([2, 4, 8, 8, 8], True, [1, 2, 3, 4]),
         ([16] * 12, False, [2, 5, 8, 11]),
+        ([16] * 4, False, [0, 1, 2, 3]),
         ([16] * 3, False, [2]),
     ],
 )
@@ -426,6 +428,7 @@ def test_timm_is_refused_where_it_is_missing_or_torchs_or_paddle_is_too_old(monk
     [
         ({"strict_img_size": True, "img_size": (224, 224)}, None),
         ({"strict_img_size": False, "dynamic_img_pad": False}, True),
+        ({"dynamic_img_pad": False}, True),
         ({}, False),
     ],
 )

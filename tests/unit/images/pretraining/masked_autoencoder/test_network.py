@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -37,7 +36,7 @@ def draw(number=2, channels=3):
     return images, paddle.to_tensor(order), paddle.to_tensor(masks.sort_noise(order))
 
 
-@by_day("name", NETWORKS, day=(1, 2, 4))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_encoders_of_all_patches_compute_what_they_compute_without_masks(name):
     model = make(name)
     model.eval()
@@ -48,7 +47,7 @@ def test_encoders_of_all_patches_compute_what_they_compute_without_masks(name):
     np.testing.assert_allclose(model.encode(images, in_order).numpy(), expected.numpy(), atol=1e-5)
 
 
-@by_day("name", NETWORKS, day=(0, 1, 3))
+@pytest.mark.parametrize("name", NETWORKS)
 def test_every_trainable_parameter_learns(name):
     model, (images, order, restore) = make(name), draw()
     target = masks.cut_patches(images, 4)
@@ -102,6 +101,7 @@ def test_masked_pixels_reach_the_loss_alone():
     [
         ("resnet18", {}, "ResNet cannot leave out patches"),
         ("vit_small_patch16_dinov3", {"num_heads": 2, "embed_dim": 16}, "positions are not added"),
+        ("vit", {"rotary": "grid"}, "positions are not added"),  # besides a table of them
         ("vit", {"embed_dim": 18}, "MODEL.EMBED_DIM 18.*multiple of 4"),
         ("vit", {"pool": "attention"}, "it pools by attention, which would not be trained"),
     ],

@@ -68,7 +68,13 @@ def test_the_deviation_is_one_for_random_directions_and_zero_for_equal_ones():
 
 @pytest.mark.parametrize(
     "entropy, information, word",
-    [(3.0, 0.2, ""), (math.log(64), 0.0005, "uniform"), (0.0, 0.0, "the same for all images"), (math.nan, 0.0, "")],
+    [
+        (3.0, 0.2, ""),
+        (math.log(64), 0.0005, "uniform"),
+        (0.0, 0.0, "the same for all images"),
+        (1.0, 0.001, "the same for all images"),
+        (math.nan, 0.0, ""),
+    ],
 )
 def test_a_collapse_is_described(entropy, information, word):
     state = SimpleNamespace(center=np.zeros(64))

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -60,7 +59,7 @@ def test_positions_of_small_views_are_resized_as_by_the_authors():
     assert float(table.grad.abs().sum()) > 0
 
 
-@by_day(
+@pytest.mark.parametrize(
     "words",
     [
         VIT,
@@ -69,7 +68,6 @@ def test_positions_of_small_views_are_resized_as_by_the_authors():
         "MODEL.NAME resnet18 MODEL.DEPTHS [1,1] MODEL.DIMS [4,8]".split(),
         "MODEL.NAME hgnetv2_b0 MODEL.DIMS [16,24,32,40]".split(),
     ],
-    day=(0, 1, 4),
     ids=lambda words: words[1],
 )
 def test_each_family_takes_both_sizes_and_its_weights_fit_a_classifier(words):

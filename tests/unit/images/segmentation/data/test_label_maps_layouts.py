@@ -18,7 +18,6 @@ from support.files.label_map_layouts import (
     save,
     voc,
 )
-from support.night import by_day
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import guess_dataset
@@ -53,7 +52,7 @@ def require_truth(open_split, truth):
             np.testing.assert_array_equal(dataset.read_labels(index), labels, strict=True)
 
 
-@by_day("dataset", LAYOUTS, day=(0, 4, 8))
+@pytest.mark.parametrize("dataset", LAYOUTS)
 def test_every_layout_is_found_by_its_path_and_read_exactly(dataset, root, opened):
     write, number, ends = LAYOUTS[dataset]
     truth = write(root)
@@ -162,7 +161,7 @@ FORMS = {
 }
 
 
-@by_day("form", FORMS, day=(0, 1, 5))
+@pytest.mark.parametrize("form", FORMS)
 def test_numbers_in_every_form(form, root, opened):
     values = numbers(1, [0, 1, 2, 255])
     (root / "classes.txt").write_text("wall\nfloor\ntraffic light\n")
@@ -211,7 +210,7 @@ LISTS = {
 }
 
 
-@by_day("file", LISTS, day=(0, 2, 4))
+@pytest.mark.parametrize("file", LISTS)
 @pytest.mark.parametrize("palette", [False, True])
 def test_colors_by_a_list_and_palettes_by_their_colors(file, palette, root, opened):
     values = numbers(2, [0, 1, 2])
@@ -254,7 +253,7 @@ def bad_map(root, **options):
     save(root / "masks/train/a.png", **options)
 
 
-@by_day(
+@pytest.mark.parametrize(
     "options, message",
     [
         ({"pixels": np.zeros((5, 9))}, r"a.jpg has 9 x 6 pixels \(width x height\), but .*a.png has 9 x 5"),
@@ -269,7 +268,6 @@ def bad_map(root, **options):
         ({"pixels": np.arange(162).reshape(*SIZE, 3)}, "has colors, and no list defines their classes"),
         ({"pixels": np.zeros((*SIZE, 3)), "mode": "CMYK", "format": "TIFF"}, "mode CMYK, expected a class number"),
     ],
-    day=(1, 2, 4, 5, 6),
 )
 def test_label_maps_that_fit_nothing_are_refused_with_file_and_pixel(options, message, root, opened):
     (root / "classes.txt").write_text("wall\nfloor\n") if "names" else None
@@ -315,6 +313,8 @@ def test_a_list_that_names_what_is_missing(root, opened):
     [
         (lambda content: content.update(categories={}), "it is not a COCO panoptic file"),
         (lambda content: content["categories"][0].update(color=[0, 256, 0]), "a color outside of 0 to 255"),
+        (lambda content: content["categories"].pop(), "no category for each segment of .*panoptic_train2017/.*139.png"),
+        (lambda content: content["annotations"].clear(), "no category for each segment"),
         (lambda content: content["annotations"][0]["segments_info"][0].update(id=1 << 24), "no category for each"),
     ],
 )

@@ -42,6 +42,7 @@ def test_the_most_frequent_of_many_classes_are_named_and_those_that_are_absent()
     [
         ({0: 1, 1: 99}, "ab", []),
         ({0: 1, 1: 100}, "ab", ["nearly all labeled pixels are b; check the label maps"]),
+        ({0: 7}, "a", []),
         ({0: 1, 1: 1, IGNORED: 198}, "ab", []),
         (
             {0: 1, 1: 1, IGNORED: 199},

@@ -61,23 +61,6 @@ def test_parts_of_a_joined_tensor_start_where_separate_tensors_could():
     assert len({address % 256 for address in addresses}) == 1
 
 
-@pytest.mark.skipif(
-    not hasattr(paddle.base.core, "host_memory_stat_reset_peak_value"), reason="Paddle 2.6 keeps the peak of a process"
-)
-def test_little_memory_is_taken_to_join_large_weights():
-    """By all of these together it would be 240 MB."""
-    trained = [paddle.zeros([1 << 23], "float32") for _ in range(5)]
-    for parameter in trained:
-        parameter.stop_gradient = False
-    paddle.base.core.host_memory_stat_reset_peak_value("Allocated", 0)
-    before, result = allocated("current"), 2 * sum(parameter.size for parameter in trained)
-    with HalfWeights(trained, paddle.float16).in_use():
-        halves = [find(parameter) for parameter in trained]
-    assert allocated("current") - before == pytest.approx(result, rel=0.01)
-    assert allocated("peak") - before < result + 80e6
-    del halves
-
-
 def allocated(kind: str) -> int:
     """Bytes that Paddle's tensors take in host memory, now or at most."""
     return int(getattr(paddle.base.core, f"host_memory_stat_{kind}_value")("Allocated", 0))

@@ -5,14 +5,12 @@ import math
 import pickle
 from pathlib import Path
 from types import SimpleNamespace
-from typing import ClassVar
 
 import numpy as np
 import paddle
 import pytest
 from support.registrations import forgotten
 from support.thread_ranks import ThreadRanks
-from support.trainings import small_runs
 from support.trainings.runs import DIGITS, STATE
 
 from paddlevit_dist import UserError, register_task
@@ -279,37 +277,3 @@ def test_what_is_saved_and_scored_has_the_statistics_of_rank_0(tmp_path, is_aver
     assert ThreadRanks(2).run(require) == [[], []]
     assert saved == {0: [2.0] * 3, 1: [2.0] * 3} and scored == ({0: [9.0] * 3, 1: [9.0] * 3} if is_averaged else {})
     assert list(tmp_path.iterdir()) == []
-
-
-class WatchedClassification(Classification):
-    """Notes the epoch, the update and the number of updates of each step."""
-
-    positions: ClassVar[list] = []  # of the class: steps are of a copy of the task
-
-    def train_step(self, model, batch, step):
-        self.positions.append((step.epoch, step.update, step.total_updates))
-        return super().train_step(model, batch, step)
-
-
-def test_updates_are_of_consecutive_epochs_and_their_sums_are_kept(tmp_path, capsys):
-    words = ["-batch_size=4", "-accum_iter=2", "TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.WARMUP_EPOCHS", "0"]
-    trainer = small_runs.build(str(tmp_path), *words, train_size=16, task_class=WatchedClassification)
-    WatchedClassification.positions.clear()
-    capsys.readouterr()
-    selftest.run_variant(trainer.config, trainer.task, trainer.datasets["train"], str(tmp_path), 1)
-    assert (
-        WatchedClassification.positions == ([(1, 0, 3)] * 2 + [(1, 1, 3)] * 2 + [(2, 2, 3)] * 2) * 2
-    )  # two updates in an epoch of 16 samples, also from weights with other last bits
-    variant = selftest.read_variant(tmp_path)
-    parameters = {name: parameter.shape for name, parameter in trainer.model.named_parameters()}
-    shapes = {name: list(value.shape) for name, value in variant.values.items()}
-    kinds = [(f"gradient of '{name}' in update 1", f"change of weight '{name}' after update 3") for name in parameters]
-    assert all(shapes[gradient] == shapes[change] == parameters[n] for n, (gradient, change) in zip(parameters, kinds))
-    assert [name for name in shapes if name.startswith("loss term")] == [
-        f"loss term 'loss' of update {n}" for n in (1, 2, 3)
-    ]
-    assert variant.differing is None and not variant.has_batch_norm
-    assert list(variant.rounding) == [difference.name for difference in compare_variants(variant, variant)]
-    assert 0.0 < max(variant.rounding.values()) < 1e-3
-    assert set(variant.sizes) == set(trainer.model.state_dict())
-    assert capsys.readouterr().out == "" and not (tmp_path / "checkpoints").exists()

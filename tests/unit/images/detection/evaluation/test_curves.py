@@ -8,7 +8,6 @@ import pytest
 from support.networks import coco_peer
 from support.samples.drawn_detections import NOTHING_FOUND
 
-from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
@@ -115,15 +114,3 @@ def test_numbers_of_a_draw_are_those_of_repeated_images(decimals):
         np.testing.assert_allclose(np.nan_to_num(stats[draw], nan=-1), whole_stats, rtol=0, atol=1e-12)
         np.testing.assert_allclose(np.nan_to_num(class_ap[draw], nan=-1), whole_class_ap, rtol=0, atol=1e-12)
     assert (stats[0] != stats[0]).all() and 0.01 < stats[1, 0] < 1
-
-
-def test_an_interval_covers_the_mean_score_of_such_sets():
-    """AP of few images is larger than that of many, and an interval is about sets of its size."""
-    values, intervals = [], []
-    for seed in range(100):
-        curves = DetectionCurves.from_table(MatchTable.joined(make_tables(40, seed)))
-        found = bootstrap(lambda weights, c=curves: {"AP": c.scores(weights)[0][:, 0]}, 40, resamples=100)["AP"]
-        values.append(found.value)
-        intervals.append(found)
-    share = np.mean([interval.low <= np.mean(values) <= interval.high for interval in intervals])
-    assert 0.88 <= share <= 1.0  # three deviations of 100 draws

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist.core.registry.lookup import MODELS
@@ -127,7 +126,7 @@ def write_own(folder, kind, sizes, name="small_parts"):
     return f"-cfg={folder}/mine.yaml"
 
 
-@by_day("kind", OWN, day=(0, 4, 6))
+@pytest.mark.parametrize("kind", OWN)
 def test_of_a_users_own_name_type_and_sizes_are_the_network(tmp_path, kind):
     written, expected = OWN[kind]
     found = load([write_own(tmp_path, kind, written), "-dataset=digits"], default_recipe="vit_digits")

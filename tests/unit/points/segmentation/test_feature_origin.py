@@ -3,7 +3,6 @@
 import numpy as np
 import paddle
 import pytest
-from support.night import by_day
 from support.refusals import refusal_of
 from support.samples.small_scenes import tensors
 
@@ -71,12 +70,11 @@ def test_training_measures_positions_from_the_middle_of_what_it_crops(crop):
     np.testing.assert_allclose(found, np.c_[expected, expected[:, 2]], atol=1e-4)
 
 
-@by_day(
+@pytest.mark.parametrize(
     ("crop", "how", "scales"),
     [("", "", (1.0,)), ("POINTS.CROP sphere", "", (1.0,)), ("POINTS.MAX_POINTS 200", "", (1.0,))]
     + [(crop, how, (1.0,)) for crop in CROPS for how in (BLOCKS, f"{BLOCKS} POINTS.TEST_VOTES 3")]
     + [(crop, BLOCKS, (1.0, 1.1)) for crop in CROPS[:3]],
-    day=(1, 3, 5, 7, 8, 9, 11, 15),
 )
 def test_a_street_has_the_classes_that_trainings_rule_gives(crop, how, scales):
     """By brute force: whatever training crops is measured from its own middle, and a block from its own floor."""

@@ -14,7 +14,6 @@ from support.files.labeling_programs import (
     write_images,
     write_xml,
 )
-from support.night import by_day
 from support.refusals import refusal_of
 
 from paddlevit_dist.core.registry.manifest import BOX_LABELS
@@ -30,7 +29,7 @@ def open_folder(root, cache, split="train"):
     return name, {"coco": Coco, "voc": Voc, "yolo": Yolo}[name](str(root), split, cache)
 
 
-@by_day("export", EXPORTS, day=(1, 2, 3, 5, 7, 8, 12, 13, 18))
+@pytest.mark.parametrize("export", EXPORTS)
 def test_the_export_of_a_program_opens_without_a_key(tmp_path, cache, export):
     write, name = EXPORTS[export]
     write(tmp_path / "data")
@@ -46,7 +45,7 @@ def test_the_export_of_a_program_opens_without_a_key(tmp_path, cache, export):
         assert len(open_folder(tmp_path / "data", cache, "val")[1]) == len(BOXES)
 
 
-@by_day("program", OWN_FORMATS, day=(0, 2, 8))
+@pytest.mark.parametrize("program", OWN_FORMATS)
 def test_the_own_format_of_a_program_is_named_with_what_to_export(tmp_path, program):
     name, content = OWN_FORMATS[program]
     write_images(tmp_path / "images")

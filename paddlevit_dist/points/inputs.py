@@ -13,7 +13,7 @@ from ..core.runtime.errors import UserError
 from ..core.tasks.prediction import InputSamples, find_inputs, output_names
 from .data.samples import SceneSamples, VoxelizedSample
 from .data.scene import CENTERED, IGNORED, Scene
-from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, build_header, read_scene
+from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, build_header, is_hidden, read_scene
 from .data.scenes import SceneDataset
 from .prepare.coordinates import find_remarks
 from .prepare.formats import get_format, identify_file, list_readers
@@ -75,8 +75,8 @@ def _find_in_folder(folder: str, others: list[str]) -> Iterator[SceneFile]:
         folder = os.path.join(folder, SCENES_FOLDER)
     scenes = []
     for place, subfolders, names in os.walk(folder, followlinks=True):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        for path in (os.path.join(place, name) for name in sorted(names) if not name.startswith(".")):
+        subfolders[:] = sorted(name for name in subfolders if not is_hidden(name))
+        for path in (os.path.join(place, name) for name in sorted(names) if not is_hidden(name)):
             scene = _find_kind(path)
             if scene is not None:
                 scenes.append(scene)

@@ -70,7 +70,8 @@ class SceneTask(Task):
         """Return the samples of ``split``, with augmentation if the task trains on it."""
         dataset = self._open_scenes(split, cache_folder)
         if dataset.channels is not None:
-            require_channels(self.features, dataset.channels, f"the scenes of dataset {self.config.DATA.DATASET}")
+            owner = f"the scenes of dataset {self.config.DATA.DATASET}"
+            require_channels(self.features, dataset.channels, owner, dataset.lacking)
         return self.build_samples(dataset, is_training_split(self.config, split))
 
     def list_notices(self, dataset: SceneDataset) -> list[str]:

@@ -10,9 +10,11 @@ Source: the submission format in the benchmark's documentation, kaldir.vc.in.tum
 import os
 import zipfile
 import zlib
+from collections.abc import Iterable
 
 from ..core.runtime.errors import UserError
 from ..core.runtime.text_files import read_bytes, to_utf8
+from .data.scene_store import is_hidden
 
 SEMANTIC, INSTANCES = "semantic", "instances"
 MAX_LINE_BYTES = 1024  # of an index file
@@ -29,14 +31,14 @@ class SubmissionFiles:
         self.is_archive = not os.path.isdir(path)
         if not self.is_archive:
             paths = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
-            self.names = sorted(os.path.relpath(file, path) for file in paths)
+            self.names = _select_visible(os.path.relpath(file, path) for file in paths)
             return
         try:
             self._archive = zipfile.ZipFile(path)
         except (OSError, zipfile.BadZipFile) as error:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{path} is neither a folder nor a zip archive: {reason}") from error
-        self.names = sorted(self._archive.namelist())
+        self.names = _select_visible(self._archive.namelist())
 
     def read(self, name: str, max_bytes: int) -> bytes:
         """Return a file's content; ValueError, one line, if it cannot be read or has more than ``max_bytes`` bytes."""
@@ -48,6 +50,10 @@ class SubmissionFiles:
             return to_utf8(self._archive.read(name))
         except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, zlib.error) as error:
             raise ValueError(f"it cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _select_visible(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if not any(map(is_hidden, name.split("/"))))
 
 
 def find_kind(files: SubmissionFiles, indices: list[str]) -> str:

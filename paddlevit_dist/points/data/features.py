@@ -1,6 +1,6 @@
 """Point features, named by POINTS.FEATURES: color, position, height, and channels such as normals and intensity."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,9 +22,20 @@ def feature_channels(names: Sequence[str]) -> int:
     return sum(BUILTIN_FEATURES.get(name) or channel_width(_split_divisor(name)[0]) for name in names)
 
 
-def require_channels(names: Sequence[str], channels: Sequence[str], owner: str) -> None:
-    """Check that features are built in or among ``channels``, which belong to ``owner``; else UserError lists those."""
+def require_channels(
+    names: Sequence[str], channels: Sequence[str], owner: str, lacking: Mapping[str, str] | None = None
+) -> None:
+    """Check that features are built in or among ``channels``, which belong to ``owner``; else UserError lists those.
+
+    ``lacking`` describes the scenes without a channel that others have, by its name.
+    """
     missing = [name for name in build_channels(names) if name not in channels]
+    partial = next((name for name in missing if name in (lacking or {})), None)
+    if partial is not None and lacking is not None:
+        raise UserError(
+            f"POINTS.FEATURES names {partial}, which {lacking[partial]} does not have: add it to these files and "
+            f"prepare them again, remove them from the list of the split, or remove {partial} from POINTS.FEATURES"
+        )
     if missing:
         available = f"{', '.join(channels)}, and the built-in" if channels else "no channels, only"
         raise UserError(

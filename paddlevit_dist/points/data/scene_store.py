@@ -312,7 +312,8 @@ def list_file(root: str | Path, split: str) -> str:
 
 def list_splits(root: str | Path) -> list[str]:
     """Return the splits that a store has lists of: train, val and test first."""
-    lists = [name[: -len(".txt")] for name in os.listdir(root) if name.endswith(".txt") and name != CLASSES_FILE]
+    files = [name for name in os.listdir(root) if name.endswith(".txt") and not is_hidden(name)]
+    lists = [name.removesuffix(".txt") for name in files if name != CLASSES_FILE]
     return sorted(lists, key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
 
 
@@ -352,6 +353,11 @@ def read_lines(path: str | Path, is_known: Callable[[str], bool] | None = None) 
         raise
     lines = [line.decode("utf-8", "surrogateescape") for line in content.splitlines() if line.strip()]
     return [line if is_known is not None and is_known(line) else line.strip(_SPACES) for line in lines]
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether a file or folder of this name is the system's, such as .DS_Store, ._chair_1.txt or __MACOSX."""
+    return name.startswith(".") or name == "__MACOSX"
 
 
 def write_lines(path: Path, lines: list[str]) -> None:

@@ -5,7 +5,7 @@ A store has ``classes.txt``, ``train.txt``, ``val.txt`` and ``scenes/NAME.scene`
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class SceneDataset(Dataset):
     fixed_classes: tuple[str, ...] | None = None
     #: names of the channels that all its scenes have; None: unknown
     channels: tuple[str, ...] | None = None
+    #: by the name of a channel that only some of them have, a description of the others
+    lacking: Mapping[str, str] = {}
     groups_by = GROUPS_BY
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
@@ -78,6 +80,7 @@ class PreparedScenes(SceneDataset):
         self.channels = tuple(
             name for name in headers[0].channels if all(name in header.channels for header in headers)
         )
+        self.lacking = describe_lacking(names, headers)
         self._contents = repr([(header.num_points, header.checksum) for header in headers])
         self._largest = max(zip(headers, names), key=lambda pair: pair[0].spacing)
         self._index = self._ensure_index(names, class_names, cache_folder)
@@ -178,6 +181,16 @@ class PreparedScenes(SceneDataset):
                     f"{num_classes}: classes go from 0 to {num_classes - 1}; add names or prepare the data again"
                 )
         return headers
+
+
+def describe_lacking(names: Sequence[str], headers: Sequence[SceneHeader]) -> dict[str, str]:
+    """Describe the scenes that lack a channel of others, by its name: "scene b (1 of 5)" for one of five."""
+    descriptions = {}
+    for channel in dict.fromkeys(channel for header in headers for channel in header.channels):
+        without = [name for name, header in zip(names, headers) if channel not in header.channels]
+        if without:
+            descriptions[channel] = f"scene {without[0]} ({len(without):,} of {len(names):,})"
+    return descriptions
 
 
 class ScanNet(PreparedScenes):

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ..data.scene_store import SceneHeader
+from ..data.scenes import describe_lacking
 
 _FAR_M, _FAR_MM = 8192.0, 8192e3  # from this distance on, float32 steps are about 1 mm
 _COARSE_M = 0.002
@@ -103,8 +104,9 @@ def check_resolution(path: str, xyz: np.ndarray) -> list[str]:
 
 
 def find_remarks(kind: str, names: Sequence[str], headers: Sequence[SceneHeader]) -> list[str]:
-    """Return warnings about scenes whose unit or origin differs from what networks expect."""
-    lines = []
+    """Return warnings about scenes whose unit, origin or channels differ from what networks expect."""
+    lacking = describe_lacking(names, headers)
+    lines = [f"{where} has no {channel}, which other scenes have" for channel, where in lacking.items()]
     large = [pair for pair in zip(names, headers) if pair[1].looks_too_large]
     if large:
         name, header = large[0]

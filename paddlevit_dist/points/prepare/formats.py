@@ -7,6 +7,7 @@ from ...core.registry import plugins
 from ...core.registry.lookup import KINDS, find_name, find_package, require_derived, resolve
 from ...core.registry.manifest import Target
 from ...core.runtime.errors import UserError
+from ..data.scene_store import is_hidden
 from .listing import SceneChoices, SceneReader
 from .nuscenes import NuScenesReader, is_nuscenes
 from .tables import TableReader, TextReader
@@ -67,8 +68,8 @@ def detect_format(root: str) -> str:
         return NuScenesReader.kind
     examples_by_format: dict[str, str] = {}
     for number, (folder, subfolders, names) in enumerate(os.walk(root, followlinks=True)):
-        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
-        for path in (os.path.join(folder, name) for name in sorted(names) if not name.startswith(".")):
+        subfolders[:] = sorted(name for name in subfolders if not is_hidden(name))
+        for path in (os.path.join(folder, name) for name in sorted(names) if not is_hidden(name)):
             examples_by_format.setdefault((identify_file(path) or ("", ""))[0], path)
         if number >= _MAX_FOLDERS:
             break

@@ -13,7 +13,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import count_by_suffix
 from ...core.tasks.sample_groups import find_groups
 from ..data.scene import CENTERED, IGNORED, Scene
-from ..data.scene_store import SPLITS, read_lines
+from ..data.scene_store import SPLITS, is_hidden, read_lines
 from ..data.scenes import GROUPS_BY
 from .channels import WITHOUT, select_channels
 from .coordinates import StoredPoints, as_given, center, check_resolution
@@ -101,9 +101,9 @@ class SceneReader:
         paths: dict[str, str] = {}
         self.other_files = []
         for folder, subfolders, names in os.walk(root, followlinks=True):
-            subfolders[:] = sorted(entry for entry in subfolders if not entry.startswith("."))
+            subfolders[:] = sorted(entry for entry in subfolders if not is_hidden(entry))
             for file in sorted(names):
-                if file.startswith(".") or (folder == root and file in _LISTS):
+                if is_hidden(file) or (folder == root and file in _LISTS):
                     continue
                 name, path = self.identify(os.path.join(folder, file)) or ("", "")
                 if "\n" in name or "\r" in name:

@@ -8,6 +8,7 @@ import numpy as np
 from ...core.runtime.errors import UserError
 from ..data.scannet_classes import CLASS_NAMES, load_scannet200_classes
 from ..data.scene import IGNORED, Scene
+from ..data.scene_store import is_hidden
 from . import s3dis
 from .channels import ALL, USUAL
 from .listing import SPLITS, RawScene, SceneChoices, SceneReader, hold_out, split_scenes
@@ -16,6 +17,10 @@ from .numpy_tables import load_array, split_columns
 POINTS = "coord.npy"
 _LABELS = ("segment20", "segment", "segment200")  # the first existing one is used
 _INSTANCE = "instance"
+
+
+def _is_array(name: str) -> bool:
+    return name.endswith(".npy") and not is_hidden(name)
 
 
 class PointceptReader(SceneReader):
@@ -58,7 +63,7 @@ class PointceptReader(SceneReader):
     def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         """Return the files of points, of the class if ``labeled``, and of other existing channels."""
         folder, channels = os.path.dirname(path), self.choices.channels or ()
-        available = sorted(name.removesuffix(".npy") for name in os.listdir(folder) if name.endswith(".npy"))
+        available = sorted(name.removesuffix(".npy") for name in os.listdir(folder) if _is_array(name))
         if labeled and self.label not in available:
             label_names = self.label or " or ".join(_LABELS)
             raise UserError(

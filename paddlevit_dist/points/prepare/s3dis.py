@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ..data.scene import Scene
+from ..data.scene_store import is_hidden
 from .listing import RawScene, SceneReader, split_scenes
 from .text_tables import read_text
 
@@ -63,7 +64,7 @@ class S3disReader(SceneReader):
         """Return the folder of annotations of each room below ``root``, by name."""
         paths = super().find(root)
         for folder, subfolders, _ in os.walk(root, followlinks=True):
-            subfolders[:] = [name for name in subfolders if not name.startswith(".")]
+            subfolders[:] = [name for name in subfolders if not is_hidden(name)]
             if os.path.basename(folder) == _ANNOTATIONS and folder not in paths.values():
                 raise UserError(f"{folder} has no file of an object, such as chair_1.txt; extract the data again")
         return paths
@@ -77,7 +78,11 @@ class S3disReader(SceneReader):
 
     def files(self, path: str, labeled: bool) -> tuple[str, ...]:
         """Return the files of all objects."""
-        return tuple(os.path.join(path, name) for name in sorted(os.listdir(path)) if name.endswith(".txt"))
+        return tuple(
+            os.path.join(path, name)
+            for name in sorted(os.listdir(path))
+            if name.endswith(".txt") and not is_hidden(name)
+        )
 
     def read(self, source: RawScene) -> Scene:
         """Read a room with its labels."""

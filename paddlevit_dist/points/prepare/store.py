@@ -19,6 +19,7 @@ from ..data.scene_store import (
     SUFFIX,
     VERSION,
     SceneHeader,
+    is_hidden,
     list_file,
     read_header,
     scene_file,
@@ -111,7 +112,7 @@ def _open_output(output: Path, record: dict[str, Any]) -> dict[str, list[str]]:
     """Create ``output``, or check that it was prepared from the same data; return its remarks by scene."""
     try:
         Path(output, SCENES_FOLDER).mkdir(parents=True, exist_ok=True)
-        others = [name for name in os.listdir(output) if name != SCENES_FOLDER]
+        others = [name for name in os.listdir(output) if name != SCENES_FOLDER and not is_hidden(name)]
         if RECORD_FILE in others:
             previous = read_json(output / RECORD_FILE)
         elif others:

@@ -11,7 +11,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import read_content
 from ...core.runtime.text_files import to_utf8
 from ...core.tasks.dataset import Dataset, require_folder, require_split
-from ..data.scene_store import read_lines
+from ..data.scene_store import is_hidden, read_lines
 from ..prepare.tables import TABLES, read_table
 
 MESH = ".off"
@@ -57,10 +57,8 @@ class ModelNet40(ShapeDataset):
         lists = os.path.join(self.root, f"{self.dataset_name}_")
         listed_names = read_lines(f"{lists}{split}.txt")
         if listed_names is None:
-            self.names = sorted(
-                file.relative_to(self.root).as_posix() for file in Path(self.root).glob(f"*/{split}/*.off")
-            )
-            self.class_names = sorted({file.parent.parent.name for file in Path(self.root).glob("*/train/*.off")})
+            self.names = self._find_meshes(split)
+            self.class_names = sorted({name.split("/")[0] for name in self._find_meshes("train")})
         else:
             self.names = [f"{name.rpartition('_')[0]}/{name}.txt" for name in listed_names]
             self.class_names = read_lines(f"{lists}shape_names.txt") or []
@@ -80,6 +78,11 @@ class ModelNet40(ShapeDataset):
             raise UserError(f"{where} does not name the class of {unnamed[0]}; it needs all classes")
         self.labels = np.array([numbers[name.split("/")[0]] for name in self.names], np.int64)
         self.num_classes = len(self.class_names)
+
+    def _find_meshes(self, split: str) -> list[str]:
+        """Return the paths of a split's meshes in class folders, such as chair/train/chair_0001.off."""
+        paths = [file.relative_to(self.root) for file in Path(self.root).glob(f"*/{split}/*{MESH}")]
+        return sorted(path.as_posix() for path in paths if not any(map(is_hidden, path.parts)))
 
     def __len__(self) -> int:
         return len(self.names)

@@ -1,6 +1,5 @@
 """Prediction of shapes in files."""
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 
 from ...core.metrics.classifier_prediction import ClassifierPrediction
 from ...core.tasks.prediction import InputSamples, find_inputs
+from ..data.scene_store import is_hidden
 from .data import SUFFIXES, read_shape
 from .settings import ShapeSection
 from .task import ShapeClassification, ShapeSample, build_sample
@@ -52,8 +52,10 @@ def _check_suffix(path: str) -> str | None:
 
 
 def _find_shapes(folder: str, others: list[str]) -> Iterator[str]:
-    for file in (str(path) for path in sorted(Path(folder).rglob("*")) if path.is_file()):
-        if _check_suffix(file):
-            yield file
-        elif not os.path.basename(file).startswith("."):
-            others.append(file)
+    for path in sorted(Path(folder).rglob("*")):
+        if not path.is_file() or any(map(is_hidden, path.relative_to(folder).parts)):
+            continue
+        if _check_suffix(str(path)):
+            yield str(path)
+        else:
+            others.append(str(path))

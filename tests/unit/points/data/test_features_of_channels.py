@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from support.refusals import refusal_of
 from support.samples.small_scenes import make_scene, same, tensors
 
 from paddlevit_dist import UserError
@@ -19,8 +20,10 @@ from paddlevit_dist.points.data.augment import (
     mix,
     select,
 )
+from paddlevit_dist.points.data.features import require_channels
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import read_header, read_scene, write_lines, write_scene
+from paddlevit_dist.points.data.scenes import describe_lacking
 from paddlevit_dist.points.instances.task import InstanceSegmentation
 from paddlevit_dist.points.segmentation.task import SemanticSegmentation
 
@@ -175,8 +178,11 @@ def test_what_scenes_do_not_have_is_told_with_what_they_have(tmp_path):
     store = make_store(tmp_path / "s", scenes[0], scenes[1]._replace(channels={"normal": scenes[1].channels["normal"]}))
     task = task_on(store, SemanticSegmentation, "POINTS.FEATURES", "[rgb, intensity]")
     with pytest.raises(
-        UserError, match="names intensity, but the scenes of dataset scenes have normal, and the built-in"
+        UserError, match=r"names intensity, which scene b \(1 of 2\) does not have: add it to these files"
     ):
+        task.build_dataset("train", tmp_path)
+    task = task_on(store, SemanticSegmentation, "POINTS.FEATURES", "[rgb, time]")
+    with pytest.raises(UserError, match="names time, but the scenes of dataset scenes have normal, and the built-in"):
         task.build_dataset("train", tmp_path)
     rooms = [*SEMANTIC, "-dataset=synthetic_rooms", "POINTS.FEATURES", "[normal]"]
     with pytest.raises(
@@ -227,3 +233,16 @@ def test_channels_are_not_copied_unless_they_are_shown(tmp_path):
     samples = task.build_dataset("train", tmp_path)
     assert samples.sample(0, np.random.default_rng(0)).scene.channels == {}
     assert paddle.to_tensor(samples.sample(0, np.random.default_rng(0)).views[0].features).shape[1] == 3
+
+
+def test_a_channel_that_only_some_scenes_have_names_the_others(tmp_path):
+    headers = []
+    for number in range(5):
+        channels = {} if number == 3 else {"intensity": np.ones((50, 1), np.float32)}
+        scene = make_scene(50)._replace(channels=channels)
+        headers.append(write_scene(tmp_path / f"tile_{number}.scene", scene))
+    lacking = describe_lacking([f"tile_{number}" for number in range(5)], headers)
+    assert lacking == {"intensity": "scene tile_3 (1 of 5)"}
+    message = refusal_of(require_channels, ["rgb", "intensity/255"], (), "the scenes", lacking)
+    assert message.startswith("POINTS.FEATURES names intensity, which scene tile_3 (1 of 5) does not have: add it to ")
+    assert "but the scenes have no channels" in refusal_of(require_channels, ["time"], (), "the scenes", lacking)

@@ -105,6 +105,7 @@ class InputScenes(SceneDataset):
 
     ``coordinates`` is the convention for PLY scenes, CENTERED or AS_GIVEN, as in the network's training data. Without
     ``needs_colors``, scenes without colors are gray. ``channels`` are names of the channels that scenes must have.
+    ``unit_m`` is meters in a unit of the training data, DATA.UNIT_M.
     """
 
     labeled = False
@@ -116,8 +117,9 @@ class InputScenes(SceneDataset):
         needs_colors: bool,
         class_names: Sequence[str],
         channels: Sequence[str] = (),
+        unit_m: float = 1.0,
     ) -> None:
-        self.scenes = list(scenes)
+        self.scenes, self.unit_m = list(scenes), unit_m
         self.names = output_names([scene.name for scene in scenes])
         self.coordinates = coordinates or CENTERED
         self.needs_colors = needs_colors
@@ -165,7 +167,12 @@ class InputScenes(SceneDataset):
             unlabeled = np.full(len(scene.xyz), IGNORED, np.int16)
             return scene._replace(semantic=unlabeled, instance=unlabeled), []
         reader = get_format(kind)(
-            SceneChoices(gray=not self.needs_colors, channels=self.required_channels, coordinates=self.coordinates),
+            SceneChoices(
+                gray=not self.needs_colors,
+                channels=self.required_channels,
+                coordinates=self.coordinates,
+                unit_m=self.unit_m,
+            ),
             kind,
         )
         try:

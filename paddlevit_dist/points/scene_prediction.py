@@ -21,6 +21,7 @@ class ScenePrediction(TaskAspect, Predictable):
         task = self.task
         scenes, unreadable, skipped = find_scenes(list(map(str, inputs)))
         uses_colors = COLORS in task.features
-        dataset = InputScenes(scenes, task.coordinates, uses_colors, task.class_names, build_channels(task.features))
+        needs = uses_colors, task.class_names, build_channels(task.features), task.config.DATA.UNIT_M
+        dataset = InputScenes(scenes, task.coordinates, *needs)
         notices = [*skipped, *task.list_notices(dataset), *(f"note: {remark}" for remark in dataset.remarks())]
         return SceneInputs(task.build_samples(dataset, is_training=False), unreadable, notices)

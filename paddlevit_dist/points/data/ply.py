@@ -76,6 +76,13 @@ def read_vertices(path: str | Path) -> dict[str, np.ndarray]:
     raise UserError(f"{path} has no element 'vertex' and so no points; export it with its points")
 
 
+def read_comments(path: str | Path) -> list[str]:
+    """Return the texts of the lines "comment" and "obj_info" in a file's header; UserError if it cannot be read."""
+    lines = read_content(path, _MAX_HEADER_BYTES).removeprefix(BOM_UTF8).partition(b"\nend_header")[0].splitlines()
+    words = (line.decode("latin1").strip().partition(" ") for line in lines)
+    return [text.strip() for keyword, _, text in words if keyword in ("comment", "obj_info")]
+
+
 def write_points(path: Path, columns: dict[str, np.ndarray], comments: Sequence[str] = ()) -> None:
     """Atomically write vertices and lines of comments as a binary little-endian PLY file.
 

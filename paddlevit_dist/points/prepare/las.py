@@ -12,10 +12,13 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, require_regular
+from .coordinate_systems import parse_geo_keys, parse_wkt
+from .units import DeclaredUnit
 
 _CHUNK_POINTS = 1_000_000
 _MIN_HEADER_BYTES = 227
 _COORDINATES = ("X", "Y", "Z")
+_PROJECTION, _WKT, _GEO_KEYS, _GEO_DOUBLES = "LASF_Projection", 2112, 34735, 34736  # records of the coordinate system
 _INSTALL = "pip install 'laspy[lazrs]'"
 PREDICTED = "prediction"  # extra field for classes that the format's own field cannot hold
 PREDICTED_INSTANCE = "predicted_instance"
@@ -42,6 +45,30 @@ def read_las(path: str) -> dict[str, np.ndarray]:
         if start < number:
             raise UserError(f"{path} ends after {start:,} of {number:,} points; copy or export it again")
     return columns
+
+
+def find_las_unit(path: str, remarks: list[str]) -> DeclaredUnit | None:
+    """Return the unit in the coordinate system that the header declares; None: it declares none.
+
+    A line is appended to ``remarks`` if the unit is not understood. UserError if z does not point up from the ground, x
+    and y are not lengths, or the file cannot be read.
+    """
+    with _open(path) as reader:
+        header = reader.header
+        stored = [*header.vlrs, *(reader.evlrs or [])]
+        records = {each.record_id: each.record_data_bytes() for each in stored if each.user_id == _PROJECTION}
+        text = records.get(_WKT, b"").split(b"\0")[0].decode("utf-8", "replace").strip()
+        found = {
+            _WKT: parse_wkt(path, text) if text else None,
+            _GEO_KEYS: parse_geo_keys(path, records.get(_GEO_KEYS, b""), records.get(_GEO_DOUBLES, b"")),
+        }
+    if not text and _GEO_KEYS not in records:
+        return None
+    preferred = (_WKT, _GEO_KEYS) if header.global_encoding.wkt else (_GEO_KEYS, _WKT)
+    unit = next((found[each] for each in preferred if found[each] is not None), None)
+    if unit is None:
+        remarks.append(f"{path}: its coordinate system names no unit that is understood: read as meters")
+    return unit
 
 
 def write_classified(source: str, target: Path, classes: np.ndarray, instances: np.ndarray | None = None) -> None:

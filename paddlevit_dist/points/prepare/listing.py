@@ -46,6 +46,7 @@ class SceneChoices:
     columns: tuple[str, ...] | None = None  # names of the columns of files that do not name them
     val_area: int = 5  # for S3DIS, the validation area
     two_hundred: bool = False  # for ScanNet, use the classes of ScanNet200
+    unit_m: float = 1.0  # meters in a unit of the coordinates that readers return, if a file declares its own
     coordinates: str = CENTERED  # CENTERED or AS_GIVEN, for formats whose scenes are usually centered
 
 

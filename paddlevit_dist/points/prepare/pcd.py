@@ -12,9 +12,11 @@ import numpy as np
 from ...core.runtime.compiled import compiled
 from ...core.runtime.files import read_content
 from ..data.ply import DamagedPlyError, parse_typed, ply_errors_as_user_errors
+from .units import DeclaredUnit, find_in_comments
 
 _MAX_HEADER_BYTES, _MAX_VALUES = 1 << 16, 1 << 16
 _KINDS = {"F": "f", "I": "i", "U": "u"}  # the letters in TYPE
+_ORIGIN = ["0", "0", "0", "1", "0", "0", "0"]  # a viewpoint: position, and a quaternion for no rotation
 _COLORS = ("rgb", "rgba")  # three bytes packed in a four-byte number
 
 Row = list[tuple[np.dtype, int]]  # the values of a point: dtype and number of values of each field
@@ -46,16 +48,42 @@ def read_pcd(path: str) -> dict[str, np.ndarray]:
     return columns
 
 
-def _parse_header(content: bytes) -> tuple[list[str], Row, int, str, int]:
-    """Return the fields' names and row, the number of points, the kind of data, and its position."""
+def find_pcd_unit(path: str, remarks: list[str]) -> DeclaredUnit | None:
+    """Return the unit that a comment in the header declares; None: none does.
+
+    A line is appended to ``remarks`` for a comment on coordinates that is not applied, and for a viewpoint: programs
+    differ in whether it moves the points. UserError if the file cannot be read.
+    """
+    fields, comments, _ = _read_fields(read_content(path, _MAX_HEADER_BYTES).removeprefix(BOM_UTF8))
+    viewpoint = fields.get("VIEWPOINT", _ORIGIN)
+    try:
+        is_moved = list(map(float, viewpoint)) != list(map(float, _ORIGIN))
+    except ValueError:
+        is_moved = True
+    if is_moved:
+        remarks.append(f"{path}: its VIEWPOINT {' '.join(viewpoint)[:80]} is not applied to the coordinates")
+    return find_in_comments(path, comments, remarks)
+
+
+def _read_fields(content: bytes) -> tuple[dict[str, list[str]], list[str], int]:
+    """Return the words of each field of a header, the comments, and the position of the points."""
     fields: dict[str, list[str]] = {}
+    comments = []
     stream = io.BytesIO(content[:_MAX_HEADER_BYTES])
     for line in iter(stream.readline, b""):
-        words = line.decode("latin1").split("#")[0].split()
+        text, _, comment = line.decode("latin1").partition("#")
+        words = text.split()
+        comments += [comment.strip()] if comment.strip() else []
         if words:
             fields[words[0].upper()] = words[1:]
         if words and words[0].upper() == "DATA":
             break
+    return fields, comments, stream.tell()
+
+
+def _parse_header(content: bytes) -> tuple[list[str], Row, int, str, int]:
+    """Return the fields' names and row, the number of points, the kind of data, and its position."""
+    fields, _, end = _read_fields(content)
     try:
         names, counts = fields["FIELDS"], fields.get("COUNT", ["1"] * len(fields["FIELDS"]))
         row = [
@@ -71,7 +99,7 @@ def _parse_header(content: bytes) -> tuple[list[str], Row, int, str, int]:
         raise DamagedPlyError(f"its header has DATA {kind}, POINTS {points} and COUNT {' '.join(counts)}")
     if len(set(names) - {"_"}) < len(names) - names.count("_"):
         raise DamagedPlyError(f"two of its FIELDS have the same name ({' '.join(names)})")
-    return names, row, points, kind, stream.tell()
+    return names, row, points, kind, end
 
 
 def _read_ascii(body: bytes, row: Row, points: int) -> list[np.ndarray]:

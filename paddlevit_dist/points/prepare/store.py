@@ -31,7 +31,7 @@ from .listing import RawScene, SceneReader
 
 _IDENTIFYING_FIELDS = ("version", "kind", "source")  # must match a folder's record to continue in it
 _MAX_REASONS = 20  # of scenes that cannot be read
-_READING = 1  # version of what is read from the same files, such as the range of colors
+_READING = 2  # version of what is read from the same files, such as the range of colors
 
 
 class StoreSummary(NamedTuple):

@@ -8,14 +8,15 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import count_by_suffix
-from ..data.ply import read_vertices
+from ..data.ply import read_comments, read_vertices
 from ..data.scene import Scene
 from .channels import WITHOUT, normalize_name
-from .las import read_las
+from .las import find_las_unit, read_las
 from .listing import RawScene, SceneReader
 from .numpy_tables import read_arrays
-from .pcd import read_pcd
-from .text_tables import read_text
+from .pcd import find_pcd_unit, read_pcd
+from .text_tables import read_text, read_text_comments
+from .units import DeclaredUnit, convert_units, find_in_comments
 
 LABEL_NAMES = ("label", "class", "semantic", "category", "classification")
 INSTANCE_NAMES = ("instance", "instance_id", "object", "object_id")
@@ -25,18 +26,24 @@ Columns = dict[str, np.ndarray]
 
 
 class TableFormat(NamedTuple):
-    """A file format: its suffixes, and its reader, which returns columns by name, or (points, columns)."""
+    """A file format: its suffixes, its reader, which returns columns by name, or (points, columns), and its unit."""
 
     suffixes: tuple[str, ...]  # in lower case
     read: Callable[[str], Columns | np.ndarray]
+    #: returns the unit that a file's header declares, if any, and appends remarks on what is not applied
+    find_unit: Callable[[str, list[str]], DeclaredUnit | None] = lambda path, remarks: None
 
 
 TABLES = {
-    "ply": TableFormat((".ply",), read_vertices),
-    "las": TableFormat((".las", ".laz"), read_las),
-    "pcd": TableFormat((".pcd",), read_pcd),
+    "ply": TableFormat((".ply",), read_vertices, lambda path, told: find_in_comments(path, read_comments(path), told)),
+    "las": TableFormat((".las", ".laz"), read_las, find_las_unit),
+    "pcd": TableFormat((".pcd",), read_pcd, find_pcd_unit),
     "numpy": TableFormat((".npy", ".npz"), read_arrays),
-    "text": TableFormat((".txt", ".xyz", ".csv", ".pts", ".asc"), read_text),
+    "text": TableFormat(
+        (".txt", ".xyz", ".csv", ".pts", ".asc"),
+        read_text,
+        lambda path, told: find_in_comments(path, read_text_comments(path), told),
+    ),
 }
 
 
@@ -133,8 +140,10 @@ class KnownTableReader(TableReader):
     """Reads files of one format of ``TABLES``, by its ``kind``."""
 
     def read_columns(self, path: str) -> Columns:
-        """Read the columns of a file as ``read_table`` does."""
-        return read_table(path, self.kind, self.choices.columns)
+        """Read the columns of a file as ``read_table`` does, with x, y and z in the unit that readers return."""
+        columns = read_table(path, self.kind, self.choices.columns)
+        unit = TABLES[self.kind].find_unit(path, self.remarks)
+        return convert_units(path, columns, unit, self.choices.unit_m, self.remarks)
 
 
 class PlyReader(KnownTableReader):

@@ -1,6 +1,7 @@
 """Tables of points as text: .txt, .xyz, .csv, .pts, .asc."""
 
 import io
+import itertools
 import re
 import warnings
 from typing import TextIO
@@ -51,6 +52,13 @@ def read_text(path: str, remarks: list[str] | None = None) -> dict[str, np.ndarr
     if len(set(names)) < len(names):
         raise UserError(f"{path} has two columns of the same name ({', '.join(names)}); rename one of them")
     return dict(zip(names, table.T))
+
+
+def read_text_comments(path: str) -> list[str]:
+    """Return the comments before the first point, without their signs; UserError if the file cannot be read."""
+    lines = to_utf8(read_content(path, _MAX_LINE_LENGTH), "replace").decode("utf-8", "replace").splitlines()
+    comments = itertools.takewhile(lambda line: not line.strip() or line.lstrip().startswith(_COMMENTS), lines)
+    return [line.strip().lstrip("#/ ") for line in comments]
 
 
 def is_note(path: str) -> bool:

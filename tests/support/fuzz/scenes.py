@@ -1,6 +1,8 @@
 """Point clouds, for the table."""
 
+import laspy
 import numpy as np
+from laspy.vlrs.known import WktCoordinateSystemVlr
 
 from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scene_store import scene_file, write_lines, write_scene
@@ -71,6 +73,9 @@ def make_las(folder):
     """Not LAZ of the newer formats: lazrs takes memory for the sizes in it, and ends the process if there is less."""
     for name, point_format, version in (("a.las", 7, "1.4"), ("b.laz", 3, "1.2")):
         las(folder / name, points=20, point_format=point_format, version=version, height=np.ones(20))
+    scan = laspy.read(folder / "a.las")
+    scan.vlrs.append(WktCoordinateSystemVlr('PROJCS["p",GEOGCS["g",UNIT["degree",0.01745]],UNIT["foot",0.3048]]'))
+    scan.write(folder / "a.las")
     return sorted(folder.iterdir())
 
 

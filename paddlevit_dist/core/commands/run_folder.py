@@ -7,6 +7,7 @@ from typing import Any
 
 from ..logging.record import SEEDS
 from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT
+from ..registry.model_sources import refuse_clone_model
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from ..runtime.run_folders import CHECKPOINTS, CONFIG, find_run, suggest_runs
@@ -55,15 +56,47 @@ def _expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
             expanded += [*_expand(run, [*words[:place], *words[place + 1 :]], "pretrained"), f"-pretrained={word}"]
             weights = "its best weights" if Path(os.path.expanduser(word)) == run else f"weights {word}"
             lines.append(f"evaluating the run {run}: settings of {run / CONFIG}, {weights}")
-        elif is_free and parse_exported is not None and (setting := parse_exported(word)) is not None:
-            expanded.append(setting)
-            lines.append(f"evaluating the exported model {word}")
+        elif is_free and parse_exported is not None and (exported := parse_exported(word)) is not None:
+            of_run = _find_exported_settings(word, exported[1], [*words[:place], *words[place + 1 :]])
+            expanded += [*of_run, exported[0]]
+            settings = (
+                f": data and settings of {of_run[0].partition('=')[2]}, which it was exported from" if of_run else ""
+            )
+            lines.append(f"evaluating the exported model {word}{settings}")
         elif is_free and not find_key(word) and (near := suggest_runs(word)):
             raise UserError(f"{word} is not a run's folder{near}")
         else:
             is_value = not is_value and takes_next_word(word)
             expanded.append(word)
     return expanded, lines
+
+
+def _find_exported_settings(model: str, weights: str | None, words: Sequence[str]) -> list[str]:
+    """Return flags and keys for the settings of the run that a model was exported from; empty if the words name some.
+
+    An exported file may come from a stranger: a ``UserError`` says that these settings run code, or that there is no
+    such run.
+    """
+    given, overrides = read_words(words)
+    named = {*given, *(name for name, _ in overrides)}
+    if weights is None or named & {"cfg", "dataset", "DATA.DATASET"}:
+        return []
+    run = find_run(weights)
+    if run is None:
+        raise UserError(
+            f"{model} was exported from {weights}, which is not in the folder of a run here: name recipe and data, as "
+            "in -cfg=RECIPE -data_path=FOLDER"
+        )
+    config = run / CONFIG
+    settings = {setting.name: setting.value for setting in files.read_file(str(config))}
+    if settings.get("IMPORTS"):
+        raise UserError(
+            f"{model} was exported from the run {run}, whose settings import {settings['IMPORTS']}: if you trust "
+            f"these, add -cfg={config}"
+        )
+    refuse_clone_model(settings.get("MODEL.NAME"), str(config))
+    keys = {name: value for name, value in find_output_keys(config).items() if name not in named}
+    return [f"-cfg={config}", *(f"{name}={value}" for name, value in keys.items())]
 
 
 def _expand_resumed(words: list[str]) -> list[str]:

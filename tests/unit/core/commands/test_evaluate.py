@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from support.refusals import refusal_of
 
 from paddlevit_dist.core.commands.run_folder import expand_run
 from paddlevit_dist.core.runtime.errors import UserError
@@ -51,6 +52,33 @@ def test_a_checkpoint_has_the_settings_of_its_run_and_an_export_inside_it_is_one
     assert (values.MODEL.DEPTH, values.SAVE) == (3, "there")
     assert values.MODEL.PRETRAINED == "out/mine/checkpoints/epoch_0001" and lines[0].endswith("/epoch_0001")
     assert expand_evaluated(["out/mine/model.onnx"])[0] == ["EXPORTED=out/mine/model.onnx"]
+
+
+def test_an_exported_model_has_data_and_settings_of_its_run(folder):
+    weights = folder / "out/mine/checkpoints/best/model.pdparams"
+    (folder / "net.onnx").touch()
+    (folder / "net.about.yaml").write_text(f"weights: {weights}\n")
+    expanded, lines = expand_evaluated(["net.onnx", "-data_path=other"])
+    config = folder / "out/mine/config.yaml"
+    assert expanded == [f"-cfg={config}", "EXPORTED=net.onnx", "-data_path=other"]
+    told = f"evaluating the exported model net.onnx: data and settings of {config}, which it was exported from"
+    assert lines == [told]
+    for named in ("-cfg=vit_mnist", "-dataset=mnist"):  # by the words
+        assert expand_evaluated(["net.onnx", named])[0] == ["EXPORTED=net.onnx", named]
+    shutil.move("out/mine", "moved")
+    line = f"net.onnx was exported from {weights}, which is not in the folder of a run here: name recipe and data"
+    assert refusal_of(expand_evaluated, ["net.onnx"]).startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [("IMPORTS: [my_things]", "add -cfg="), ("MODEL: {NAME: 'paddlevit:/a/b/c/d.yaml'}", "do not run the code")],
+)
+def test_settings_of_a_run_that_a_file_alone_names_run_no_code(folder, line, said):
+    (folder / "out/mine/config.yaml").write_text(f"SAVE: out/mine\n{line}\n")
+    (folder / "net.onnx").touch()
+    (folder / "net.about.yaml").write_text("weights: out/mine/checkpoints/epoch_0001\n")
+    assert said in refusal_of(expand_evaluated, ["net.onnx"])
 
 
 def test_a_run_that_is_missing_is_told_with_those_of_a_like_name(folder):

@@ -64,9 +64,12 @@ def test_words_of_evaluate_that_name_a_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "here.pdiparams")
     for word in ("a/b", "net.onnx", "net.pdiparams", "net.pdmodel", "here"):
-        assert parse_evaluated_argument(word) == f"EXPORTED={word}"
+        assert parse_evaluated_argument(word) == (f"EXPORTED={word}", None)
     for word in ("digits", "a/b=3", "net.json", "net.pth"):
         assert parse_evaluated_argument(word) is None
+    write(tmp_path, "here.json")
+    (tmp_path / "here.about.yaml").write_text("weights: run/checkpoints/best/model.pdparams")
+    assert parse_evaluated_argument("here")[1] == "run/checkpoints/best/model.pdparams"
 
 
 def test_a_description_in_another_form_is_empty():

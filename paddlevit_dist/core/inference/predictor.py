@@ -23,6 +23,7 @@ from ..logging.progress import Heartbeat, ProgressBar, write_line
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import remove_temporary_files
+from ..runtime.printing import one_line
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
@@ -290,8 +291,13 @@ class Predictor:
     def __call__(self, inputs: Any) -> list[Row]:
         """Predict inputs and return the rows of ``predictions.jsonl``, in the order of the inputs.
 
+        A line names the first of the inputs that cannot be read and are skipped; ``unreadable`` has all.
+
         Args:
             inputs: one or several paths; for tasks of images also PIL images or uint8 arrays (height, width[, 3]).
+
+        Raises:
+            UserError: none of the inputs can be read.
         """
         is_single = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence)
         with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
@@ -303,12 +309,25 @@ class Predictor:
                 write_line(line)
             self._told.update(samples.notices)
             rows: list[Row] = []
+            predicted = 0
             for entry in self._entries(samples):
                 name = samples.names[entry.index]
                 if entry.rows is None:
                     self.unreadable.append((name, entry.reason))
+                else:
+                    predicted += 1
                 rows += [{"input": name, **row} for row in entry.rows or ()]
+        if self.unreadable:
+            self._report_unreadable(predicted)
         return rows
+
+    def _report_unreadable(self, predicted: int) -> None:
+        """Say how many inputs of the last call cannot be read, or raise UserError if no other was ``predicted``."""
+        first = ": ".join(map(one_line, self.unreadable[0]))
+        bad = f"{len(self.unreadable):,} could not be read"
+        if not predicted:
+            raise UserError(f"predict: nothing was predicted: {bad}; the first: {first}")
+        write_line(f"note: {bad}, listed in Predictor.unreadable; the first: {first}")
 
     def _entries(self, samples: InputSamples) -> Iterator[PredictionRecord]:
         if not len(samples):

@@ -15,6 +15,7 @@ import paddle
 import pytest
 from PIL import Image
 from support.forced_device import forced_device
+from support.refusals import refusal_of
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor, UserError
@@ -216,7 +217,7 @@ def test_one_input_is_not_a_list_and_images_in_memory_are_inputs(classifier, ima
         assert row["class"] == single[0]["class"] and predict.unreadable == []
         assert predict(np.asarray(image)) == [row]
     assert predict(os.path.dirname(images[0])) == predict(images) and len(predict.unreadable) == 1
-    assert predict([images[0] + ".gone"]) == []
+    assert "nothing was predicted" in refusal_of(predict, [images[0] + ".gone"])
     assert predict.unreadable == [(images[0] + ".gone", "No such file or directory")]
     assert predict.class_names == ("cat", "ant", "bee") and not predict.model.training
 
@@ -233,6 +234,19 @@ def test_what_is_odd_in_inputs_is_told_once(classifier, tmp_path, capsys):
     assert "DATA.EXIF_ROTATE is false" in line and line.endswith("turned.jpg")
     Predictor(classifier, allow_changes=True, **{"DATA.EXIF_ROTATE": True})(tmp_path / "turned.jpg")
     assert "to be turned" not in capsys.readouterr().out
+
+
+def test_inputs_that_cannot_be_read_are_told_and_without_any_other_refused(classifier, images, tmp_path, capsys):
+    predict, gone = Predictor(classifier), str(tmp_path / "gone.png")
+    reason = f"{gone}: No such file or directory"
+    for inputs, number in ((gone, 1), ([gone, str(tmp_path / "b.png")], 2)):
+        said = f"predict: nothing was predicted: {number} could not be read; the first: {reason}"
+        assert refusal_of(predict, inputs) == said
+        assert len(predict.unreadable) == number
+    assert predict([]) == [] and capsys.readouterr().out == ""
+    assert len(predict([gone, images[0]])) == 1
+    told = f"note: 1 could not be read, listed in Predictor.unreadable; the first: {reason}"
+    assert told in capsys.readouterr().out.splitlines()
 
 
 def test_options_of_a_predictor_take_the_place_of_those_of_its_weights(classifier, images, capsys):

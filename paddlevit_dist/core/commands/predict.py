@@ -55,12 +55,9 @@ def run(words: list[str]) -> None:
     stale = devices.drop_stale_variables()
 
     from ..inference.ensemble import split_runs
-    from ..inference.rows import ABOUT, UNREADABLE
     from ..inference.trained import open_source
     from ..launch import plan_processes
-    from ..launch.lock import lock_output_dir
     from ..logging.progress import write_line
-    from ..logging.record import output_folder
 
     names = read_class_names(options.class_names)
     runs, options.inputs = split_runs(options.inputs)
@@ -74,11 +71,7 @@ def run(words: list[str]) -> None:
     plan = plan_processes(requested, device=options.device)
     for line in [*plan.notices, *stale] if plan.is_main else ():
         write_line(line)
-    with (
-        output_folder(options.output, (ABOUT, UNREADABLE)) as folder,
-        lock_output_dir(folder, write_line, True, should_lock=plan.is_main),
-    ):
-        _predict(options, sources, plan, folder)
+    _predict(options, sources, plan)
 
 
 def parse_words(words: list[str]) -> Any:
@@ -87,7 +80,7 @@ def parse_words(words: list[str]) -> Any:
         "predict",
         "Predict data without labels: images, point clouds, volumes. The preprocessing is stored with the weights. "
         "Writes predictions.csv, predictions.jsonl, unreadable.tsv, and files of the task. Run the same command again "
-        "to continue after an interruption.",
+        "to continue after an interruption; other inputs or settings get a folder with the next number.",
         ("output/mine new_images", "output/things street.jpg -output=found -least_score=0.3 DETECTION.FLIP true"),
         imports=True,
         other_names=_OTHER_NAMES,
@@ -148,15 +141,14 @@ def read_class_names(file: str | None) -> list[str] | None:
     return [name.strip() for name in names]
 
 
-def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "ProcessPlan", folder: Path) -> None:
-    """Find the inputs, start the workers, and write the tables; the main process has locked the folder."""
-    import numpy as np
-
+def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "ProcessPlan") -> None:
+    """Find the inputs and the output folder, which is locked, start the workers, and write the tables."""
     from ..inference import rows
     from ..inference.ensemble import join_digests, require_ensemble
-    from ..inference.predictor import finish_prediction, prepare_task, require_predictable
-    from ..launch import launch_workers
+    from ..inference.predictor import prepare_task, require_predictable
+    from ..launch.lock import lock_output_dir
     from ..logging.progress import Heartbeat, write_line
+    from ..logging.record import output_folder
 
     task = prepare_task(sources[0])
     require_ensemble(task, sources)
@@ -168,32 +160,61 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
             if options.save_as is not None:
                 digests["settings_sha256"] += f", saved as {options.save_as}"  # another layout is not continued
             notices = _prepare_outputs(task, samples, options)
-        remaining: Any = np.arange(0)
-        if plan.is_main:
-            for line in [*task.notices, *samples.notices, *notices]:
-                write_line(line)
             inputs = {"inputs": len(samples), "inputs_sha256": samples.fingerprint()}
-            identity = {"source": without_credentials(options.source), **digests, **inputs}
-            require_no_dataset(options, folder, rows.ABOUT)
-            remaining = rows.begin(folder, identity, options.restart)
-            if remaining is None:
-                write_line(f"{folder}: all inputs are already predicted; add -restart to predict them again")
-            elif 0 < len(remaining) < len(samples):
-                write_line(f"continuing: {len(samples) - len(remaining):,} of {len(samples):,} inputs are done")
-        share = np.arange(0) if remaining is None else remaining
-        arguments = (task, sources, samples, share, folder, options.batch_size, options.num_workers)
-        try:
-            if len(share) or plan.by_paddle_launcher:
-                launch_workers(worker, arguments, plan, sources[0].config.WATCHDOG_SECONDS)
-        except BaseException as error:
-            if plan.is_main and remaining is not None and not getattr(error, "again", False):
-                _write_partial_tables(folder, samples)
-            raise
-        if plan.is_main and remaining is not None:
-            counts, lines = finish_prediction(folder, task, samples)
-            for line in lines:
+        identity = {"source": without_credentials(options.source), **digests, **inputs}
+        path = Path(options.output)
+        # Processes of a launcher have to agree on a folder before they are connected.
+        if not options.restart and not plan.by_paddle_launcher:
+            path, moved = rows.choose_folder(path, identity)
+            notices += [moved] if moved else []
+        with (
+            output_folder(str(path), (rows.ABOUT, rows.UNREADABLE)) as folder,
+            lock_output_dir(folder, write_line, True, should_lock=plan.is_main),
+        ):
+            for line in [*task.notices, *samples.notices, *notices] if plan.is_main else ():
                 write_line(line)
-            report_outcome(counts, folder, options.inputs)
+            _predict_into(folder, options, task, sources, samples, identity, plan)
+
+
+def _predict_into(
+    folder: Path,
+    options: Namespace,
+    task: "Task",
+    sources: "Sequence[TrainedWeights]",
+    samples: "InputSamples",
+    identity: dict[str, Any],
+    plan: "ProcessPlan",
+) -> None:
+    """Predict the inputs that the locked folder lacks, and write its tables."""
+    import numpy as np
+
+    from ..inference import rows
+    from ..inference.predictor import finish_prediction
+    from ..launch import launch_workers
+    from ..logging.progress import write_line
+
+    remaining: Any = np.arange(0)
+    if plan.is_main:
+        require_no_dataset(options, folder, rows.ABOUT)
+        remaining = rows.begin(folder, identity, options.restart)
+        if remaining is None:
+            write_line(f"{folder}: all inputs are already predicted; add -restart to predict them again")
+        elif 0 < len(remaining) < len(samples):
+            write_line(f"continuing: {len(samples) - len(remaining):,} of {len(samples):,} inputs are done")
+    share = np.arange(0) if remaining is None else remaining
+    arguments = (task, sources, samples, share, folder, options.batch_size, options.num_workers)
+    try:
+        if len(share) or plan.by_paddle_launcher:
+            launch_workers(worker, arguments, plan, sources[0].config.WATCHDOG_SECONDS)
+    except BaseException as error:
+        if plan.is_main and remaining is not None and not getattr(error, "again", False):
+            _write_partial_tables(folder, samples)
+        raise
+    if plan.is_main and remaining is not None:
+        counts, lines = finish_prediction(folder, task, samples)
+        for line in lines:
+            write_line(line)
+        report_outcome(counts, folder, options.inputs)
 
 
 def _prepare_outputs(task: "Task", samples: "InputSamples", options: Namespace) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..logging.record import find_numbered
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.json_format import format_json
@@ -56,13 +57,35 @@ def begin(folder: Path, identity: dict[str, Any], restart: bool) -> np.ndarray |
         with os_errors_as_user_errors(folder), atomic_file(folder / ABOUT) as file:
             file.write(format_json(identity, indent=1).encode() + b"\n")
     else:
-        other = [name[:-7] for name in identity if name.endswith("_sha256") and before.get(name) != identity[name]]
-        if other:
+        if other := _find_differences(before, identity):
             source = f"{one_line(before.get('source'))} and {before.get('inputs')} inputs"
             raise UserError(f"{folder} contains predictions of {source}, with other {' and '.join(other)}: {_ADVICE}")
         if not (folder / UNFINISHED).is_dir():
             return None
     return np.setdiff1d(np.arange(identity["inputs"]), [entry.index for entry in read_entries(folder)])
+
+
+def choose_folder(path: Path, identity: dict[str, Any]) -> tuple[Path, str]:
+    """Return the folder of a prediction, and a line for the log if it is another one than ``path``; else an empty line.
+
+    If ``path`` contains another prediction, it is the one of path-2, path-3 and so on that contains this one, else the
+    next of them that does not exist. ``identity`` is as in ``begin``.
+    """
+    before, numbered = _read_about(path), find_numbered(path)
+    if before is None or not (other := _find_differences(before, identity)):
+        return path, ""
+    same = [folder for folder in numbered if not _find_differences(_read_about(folder) or {}, identity)]
+    number = 1 + (int(numbered[0].name.rpartition("-")[2]) if numbered else 1)
+    folder = same[0] if same else path.with_name(f"{path.name}-{number}")
+    return folder, (
+        f"output folder: {folder}, as {path} contains predictions of {one_line(before.get('source'))} with other "
+        f"{' and '.join(other)} (add -restart to replace them)"
+    )
+
+
+def _find_differences(before: dict[str, Any], identity: dict[str, Any]) -> list[str]:
+    """Return in what an earlier prediction differs: weights, settings, inputs or annotations."""
+    return [name[:-7] for name in identity if name.endswith("_sha256") and before.get(name) != identity[name]]
 
 
 def _read_about(folder: Path) -> dict[str, Any] | None:

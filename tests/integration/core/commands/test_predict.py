@@ -12,6 +12,7 @@ import paddle
 import pytest
 from PIL import Image
 from support.processes import Finished, run_command
+from support.refusals import refusal_of
 from support.trainings.runs import PLAIN, refusal, run_main, well
 from support.trainings.trained import WORDS, network, write_weights
 
@@ -173,7 +174,8 @@ def test_every_kind_of_image_gets_what_a_plain_loop_computes(tmp_path):
     Image.new("L", (1, 4_000_000)).save(tmp_path / "thread.png")
     assert len(predictor([tmp_path / "line.png", tmp_path / "thread.png"])) == 1
     assert "crop it" in predictor.unreadable[0][1]
-    assert predictor([np.zeros((3, 4, 2), np.uint8)]) == [] and "expected uint8" in predictor.unreadable[0][1]
+    assert "1 could not be read" in refusal_of(predictor, [np.zeros((3, 4, 2), np.uint8)])
+    assert "expected uint8" in predictor.unreadable[0][1]
     of_turned = write_weights(tmp_path / "turned", NAMES, "DATA.EXIF_ROTATE", "true")
     (row,) = Predictor(of_turned)(tmp_path / "turned.jpg")
     upright = Image.open(tmp_path / "turned.jpg").transpose(Image.Transpose.ROTATE_270)
@@ -311,8 +313,9 @@ def test_keys_after_the_inputs_change_the_prediction_and_dashes_make_an_input_of
     expected = Predictor(weights, **options)([images / "2.png", tmp_path / "SEED"])
     assert_same(rows, [expected[0], {**expected[1], "input": "SEED"}])
     assert rows[0]["score"] != Predictor(weights)(images / "2.png")[0]["score"]
-    other = predict(weights, images / "2.png", "-output=there", "--", "SEED", folder=tmp_path)
-    assert "there contains predictions of" in refusal(other) and "with other settings" in refusal(other)
+    other = well(predict(weights, images / "2.png", "-output=there", "--", "SEED", folder=tmp_path))
+    assert f"output folder: there-2, as there contains predictions of {weights} with other settings" in other.out
+    assert objects(tmp_path / "there") == rows and len(objects(tmp_path / "there-2")) == 2
 
 
 def test_images_of_a_folder_that_cannot_be_read_are_counted_and_the_first_is_named(weights, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.core.inference.rows import (
     begin,
+    choose_folder,
     finish,
     format_reason,
     open_rank_writer,
@@ -66,6 +67,22 @@ def test_what_is_in_a_folder_is_continued_only_by_the_same_prediction(tmp_path, 
     other = {**IDENTITY, **changed}
     assert list(begin(tmp_path, other, restart=True)) == list(range(other["inputs"]))
     assert list(read_entries(tmp_path)) == []
+
+
+def test_other_predictions_count_the_folder_up_and_the_same_ones_find_theirs(tmp_path):
+    path = tmp_path / "out"
+    others = [{**IDENTITY, "inputs_sha256": digest} for digest in "jkl"]
+    assert choose_folder(path, IDENTITY) == (path, "")
+    for number, identity in enumerate([IDENTITY, *others], 1):
+        folder, line = choose_folder(path, identity)
+        assert folder == (path if number == 1 else tmp_path / f"out-{number}")
+        told = f"output folder: {folder}, as {path} contains predictions of a/b with other inputs (add -restart to"
+        assert line == "" if number == 1 else line.startswith(told)
+        folder.mkdir()
+        begin(folder, identity, restart=False)
+    assert [choose_folder(path, each)[0].name for each in [IDENTITY, *others]] == ["out", "out-2", "out-3", "out-4"]
+    (tmp_path / "out-9").mkdir()  # of something else
+    assert choose_folder(path, {**IDENTITY, "weights_sha256": "v"})[0].name == "out-10"
 
 
 def test_tables_that_nothing_is_known_of_and_files_that_cannot_be_written_are_told(tmp_path):

@@ -106,3 +106,9 @@ def test_nested_entries_are_found_down_to_a_depth():
     for content in (np.ones(2), [1], None):
         with pytest.raises(UserError, match=f"^file contains a {type(content).__name__}, expected a dictionary of wei"):
             choose_entry(content, "file", None, RANKING)
+
+
+def test_the_only_entry_is_a_part_if_its_names_have_no_beginnings():
+    for content, listed in (({"own": {"w": np.ones(1)}}, "'own'"), ({"w": np.ones(1)}, "none")):
+        with pytest.raises(UserError, match=f"^file has no part 'x'; parts: {listed}$"):
+            choose_entry(content, "file", "x", RANKING)

@@ -82,10 +82,28 @@ def test_dropout_of_a_gelu_has_the_gradient_of_what_is_kept():
     assert (add_bias_and_gelu(x, bias, rate).numpy() != found.numpy()).any()
 
 
-def test_a_gradient_of_a_gradient_is_refused():
-    x, bias = draw(0, 2, 8), draw(1, 8)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_gradient_of_a_gradient_is_refused(number):
+    inputs = draw(0, 2, 8), draw(1, 8), draw(2, 8), draw(3, 8)
     with pytest.raises(Exception, match="GPU_KERNELS"):
-        paddle.grad(add_bias_and_gelu(x, bias).sum(), [x], create_graph=True)
+        paddle.grad(compute(True, *inputs)[number].sum(), [inputs[0]], create_graph=True)
+
+
+@pytest.mark.parametrize(("dtype", "of_weights"), [("float16", "float32"), ("float32", "bfloat16")])
+def test_inputs_and_parameters_may_have_other_dtypes(dtype, of_weights):
+    x, parameters = (
+        draw(0, 4, 8).astype(dtype).detach(),
+        [draw(seed, 8).astype(of_weights).detach() for seed in (2, 3, 4)],
+    )
+    for one in (x, *parameters):
+        one.stop_gradient = False
+    found = compute(True, x, *parameters)
+    (found[0].astype("float32").sum() + found[1].astype("float32").sum()).backward()
+    assert all(one.grad.dtype == one.dtype for one in (x, *parameters))
+    wide = [one.astype("float32").detach() for one in (x, *parameters)]
+    for one, other in zip(found, compute(False, *wide)):
+        assert one.dtype == x.dtype
+        np.testing.assert_allclose(one.astype("float32").numpy(), other.numpy(), rtol=2.0**-7, atol=2.0**-8)
 
 
 def test_seeds_are_two_for_each_of_five_sites_and_follow_the_generator():

@@ -95,6 +95,10 @@ class NoCredentialsError(Exception):
     """Named as botocore's."""
 
 
+OTHERS = ["PartialCredentialsError", "ProfileNotFound", "ParamValidationError"]  # of botocore
+OTHERS += ["TooManyRedirects", "ClientConnectorCertificateError"]  # of aiohttp
+
+
 class InvalidURL(ValueError):
     """Named as aiohttp's."""
 
@@ -119,9 +123,11 @@ def caused(error):
         (FileNotFoundError(), None, True, True),
         (PermissionError(), None, True, True),
         *((OSError(number, "x"), None, False, True) for number in (errno.EINVAL, errno.ENOSYS)),
+        (OSError(None, "x"), None, False, False),
         (OSError(errno.EIO, "x"), None, False, False),
         (ConnectionError(errno.EINVAL, "x"), None, False, False),
         *((kind(), None, False, True) for kind in (NoCredentialsError, InvalidURL, Derived)),
+        *((type(name, (Exception,), {})(), None, False, True) for name in OTHERS),
         (ValueError(), None, False, False),
     ],
 )

@@ -61,6 +61,33 @@ IGNORED = [
 ]
 
 
+OPTIMIZER = {  # values that are not the default, and the optimizers whose papers have them
+    "EPS": ("1e-5", {"AdamW", "Adam", "LAMB", "Muon"}),
+    "BETAS": ("[0.8,0.9]", {"AdamW", "Adam", "Lion", "LAMB", "Muon"}),
+    "MOMENTUM": ("0.7", {"SGD", "Muon"}),
+    "WARMUP_MOMENTUM": ("0.6", {"SGD", "Muon"}),
+    "DAMPENING": ("0.5", {"SGD"}),
+    "NESTEROV": ("true", {"SGD"}),
+}
+SCHEDULES = {
+    **{"LR_SCHEDULER.MILESTONES": ("[3]", {"step"}), "LR_SCHEDULER.GAMMA": ("0.5", {"step"})},
+    **{"LR_SCHEDULER.POWER": ("2", {"poly"}), "END_LR": ("1e-6", {"cosine", "poly"})},
+    **{"LR_SCHEDULER.RISE": ("0.4", {"onecycle"}), "LR_SCHEDULER.DIVISORS": ("[20,1e3]", {"onecycle"})},
+    **{"WARMUP_EPOCHS": ("2", {"cosine", "constant", "step", "poly"})},
+    **{"WARMUP_START_LR": ("1e-5", {"cosine", "constant", "step", "poly"})},
+}
+NEEDS = [  # keys, and what makes a run read them
+    ("TRAIN.MIN_IMPROVEMENT=0.5", ["TRAIN.PATIENCE=5"]),
+    ("TRAIN.GRAD_CLIP_MODE=tensor", ["TRAIN.GRAD_CLIP=1"]),
+    ("TRAIN.LORA.ALPHA=3", ["TRAIN.LORA.RANK=2"]),
+    ("TRAIN.LORA.TARGETS=[mlp]", ["TRAIN.LORA.RANK=2"]),
+    ("TRAIN.MODEL_EMA_DECAY=0.5", ["TRAIN.MODEL_EMA=true"]),
+    ("TRAIN.MODEL_EMA_WARMUP=7", ["TRAIN.MODEL_EMA=true"]),
+    ("AMP_DTYPE=bfloat16", ["AMP=true", "EVAL_AMP=true"]),
+    ("AMP_LEVEL=O2", ["AMP=true", "EVAL_AMP=true"]),
+]
+
+
 def list_ignored(recipe, *words):
     """Return the keys that have no effect; of two words with the same key, the last counts."""
     last = {word.partition("=")[0]: word for word in words}
@@ -98,3 +125,32 @@ def test_a_patience_is_compared_with_the_epochs_that_follow_from_the_data():
     lines = [[notice for notice in found.notices if "PATIENCE" in notice] for found in (run, many, few)]
     reason = "10 evaluations (VALIDATE_FREQ 1) end before: TRAIN.NUM_EPOCHS 10"
     assert lines == [[], [], [f"TRAIN.PATIENCE 9: no effect: {reason}"]]
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW", "Adam", "Lion", "LAMB", "Muon"])
+def test_each_optimizer_ignores_what_others_have(name):
+    own = [f"TRAIN.OPTIMIZER.{key}={value}" for key, (value, _) in OPTIMIZER.items() if key != "DAMPENING"]
+    found = list_ignored("vit_digits", f"TRAIN.OPTIMIZER.NAME={name}", "TRAIN.WARMUP_EPOCHS=2", *own)
+    ignored = {f"TRAIN.OPTIMIZER.{key}" for key, (_, readers) in OPTIMIZER.items() if name not in readers}
+    assert {key for key in found if key.startswith("TRAIN.OPTIMIZER.")} == ignored - {"TRAIN.OPTIMIZER.DAMPENING"}
+    found = list_ignored("vit_digits", f"TRAIN.OPTIMIZER.NAME={name}", "TRAIN.OPTIMIZER.DAMPENING=0.5")
+    assert ("TRAIN.OPTIMIZER.DAMPENING" in found) == (name != "SGD")
+
+
+@pytest.mark.parametrize("name", ["cosine", "constant", "step", "poly", "onecycle"])
+def test_each_schedule_ignores_what_others_have(name):
+    words = [f"TRAIN.{key}={value}" for key, (value, _) in SCHEDULES.items()]
+    found = list_ignored("vit_digits", f"TRAIN.LR_SCHEDULER.NAME={name}", *words)
+    assert {key for key in found if key.removeprefix("TRAIN.") in SCHEDULES} == {
+        f"TRAIN.{key}" for key, (_, readers) in SCHEDULES.items() if name not in readers
+    }
+
+
+def test_each_detail_needs_what_it_is_a_detail_of():
+    details = ["TRAIN.GRAD_CLIP=None", *(word for word, _ in NEEDS)]
+    names = {word.partition("=")[0] for word, _ in NEEDS}
+    details.append("-pretrained=weights")
+    assert names <= {*list_ignored("vit_digits", *details)}
+    for number in range(2):
+        readers = {reads[min(number, len(reads) - 1)] for _, reads in NEEDS}
+        assert not names & {*list_ignored("vit_digits", *details, *readers)}

@@ -87,3 +87,47 @@ def test_a_weight_beyond_float16_is_refused_by_its_name():
     )
     with pytest.raises(UserError, match=r"the weight w reaches 70000, which float16 cannot hold \(65,504\)"):
         to_float16(model, value_types(model))
+
+
+BEGINS = {  # of an input (1, 2, 4, 4): constants, attributes
+    "MatMul": ([np.ones((4, 4))], {}),
+    "Conv": ([np.ones((2, 2, 1, 1))], {}),
+    "ConvTranspose": ([np.ones((2, 2, 1, 1))], {}),
+    "LayerNormalization": ([np.ones(4), np.zeros(4)], {"axis": -1}),
+}
+
+
+@pytest.mark.parametrize("kind", [*BEGINS, "Gemm", "Relu"])
+def test_a_selection_is_float32_from_any_kind_of_product_on(kind):
+    constants, attributes = BEGINS.get(kind, ([], {}))
+    shape, names = ((2, 4), ["weight"]) if kind == "Gemm" else ((1, 2, 4, 4), [f"c{n}" for n in range(len(constants))])
+    constants = [np.ones((4, 4))] if kind == "Gemm" else constants
+    nodes = [
+        helper.make_node("Relu", ["x"], ["before"]),
+        helper.make_node(kind, ["before", *names], ["product"], **attributes),
+        helper.make_node("Neg", ["product"], ["score"]),
+        helper.make_node("TopK", ["score", "k"], ["best", "places"]),
+    ]
+    given = {name: np.float32(value) for name, value in zip(names, constants)}
+    model = make_graph(nodes, {"best": FLOAT, "places": INT}, {**given, "k": np.int64([2])}, [("x", FLOAT, shape)])
+    half = to_float16(onnx.ModelProto.FromString(model.SerializeToString()), value_types(model))
+    types = find_types(half)
+    is_product = kind != "Relu"
+    assert types["score"] == FLOAT and types["product"] == types["before"] == (HALF if is_product else FLOAT)
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    np.testing.assert_allclose(run(half, {"x": x})["best"], run(model, {"x": x})["best"], rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("selects", [True, False])
+def test_points_of_sampling_are_float32_in_a_network_that_selects(selects):
+    nodes = [
+        helper.make_node("MatMul", ["points", "weight"], ["product"]),
+        helper.make_node("Neg", ["product"], ["grid"]),
+        helper.make_node("Relu", ["x"], ["map"]),
+        helper.make_node("GridSample", ["map", "grid"], ["sampled"]),
+        helper.make_node("TopK" if selects else "Neg", ["sampled", *["k"] * selects], ["y", *["places"] * selects]),
+    ]
+    inputs = [("x", FLOAT, (1, 1, 3, 3)), ("points", FLOAT, (1, 2, 2, 2))]
+    model = make_graph(nodes, {"y": FLOAT}, {"weight": np.eye(2, dtype="f4"), "k": np.int64([1])}, inputs)
+    types = find_types(to_float16(onnx.ModelProto.FromString(model.SerializeToString()), value_types(model)))
+    assert types["product"] == HALF and types["grid"] == types["sampled"] == (FLOAT if selects else HALF)

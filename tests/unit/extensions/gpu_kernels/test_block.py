@@ -182,6 +182,13 @@ def test_weights_that_were_cast_before_get_gradients_in_half_precision():
             total, packed = fused(inputs, make_options(), "float16")
         paddle.autograd.backward([total, packed], [paddle.ones_like(total), paddle.ones_like(packed)])
     assert [one.grad.dtype == paddle.float16 for one in inputs] == [number in weights for number in range(len(NAMES))]
+    wide = [one.detach().astype("float32") for one in inputs]
+    for one in wide:
+        one.stop_gradient = False
+    expected = plain(wide, make_options())
+    paddle.autograd.backward([*expected], [paddle.ones_like(one) for one in expected])
+    found = [one.detach().astype("float32").numpy() for one in (total, packed, *(one.grad for one in inputs))]
+    check(found, [one.detach().numpy() for one in (*expected, *(one.grad for one in wide))], 2.0**-7)
 
 
 def test_copies_of_weights_follow_the_weights_and_inputs_may_have_other_sizes():

@@ -13,7 +13,7 @@ from ..launch.tuning import import_paddle
 from ..registry.extension_points import SHOW_LEAKS
 from ..runtime.compiled import has_numba
 from ..runtime.errors import UserError
-from ..runtime.files import os_errors_as_user_errors
+from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.printing import one_line
 from ..runtime.text_rendering import LINE_PX, format_note, legend, render_text
 from ..settings.every_run import RunSettings
@@ -66,7 +66,8 @@ def draw(values: RunSettings, target: Path) -> None:
         keys = [SampleKey(epoch, index, 0) for index in order[:rows]]
         readings = [samples.sample(key.index, sample_generator(values.SEED, key)) for key in keys]
         columns.append((f"epoch {epoch}", enlarge(drawable.visualize_batch(samples, task.collate(readings), epoch))))
-    contact_sheet(columns, names).save(target)
+    with atomic_file(target) as file:
+        contact_sheet(columns, names).save(file, "PNG")
     for notice in [*task.notices, *samples.notices, *format_note(samples.class_names or ())]:
         print(one_line(notice))
     for line in drawable.summarize_samples(samples):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from . import limits
 from .errors import UserError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ _ADVICE = {
     errno.ENFILE: "the machine has too many open files: end other programs",
     errno.ENOMEM: "the machine is out of memory: end other programs",
 }
+_PROBE_BYTES = 1 << 16
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TEMPORARY = re.compile(r"\.?.+\.\d+\.[0-9a-f]{8}\.tmp")
 
@@ -67,8 +69,46 @@ def os_errors_as_user_errors(what: object, hint: str = "") -> Iterator[None]:
     """Turn an error of the file system into a UserError: what could not be written, why, what to do, and ``hint``."""
     try:
         yield
-    except OSError as error:
-        raise UserError(f"cannot write {what}: {explain_write_error(error)}{hint}") from error
+    except UserError:
+        raise
+    except Exception as error:
+        found = error if isinstance(error, OSError) else limits.find_os_error(error)
+        if found is None:
+            raise
+        raise UserError(f"cannot write {what}: {explain_write_error(found)}{hint}") from error
+
+
+@contextlib.contextmanager
+def library_errors_as_os_errors(path: Path) -> Iterator[None]:
+    """Raise the file system's error if it is why a library fails to write ``path``, a file or the files of a folder.
+
+    Libraries hide it: safetensors and lazrs raise classes of their own, Pillow an OSError without a number, and Paddle
+    writes unchecked and fails later.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in _ADVICE:
+            raise
+        found = limits.find_os_error(error)
+        if found is not None:
+            raise OSError(found.errno, found.strerror, str(path)) from error
+        require_growth(path)
+        raise
+
+
+def require_growth(path: Path) -> None:
+    """Raise OSError if the file, or the largest file of a folder, cannot grow any further: it may be cut off."""
+    sizes = {file: file.stat().st_size for file in (path.iterdir() if path.is_dir() else [path]) if file.is_file()}
+    if sizes:
+        largest = max(sizes, key=sizes.__getitem__)
+        with open(largest, "ab") as file:
+            try:
+                file.write(bytes(_PROBE_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+            finally:
+                os.truncate(largest, sizes[largest])
 
 
 @contextlib.contextmanager
@@ -111,7 +151,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     # Created with open() rather than tempfile so that the user's umask decides who may read a shared cache.
     temporary = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb") as file, library_errors_as_os_errors(temporary):
             yield file
             file.flush()
             os.fsync(file.fileno())

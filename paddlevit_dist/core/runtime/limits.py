@@ -1,12 +1,18 @@
-"""Limits of the shell or the system for a process: memory and open files. Needs nothing but Python."""
+"""Limits of the shell or the system for a process: memory, open files, space for files. Needs nothing but Python."""
 
 import errno
+import os
+import re
 import resource
 from pathlib import Path
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 _NUMBERS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 _SIGNS = ("bad_alloc", "Unable to allocate", "ResourceExhausted", "Too many open files")
+# Why a file cannot grow.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FAILED_DISK = (errno.EIO, errno.EROFS, errno.ESTALE)
+_NUMBER_IN_TEXT = re.compile(r"\(os error (\d+)\)")  # as libraries in Rust format it
 SIGNS_OF_A_LIMIT = (
     *("Cannot allocate memory", "Resource temporarily unavailable", "can't start new thread"),
     *("failed to map segment", "Allocation failed"),
@@ -22,6 +28,9 @@ def explain(error: BaseException) -> str | None:
         return f"{first}: give a shorter path"
     if number == errno.EROFS or (number is not None and ".cache" in text):
         return f"{first}: Paddle needs a writable HOME, and several processes need a writable /dev/shm"
+    found = find_os_error(error)
+    if found is not None and found.errno in _FULL:
+        return f"{first}: free space, or raise the limit of file sizes (`ulimit -f`)"
     is_limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     signs = (*_SIGNS, *(SIGNS_OF_A_LIMIT if is_limited else ()))
     if isinstance(error, MemoryError) or number in _NUMBERS or any(sign in text for sign in signs):
@@ -29,6 +38,19 @@ def explain(error: BaseException) -> str | None:
             f"{first}: too little memory or too few open files in this shell or machine (`ulimit -a`, `free`): "
             "raise the limit, or lower -ngpus, -num_workers, -batch_size or -image_size"
         )
+    return None
+
+
+def find_os_error(error: BaseException) -> OSError | None:
+    """Return why the file system refused to write if ``error`` is, names or follows that; None for other errors."""
+    each: BaseException | None = error
+    while each is not None:
+        if isinstance(each, OSError) and each.errno in (*_FULL, *_FAILED_DISK):
+            return each
+        named = _NUMBER_IN_TEXT.search(str(each))
+        if named is not None and int(named[1]) in (*_FULL, *_FAILED_DISK):
+            return OSError(int(named[1]), os.strerror(int(named[1])))
+        each = each.__cause__ or each.__context__
     return None
 
 

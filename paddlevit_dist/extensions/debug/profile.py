@@ -18,7 +18,7 @@ from ...core.distributed import world_size
 from ...core.engine.hooks import Hook, UpdateRecord
 from ...core.engine.trainer import Trainer
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import temporary_name
+from ...core.runtime.files import atomic_file, library_errors_as_os_errors, require_growth, temporary_name
 from ...core.runtime.transfers import is_on_gpu
 from .settings import DebugSettings
 
@@ -100,7 +100,7 @@ class ProfileHook(Hook):
         recorder = self._stop()
         try:
             trace = self._write(recorder, on_gpu)
-        except (OSError, ValueError) as error:  # a full disk does not end the run
+        except (OSError, ValueError, UserError) as error:  # a full disk does not end the run
             self._run_log.log_and_print(f"profile: {self._folder / self._name}.json was not written: {error}")
             return
         self._run_log.log_and_print(
@@ -117,7 +117,9 @@ class ProfileHook(Hook):
         trace = self._folder / f"{self._name}.json"
         temporary = trace.with_name(temporary_name(trace.name))
         try:
-            recorder.export(str(temporary), "json")
+            with library_errors_as_os_errors(temporary):
+                recorder.export(str(temporary), "json")  # unchecked
+                require_growth(temporary)
             os.replace(temporary, trace)
         finally:
             temporary.unlink(missing_ok=True)
@@ -125,5 +127,6 @@ class ProfileHook(Hook):
         tables = io.StringIO()
         with contextlib.redirect_stdout(tables):
             recorder.summary(sorted_by=order, op_detail=False)
-        trace.with_suffix(".txt").write_bytes(tables.getvalue().encode())
+        with atomic_file(trace.with_suffix(".txt")) as file:
+            file.write(tables.getvalue().encode())
         return trace

@@ -1,10 +1,7 @@
 """``python -m paddlevit_dist export WEIGHTS OUT``: export a trained model to Paddle Inference, PaddleX or ONNX."""
 
-import contextlib
 import functools
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +10,7 @@ from ...core.commands.parser import CommandParser, at_least, choice, image_size
 from ...core.launch.tuning import import_paddle
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import explain_write_error
+from ...core.runtime.files import explain_write_error, library_errors_as_os_errors
 from ...core.runtime.printing import one_line
 from ...core.settings import load
 from ...core.settings.key import OPTIONS
@@ -340,7 +337,7 @@ def export(
     example.update(zip(names if len(names) > 1 else ["output"], example_outputs))
     try:
         with write_together(path) as folder:
-            with _explain_truncated_files(folder):
+            with library_errors_as_os_errors(folder):
                 compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
             difference = compare(expected, compute(inputs), parts.difference)
             require_small(difference, precision, output)
@@ -398,8 +395,8 @@ def _write_model(
         return lambda inputs: _outputs(loaded, inputs)
     from . import onnx_files
 
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-        traced = Path(folder, "traced")
+    with onnx_files.temporary_folder() as folder:
+        traced = folder / "traced"
         trace(model, str(traced), input_spec=specification)
         graph = onnx_files.to_onnx(
             traced,
@@ -411,19 +408,6 @@ def _write_model(
     onnx_files.describe(graph, about)
     onnx_files.write(graph, path.with_name(f"{path.name}{ONNX}"))
     return lambda inputs: list(onnx_files.run(graph, inputs).values())
-
-
-@contextlib.contextmanager
-def _explain_truncated_files(folder: Path) -> Iterator[None]:
-    """Replace Paddle's late errors on truncated files, which it writes unchecked, by an OSError if the disk is full."""
-    try:
-        yield
-    except Exception:
-        largest = max((file.stat().st_size for file in folder.iterdir()), default=0)
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(largest + 65_536))
-            os.fsync(probe.fileno())
-        raise
 
 
 def _outputs(model: "nn.Layer", inputs: dict[str, Any]) -> list[Any]:

@@ -1,14 +1,16 @@
 """Conversion of Paddle's inference models to ONNX, and computation of ONNX models on the CPU."""
 
+import contextlib
 import importlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.files import library_errors_as_os_errors, os_errors_as_user_errors
 from ...core.runtime.printing import captured_output
 from .descriptions import to_yaml
 from .files import ONNX, ONNX_WEIGHTS
@@ -75,6 +77,17 @@ def to_onnx(
     return to_float16(model, types) if is_half else model
 
 
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder for files of the conversion; a UserError names it if its file system takes no more of them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as name,
+        os_errors_as_user_errors(name, " (TMPDIR names another folder)"),
+        library_errors_as_os_errors(Path(name)),
+    ):
+        yield Path(name)
+
+
 def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Compute all outputs of a model on the CPU, and return them by name.
 
@@ -86,8 +99,8 @@ def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-        file = Path(folder, "model.onnx")
+    with temporary_folder() as folder:
+        file = folder / "model.onnx"
         write(model, file)
         try:
             session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
@@ -133,8 +146,8 @@ def convert_program(prefix: Path, is_large: bool = False) -> Any:
     import paddle
     import paddle2onnx
 
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-        program, file = readable_program(prefix, Path(folder)), Path(folder, "model.onnx")
+    with temporary_folder() as folder:
+        program, file = readable_program(prefix, folder), folder / "model.onnx"
         with captured_output() as output:
             try:
                 paddle2onnx.export(

@@ -11,6 +11,7 @@ from ...core import settings as configuration
 from ...core.commands.inspect_data import contact_sheet, enlarge
 from ...core.logging.record import cache_folder, output_folder
 from ...core.runtime.errors import UserError
+from ...core.runtime.files import atomic_file
 from ...core.runtime.printing import one_line
 from ...core.settings.every_run import RunSettings
 from ...core.tasks.dataset import Dataset, TransformedDataset
@@ -70,7 +71,8 @@ def print_findings(search: SearchResult, val: Dataset, train: Dataset, task: Tas
     write_leaks(folder / FILE, search, val, train)
     files = [folder / FILE]
     if isinstance(val, ImageDataset):
-        draw_sheet(search, val, train).save(folder / _SHEET)
+        with atomic_file(folder / _SHEET) as out:
+            draw_sheet(search, val, train).save(out, "PNG")
         files.append(folder / _SHEET)
     print(one_line(f"pairs written to {', '.join(map(str, files))}; evaluate -exclude_leaked scores without them"))
 

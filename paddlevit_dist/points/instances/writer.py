@@ -101,7 +101,8 @@ class InstanceWriter(SceneWriter):
             mask = np.full((len(rows), 2), ord("\n"), np.uint8)
             mask[:, 0] = ord("0")
             mask[places[prediction.points], 0] = ord("1")
-            (self.folder / mask_file).write_bytes(mask.tobytes())
+            with atomic_file(self.folder / mask_file) as file:
+                file.write(mask.tobytes())
             lines.append(f"{mask_file} {self.numbers[prediction.class_number]} {prediction.confidence:.4f}\n")
         with atomic_file(self.folder / f"{name}.txt") as file:  # last, once everything it lists exists
             file.write("".join(lines).encode())

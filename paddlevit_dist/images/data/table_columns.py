@@ -1,6 +1,8 @@
 """Tables of a user's labels as columns: text with any separator, or Parquet through pyarrow.
 
-A table is read in batches of rows, so that one of a million rows and 80 columns is never in memory as text.
+A table is read in batches of rows, so that one of a million rows and 80 columns is never in memory as text. The size
+of a batch follows from that of its cells: a table may have features of each image besides its labels, and a file of
+some kilobytes may contain a cell of a gigabyte.
 """
 
 import contextlib
@@ -27,8 +29,15 @@ _OTHER_FORMATS = {
     "it is a spreadsheet: save it as CSV": (".xlsx", ".xls", ".ods", ".numbers"),
     "save its labels as CSV": (".json", ".jsonl", ".xml", ".yaml", ".yml", ".pkl", ".mat"),
 }
+_HEAD_BATCHES = 4  # at most, for the same
 _BATCH_ROWS = 256  # fewer lists than start Python's garbage collector, which takes longer than reading
+_BATCH_CELLS = 1 << 20
 _PARQUET_ROWS = 1 << 15
+_PARQUET_BYTES = 1 << 26
+_CELL_BYTES = 64  # of a short text or a number in a list
+_LARGEST_COLUMN = 1 << 28  # of a group of rows, whose cells are longer than this on average:
+_LONG_CELL = 1 << 10
+_LONGEST_CELL = csv.field_size_limit()  # bytes; Python refuses longer ones in text
 _OTHER_SEPARATORS = "|:^~# "  # where the first line has no comma, semicolon or tab; the most likely first
 _BEGINNING = 1 << 16  # characters that show the separator
 
@@ -58,7 +67,7 @@ class LabelColumns:
     def head(self) -> list[Column]:
         """All columns of the first rows; empty columns if there are none."""
         columns: list[list[Any]] = [[] for _ in self.headings]
-        for batch in self.batches(range(len(self.headings))):
+        for batch in itertools.islice(self.batches(range(len(self.headings))), _HEAD_BATCHES):
             for column, cells in zip(columns, batch):
                 column += cells
             if len(columns[0]) >= HEAD_ROWS:
@@ -116,11 +125,12 @@ class TextColumns(LabelColumns):
     def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
         """Yield the texts of some columns for the next rows; a ``UserError`` if a row has other columns."""
         width = len(self.headings)
+        most = max(1, min(_BATCH_ROWS, _BATCH_CELLS // width))
         with open_table(self.path) as stream:
             reader = filter(any, self._read_cells(stream))
             rows = itertools.islice(reader, self._skipped + int(self._has_headings), None)
-            for first in itertools.count(0, _BATCH_ROWS):
-                batch = list(itertools.islice(rows, _BATCH_ROWS))
+            for first in itertools.count(0, most):
+                batch = list(itertools.islice(rows, most))
                 if not batch:
                     return
                 if set(map(len, batch)) != {width}:
@@ -151,8 +161,13 @@ class ParquetColumns(LabelColumns):
                 f"{path}: Parquet needs pyarrow (pip install pyarrow), but {one_line(error)}; or save the table as CSV"
             ) from error
         with self._readable():
-            self._file = pyarrow.parquet.ParquetFile(path, memory_map=True)
-            self.headings = [compose(str(name).strip()) for name in self._file.schema_arrow.names]
+            schema = pyarrow.parquet.read_schema(path, memory_map=True)
+            # A text that repeats is decoded once.
+            repeated = [str(field.name) for field in schema if _is_text(field.type)]
+            self._file = pyarrow.parquet.ParquetFile(path, memory_map=True, read_dictionary=repeated)
+            self._names = schema.names
+            self.headings = [compose(str(name).strip()) for name in self._names]
+            self._leaves = [0, *itertools.accumulate(_count_leaves(field.type) for field in schema)]
 
     @contextlib.contextmanager
     def _readable(self) -> Iterator[None]:
@@ -166,22 +181,68 @@ class ParquetColumns(LabelColumns):
 
     def batches(self, columns: Sequence[int]) -> Iterator[list[Column]]:
         """Yield the values of some columns for the next rows."""
-        names = [self._file.schema_arrow.names[column] for column in columns]
+        names = [self._names[column] for column in columns]
         with self._readable():
-            for batch in self._file.iter_batches(_PARQUET_ROWS, columns=names):
-                yield [_as_values(batch.column(name)) for name in names]
+            for groups, rows in self._find_batches(columns):
+                for batch in self._file.iter_batches(rows, row_groups=groups, columns=names):
+                    found = dict(zip(batch.schema.names, batch.columns))
+                    yield [self._read_values(column, found[name]) for column, name in zip(columns, names)]
+
+    def _find_batches(self, columns: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+        """Yield groups of rows that are read together, and the rows of a batch of them."""
+        metadata, groups, rows, row_bytes = self._file.metadata, list[int](), 0, 1
+        for number in range(metadata.num_row_groups):
+            group, size = metadata.row_group(number), _CELL_BYTES * len(columns)
+            for column in columns:
+                for leaf in map(group.column, range(self._leaves[column], self._leaves[column + 1])):
+                    self._require_short(column, leaf.total_uncompressed_size // max(leaf.num_values, 1), leaf)
+                    size += leaf.total_uncompressed_size // max(group.num_rows, 1)
+            groups, rows, row_bytes = [*groups, number], rows + group.num_rows, max(row_bytes, size)
+            if rows >= _PARQUET_ROWS or number == metadata.num_row_groups - 1:
+                yield groups, max(1, min(_PARQUET_ROWS, _PARQUET_BYTES // row_bytes))
+                groups, rows, row_bytes = [], 0, 1
+
+    def _require_short(self, column: int, size: int, leaf: Any = None) -> None:
+        """Raise a UserError if a cell, or the mean one of a stored ``leaf``, is so long that it fills the memory."""
+        whole = leaf.total_uncompressed_size if leaf is not None else 0
+        if size > _LONGEST_CELL or (whole > _LARGEST_COLUMN and size > _LONG_CELL):
+            found = f"{size:,} bytes" if leaf is None else f"about {size:,} bytes in a column of {whole:,}"
+            raise UserError(
+                f"{self.path}, column {shorten(self.headings[column], 60)}: a cell of {found}; expected at most "
+                f"{_LONGEST_CELL:,} in each: remove the column, or name the image's file in it"
+            )
+
+    def _read_values(self, column: int, cells: Any) -> Column:
+        """Return the cells of a pyarrow array: lists as tuples, times as texts, as Python has none after year 9999."""
+        import pyarrow
+        from pyarrow import compute
+
+        if pyarrow.types.is_temporal(cells.type):
+            cells = cells.cast(pyarrow.string())
+        if pyarrow.types.is_dictionary(cells.type) and _is_text(cells.type.value_type):
+            self._require_short(column, compute.max(compute.binary_length(cells.dictionary)).as_py() or 0)
+            texts = cells.dictionary.to_pylist()
+            return [None if index is None else texts[index] for index in cells.indices.to_pylist()]
+        values = cells.to_pylist()
+        if not any(isinstance(value, list) for value in values):
+            return values
+        return [tuple(value) if isinstance(value, list) else value for value in values]
 
 
-def _as_values(column: Any) -> Column:
-    """Return the cells of a pyarrow column: lists as tuples, times as texts, as Python has none after the year 9999."""
-    import pyarrow
+def _is_text(kind: Any) -> bool:
+    from pyarrow import types
 
-    if pyarrow.types.is_temporal(column.type):
-        column = column.cast(pyarrow.string())
-    cells = column.to_pylist()
-    if not any(isinstance(cell, list) for cell in cells):
-        return cells
-    return [tuple(cell) if isinstance(cell, list) else cell for cell in cells]
+    return any(is_kind(kind) for is_kind in (types.is_string, types.is_large_string, types.is_binary))
+
+
+def _count_leaves(kind: Any) -> int:
+    """Return the number of columns that Parquet stores for one of a table."""
+    from pyarrow import types
+
+    kind = getattr(kind, "storage_type", kind)  # of an extension
+    if types.is_dictionary(kind):
+        return 1
+    return sum(_count_leaves(kind.field(number).type) for number in range(kind.num_fields)) or 1
 
 
 def _find_separator(path: str) -> str:

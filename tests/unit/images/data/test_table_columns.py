@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.images.data import table_columns
 from paddlevit_dist.images.data.label_layouts import ClassValues
 from paddlevit_dist.images.data.table_columns import open_columns
 
@@ -36,3 +37,67 @@ def test_a_parquet_file_needs_pyarrow(monkeypatch):
 def test_not_a_number_is_not_kept_as_a_value():
     values = ClassValues()
     assert [values[float("nan")] for _ in range(3)] == [-1] * 3 and len(values) == 0
+
+
+@pytest.fixture
+def write_parquet(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    def write(columns: dict, **options) -> str:
+        parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet", **options)
+        return str(tmp_path / "a.parquet")
+
+    return write
+
+
+@pytest.mark.parametrize("as_dictionary", [True, False])
+@pytest.mark.parametrize("rows", [1, 5000])
+def test_a_cell_that_fills_the_memory_is_refused_by_its_column(write_parquet, rows, as_dictionary):
+    long = "x" * (1 << 18)
+    path = write_parquet({"image": ["a.png"] * rows, "note": [long, *["b"] * (rows - 1)]}, use_dictionary=as_dictionary)
+    with pytest.raises(UserError, match=r"column note: a cell of .*[0-9,]{7} bytes.*; expected at most 131,072"):
+        _ = open_columns(path).head
+    ((images,),) = open_columns(path).batches([0])
+    assert images == ["a.png"] * rows
+
+
+def test_a_large_column_of_long_cells_is_refused_before_it_is_read(write_parquet, monkeypatch):
+    monkeypatch.setattr(table_columns, "_LARGEST_COLUMN", 1 << 18)
+    path = write_parquet({"image": ["a.png"] * 200, "note": [f"{row}" + "x" * 2000 for row in range(200)]})
+    with pytest.raises(UserError, match=r"note: a cell of about 2,0\d\d bytes in a column of 40\d,\d+; "):
+        _ = open_columns(path).head
+
+
+def test_a_batch_has_as_many_rows_as_fit_into_its_bytes(write_parquet, monkeypatch):
+    columns = {
+        "image": [f"{row}.png" for row in range(500)],
+        "labels": [["a", "b"][: row % 3] for row in range(500)],
+        "box": [{"x": row, "y": None} for row in range(500)],
+        **{f"gene{number}": [float(number)] * 500 for number in range(50)},
+    }
+    table = open_columns(write_parquet(columns, row_group_size=60))
+    assert table._leaves[:4] == [0, 1, 2, 4] and table._leaves[-1] == 54
+    expected = [columns["box"], columns["image"], [tuple(cell) for cell in columns["labels"]], [49.0] * 500]
+    lengths = []
+    for size in (1 << 20, 5_000):
+        monkeypatch.setattr(table_columns, "_PARQUET_BYTES", size)
+        batches = list(table.batches([2, 0, 1, 52]))
+        assert [sum(map(list, parts), []) for parts in zip(*batches)] == expected
+        lengths.append(max(len(parts[0]) for parts in batches))
+    assert lengths[0] == 60 and 1 <= lengths[1] <= 5_000 // (4 * 64)
+
+
+def test_a_text_that_repeats_is_in_memory_once(write_parquet):
+    table = open_columns(write_parquet({"image": ["a.png", "b.png"] * 500, "label": ["x" * 1000, None] * 500}))
+    ((labels,),) = table.batches([1])
+    assert len(set(map(id, labels))) == 2 and labels[:3] == ["x" * 1000, None, "x" * 1000]
+
+
+def test_the_head_of_a_wide_table_of_texts_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_columns, "_BATCH_CELLS", 100)
+    rows = [["image", *(f"gene{number}" for number in range(49))], *([f"{row}.png", *"1" * 49] for row in range(100))]
+    (tmp_path / "a.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    table = open_columns(str(tmp_path / "a.csv"))
+    assert [len(column) for column in table.head] == [8] * 50
+    assert [name for (names,) in table.batches([0]) for name in names] == [row[0] for row in rows[1:]]

@@ -68,7 +68,7 @@ def workers(monkeypatch) -> StandInWorkers:
     stand_ins = StandInWorkers()
     for name, in_child in (("_run_workers", True), ("_run_in_place", False)):
         monkeypatch.setattr(
-            spawn, name, lambda *given, in_child=in_child: stand_ins.start(StartedWorkers(*given, in_child))
+            spawn, name, lambda *given, in_child=in_child: stand_ins.start(StartedWorkers(*given[:4], in_child))
         )
     return stand_ins
 

@@ -165,13 +165,18 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
             with heartbeat.at("trying batch sizes"):
                 run = resolve_found_batch(run, plan, task, datasets)
     of_run, of_metrics = (find_stamp(folder / name) for name in ("run.json", METRICS))
+
+    def note(error: BaseException) -> None:
+        with contextlib.suppress(UserError):  # an unwritable log must not hide why the run ended
+            note_end(folder, of_run, error, is_training=not run.values.EVAL)
+
     try:
         arguments = (run.values, task, datasets, [*run.notices, *plan.notices], callbacks)
-        launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS)
+        launch_workers(worker, arguments, plan, watchdog_seconds=run.values.WATCHDOG_SECONDS, note_end=note)
     except BaseException as error:
         if plan.is_main:
-            with contextlib.suppress(UserError):  # an unwritable log must not hide why the run ended
-                note_end(folder, of_run, error, is_training=not run.values.EVAL)
+            note(error)
+            with contextlib.suppress(UserError):
                 if run.values.get("REPORT"):
                     WRITE_LAST_PAGE.require()(folder, of_metrics)
         raise

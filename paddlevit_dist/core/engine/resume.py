@@ -15,7 +15,7 @@ from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
 from ..checkpoint.weight_files import evaluated_weights
 from ..checkpoint.weights import read_state
 from ..distributed import broadcast_object, is_main
-from ..logging.record import FOUND_LATER, RunLog, supersede
+from ..logging.record import FOUND_LATER, INTERRUPTION, RunLog, supersede
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import recorded_events
 from ..settings.every_run import RunSettings
@@ -325,7 +325,7 @@ def log_resumption(resume_state: ResumeState, run_log: RunLog) -> None:
     is_cut_off = history.last_epoch > epoch or is_due
     if is_cut_off and not history.is_stop_recorded and is_newest:
         values = {"epoch": epoch, "reason": FOUND_LATER, "lost_updates": history.lost_updates}
-        run_log.event("interruption", values)
+        run_log.event(INTERRUPTION, values)
         run_log.log_and_print(
             f"the previous run ended without a message in epoch {history.last_epoch}: what it did after "
             f"{_place(resume_state.position)} is done again"

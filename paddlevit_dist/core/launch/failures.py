@@ -25,6 +25,7 @@ STANDSTILL = "standstill"  # recorded by the parent
 _LONGEST_WAIT_SECONDS = 20.0
 
 # Words in the error of a collective whose peer is gone: the rank that reports it is a victim, not the cause.
+_SIGNALS_OF_A_CRASH = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP)
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 
@@ -132,6 +133,24 @@ def find_root_cause(ends: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the record, among failed ranks with the time each ended, that explains the others."""
     independent = [end for end in ends if not looks_like_a_lost_peer(end)]
     return min(independent or ends, key=lambda end: end["time"])
+
+
+def is_lost(end: dict[str, Any]) -> bool:
+    """Return whether a rank did not fail by itself, so that it may succeed if it is started again.
+
+    It was killed or hangs, or it reports only that another rank is gone. Ranks that wait for each other do not count.
+    """
+    if end["kind"] == STANDSTILL:
+        return not end.get("waits", False)
+    return looks_like_a_lost_peer(end) or is_killed(-end.get("signal", 0))
+
+
+def is_killed(exit_code: int) -> bool:
+    """Return whether the exit code is that of a process that another one, or the system, has killed.
+
+    ``exit_code`` is negative for a signal, as ``subprocess`` has it.
+    """
+    return exit_code < 0 and -exit_code not in _SIGNALS_OF_A_CRASH
 
 
 def is_echo(error: Exception) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from ..runtime import printing
-from ..runtime.errors import Stopped, UserError
+from ..runtime.errors import Stopped, UserError, WorkerFailure
 from . import failures, rendezvous, secret, status, watchdog
 from .guard import Guard
 from .status import RankStatus
@@ -29,11 +29,16 @@ FINISHED = "finished"  # the status of a rank whose work is complete
 _NO_PROCESS = ProcessInfo("", "", 0, 0)
 
 
-def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> None:
+def run(
+    join: Callable[[], None],
+    work: Callable[[], None],
+    seconds: float,
+    note_end: Callable[[WorkerFailure], None] = lambda error: None,
+) -> None:
     """``join`` the group and run ``work`` under the watchdog. Every rank must call this.
 
-    A rank may make no progress for ``seconds``. Raises UserError if another program uses the master's port, and
-    WorkerFailure if not all ranks came in time.
+    A rank may make no progress for ``seconds``. ``note_end`` records, on rank 0, that another rank ends it. Raises
+    UserError if another program uses the master's port, and WorkerFailure if not all ranks came in time.
     """
     rank, size = rendezvous.get_rank_and_size()
     with rendezvous.broadcast_startup_failure(seconds):
@@ -41,7 +46,7 @@ def run(join: Callable[[], None], work: Callable[[], None], seconds: float) -> N
     status.note("joining the group")
     with contextlib.closing(Guard(rank, seconds + max(5.0, seconds / 5))) as guard:
         peers = rendezvous.meet(rank, size, seconds)
-        with GroupWatch(rank, peers, seconds, guard.signal_alive):
+        with GroupWatch(rank, peers, seconds, guard.signal_alive, note_end):
             with status.waiting_for_ranks():
                 join()
             status.note("at work")
@@ -82,9 +87,11 @@ class GroupStates:
         """Return whether the last status of a peer was that its work is complete."""
         return rank in self._states and self._states[rank].status.text == FINISHED
 
-    def judge(self, now: float) -> str | None:
-        """Check all ranks on rank 0, and rank 0 on others; return a line if one hangs or has ended."""
-        silence = min(self._silence, max(5.0, 8 * self.poll)) if self.has_lost_a_peer else self._silence
+    def judge(self, now: float) -> WorkerFailure | None:
+        """Check all ranks on rank 0, and rank 0 on others; return the failure of one that hangs or has ended."""
+        silence, limit = self._silence, "WATCHDOG_SECONDS"
+        if self.has_lost_a_peer and (sooner := max(5.0, 8 * self.poll)) < silence:
+            silence, limit = sooner, "an exchange with it has failed"
         for rank in self._peers:
             starting = RankState(RankStatus(0, 0, False, "joining the group"), now, 0, 0, False, True)
             is_heard = rank not in self._gone and now - self._heard[rank] < silence
@@ -93,23 +100,34 @@ class GroupStates:
         silent = [each for each in silent if now - self._gone.get(each, -math.inf) > _GRACE_SECONDS]
         if silent and self._rank:
             host, port = rendezvous.endpoint()
-            silent_for = f"no answer for {now - self._heard[0]:.0f} s (WATCHDOG_SECONDS)"
+            silent_for = f"no answer for {now - self._heard[0]:.0f} s ({limit})"
             what = "the connection has ended" if 0 in self._gone else silent_for
-            return (
-                "rank 0 failed: its process or its machine has ended or hangs (its store at "
-                f"{host}:{port}: {what}); rank {self._rank} was {status.get_status().text}"
+            message = (
+                f"its process or its machine has ended or hangs (its store at {host}:{port}: {what}); rank "
+                f"{self._rank} was {status.get_status().text}"
             )
-        guilty = min(silent, key=lambda rank: self._gone.get(rank, self._heard[rank])) if silent else None
-        if guilty is None and self._rank == 0:  # a hanging rank that can report ends the run itself, with its stack
-            self._states[0] = watchdog.update_state(self._states.get(0), status.get_status(), _NO_PROCESS, now)
-            guilty = watchdog.find_stalled_rank(self._states, self._seconds + 4 * self.poll, now)
-        return None if guilty is None else f"rank {guilty} failed: {watchdog.describe(guilty, self._states, now, '')}"
+            return WorkerFailure(0, message, is_lost=True)
+        if silent:
+            guilty = min(silent, key=lambda rank: self._gone.get(rank, self._heard[rank]))
+            limit = "its connection has ended" if guilty in self._gone else limit
+            states = {guilty: self._states[guilty]._replace(since=self._heard[guilty])}
+            return WorkerFailure(guilty, watchdog.describe(guilty, states, now, "", limit), is_lost=True)
+        if self._rank:
+            return None
+        # A hanging rank that can report ends the run itself, with its stack.
+        self._states[0] = watchdog.update_state(self._states.get(0), status.get_status(), _NO_PROCESS, now)
+        stalled = watchdog.find_stalled_rank(self._states, self._seconds + 4 * self.poll, now)
+        if stalled is None:
+            return None
+        message, is_lost = watchdog.describe(stalled, self._states, now, ""), not self._states[stalled].status.waits
+        return WorkerFailure(stalled, message, is_lost=is_lost)
 
 
 class GroupWatch:
     """Watches all ranks of the group, which may make no progress for ``seconds``, as a context manager.
 
-    ``signal_alive`` is called repeatedly while this process can run Python.
+    ``signal_alive`` is called repeatedly while this process can run Python, and ``note_end`` on rank 0, in a thread,
+    before another rank ends it.
     """
 
     def __init__(
@@ -118,9 +136,11 @@ class GroupWatch:
         peers: rendezvous.Peers,
         seconds: float,
         signal_alive: Callable[[], None] = lambda: None,
+        note_end: Callable[[WorkerFailure], None] = lambda error: None,
     ) -> None:
         self._rank, self._peers, self._seconds = rank, peers, seconds
         self._signal_alive = signal_alive
+        self._note_end = note_end
         self._stderr = sys.stderr  # redirected while Paddle joins
         poll = min(1.0, seconds / 10)
         self._clock = MonotonicClock(longest_step=max(2.0, 4 * poll))
@@ -160,7 +180,7 @@ class GroupWatch:
             is_user_error = isinstance(error, UserError)
             message = failures.reason(error)
             message = message if is_user_error else f"rank {self._rank} failed: {message}"
-            self._log_end(message, 2 if is_user_error else 1)
+            self._log_end(message, 2 if is_user_error else 1, self._rank)
 
     def _wait_for_others(self, longest_wait: float) -> None:
         deadline = time.monotonic() + longest_wait
@@ -179,8 +199,8 @@ class GroupWatch:
         with self._sending:  # else one thread could send an old status after the other's newer one
             self._send(status=status.get_status())
 
-    def _log_end(self, message: str, code: int, guilty: int | None = None) -> None:
-        self._send(end=message, code=code, guilty=self._rank if guilty is None else guilty)
+    def _log_end(self, message: str, code: int, guilty: int, lost: bool = False) -> None:
+        self._send(end=message, code=code, guilty=guilty, lost=lost)
 
     # ---- the watching thread -----------------------------------------------------------------------------------
 
@@ -207,10 +227,11 @@ class GroupWatch:
         """Handle one message of another rank: its status, or the end of the run."""
         self._states.hear(rank, message, self._clock.now())
         if "end" in message and message["guilty"] != self._rank:  # else the main thread is on its way out
+            end, code, guilty, lost = message["end"], message["code"], message["guilty"], bool(message.get("lost"))
             if self._rank == 0:
-                self._log_end(message["end"], message["code"], message["guilty"])
+                self._log_end(end, code, guilty, lost)
             if not self._stopped.wait(_GRACE_SECONDS):
-                self._end(message["end"], message["code"])
+                self._end(end, code, guilty, lost)
 
     def judge(self) -> None:
         """Send this rank's status, and end the process if it makes no progress, or another rank hangs or has ended."""
@@ -220,17 +241,27 @@ class GroupWatch:
         if watchdog.find_stalled_rank(own, self._seconds, now) is not None and not self._own.status.waits:
             what = watchdog.describe(self._rank, own, now, str(ProcessInfo.read(os.getpid())))
             print(watchdog.format_stacks(), file=self._stderr)
-            self._end(f"rank {self._rank} failed: {what}", 1, broadcast=True)
+            self._end(f"rank {self._rank} failed: {what}", 1, self._rank, lost=True, broadcast=True)
         self._log_status()
         failure = self._states.judge(now)
         if failure is not None:
-            self._end(failure, 1, broadcast=self._rank == 0)
+            self._end(str(failure), 1, failure.rank, failure.is_lost, broadcast=self._rank == 0)
 
-    def _end(self, message: str, code: int, broadcast: bool = False) -> None:
+    def _end(self, message: str, code: int, guilty: int, lost: bool, broadcast: bool = False) -> None:
         if self._stopped.is_set():
             return
         if broadcast:
-            self._log_end(message, code)
+            self._log_end(message, code, self._rank, lost)
+        if self._rank == 0:
+            failure = WorkerFailure(guilty, message.removeprefix(f"rank {guilty} failed: "), is_lost=lost)
+            _call_for(_GRACE_SECONDS, self._note_end, failure)
         sys.stdout.flush()
         print(f"error: {printing.one_line(message)}", file=self._stderr, flush=True)
         os._exit(code)
+
+
+def _call_for(seconds: float, function: Callable[[WorkerFailure], None], failure: WorkerFailure) -> None:
+    """Call the function, but wait at most ``seconds``: its file system may hang as well."""
+    thread = threading.Thread(target=function, args=(failure,), name="note of the end", daemon=True)
+    thread.start()
+    thread.join(seconds)

@@ -324,13 +324,13 @@ def _accept_ranks(size: int, seconds: float, failure: str | None) -> Peers:
     with listener:  # closed before the ranks continue: later connections must reach Paddle's store
         arrivals.collect(listener, time.monotonic() + seconds)
     missing, others = arrivals.missing(), arrivals.other_secrets()
-    failed = (0, failure) if failure is not None else arrivals.failed
+    failed, is_lost = (0, failure) if failure is not None else arrivals.failed, False
     if failed is None and others:
         failed = min(others), secret.describe_mismatch(0, others)
     elif failed is None and missing:
         ranks = f" (missing: ranks {', '.join(map(str, missing))})" if len(missing) > 1 else ""
         reason = f"it did not connect to {host}:{port} within {seconds:g} s (WATCHDOG_SECONDS){ranks}{_ADVICE}"
-        failed = missing[0], reason
+        failed, is_lost = (missing[0], reason), True
     if failed is None:
         _open_store(0)
         session = hashlib.sha256("".join([secrets.token_hex(16), *arrivals.nonces.values()]).encode()).hexdigest()
@@ -341,7 +341,7 @@ def _accept_ranks(size: int, seconds: float, failure: str | None) -> Peers:
         else:
             peer.send(failed=failed)
     if failed is not None:
-        raise UserError(failed[1]) if others else WorkerFailure(*failed)
+        raise UserError(failed[1]) if others else WorkerFailure(*failed, is_lost=is_lost)
     return arrivals.peers
 
 

@@ -50,6 +50,7 @@ def launch_workers(
     plan: ProcessPlan,
     watchdog_seconds: float | None = None,
     in_child: bool = False,
+    note_end: Callable[[WorkerFailure], None] = lambda error: None,
 ) -> None:
     """Run ``worker(*arguments)`` in every process of the plan and return when all of them have finished.
 
@@ -60,6 +61,8 @@ def launch_workers(
         watchdog_seconds: a process without progress for this long ends a run of several; None: never.
         in_child: run even a single process as a child, so that this process touches no device: a process that has
             computed on a GPU holds memory there while it lives, and blocks a GPU in exclusive-process mode.
+        note_end: called on rank 0, in a thread, if the failure of another rank is about to end this process, which
+            raises nothing then; only if paddle.distributed.launch has started it.
 
     Raises:
         UserError: a worker raised one.
@@ -70,7 +73,7 @@ def launch_workers(
     with signals.installed():
         tuning.import_paddle()
         if plan.by_paddle_launcher or (plan.processes == 1 and not in_child):
-            _run_in_place(worker, arguments, plan, watchdog_seconds)
+            _run_in_place(worker, arguments, plan, watchdog_seconds, note_end)
         elif is_pool_worker():
             raise UserError(
                 f"{plan.processes} processes (NGPUS): a worker of a process pool cannot start processes; use one "
@@ -106,7 +109,11 @@ def _run_workers(
 
 
 def _run_in_place(
-    worker: Callable[..., None], arguments: tuple[Any, ...], plan: ProcessPlan, watchdog_seconds: float | None
+    worker: Callable[..., None],
+    arguments: tuple[Any, ...],
+    plan: ProcessPlan,
+    watchdog_seconds: float | None,
+    note_end: Callable[[WorkerFailure], None],
 ) -> None:
     import paddle
 
@@ -127,7 +134,7 @@ def _run_in_place(
 
     process_exit.note_group()
     if watchdog_seconds is not None:
-        group_watch.run(join, lambda: worker(*arguments), watchdog_seconds)
+        group_watch.run(join, lambda: worker(*arguments), watchdog_seconds, note_end)
     else:
         join()
         worker(*arguments)
@@ -327,7 +334,7 @@ def raise_cause(cause: dict[str, Any]) -> None:
         raise Stopped(signals.stop_reason() or cause["reason"], cause["saved"])
     if cause["kind"] == failures.INTERRUPTED:
         raise signals.ProcessInterrupted(signals.number() or cause["number"], cause["again"])
-    raise WorkerFailure(cause["rank"], cause["message"], cause.get("traceback", ""))
+    raise WorkerFailure(cause["rank"], cause["message"], cause.get("traceback", ""), failures.is_lost(cause))
 
 
 _GUARD = 'if __name__ == "__main__"'

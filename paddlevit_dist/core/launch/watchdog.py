@@ -217,7 +217,9 @@ class Watchdog:
         message = describe(rank, self._states, now, str(process), limit)
         stacks = "" if process.is_stopped else self.get_stacks(rank)
         kind = failures.STANDSTILL
-        return {"kind": kind, "rank": rank, "message": message, "traceback": stacks, "time": time.time()}
+        waits = self._states[rank].status.waits and not process.is_stopped
+        record = {"kind": kind, "rank": rank, "message": message, "traceback": stacks, "time": time.time()}
+        return {**record, "waits": waits}
 
     def get_stacks(self, rank: int) -> str:
         """Return the Python stacks of a rank; empty if it does not answer, or cannot do so yet."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..launch.lock import FILE as LOCK
 from ..runtime import printing
-from ..runtime.errors import Stopped, UserError
+from ..runtime.errors import Stopped, UserError, WorkerFailure
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.json_format import format_json
 from ..runtime.metrics_file import METRICS, recorded_events
@@ -26,6 +26,7 @@ from .progress import write_line
 
 COMPARED = "compared.html"  # a comparison with other runs, linked from the run's report
 SEEDS = "seeds.json"  # in a folder of runs with several seeds
+INTERRUPTION, FAILURE = ENDS = "interruption", "failure"  # kinds of events
 FOUND_LATER = "found when resuming"  # the reason of an interruption that the run could not record
 _REPEATED = ("training", "epoch", "evaluation", "evaluation_without_average")
 _LOG_LOCK = threading.RLock()  # the saving thread also logs; log and terminal have the same order
@@ -264,7 +265,7 @@ def supersede(
         with atomic_file(folder / METRICS) as out:
             out.write("".join([*(format_json(entry) + "\n" for entry in events), *more]).encode())
     last_epoch = max((entry["epoch"] for entry in events if isinstance(entry.get("epoch"), int)), default=0)
-    is_stop_recorded = bool(events) and events[-1].get("kind") == "interruption"
+    is_stop_recorded = bool(events) and events[-1].get("kind") in ENDS
     return RunHistory(sorted(evaluations), max(updates) - update, last_epoch, is_stop_recorded)
 
 
@@ -274,26 +275,28 @@ def find_stamp(file: Path) -> int:
 
 
 def note_end(folder: Path, stamp: int, error: BaseException, is_training: bool) -> None:
-    """Record why a run was stopped in ``log.txt``; for training, also in ``metrics.jsonl``.
+    """Record why a run ends before its time in ``log.txt``; for training, also in ``metrics.jsonl``.
 
-    Training has begun once it has written its ``run.json``, whose ``find_stamp`` was ``stamp`` before.
+    There, a stop and the loss of a rank are an interruption: the same command may be repeated. Any other end is a
+    failure. Training has begun once it has written its ``run.json``, whose ``find_stamp`` was ``stamp`` before.
     Called by the process that reports for the run.
     """
-    saved = {}
+    saved, kind = {}, INTERRUPTION
+    is_lost = isinstance(error, WorkerFailure) and error.is_lost
     if isinstance(error, KeyboardInterrupt):
         reason = f"asked to stop ({str(error) or 'SIGINT'})"
     elif isinstance(error, Stopped):
         reason, saved = f"asked to stop ({error.reason})", {"saved": error.saved}
     else:
         reason = str(error).partition("\n")[0] or type(error).__name__
+        kind = INTERRUPTION if is_lost else FAILURE
     run_log = RunLog(folder, writes=True)
-    if not is_training or find_stamp(folder / "run.json") in (0, stamp):
+    has_begun = find_stamp(folder / "run.json") not in (0, stamp)
+    if not is_training or not (has_begun or is_lost):
         run_log.log(f"stopped: {reason}")
         return
     done = [event for event in recorded_events(folder) if event.get("kind") == "epoch" and "superseded" not in event]
-    run_log.event(
-        "interruption", {"epoch": max((event["epoch"] for event in done), default=0), "reason": reason, **saved}
-    )
+    run_log.event(kind, {"epoch": max((event["epoch"] for event in done), default=0), "reason": reason, **saved})
     if saved:
         run_log.log(f"stopped: {error}")
     else:

@@ -47,14 +47,16 @@ class WorkerFailure(Exception):
         rank: the worker whose failure ended the others.
         message: exception type and message, or how the process ended.
         traceback: as formatted by the worker; empty if it had no time to.
+        is_lost: whether the rank did not fail by itself: it was killed or hangs, or its machine is gone.
     """
 
     exit_code = 1
 
-    def __init__(self, rank: int, message: str, traceback: str = "") -> None:
+    def __init__(self, rank: int, message: str, traceback: str = "", is_lost: bool = False) -> None:
         super().__init__(f"rank {rank} failed: {message}")
         self.rank = rank
         self.traceback = traceback
+        self.is_lost = is_lost
 
 
 class Stopped(Exception):

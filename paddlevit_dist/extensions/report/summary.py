@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from ...core.logging.record import COMPARED
+from ...core.logging.record import COMPARED, ENDS
 from ...core.runtime.metrics_file import get_interval
 from ...core.runtime.printing import one_line
 from .advice import advise
@@ -172,10 +172,10 @@ def make_groups(runs: Sequence[ReportedRun]) -> list[Part]:
 def format_state(run: ReportedRun) -> str:
     """Format how far a run is."""
     last = run.metrics.last or {}
-    if not run.metrics.training and last.get("kind") != "interruption":
+    if not run.metrics.training and last.get("kind") not in ENDS:
         return "evaluated" if run.metrics.evaluations else "nothing recorded yet"
     epochs, epoch = run.settings.get("TRAIN.NUM_EPOCHS", "?"), last.get("epoch", "?")
-    if last.get("kind") == "interruption":
+    if last.get("kind") in ENDS:
         return one_line(f"interrupted after epoch {epoch} of {epochs}: {last.get('reason', '')}")
     if last.get("kind") == "ended_early":
         return one_line(f"ended early after epoch {epoch} of {epochs}")

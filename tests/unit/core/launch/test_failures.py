@@ -47,6 +47,24 @@ def test_a_process_without_a_record_is_told_with_its_exit_code(tmp_path, code, k
     assert failures.read(tmp_path, 2) is None
 
 
+@pytest.mark.parametrize(
+    "end, is_lost",
+    [
+        ({"kind": "killed", "signal": signal.SIGKILL}, True),
+        ({"kind": "killed", "signal": signal.SIGABRT}, True),  # as gloo ends a rank that has lost another
+        ({"kind": "killed", "signal": signal.SIGSEGV}, False),
+        ({"kind": failures.STANDSTILL}, True),
+        ({"kind": failures.STANDSTILL, "waits": True}, False),  # all ranks wait for each other
+        ({"kind": failures.EXCEPTION, "message": "RuntimeError: Connection reset by peer"}, True),
+        ({"kind": failures.EXCEPTION, "message": "KeyError: 'a'"}, False),
+        ({"kind": failures.USER_ERROR, "message": "training has diverged"}, False),
+        ({"kind": failures.EXIT, "message": "ended with exit code 1"}, False),
+    ],
+)
+def test_a_lost_rank_is_told_from_one_that_fails_by_itself(end, is_lost):
+    assert failures.is_lost(end) == is_lost
+
+
 def test_a_process_that_ends_well_without_a_record_has_failed(tmp_path):
     end = failures.describe_end(1, 0, tmp_path)
     assert (end["kind"], end["message"]) == (failures.EXIT, "ended with exit code 0 before its work was complete")

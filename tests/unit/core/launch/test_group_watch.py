@@ -83,16 +83,18 @@ def test_a_rank_that_is_silent_on_an_open_connection_has_failed(at_master, rank,
         assert states.judge(now) is None
     for other in others[:-1]:
         states.hear(other, {}, 100.0 + silence)
-    line = states.judge(100.0 + silence + 0.1)
-    assert line.startswith(f"rank {others[-1]} failed: ") and states.connected() == list(others)
-    assert rank == 0 or f"no answer for {silence:.0f} s" in line
+    failure = states.judge(100.0 + silence + 0.1)
+    assert failure.rank == others[-1] and failure.is_lost and states.connected() == list(others)
+    what = "no answer" if rank else "no message"
+    assert f"{what} for {silence:.0f} s (WATCHDOG_SECONDS)" in str(failure)
 
 
 def test_a_rank_whose_connection_has_just_ended_may_still_say_why():
     states = GroupStates(0, (1,), 60.0, 100.0)
     states.lose(1, 101.0)
     assert states.judge(104.0) is None and states.connected() == []
-    assert states.judge(104.1).startswith("rank 1 failed: ")
+    line = str(states.judge(104.1))
+    assert line.startswith("rank 1 failed: no message for 4 s (its connection has ended)")  # no key says 4 s
 
 
 def test_after_a_lost_connection_the_silent_rank_is_found_sooner():
@@ -100,11 +102,12 @@ def test_after_a_lost_connection_the_silent_rank_is_found_sooner():
     states.has_lost_a_peer = True
     states.hear(2, {}, 101.0)
     assert states.judge(107.9) is None  # 8 polls of a second
-    assert states.judge(108.1).startswith("rank 1 failed: ")
+    line = str(states.judge(108.1))
+    assert line.startswith("rank 1 failed: no message for 8 s (an exchange with it has failed)")
     states.hear(1, {"status": (1, 5, False, "finished")}, 100.0)
     assert states.judge(108.5) is None and states.has_finished(1) and not states.has_finished(2)
     states.lose(2, 105.0)  # a connection that ended is no answer
-    assert states.judge(108.5).startswith("rank 2 failed: ")
+    assert states.judge(108.5).rank == 2
 
 
 def test_rank_0_ends_the_run_if_a_rank_hangs_that_answers(fresh_status):
@@ -114,7 +117,7 @@ def test_rank_0_ends_the_run_if_a_rank_hangs_that_answers(fresh_status):
             states.hear(rank, {"status": (5, 77, rank == 1, f"in step {rank}")}, now)
         status.note("at work")
         lines.append(states.judge(now))
-    assert lines == [None, None, "rank 2 failed: no progress for 64 s (WATCHDOG_SECONDS) in step 2"]
+    assert list(map(str, lines)) == ["None", "None", "rank 2 failed: no progress for 64 s (WATCHDOG_SECONDS) in step 2"]
 
 
 def test_a_rank_whose_rank_0_is_gone_says_where_and_what_it_did(at_master):
@@ -122,7 +125,7 @@ def test_a_rank_whose_rank_0_is_gone_says_where_and_what_it_did(at_master):
     states = GroupStates(2, (0,), 60.0, 1000.0)
     states.lose(0, 1000.0)
     assert states.judge(1003.0) is None
-    assert states.judge(1003.1) == (
+    assert str(states.judge(1003.1)) == (
         "rank 0 failed: its process or its machine has ended or hangs (its store at 10.0.0.1:7000: the connection has "
         "ended); rank 2 was in epoch 3"
     )
@@ -193,14 +196,14 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, fresh
     monkeypatch.setattr(group_watch.rendezvous, "meet", lambda *words: note("meet", *words) or peers)
     monkeypatch.setattr(group_watch.secret, "get_run_secret", lambda: note("secret"))
     with pytest.raises(ZeroDivisionError) if fails else contextlib.nullcontext():
-        group_watch.run(lambda: note("join"), work, seconds)
+        group_watch.run(lambda: note("join"), work, seconds, print)
     start, joining, at_work = (False, "starting"), (False, "joining the group"), (False, "at work")
     assert events == [
         ("enter", seconds, *start),
         ("secret", *start),
         ("guard", 1, guarded, *joining),
         ("meet", 1, 3, seconds, *joining),
-        ("enter", 1, peers, seconds, "signal", *joining),
+        ("enter", 1, peers, seconds, "signal", print, *joining),
         ("join", True, "joining the group"),
         ("work", *at_work),
         ("close", *at_work),
@@ -236,7 +239,7 @@ def test_the_last_message_of_a_rank_is_how_it_ends(build, simulated_time, error,
         (message,) = messages
         assert list(message) == ["status"] and message["status"].text == "finished"
     elif told is not None:
-        assert messages == [{"end": told[0].format(rank=rank), "code": told[1], "guilty": rank}]
+        assert messages == [{"end": told[0].format(rank=rank), "code": told[1], "guilty": rank, "lost": False}]
     else:
         assert messages == []
     if told == "finished" and rank:
@@ -264,7 +267,7 @@ def test_after_an_error_of_a_collective_the_silent_rank_is_found_sooner(build, s
 def test_an_end_is_forwarded_by_rank_0_and_ends_all_but_the_guilty(build, simulated_time, rank, guilty):
     build_one, read_end = build
     watch, peers = build_one(rank, 3)
-    told = {"end": "no disk", "code": 7, "guilty": guilty}
+    told = {"end": "no disk", "code": 7, "guilty": guilty, "lost": False}
     watch.hear(2, told)
     assert [peer.told for peer in peers.values()] == ([[told]] * 2 if (rank, guilty) == (0, 1) else [[]] * len(peers))
     assert simulated_time.waits == ([3.0] if guilty != rank else [])
@@ -301,7 +304,7 @@ def test_a_rank_that_makes_no_progress_ends_itself_unless_it_waits(build, simula
         stacks, line = printed.split("\nerror: ")
         assert "in test_a_rank_that_makes_no_progress_ends_itself_unless_it_waits" in stacks
         assert line.startswith("rank 1 failed: no progress for 10 s (WATCHDOG_SECONDS) in step 3; its process is R")
-        assert {"end": line.strip(), "code": 1, "guilty": 1} in messages
+        assert {"end": line.strip(), "code": 1, "guilty": 1, "lost": True} in messages
 
 
 def test_rank_0_tells_the_others_whom_it_has_found(build, simulated_time):
@@ -314,9 +317,23 @@ def test_rank_0_tells_the_others_whom_it_has_found(build, simulated_time):
             simulated_time.now += seconds
             watch.judge()
     codes, line = read_end()
-    assert codes == [1] and line.startswith("error: rank 1 failed: no message for 3 s")
+    assert codes == [1] and line.startswith("error: rank 1 failed: no message for 6 s")
     assert kept.buffer.getvalue() == b"epoch 3\n"
-    assert peers[1].told[-1] == {"end": line[len("error: ") : -1], "code": 1, "guilty": 0}
+    assert peers[1].told[-1] == {"end": line[len("error: ") : -1], "code": 1, "guilty": 0, "lost": True}
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    "message, lost",
+    [("rank 2 failed: ValueError: shapes", False), ("rank 2 failed: no progress for 9 s", True), ("no disk", False)],
+)
+def test_rank_0_records_why_another_rank_ends_it(at_master, simulated_time, exit_codes, message, lost, rank):
+    noted = []
+    watch = GroupWatch(rank, {2: OpenPeer()}, 60.0, note_end=noted.append)
+    watch.hear(2, {"end": message, "code": 1, "guilty": 2, "lost": lost})
+    whole = message if message.startswith("rank 2") else f"rank 2 failed: {message}"
+    assert [(str(error), error.is_lost) for error in noted] == ([] if rank else [(whole, lost)])
+    assert exit_codes == [1]
 
 
 def test_messages_are_heard_until_a_connection_ends(exit_codes):

@@ -18,6 +18,7 @@ from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.launch import tuning
 from paddlevit_dist.core.logging import record
 from paddlevit_dist.core.logging.record import RunLog, find_numbered, make_folder, note_end, output_folder, supersede
+from paddlevit_dist.core.runtime.errors import WorkerFailure
 from paddlevit_dist.core.runtime.metrics_file import METRICS, recorded_events
 
 RECORDED = [
@@ -78,16 +79,18 @@ def test_lines_that_are_no_events_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "error, reason, line",
+    "kind, error, reason, line",
     [
-        (KeyboardInterrupt(), "asked to stop (SIGINT)", None),
-        (KeyboardInterrupt("SIGTERM"), "asked to stop (SIGTERM)", None),
-        (ValueError("first\nsecond"), "first", None),
-        (ValueError(), "ValueError", None),
-        (Stopped("SIGUSR1", "epoch 2 is saved"), "asked to stop (SIGUSR1)", "epoch 2 is saved"),
+        ("interruption", KeyboardInterrupt(), "asked to stop (SIGINT)", None),
+        ("interruption", KeyboardInterrupt("SIGTERM"), "asked to stop (SIGTERM)", None),
+        ("failure", ValueError("first\nsecond"), "first", None),
+        ("failure", ValueError(), "ValueError", None),
+        ("interruption", Stopped("SIGUSR1", "epoch 2 is saved"), "asked to stop (SIGUSR1)", "epoch 2 is saved"),
+        ("failure", WorkerFailure(1, "KeyError: 'a'"), "rank 1 failed: KeyError: 'a'", None),
+        ("interruption", WorkerFailure(1, "ended by SIGKILL", is_lost=True), "rank 1 failed: ended by SIGKILL", None),
     ],
 )
-def test_the_end_of_training_is_recorded_with_its_last_epoch(tmp_path, error, reason, line):
+def test_the_end_of_training_is_recorded_with_its_last_epoch(tmp_path, kind, error, reason, line):
     write(tmp_path)
     supersede(tmp_path, 2, 8)
     (tmp_path / "run.json").touch()
@@ -95,7 +98,7 @@ def test_the_end_of_training_is_recorded_with_its_last_epoch(tmp_path, error, re
     event = list(recorded_events(tmp_path))[-1]
     del event["time"]
     saved = {} if line is None else {"saved": line}
-    assert event == {"kind": "interruption", "epoch": 2, "reason": reason, **saved}
+    assert event == {"kind": kind, "epoch": 2, "reason": reason, **saved}
     told = f"interrupted: {reason}; continue with -resume=auto" if line is None else f"stopped: {error}"
     assert (tmp_path / "log.txt").read_text()[20:] == f"{told}\n"
 
@@ -118,6 +121,12 @@ def test_a_run_that_did_not_begin_to_train_is_only_logged(tmp_path, is_training,
     note_end(tmp_path, 999 if is_newer else 1000 * 10**9, ValueError("why"), is_training)
     assert (tmp_path / "log.txt").read_text()[20:] == "stopped: why\n"
     assert len(list(recorded_events(tmp_path))) == len(RECORDED)
+
+
+def test_a_rank_that_is_lost_before_the_training_is_recorded(tmp_path):
+    note_end(tmp_path, 0, WorkerFailure(2, "it did not connect", is_lost=True), is_training=True)
+    (event,) = recorded_events(tmp_path)
+    assert (event["kind"], event["epoch"]) == ("interruption", 0)
 
 
 def test_only_the_main_process_writes(tmp_path, capsys, command_line):

@@ -23,6 +23,7 @@ from ...core.launch import devices, training_commands, tuning
 from ...core.launch.lock import is_running, lock_output_dir
 from ...core.logging.progress import write_line
 from ...core.logging.record import output_folder
+from ...core.logging.restarts import RestartCount
 from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
 from ...core.runtime.printing import one_line
@@ -259,6 +260,35 @@ def run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Froz
     _wait_for_other_run(folder)
     if signals.stop_reason():
         raise Stopped(signals.stop_reason() or "", f"trial {trial.number} of {plan.folder} has not started; {_REPEAT}")
+    restarts = RestartCount(folder)
+    while True:
+        code, reason = _train_once(plan, ranked, folder, values)
+        is_stopped = bool(reason or signals.stop_reason() or code == signals.STOPPED)
+        if is_stopped or not restarts.is_due(code, f"trial {trial.number}"):
+            break
+    if reason:
+        study.tell(trial.number, state=state.PRUNED)
+        write_line(one_line(f"trial {trial.number}: stopped as worse, {reason}"))
+    elif code == signals.STOPPED or (code and signals.stop_reason()):
+        message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {_REPEAT}"
+        raise Stopped(signals.stop_reason() or f"trial {trial.number} was", message)
+    elif code:
+        if trial.number == 0 and code > 0 and not (ranked or Path(folder, "checkpoints").exists()):
+            raise UserError(f"trial 0 has failed (see the error above): remove {plan.folder}, and start again")
+        write_line(f"trial {trial.number}: failed (exit code {code})")
+        return False
+    else:
+        keep_table(folder)
+        value, epoch = read_score(folder, plan.score)
+        require_table(folder)
+        study.tell(trial.number, value)
+        shown = format_number(value, count_decimals([value]))
+        write_line(f"trial {trial.number}: {plan.score} {shown} (best, epoch {epoch})")
+    return True
+
+
+def _train_once(plan: SearchPlan, ranked: Sequence[int], folder: str, values: Sequence[str]) -> tuple[int, str]:
+    """Train until the run ends, or is worse than the best; return its exit code, and why it was stopped as worse."""
     process, reason = training_commands.start([*plan.words, *values, f"-output={folder}", "-resume=auto"]), ""
     try:
         while process.poll() is None:
@@ -271,25 +301,7 @@ def run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Froz
                     process.terminate()
     finally:
         training_commands.kill([process])
-    if reason:
-        study.tell(trial.number, state=state.PRUNED)
-        write_line(one_line(f"trial {trial.number}: stopped as worse, {reason}"))
-    elif process.returncode == signals.STOPPED or (process.returncode and signals.stop_reason()):
-        message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {_REPEAT}"
-        raise Stopped(signals.stop_reason() or f"trial {trial.number} was", message)
-    elif process.returncode:
-        if trial.number == 0 and process.returncode > 0 and not (ranked or Path(folder, "checkpoints").exists()):
-            raise UserError(f"trial 0 has failed (see the error above): remove {plan.folder}, and start again")
-        write_line(f"trial {trial.number}: failed (exit code {process.returncode})")
-        return False
-    else:
-        keep_table(folder)
-        value, epoch = read_score(folder, plan.score)
-        require_table(folder)
-        study.tell(trial.number, value)
-        shown = format_number(value, count_decimals([value]))
-        write_line(f"trial {trial.number}: {plan.score} {shown} (best, epoch {epoch})")
-    return True
+    return process.returncode, reason
 
 
 def _wait_for_other_run(folder: str) -> None:

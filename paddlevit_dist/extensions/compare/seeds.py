@@ -11,6 +11,7 @@ from ...core.launch import devices, plan_processes, training_commands
 from ...core.launch.lock import lock_output_dir
 from ...core.logging.progress import write_line
 from ...core.logging.record import SEEDS, output_folder
+from ...core.logging.restarts import RestartCount
 from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
 from ...core.runtime.metrics_file import recorded_events
@@ -76,6 +77,7 @@ def train_seeds(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence
     """Train these seeds; raise a UserError if the first does not start, and ``Stopped`` on request."""
     waiting, gpus = list(waiting), gpus[: max(len(waiting), 1)]
     running: dict[str | None, tuple[subprocess.Popen, dict[str, Any]]] = {}
+    restarts = {row["seed"]: RestartCount(Path(group.run, row["folder"])) for row in waiting}
     stop_reason: str | None = None
     signals.record_only_as_parent()
     try:
@@ -94,6 +96,9 @@ def train_seeds(group: SeedGroup, waiting: list[dict[str, Any]], words: Sequence
                     process.terminate()  # it saves a checkpoint
             for gpu, (process, row) in ended.items():
                 del running[gpu]
+                if not stop_reason and restarts[row["seed"]].is_due(process.returncode, f"seed {row['seed']}"):
+                    waiting.insert(0, row)
+                    continue
                 record_end(group, row, process.returncode, bool(stop_reason), bool(running))
     finally:
         training_commands.kill(child for child, _ in running.values())

@@ -128,8 +128,8 @@ def test_a_run_that_has_ended_well_counts_although_a_stop_was_requested(plan, co
     assert run_last(plan)[0].state == State.COMPLETE
 
 
-@pytest.mark.parametrize("ended, code", [((50.0,), 1), ((50.0,), -9), ((), -9)])
-def test_a_trial_that_fails_or_is_killed_is_left_to_the_next_command(plan, commands, capsys, ended, code):
+@pytest.mark.parametrize("ended, code", [((50.0,), 1), ((50.0,), -11)])
+def test_a_trial_that_fails_is_left_to_the_next_command(plan, commands, capsys, ended, code):
     commands.courses, number = [[ends(code)], [evaluates(10, 40, 90.0, code=0)]], len(ended)
     study = make_study(plan, *ended)
     assert search.run_trials(optuna, study, plan, number + 1) == [number]
@@ -138,6 +138,19 @@ def test_a_trial_that_fails_or_is_killed_is_left_to_the_next_command(plan, comma
     assert search.run_trials(optuna, study, plan, number + 1) == []  # the same command again
     first, again = commands.started
     assert first.words == again.words and study.get_trials()[-1].state == State.COMPLETE
+
+
+def test_a_trial_whose_process_is_killed_is_started_again_three_times(plan, commands, capsys):
+    commands.courses = [[ends(-9)], [evaluates(10, 40, 90.0, code=0)]]
+    trial, failed = run_last(plan, 50.0)
+    assert (trial.state, failed, len(commands.started)) == (State.COMPLETE, [], 2)
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "trial 1: a process was lost (exit code -9): it is started again"
+    )
+    commands.started, commands.courses = [], [[ends(-9)]]
+    assert run_last(plan, 50.0)[1] == [1] and len(commands.started) == 4
+    told = "trial 1: 3 restarts have brought no new checkpoint: it is not started again"
+    assert told in capsys.readouterr().out.splitlines()
 
 
 def test_a_first_trial_that_fails_without_a_checkpoint_ends_the_search(tmp_path, plan, commands):

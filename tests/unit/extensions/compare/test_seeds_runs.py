@@ -109,8 +109,9 @@ def train(tmp_path, commands, machine, simulated_time, own_handlers):
     """Train seeds 1 to n, whose runs have these courses; return the group, and the places of those that started."""
     machine.cores = 4
 
-    def train(courses, gpus):
-        group = SeedGroup(str(tmp_path), dict(ABOUT), [row(number + 1) for number in range(len(courses))])
+    def train(courses, gpus, number_of_seeds=None):
+        rows = [row(number + 1) for number in range(number_of_seeds or len(courses))]
+        group = SeedGroup(str(tmp_path), dict(ABOUT), rows)
         commands.courses, commands.started, machine.pinned = [*courses, []], [], []
         told = ""
         try:
@@ -140,6 +141,13 @@ def test_each_gpu_trains_the_next_seed_when_it_is_free(train, commands):
     assert [entry["state"] for entry in group.seeds] == [FINISHED, FINISHED, FAILED, FINISHED]
     assert group.seeds[2]["code"] == 5 and told == ""
     assert not any(command.killed or command.terminated for command in commands.started)
+
+
+def test_a_seed_whose_process_is_killed_is_started_again_before_others(train):
+    group, started, _ = train([[begins, ends(-9)], [ends(0)], [ends(0)]], [None], 2)
+    assert [seed for seed, _, _ in started] == [1, 1, 2]
+    group, started, _ = train([[begins, ends(-9)]] * 4, [None], 1)
+    assert [seed for seed, _, _ in started] == [1] * 4 and group.seeds[0]["state"] == FAILED
 
 
 def test_without_gpus_one_seed_follows_another(train):

@@ -14,7 +14,7 @@ HOST = "needs a second host; tests/nightly/core/launch/test_nodes.py runs it on 
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
 SELFTEST = "tests/nightly/core/distributed/test_selftest.py"
 SEEDS = "tests/nightly/extensions/compare/test_groups_of_seeds.py trains smaller groups; test_groups.py compares them"
-SLURM = "needs Slurm; tests/integration/core/distributed/test_stops.py"
+SLURM = "needs Slurm; tests/integration/core/launch/test_slurm_example.py"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/integration/images/test_onnx_export.py does it"
@@ -162,8 +162,8 @@ IN_TEXT = {
     "python main_multi_gpu.py -cfg=./configs/vit_digits.yaml -log_to=tensorboard,visualdl "
     "-output=./output/logged": "tests/unit/core/logging/test_event_logs.py",
     "tensorboard --logdir ./output/logged/tensorboard": "does not end; tests/unit/core/logging/test_event_logs.py",
-    "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || "
-    "{ [ $? -eq 75 ] && scontrol requeue $SLURM_JOB_ID; }": SLURM,
+    "srun python main_multi_gpu.py -cfg=run.yaml -output=run -resume=auto || { [ $? -eq 75 ] && scontrol requeue "
+    "${SLURM_ARRAY_JOB_ID:-$SLURM_JOB_ID}${SLURM_ARRAY_TASK_ID:+_$SLURM_ARRAY_TASK_ID}; }": SLURM,
     "python main_multi_gpu.py -selftest -cfg=./configs/vit_digits.yaml -ngpus=2": SELFTEST,
     "docker build -f docker/Dockerfile -t paddlevit_dist .": CONTAINER,
     "docker build -f docker/Dockerfile -t paddlevit_dist --build-arg DEVICE=gpu26 .": CONTAINER,

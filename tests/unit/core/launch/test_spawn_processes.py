@@ -174,19 +174,19 @@ def test_a_process_in_place_joins_others_first_if_there_are_any(monkeypatch, cal
     calls.replace(spawn.process_exit, "note_group")
     calls.replace(rendezvous, "join_group")
 
-    def run(join, do, limit) -> None:
-        calls.append(("watched", limit))
+    def run(join, do, limit, note_end) -> None:
+        calls.append(("watched", limit, note_end))
         join()
         do()
 
     monkeypatch.setattr(group_watch, "run", run)
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", str(total))
     plan = ProcessPlan(1, "cpu", total > 1, [])
-    spawn.launch_workers(lambda *words: calls.append(("work", *words)), (1, 2), plan, seconds)
+    spawn.launch_workers(lambda *words: calls.append(("work", *words)), (1, 2), plan, seconds, note_end=print)
     joined = [("join_group", "cpu", ("spawned", False))]
     assert calls == [
         *[("use_threads",), ("disable_signal_handler",), ("poll_in_thread",)],
-        *([("note_group",), *[("watched", 30.0)] * (seconds is not None), *joined] if total > 1 else []),
+        *([("note_group",), *[("watched", 30.0, print)] * (seconds is not None), *joined] if total > 1 else []),
         ("work", 1, 2),
     ]
 

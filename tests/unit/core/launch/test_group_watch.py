@@ -222,8 +222,7 @@ def test_a_rank_joins_and_works_watched_by_others_and_guarded(monkeypatch, fresh
         (KeyboardInterrupt(), None, 0.0),
     ],
 )
-def test_the_last_message_of_a_rank_is_how_it_ends(build, simulated_time, error, told, waited):
-    rank = 1
+def test_the_last_message_of_a_rank_is_how_it_ends(build, simulated_time, rank, error, told, waited):
     watch, peers = build[0](rank, 3)
     has_waited = []
 

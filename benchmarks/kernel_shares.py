@@ -242,9 +242,9 @@ def measure(name: str, count: int) -> dict[str, float]:
         seconds = rounds.interleave(contenders, count)
         rows = []
         for family in switches:
-            gains = sorted(100 * (off / on - 1) for off, on in zip(seconds[family], seconds[ALL]))
-            quarter = len(gains) // 4
-            spread = rounds.Spread(statistics.median(gains), gains[quarter], gains[-1 - quarter])
+            gains = [100 * (off / on - 1) for off, on in zip(seconds[family], seconds[ALL])]
+            low, median, high = np.quantile(gains, (0.25, 0.5, 0.75)).tolist()
+            spread = rounds.Spread(median, low, high)
             result[f"{name}, {kind}: {family}"] = spread.median
             rows.append([family, spread.text(digits=1)])
         title = f"{name}, {kind}: {1e3 * statistics.median(seconds[ALL]):.0f} ms with all"

@@ -7,6 +7,7 @@ without, in the order ABBA. The meeting over the group's store, as between machi
 """
 
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -114,13 +115,13 @@ def main() -> None:
         seconds, micros = json.loads(Path(folder, "times.json").read_text(encoding="utf-8"))
     pairs = [(seconds["with"][2 * i : 2 * i + 2], seconds["without"][2 * i : 2 * i + 2]) for i in range(BLOCKS // 4)]
     pairs = [pair for pair in pairs[1:] if len(pair[0]) == len(pair[1]) == 2]  # the first are a warm-up
-    percent = sorted(100.0 * (sum(on) / sum(off) - 1.0) for on, off in pairs)
+    percent = statistics.median(100.0 * (sum(on) / sum(off) - 1.0) for on, off in pairs)
     for name, micro in micros.items():
         print(f"{name}: {micro:.1f} microseconds")
     for name in ("with", "without"):
         print(f"update {name}: {Spread.of(seconds[name]).text(1e3)} ms")
-    print(f"notes and meetings: median {percent[len(percent) // 2]:+.2f} % of an update over {len(percent)} rounds")
-    rounds.print_result({"percent_of_an_update": percent[len(percent) // 2], **micros})
+    print(f"notes and meetings: median {percent:+.2f} % of an update over {len(pairs)} rounds")
+    rounds.print_result({"percent_of_an_update": percent, **micros})
 
 
 if __name__ == "__main__":

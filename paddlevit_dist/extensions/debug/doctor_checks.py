@@ -325,7 +325,7 @@ def check_labels(context: CheckContext) -> CheckResult:
         return ", ".join(shown) + (", ..." if len(classes) > _SHOWN else "")
 
     shown = [f"{format_names(np.array([c]))} {n:,} ({100 * n / train.sum():.0f}%)" for c, n in enumerate(train)]
-    summary = f"{number:,} classes, {train.min():,} to {train.max():,} samples each, median {np.median(train):,.0f}"
+    summary = f"{number:,} classes, {train.min():,} to {train.max():,} samples each, median {np.median(train):,.10g}"
     histogram = ", ".join(shown) if number <= _MOST_CLASSES else summary
     if np.count_nonzero(train) <= 1:
         text = f"all training labels are the same, {format_names(np.flatnonzero(train))}"

@@ -71,7 +71,7 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
         yield _describe_unfound(kind, table, score, [place for value, place in scores if value == 0], run)
     elif lowest < max(scores)[0]:
         text = f"{kind.capitalize()} {names[worst]} has the lowest {score}, {lowest:.4g}{unit}; the median is "
-        text += f"{sorted(scores)[len(scores) // 2][0]:.4g}"
+        text += f"{statistics.median(value for value, _ in scores):.4g}"
         other = _find_taken_for(run, names[worst])
         if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
             text += "; it is most often " + ("missed" if other == "nothing" else f"taken for {other}")
@@ -80,9 +80,9 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
 
 def _describe_rare(run: ReportedRun, name: str) -> str:
     counts = run.data.get("train", {}).get("counts") or {}
-    number, median = counts.get(name), sorted(counts.values())[len(counts) // 2] if counts else 0
+    number, median = counts.get(name), statistics.median(counts.values()) if counts else 0
     is_rare = number is not None and number < _FEW * median
-    return f"; it has only {number:,} training samples (median {median:,}): add some" if is_rare else ""
+    return f"; it has only {number:,} training samples (median {median:,.10g}): add some" if is_rare else ""
 
 
 def _describe_unfound(kind: str, table: dict[str, list[Any]], score: str, places: list[int], run: ReportedRun) -> str:

@@ -162,6 +162,8 @@ def test_classes_are_counted_by_name():
     twenty, more = np.repeat(np.arange(20), np.arange(1, 21)), np.repeat(np.arange(21), np.arange(1000, 1021))
     assert count_labels(twenty, twenty)[1].startswith("0 1 (0%), 1 2 (1%), 2 3 (1%), ")
     assert count_labels(more, more) == ("ok", "21 classes, 1,000 to 1,020 samples each, median 1,010")
+    even = np.repeat(np.arange(22), np.arange(1000, 1022))
+    assert count_labels(even, even) == ("ok", "22 classes, 1,000 to 1,021 samples each, median 1,010.5")
 
 
 @pytest.mark.parametrize(

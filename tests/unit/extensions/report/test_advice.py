@@ -1,6 +1,7 @@
 """What a report says to look at next."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -29,6 +30,12 @@ def test_the_worst_class_is_named_with_what_it_is_taken_for_and_how_rare_it_is(t
     assert read_advice(tmp_path / "plain", [], figures) == [f"{text}."]
     single = [figures[1], matrix._replace(values=np.array([[9, 0, 0], [1, 2, 1], [0, 0, 4]]))]
     assert read_advice(tmp_path / "single", [], single) == [f"{text.partition('; it')[0]}."]
+    recalls = [12.5, 91.0, 57.14, 59.09]
+    even = [FigureTable("Classes", columns, [(f"class {n}", 1, value, None) for n, value in enumerate(recalls)])]
+    counts = {f"class {n}": number for n, number in enumerate((3, 40, 17, 90))}
+    (line,) = read_advice(tmp_path / "even", [], even, counts)  # NumPy's median is the mean of the middle two
+    assert float(re.search(r"the median is ([\d.]+);", line)[1]) == pytest.approx(np.median(recalls), abs=0.006)
+    assert f"only 3 training samples (median {np.median([*counts.values()])})" in line
     equal = [FigureTable("Classes", columns, [(name, 1, 50.0, None) for name in "ab"])]
     assert read_advice(tmp_path / "equal", [], equal) == []
 

@@ -28,13 +28,13 @@ def class_tables(
         shares["boundary IoU"] = class_shares(boundaries)["IoU"]
     occurring, labeled = confusion.any(axis=0) | confusion.any(axis=1), confusion.sum(axis=1).tolist()
     rows = [
-        (class_names[number], *(percent(column[number]) for column in shares.values()), labeled[number])
+        (class_names[number], *(round_share(column[number]) for column in shares.values()), labeled[number])
         for number in np.flatnonzero(occurring).tolist()
     ]
-    columns = ["class", *(f"{name} %" for name in shares), f"labeled {elements}"]
+    columns = ["class", *shares, f"labeled {elements}"]
     absent = [name for name, occurs in zip(class_names, occurring) if not occurs]
     note = f"Neither labeled nor predicted: {shorten(', '.join(absent), _LONGEST_LIST)}." if absent else ""
-    table = FigureTable(f"Classes of {elements}", columns, rows, note)
+    table = FigureTable(f"Classes of {elements}", columns, rows, note, shares=[*shares])
     return table, ConfusionMatrix(f"Confusion of {elements}", class_names, confusion)
 
 
@@ -50,10 +50,16 @@ def sample_table(title: str, sample: str, names: Sequence[str], scores: np.ndarr
     ``sample`` is what a sample is called, such as "scene", ``elements`` what is labeled in it, such as "points".
     """
     ious, accuracies, labeled = scores.T
-    rows = list(zip(names, map(percent, ious), map(percent, accuracies), labeled.astype(np.int64).tolist()))
+    rows = list(zip(names, map(round_share, ious), map(round_share, accuracies), labeled.astype(np.int64).tolist()))
     rows.sort(key=lambda row: -np.inf if row[1] is None else row[1])
     note = f"The {_MOST_ROWS:,} worst of {len(rows):,}." if len(rows) > _MOST_ROWS else ""
-    return FigureTable(title, (sample, "mIoU %", "accuracy %", f"labeled {elements}"), rows[:_MOST_ROWS], note)
+    shares = ("mIoU", "accuracy")
+    return FigureTable(title, (sample, *shares, f"labeled {elements}"), rows[:_MOST_ROWS], note, shares=shares)
+
+
+def round_share(share: float) -> float | None:
+    """Return a share with four decimals, as scores are logged; None for NaN."""
+    return None if np.isnan(share) else round(float(share), 4)
 
 
 def percent(share: float) -> float | None:

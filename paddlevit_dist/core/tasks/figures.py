@@ -25,9 +25,12 @@ class FigureTable(NamedTuple):
 
     title: str
     columns: Sequence[str]  # the first column names the row
-    rows: Sequence[Sequence[Any]]  # a cell per column: text, whole number, float (shown with four digits), None (empty)
+    #: a cell per column: text, whole number, float (in equal decimals, four digits of the largest), None (empty)
+    rows: Sequence[Sequence[Any]]
     note: str = ""
     folded: str = ""  # why it is folded away until the reader unfolds it; empty: it is not
+    #: columns of shares from 0 to 1, drawn as bars, as those in percent are, whose names end in "%"
+    shares: Sequence[str] = ()
 
 
 class FilledCells(NamedTuple):

@@ -7,9 +7,10 @@ from typing import Any
 
 from ...core.runtime.metrics_file import is_number
 from ...core.runtime.printing import one_line, shorten
+from .parts import format_numbers
 from .runs import Points, ReportedRun
 
-_SCORES_OF_CLASSES = ("AP %", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # columns; less is worse
+_SCORES_OF_CLASSES = ("AP", "AP %", "IoU", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # columns; less is worse
 _PLURALS = {"class": "classes", "category": "categories", "point": "points"}
 _TAKEN_FOR = "most often taken for"
 _WEIGHTS = ("CLASS_WEIGHTS", "VOLUMES.FOREGROUND_FRACTION")  # ends of keys that give rare classes more weight
@@ -20,7 +21,7 @@ _LOSS_RISE = 1.1  # of an evaluation's smallest loss
 _WIDE = 0.03  # width of an interval as a share of its score
 _FEW = 0.5  # of the median number of samples of a class
 _MUCH_LOWER = 0.8  # of the highest F1
-_APART = 4.0  # precision and recall, percent
+_APART = 0.04  # precision and recall
 _UNCALIBRATED = 5.0  # mean confidence minus accuracy, percent
 _LONGEST_LIST = 120  # letters of names
 
@@ -70,8 +71,9 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
     if lowest == 0:
         yield _describe_unfound(kind, table, score, [place for value, place in scores if value == 0], run)
     elif lowest < max(scores)[0]:
-        text = f"{kind.capitalize()} {names[worst]} has the lowest {score}, {lowest:.4g}{unit}; the median is "
-        text += f"{statistics.median(value for value, _ in scores):.4g}"
+        values = [float(value) for value, _ in scores]
+        shown, median, *_ = format_numbers([lowest, statistics.median(values), *values])  # as the table shows them
+        text = f"{kind.capitalize()} {names[worst]} has the lowest {score}, {shown}{unit}; the median is {median}"
         other = _find_taken_for(run, names[worst])
         if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
             text += "; it is most often " + ("missed" if other == "nothing" else f"taken for {other}")
@@ -119,15 +121,15 @@ def _find_taken_for(run: ReportedRun, name: object) -> str | None:
 
 
 def _unequal_rates(run: ReportedRun) -> Iterator[str]:
-    table = run.find_table("precision %", "recall %", "threshold")
+    table = run.find_table("precision", "recall", "threshold")
     if table is None or run.settings.get("MULTI_LABEL.THRESHOLDS") != "fixed":
         return
-    pairs = [pair for pair in zip(table["precision %"], table["recall %"]) if all(map(is_number, pair))]
+    pairs = [pair for pair in zip(table["precision"], table["recall"]) if all(map(is_number, pair))]
     precision, recall = map(statistics.fmean, zip(*pairs)) if pairs else (0, 0)
     if abs(precision - recall) > _APART:
         what = "Many labels are missed" if recall < precision else "Many labels are chosen wrongly"
         yield (
-            f"{what}: the classes' mean recall is {recall:.1f} %, their precision {precision:.1f} %; a "
+            f"{what}: the classes' mean recall is {recall:.4f}, their precision {precision:.4f}; a "
             "threshold of each class balances them (MULTI_LABEL.THRESHOLDS f1)."
         )
 

@@ -15,7 +15,18 @@ from ...core.runtime.files import atomic_file
 from ...core.runtime.metrics_file import METRICS
 from ...core.runtime.printing import one_line
 from . import curves
-from .parts import Part, fold, format_facts, format_time, make_lines, make_note, make_table, name_run
+from .parts import (
+    Part,
+    fold,
+    format_cell,
+    format_facts,
+    format_time,
+    lay_out_table,
+    make_lines,
+    make_note,
+    make_table,
+    name_run,
+)
 from .runs import ReportedRun, flatten, read_runs
 from .summary import make_summary
 from .training_curves import make_curves
@@ -92,6 +103,7 @@ def open_templates(environment: Callable[..., Any]) -> Any:
     )
     jinja.globals["file"] = lambda name: Markup((here / name).read_text(encoding="utf-8"))
     jinja.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    jinja.filters.update(lay_out_table=lay_out_table, format_cell=format_cell)
     jinja.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return jinja
 

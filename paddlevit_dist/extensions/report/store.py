@@ -139,7 +139,8 @@ def _encode_table(figure: FigureTable, members: _ArchiveMembers) -> dict[str, An
     rows = [_to_plain(tuple(row)) for row in figure.rows]
     if any(len(row) != len(figure.columns) for row in rows):
         raise ValueError(f"a row does not have {len(figure.columns)} cells")
-    return {"kind": "table", "columns": _to_plain(tuple(figure.columns)), "rows": rows}
+    shares = {"shares": _to_plain(tuple(figure.shares))} if figure.shares else {}
+    return {"kind": "table", "columns": _to_plain(tuple(figure.columns)), "rows": rows, **shares}
 
 
 def _encode_matrix(figure: ConfusionMatrix, members: _ArchiveMembers) -> dict[str, Any]:

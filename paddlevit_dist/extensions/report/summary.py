@@ -11,7 +11,7 @@ from ...core.logging.record import COMPARED, ENDS
 from ...core.runtime.metrics_file import get_interval
 from ...core.runtime.printing import one_line
 from .advice import advise
-from .parts import Part, format_time, make_lines, make_table, name_run
+from .parts import Part, format_numbers, format_time, make_lines, make_table, name_run
 from .runs import ReportedRun, find_measured, is_count
 
 _MOST_BESIDE = 3  # scores next to the best one
@@ -27,10 +27,16 @@ class ShownScore(NamedTuple):
     percent: float = 0.0  # the interval's level
     is_share: bool = False  # in percent
 
+    @property
+    def texts(self) -> list[str]:
+        """The value and the ends of its interval, if it has one."""
+        return format_numbers([self.value, *(self.interval or ())])
+
     def __str__(self) -> str:
         """Format name, value and interval."""
-        ends = f" [{self.interval[0]:.4g}, {self.interval[1]:.4g}] ({self.percent:g} %)" if self.interval else ""
-        return f"{self.name} {self.value:.4g}{ends}"
+        value, *ends = self.texts
+        interval = f" [{', '.join(ends)}] ({self.percent:g} %)" if ends else ""
+        return f"{self.name} {value}{' %' if self.is_share else ''}{interval}"
 
 
 def make_summary(runs: Sequence[ReportedRun], folder: Path) -> list[Part]:
@@ -160,7 +166,7 @@ def make_groups(runs: Sequence[ReportedRun]) -> list[Part]:
     for (group, name), scores in best.items():
         spread = statistics.stdev(scores) if len(scores) > 1 else None
         numbers = (statistics.fmean(scores), spread, min(scores), max(scores))
-        rows.append([group, len(scores), name, *(None if value is None else f"{value:.4g}" for value in numbers)])
+        rows.append([group, len(scores), name, *numbers])
     columns = ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
     unfinished = [
         each.name for each in runs if each.group and not format_state(each).startswith(("complete", "ended early"))

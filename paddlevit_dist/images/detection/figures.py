@@ -40,6 +40,7 @@ _MOST_CURVES = 8
 _MOST_NAMES = 100  # of a confusion matrix; more are not readable
 _NOTHING = "nothing"
 THRESHOLDS = np.linspace(0.05, 0.95, 19)
+AP_COLUMNS = ("AP", "AP50", "AP75")  # of tables of categories, in the unit of the scores
 _AT_50 = 0
 
 
@@ -178,16 +179,16 @@ def tabulate_categories(
         for chosen in (slice(None), is_right)
     )
     for label, (name, scores) in enumerate(zip(names, class_ap.tolist())):
-        percent: list[float | None] = [None if np.isnan(score) else round(100 * score, 2) for score in scores]
+        shares = [None if np.isnan(score) else round(score, 4) for score in scores]
         other = [*names, _NOTHING][others[label]] if label in others else None
         annotated = int(classes[label].annotated.sum())
-        rows.append((name, *percent, annotated, int(num_found[label]), int(num_right[label]), other))
-    columns = ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for")
+        rows.append((name, *shares, annotated, int(num_found[label]), int(num_right[label]), other))
+    columns = ("category", *AP_COLUMNS, "annotated", "found", "correct", "most often taken for")
     note = (
         f"Empty: no annotations. Found: with a score of at least {least_score:g}; correct: at an IoU of 0.5 with the "
         f'right category; taken for "{_NOTHING}": missed.'
     )
-    return FigureTable("Categories", columns, rows, note)
+    return FigureTable("Categories", columns, rows, note, shares=AP_COLUMNS)
 
 
 def show_confusion(cells: FilledCells, names: Sequence[str], least_score: float) -> list[Figure]:

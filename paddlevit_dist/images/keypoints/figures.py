@@ -17,7 +17,7 @@ from ..detection.evaluation.curves import RECALLS, DetectionCurves
 from ..detection.evaluation.images import ImageQuality, compute_image_quality
 from ..detection.evaluation.match_tables import IOU_THRESHOLDS, MatchTable
 from ..detection.evaluation.operating_points import split_by_class
-from ..detection.figures import chart_thresholds, join_tables
+from ..detection.figures import AP_COLUMNS, chart_thresholds, join_tables
 from ..drawing import build_gallery
 from .data.keypoint_dataset import KeypointDataset
 from .detected_keypoints import DetectedKeypoints
@@ -235,9 +235,10 @@ def _tabulate_categories(table: MatchTable, names: Sequence[str], least_score: f
     annotated = np.bincount(table.annotated[:, 1], table.annotated[:, 2], len(names)).astype(int)
     rows = []
     for name, scores, *counts in zip(names, class_ap[0].tolist(), annotated.tolist(), found.tolist()):
-        rows.append((name, *(None if np.isnan(score) else round(100 * score, 2) for score in scores), *counts))
+        rows.append((name, *(None if np.isnan(score) else round(score, 4) for score in scores), *counts))
     note = f"Empty: no annotations. Found: at an OKS of 0.5 with a score of at least {least_score:g}."
-    return [FigureTable("Categories", ("category", "AP %", "AP50 %", "AP75 %", "annotated", "found"), rows, note)]
+    columns = ("category", *AP_COLUMNS, "annotated", "found")
+    return [FigureTable("Categories", columns, rows, note, shares=AP_COLUMNS)]
 
 
 def build_error_figures(images: ShownImages, records: Sequence[tuple[int, PointRecord]]) -> list[Figure]:

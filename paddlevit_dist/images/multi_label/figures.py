@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 
 from ...core.intervals import quotient
-from ...core.metrics.tables import percent
+from ...core.metrics.tables import round_share
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import write_csv
 from ...core.tasks.aspects import TaskAspect
@@ -139,9 +139,11 @@ class EvaluatedLabels:
             shares = quotient(np.array([hits, 2 * hits, hits]), np.array([positives, chosen + positives, chosen]))
             threshold = round(float(self.thresholds[label]), 4)
             numbers = map(int, (positives, chosen, one.known[0]))
-            rows.append((name, *map(percent, (one.ap[0], *shares)), threshold, *numbers))
-        columns = ("class", "AP %", "recall %", "F1 %", "precision %", "threshold", "has it", "chosen", "known")
-        return FigureTable("Classes", columns, rows, "Of the images whose label is known. Empty: not defined.")
+            rows.append((name, *map(round_share, (one.ap[0], *shares)), threshold, *numbers))
+        names = ("AP", "recall", "F1", "precision")
+        columns = ("class", *names, "threshold", "has it", "chosen", "known")
+        note = "Of the images whose label is known. Empty: not defined."
+        return FigureTable("Classes", columns, rows, note, shares=names)
 
     def curves(self) -> list[Figure]:
         """Return curves of precision and recall of the most frequent classes."""
@@ -232,5 +234,6 @@ def _contradicted(rows: Sequence[Sequence[Any]], number: int, file: str) -> list
     listed = "all" if number == len(rows) else f"the first {len(rows):,}"
     more = f"The first {_MOST_ROWS} of {number:,}; {listed}: {file}." if number > _MOST_ROWS else f"Also in {file}."
     note = f"Known labels on the other side of the threshold. Wrong: the probability that the label is. {more}"
-    shown = [(*row[:2], percent(abs(row[2] - row[3])), *row[2:]) for row in rows[:_MOST_ROWS]]
-    return [FigureTable("Contradicted labels", (*COLUMNS[:2], "wrong %", *COLUMNS[2:]), shown, note)]
+    shown = [(*row[:2], round_share(abs(row[2] - row[3])), *row[2:]) for row in rows[:_MOST_ROWS]]
+    columns = (*COLUMNS[:2], "wrong", *COLUMNS[2:])
+    return [FigureTable("Contradicted labels", columns, shown, note, shares=("wrong",))]

@@ -46,7 +46,7 @@ class LabelMapFigures(TaskAspect, Reportable):
             return [fit_in_cell(overlay_labels(*arguments)) for arguments in shown]
 
         indices = [index for index, _ in records]
-        chosen = [(indices[place], f"mIoU {100 * ious[place]:.1f} %") for place in hardest]
+        chosen = [(indices[place], f"mIoU {ious[place]:.4f}") for place in hardest]
         note = "Images with the lowest mean IoU of their own classes: ground truth, prediction, and mistakes in red."
         return [
             *build_gallery(dataset, chosen, draw, note),

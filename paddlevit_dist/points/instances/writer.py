@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.metrics.tables import percent
+from ...core.metrics.tables import round_share
 from ...core.runtime.files import atomic_file
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import FigureTable
@@ -166,11 +166,11 @@ def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[
     matches = flatten_tables(tables)
     precisions = class_precisions(matches, np.ones((1, len(tables)))).values()  # (1, classes) each
     rows: list[tuple[Any, ...]] = [
-        (name, *(percent(kind[0, number]) for kind in precisions), int(matches["num_true"][:, number].sum()))
+        (name, *(round_share(kind[0, number]) for kind in precisions), int(matches["num_true"][:, number].sum()))
         for number, name in enumerate(class_names)
     ]
-    columns = ("class", "AP %", "AP50 %", "AP25 %", "true instances")
-    return FigureTable("Average precision of instances", columns, rows, "Empty: the class has no true instance.")
+    shares, note = ("AP", "AP50", "AP25"), "Empty: the class has no true instance."
+    return FigureTable("Average precision of instances", ("class", *shares, "true instances"), rows, note, shares=shares)
 
 
 def _build_legend(

@@ -46,14 +46,14 @@ def check_semantic(task, samples, values, figures):
     classes = make_rows(figures["Classes of points"])
     for name in task.class_names:
         if f"IoU {name}" in values:
-            assert classes[name]["IoU %"] == pytest.approx(100 * values[f"IoU {name}"], abs=0.006)
+            assert classes[name]["IoU"] == pytest.approx(values[f"IoU {name}"], abs=0.00006)
     confusion = figures["Confusion of points"]
     assert isinstance(confusion, ConfusionMatrix)
     assert np.trace(confusion.values) / confusion.values.sum() == pytest.approx(values["accuracy"])
     assert confusion.values.sum() == values["points"]
     scenes = make_rows(figures["Scenes"])
     assert set(scenes) == {samples.describe(index) for index in range(3)}
-    assert [row[1] for row in figures["Scenes"].rows] == sorted(row["mIoU %"] for row in scenes.values())
+    assert [row[1] for row in figures["Scenes"].rows] == sorted(row["mIoU"] for row in scenes.values())
 
 
 def test_figures_of_segmentation_are_those_of_its_metrics():
@@ -81,7 +81,7 @@ def test_figures_of_instances_are_those_of_their_metrics():
     for kind in ("AP", "AP50", "AP25"):
         for name, row in precisions.items():
             value = values.get(f"{kind} {name}")
-            assert row[f"{kind} %"] == (None if value is None else pytest.approx(100 * value, abs=0.006))
+            assert row[kind] == (None if value is None else pytest.approx(value, abs=0.00006))
     shown = next(figure for figure in figures.values() if isinstance(figure, PointSet))
     assert list(shown.colors)[:2] == ["true instances", "predicted instances"]
     assert len(shown.legends["true instances"]) > 2

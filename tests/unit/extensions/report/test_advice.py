@@ -25,7 +25,7 @@ def test_the_worst_class_is_named_with_what_it_is_taken_for_and_how_rare_it_is(t
     matrix = ConfusionMatrix("Confusion", ("ant", "cow", "dog"), np.array([[9, 1, 0], [4, 2, 1], [0, 1, 4]]))
     figures = [FigureTable("Pairs", ("a", "b"), [(1, 2)]), FigureTable("Classes", columns, rows), matrix]
     (line,) = read_advice(tmp_path / "rare", [], figures, {"ant": 90, "cow": 9, "dog": 50})
-    text = "Class cow has the lowest recall, 40.5 %; the median is 80; it is most often taken for ant"
+    text = "Class cow has the lowest recall, 40.5 %; the median is 80.0; it is most often taken for ant"
     assert line == f"{text}; it has only 9 training samples (median 50): add some."
     assert read_advice(tmp_path / "plain", [], figures) == [f"{text}."]
     single = [figures[1], matrix._replace(values=np.array([[9, 0, 0], [1, 2, 1], [0, 0, 4]]))]
@@ -47,8 +47,8 @@ def test_classes_that_are_not_found_are_told_first(tmp_path):
     (line,) = read_advice(tmp_path / "eyes", [], eyes, config=config)
     assert line.startswith("Class eyes has Dice 0: it is missed in 23 of 24 volumes. ")
     assert line.endswith("(VOLUMES.FOREGROUND_FRACTION).")
-    rows = [("wall", 50.0, 75), ("sink", 0.0, 20), ("door", 0.0, 5)]
-    (line,) = read_advice(tmp_path / "rooms", [], [FigureTable("Classes", ("class", "IoU %", "labeled points"), rows)])
+    rows = [("wall", 0.5, 75), ("sink", 0.0, 20), ("door", 0.0, 5)]
+    (line,) = read_advice(tmp_path / "rooms", [], [FigureTable("Classes", ("class", "IoU", "labeled points"), rows)])
     assert line.startswith("2 of 3 classes have IoU 0: sink, door; they have 25 % of the labeled points. ")
 
 
@@ -87,14 +87,14 @@ def test_a_model_that_is_too_sure_or_not_sure_enough_is_told_what_changes_it(tmp
 
 
 def test_labels_that_are_missed_suggest_other_thresholds(tmp_path):
-    columns, rows = ("class", "precision %", "recall %", "threshold"), [("a", 99.0, 80.0, 0.5), ("b", 95.0, 90.0, 0.5)]
+    columns, rows = ("class", "precision", "recall", "threshold"), [("a", 0.99, 0.8, 0.5), ("b", 0.95, 0.9, 0.5)]
     figures = [FigureTable("Classes", columns, rows)]
     told = [
-        read_advice(tmp_path / kind, [], figures, config=f"MULTI_LABEL.THRESHOLDS: {kind}\n")[1:]
+        read_advice(tmp_path / kind, [], figures, config=f"MULTI_LABEL.THRESHOLDS: {kind}\n")
         for kind in ("fixed", "f1")
     ]
     text = (
-        "Many labels are missed: the classes' mean recall is 85.0 %, their precision 97.0 %; a threshold of each class"
+        "Many labels are missed: the classes' mean recall is 0.8500, their precision 0.9700; a threshold of each class"
     )
     assert told == [[f"{text} balances them (MULTI_LABEL.THRESHOLDS f1)."], []]
 

@@ -325,11 +325,11 @@ def test_the_number_comes_first(tmp_path):
     assert read_result(folder)[:4] == ["top-1", "81.25", "%", "loss"]
     interval = {"percent": 95, "top-1": [80.03, 82.5]}
     told = write_run(tmp_path / "told", [*training(4), {**best, "interval": interval}])
-    assert read_result(told)[3:9] == ["95", "%", "interval:", "80.03", "to", "82.5"]
+    assert read_result(told)[3:9] == ["95", "%", "interval:", "80.03", "to", "82.50"]
     damaged = write_run(tmp_path / "damaged", [*training(4), {**best, "interval": {"percent": 95, "top-1": [1, "x"]}}])
     assert read_result(damaged)[:3] == ["top-1", "81.25", "%"] and "interval:" not in read_result(damaged)
     several = re.sub(r"<[^>]+>", " ", render(read_runs([folder, tmp_path / "other"])).partition("</thead>")[2])
-    assert several.split()[:5] == ["run", "top-1", "81.25,", "epoch", "2"]
+    assert several.split()[:5] == ["run", "top-1", "81.25", "%,", "epoch"]
 
 
 def test_what_is_known_of_the_data_is_told(tmp_path):

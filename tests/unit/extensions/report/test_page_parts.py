@@ -74,12 +74,12 @@ def test_a_run_that_was_evaluated_alone_says_so_with_the_scores_and_their_interv
     interval = {"percent": 90, "top-1": [40.0, 60.004]}
     done = write_run(tmp_path / "done", [event("evaluation", **scores, interval=interval)], config="")
     assert summary.format_state(*read(done)) == "evaluated"
-    assert summary.format_best(*read(done)) == "top-1 50.12 [40, 60] (90 %), top-5 80, mean error 1"
+    assert summary.format_best(*read(done)) == "top-1 50.12 % [40.00, 60.00] (90 %), top-5 80, mean error 1"
     assert summary.format_best(*read(write_run(tmp_path / "none", []))) is None
     last = [training(4)[0], event("evaluation", epoch=2, **scores)]
     assert (
         summary.format_best(*read(write_run(tmp_path / "last", last)))
-        == "top-1 50.12, top-5 80, mean error 1 (the last)"
+        == "top-1 50.12 %, top-5 80, mean error 1 (the last)"
     )
 
 
@@ -138,7 +138,7 @@ def test_groups_count_their_seeds_and_name_those_that_are_not_complete(tmp_path)
     alone = write_run(tmp_path / "alone", [*training(4), event("evaluation", epoch=2, best="score", score=99.0)])
     (table,) = summary.make_groups([*runs, *read(alone)])
     assert table["columns"] == ["group", "seeds", "best", "mean", "standard deviation", "minimum", "maximum"]
-    assert table["rows"] == [["group", 3, "score", "2.5", "1.5", "1", "4"], ["second", 1, "other", "7", None, "7", "7"]]
+    assert table["rows"] == [["group", 3, "score", 2.5, 1.5, 1, 4], ["second", 1, "other", 7, None, 7, 7]]
     assert table["note"] == "Not complete, counted with their best score so far: seed_2."
     assert summary.make_groups(read(alone)) == [] and summary.make_groups(runs[:2])[0]["note"] == ""
 
@@ -414,3 +414,22 @@ def test_events_of_all_runs_are_sorted_by_time(tmp_path):
     ]
     (note,) = page.make_events(read(write_run(tmp_path / "none", [])))
     assert note["text"] == "There are no interruptions, resumptions or superseded evaluations."
+
+
+def test_a_column_has_equal_decimals_and_shares_have_bars():
+    rows = [("a", 91.5, 0.5, 12345, 0.123, 3e-5), ("b", 40.25, 1.0, None, 110.4, 2e-4), ("c", 100.0, 0.1234, 7, 2.0, 0.0)]
+    columns = ("class", "recall %", "IoU", "images", "mean mm", "rate")
+    table = parts.lay_out_table({**parts.make_table("t", columns, rows), "shares": ["IoU"]})
+    assert table["columns"] == list(zip(columns, [False, *[True] * 5]))
+    texts = list(zip(*([text for text, _, _ in row] for row in table["rows"])))
+    assert texts[1:] == [
+        ("91.50", "40.25", "100.00"),
+        ("0.5000", "1.0000", "0.1234"),
+        ("12,345", "", "7"),
+        ("0.12", "110.40", "2.00"),
+        ("3e-05", "0.0002", "0"),
+    ]
+    assert [[share for _, _, share in row] for row in table["rows"]][:2] == [
+        [None, 0.915, 0.5, None, None, None],
+        [None, 0.4025, 1.0, None, None, None],
+    ]

@@ -81,16 +81,16 @@ def test_each_category_has_its_scores_and_what_it_was_taken_for(table, cells):
     _, class_ap = DetectionCurves.from_table(table).scores(np.ones((1, 3)))
     figure = figures.tabulate_categories(class_ap[0], split_by_class(table), cells, NAMES, 0.5)
     assert figure.title == "Categories" and figure.columns == (
-        *("category", "AP %", "AP50 %", "AP75 %", "annotated", "found", "correct", "most often taken for"),
+        *("category", "AP", "AP50", "AP75", "annotated", "found", "correct", "most often taken for"),
     )
     # AP by its definition: an ant of two is right; bees: right at 0.95, wrong at 0.8, right at 0.7, of three.
-    ant, bee = 100 * 51 / 101, 100 * (34 * 1 + 33 * 2 / 3) / 101
-    dog = 100 / 3  # two wrong boxes come first
+    ant, bee = 51 / 101, (34 * 1 + 33 * 2 / 3) / 101
+    dog = 1 / 3  # two wrong boxes come first
     assert figure.rows == [
-        ("ant", *[round(ant, 2)] * 3, 2, 1, 1, "bee"),
-        ("bee", *[round(bee, 2)] * 3, 3, 3, 2, "nothing"),
+        ("ant", *[round(ant, 4)] * 3, 2, 1, 1, "bee"),
+        ("bee", *[round(bee, 4)] * 3, 3, 3, 2, "nothing"),
         ("cat", None, None, None, 0, 0, 0, None),
-        ("dog", *[round(dog, 2)] * 3, 1, 2, 0, "nothing"),
+        ("dog", *[round(dog, 4)] * 3, 1, 2, 0, "nothing"),
     ]
     assert "with a score of at least 0.5; correct: at an IoU of 0.5" in figure.note
     assert all(len(row) == len(figure.columns) for row in figure.rows)

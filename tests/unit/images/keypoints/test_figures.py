@@ -87,7 +87,7 @@ def test_curves_have_the_scores_of_each_threshold(figures):
     lines = figures["Scores by similarity"].lines
     assert lines["recall"][1] == pytest.approx([1, *[2 / 3] * 9])
     assert len(lines["AP"][1]) == 10 and np.mean(lines["AP"][1]) == pytest.approx(
-        figures["Categories"].rows[0][1] / 100, abs=1e-4
+        figures["Categories"].rows[0][1], abs=1e-4
     )
     assert list(figures["Precision and recall"].lines) == ["OKS 0.50", "OKS 0.75", "OKS 0.90"]
     assert figures["Categories"].rows[0][4:] == (3, 3) and figures["Categories"].rows[1][1:] == (None,) * 3 + (0, 0)
@@ -135,8 +135,8 @@ def test_scores_of_two_categories_are_shown_and_averaged():
         precision.lines.values(), ((1 + (levels <= 0.5)) / 2, (levels <= 2 / 3) / 2, (levels <= 2 / 3) / 2)
     ):
         np.testing.assert_allclose([x, y], [levels, expected], atol=1e-12)
-    percent = np.round(100 * np.stack([ap.mean(axis=1), ap[:, 0], ap[:, 5]], axis=1), 2)
-    assert categories.rows == [("hand", *percent[0], 3, 3), ("fish", *percent[1], 2, 0)]
+    shares = np.round(np.stack([ap.mean(axis=1), ap[:, 0], ap[:, 5]], axis=1), 4)
+    assert categories.rows == [("hand", *shares[0], 3, 3), ("fish", *shares[1], 2, 0)]
     assert categories.note == "Empty: no annotations. Found: at an OKS of 0.5 with a score of at least 0.5."
 
 

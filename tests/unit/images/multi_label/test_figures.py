@@ -52,8 +52,8 @@ def test_scores_and_curves_of_classes_are_of_the_known_labels(evaluated):
         ap = sum((r - before) * p for (r, p), before in zip(points, [0, *(r for r, _ in points)]))
         chosen = scores > 0.5
         hits, right, found = (chosen & truth).sum(), truth.sum(), chosen.sum()
-        expected = [100 * share for share in (ap, hits / right, 2 * hits / (found + right), hits / found)]
-        assert rows[label][0] == name and rows[label][1:5] == pytest.approx(expected, abs=0.006)
+        expected = [ap, hits / right, 2 * hits / (found + right), hits / found]
+        assert rows[label][0] == name and rows[label][1:5] == pytest.approx(expected, abs=0.00006)
         assert rows[label][5:] == (0.5, right, found, known.sum())
 
 
@@ -65,7 +65,7 @@ def test_contradicted_labels_are_listed_from_the_farthest_and_written(evaluated,
     expected = [(dataset.name(place[0]), NAMES[place[1]], labels[place], round(shares[place], 6)) for place in wrong]
     figure = figures["Contradicted labels"]
     assert [(*row[:2], *row[3:]) for row in figure.rows] == expected and len(expected) > 5
-    assert [row[2] for row in figure.rows] == [round(100 * abs(row[3] - row[4]), 2) for row in figure.rows]
+    assert [row[2] for row in figure.rows] == [round(abs(row[3] - row[4]), 4) for row in figure.rows]
     assert figure.note.endswith("the label is. Also in contradicted_labels.csv.")
     (file,) = tmp_path.rglob("contradicted_labels.csv")
     with open(file, newline="") as stream:

@@ -228,13 +228,13 @@ def test_figures_have_the_numbers_of_the_metrics():
     values = metrics.compute({})
     shown = {row[0]: row for row in classes.rows}
     for name in task.class_names:
-        assert shown[name][1] == pytest.approx(100 * values[f"IoU {name}"], abs=0.0051)
-    assert np.mean([row[5] for row in classes.rows]) == pytest.approx(100 * values["boundary IoU"], abs=0.0051)
+        assert shown[name][1] == pytest.approx(values[f"IoU {name}"], abs=0.000051)
+    assert np.mean([row[5] for row in classes.rows]) == pytest.approx(values["boundary IoU"], abs=0.000051)
     np.testing.assert_array_equal(reduce_confusions(matrix.values), metrics.per_sample()[0].sum(axis=0), strict=True)
     alone = metrics.columns(metrics.per_sample())["mIoU"]
-    assert [row[1] for row in images.rows] == pytest.approx(sorted(100 * np.array(alone)), abs=0.0051)
+    assert [row[1] for row in images.rows] == pytest.approx(sorted(alone), abs=0.000051)
     captions = [caption for _, caption in gallery.images]
-    assert [float(one.split()[1]) for one in captions] == pytest.approx(sorted(100 * np.array(alone)), abs=0.051)
+    assert [float(one.split()[1]) for one in captions] == pytest.approx(sorted(alone), abs=0.000051)
     assert gallery.images[0][0].shape == (320, 3 * 320 + 2 * 6, 3)
     labels = samples.dataset.read_labels(0)
     perfect = pack_counts(*task.build_metrics().update(labels, labels))

@@ -154,11 +154,35 @@ const makeSearchable = (scroll) => {
   });
 };
 
+// Says below a box how much of its table is seen, and where more follows.
+const tellMore = (box) => {
+  const figure = box.parentElement, line = figure.querySelector(".more-rows") || make("p", { class: "more-rows" });
+  box.after(line);
+  const update = () => {
+    const rows = [...box.querySelectorAll("tbody tr")].filter((row) => !row.hidden), edge = box.getBoundingClientRect();
+    const isBelow = box.scrollHeight - box.clientHeight - box.scrollTop > 2, isAbove = box.scrollTop > 2;
+    const isRight = box.scrollWidth - box.clientWidth - box.scrollLeft > 2, isLeft = box.scrollLeft > 2;
+    box.classList.toggle("more-below", isBelow);
+    box.classList.toggle("more-right", isRight);
+    const seen = rows.filter((row) => row.getBoundingClientRect().bottom <= edge.bottom + 4).length;
+    const first = rows.filter((row) => row.getBoundingClientRect().bottom <= edge.top + row.clientHeight).length;
+    const texts = [];
+    if (isBelow || isAbove) texts.push(`rows ${first + 1} to ${seen} of ${rows.length}: scroll ${isBelow ? "down" : "up"} for more`);
+    if (isRight || isLeft) texts.push(`scroll sideways for more columns ${isRight ? "→" : "←"}`);
+    line.textContent = texts.join("; ");
+    line.hidden = !texts.length;
+  };
+  box.addEventListener("scroll", update, { passive: true });
+  new ResizeObserver(update).observe(box);
+  box.querySelectorAll("tbody").forEach((body) => new ResizeObserver(update).observe(body));
+};
+
 document.querySelectorAll("figure.chart").forEach((figure) => {
   if (figure.querySelector("svg")) onceVisible(figure, () => new Chart(figure));
 });
 document.querySelectorAll("table.sorted").forEach(makeSortable);
 document.querySelectorAll(".scroll.tall").forEach(makeSearchable);
+document.querySelectorAll(".scroll").forEach(tellMore);
 // Phones show the first pictures of a gallery.
 document.querySelectorAll("figure.gallery").forEach((figure) => {
   const number = figure.querySelectorAll("li").length;

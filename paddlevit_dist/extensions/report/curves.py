@@ -11,6 +11,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 24, 40
 _MOST_POINTS = 500  # of a line; a chart has fewer pixels in width
 NUM_COLORS, MUTED = 12, 1  # the second color is gray, and the third the first of classes
 _LOG_FROM = 5  # ratio of the largest to the smallest value
+_ENDS = (1.0, 100.0)  # of shares and of percent
 _MARKED = 30  # points up to which a line has dots
 
 _numbers = itertools.count(1)
@@ -116,7 +117,7 @@ class _AxisScale(NamedTuple):
             x_low, x_high, ys = x_low - half, x_high + half, [*ys, 0.0]
         x_low, x_high = _widen(x_low, x_high)
         are_counts = are_bars and all(map(float.is_integer, map(float, ys)))
-        y_ticks = ticks(*_widen(min(ys), max(ys)), are_whole=are_counts)
+        y_ticks = ticks(*_widen(min(ys), max(ys), is_score=True), are_whole=are_counts)
         y_low, y_high = min(y_ticks[0], min(ys)), max(y_ticks[-1], max(ys))  # nearly equal values have equal ticks
         are_whole = all(map(float.is_integer, map(float, xs)))  # such as numbers of updates
         x_ticks = [tick for tick in ticks(x_low, x_high, are_whole=are_whole) if x_low <= tick <= x_high]
@@ -143,12 +144,19 @@ class _AxisScale(NamedTuple):
         return [self._replace(y_low=min(values), y_high=max(values), y_ticks=y_ticks, is_logarithmic=True)]
 
 
-def _widen(low: float, high: float) -> tuple[float, float]:
-    """Widen bounds that are nearly equal, so that their distance is a valid divisor."""
+def _widen(low: float, high: float, is_score: bool = False) -> tuple[float, float]:
+    """Widen limits that are nearly equal, so that their distance is a valid divisor.
+
+    An axis on which a score may be does not cross 0, 1 or 100: shares and percent end there.
+    """
     if high - low > 1e-12 * max(abs(low), high):
         return low, high
     space = abs(low) * 0.05 or 0.5
-    return low - space, high + space
+    wide_low, wide_high = low - space, high + space
+    if is_score:
+        wide_low = max(wide_low, 0.0) if low >= 0 else wide_low
+        wide_high = next((end for end in _ENDS if high <= end < wide_high), wide_high)
+    return wide_low, wide_high
 
 
 def ticks(low: float, high: float, about: int = 5, are_whole: bool = False) -> list[float]:

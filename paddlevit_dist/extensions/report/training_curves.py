@@ -26,16 +26,18 @@ _FEWEST_OF_A_FAMILY = 3  # names with the same first word
 
 
 def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
-    """Make the charts: losses and scores first, speed and memory last."""
+    """Make the charts: losses and scores first, speed and memory last. What was measured once is a line of text."""
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
     names = list(dict.fromkeys(name for _, *kinds in series for points in kinds[::-1] for name in points))
     constants = {name: _find_constant(name, series) for name in names}
+    drawn = {name for name in names if constants[name] is None and _has_curve(name, series)}
     trained = {name for run in runs for name in run.metrics.training}
     classes = list(dict.fromkeys(name for run in runs for name in run.classes))
     measured = sorted((name for name in names if not is_count(name, names)), key=_sort_key)
     families = _group(measured, set(measured) - trained, classes)
+    once = [name for own in families.values() if len(own) == 1 for name in own.values() if constants[name] is None]
     # Of classes, those that stay at 0 are shown, too.
-    families = {t: own for t, own in families.items() if any(constants[name] is None for name in own.values())}
+    families = {title: own for title, own in families.items() if not drawn.isdisjoint(own.values())}
     shown = {name for family in families.values() for name in family.values()}
     x_label = "update" if any(run.metrics.training for run in runs) else "epoch"
     groups = [run.group for run in runs]
@@ -53,17 +55,38 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
             ]
             of_many.append(fold(f"{title} ({len(own)})", {"kind": "charts", "charts": own}))
     parts: list[Part] = [{"kind": "charts", "charts": charts[:_MOST_CURVES]}] if charts else []
-    texts = [
+    constant = [
         f"{_TITLES.get(name, name)} {value:g}"
         for name, value in constants.items()
         if value and name not in shown and not is_count(name, names)  # 0 is uninformative
     ]
-    if parts and texts:
-        parts.append(make_note(f"Constant: {', '.join(texts)}."))
+    if parts and constant:
+        parts.append(make_note(f"Constant: {', '.join(constant)}."))
+    parts += _describe_single_values([name for name in once if name not in drawn], series)
     for summary, more in (("More charts ({})", charts[_MOST_CURVES:]), ("Speed and memory ({})", on_machine)):
         if more:
             parts.append(fold(summary.format(len(more)), {"kind": "charts", "charts": more}))
     return [*parts, *of_many]
+
+
+def _has_curve(name: str, series: Sequence[Any]) -> bool:
+    return any(len(points.get(name, ())) > 1 for _, *kinds in series for points in kinds)
+
+
+def _describe_single_values(names: Sequence[str], series: Sequence[Any]) -> list[Part]:
+    """Describe quantities of which no run has more than one value, which is no curve."""
+    if not names:
+        return []
+    texts = [_TITLES.get(name, name) for name in names]
+    if len(series) == 1:
+        kinds = [(f" ({kind})", points) for kind, points in zip(("training", "evaluation"), series[0][1:])]
+        texts = [
+            f"{text} {points[name][0][1]:.4g}{kind if all(name in each for _, each in kinds) else ''}"
+            for name, text in zip(names, texts)
+            for kind, points in kinds
+            if name in points
+        ]
+    return [make_note(f"Measured once, so without a curve: {', '.join(texts)}.")]
 
 
 class _ScoreOfClass(NamedTuple):

@@ -70,9 +70,14 @@ def test_lines_keep_their_places_colors_and_values():
 
 
 def test_a_line_that_is_flat_has_room_above_and_below():
-    for value, low, high in ((0.0, -0.6, 0.6), (-40.0, -42.0, -38.0)):
-        chart = build_chart("", [CurveLine("a", [(3, value), (4, value)])], "x")
-        assert chart["data"]["y"] == [low, high] and chart["views"][0][1][0]["path"] == "M62.0 112.0L346.0 112.0"
+    chart = build_chart("", [CurveLine("a", [(3, -40.0), (4, -40.0)])], "x")
+    assert chart["data"]["y"] == [-42.0, -38.0] and chart["views"][0][1][0]["path"] == "M62.0 112.0L346.0 112.0"
+
+
+@pytest.mark.parametrize("values", [(1.0, 1.0), (0.98, 0.98), (0.2, 1.0), (100.0, 100.0), (99.0, 99.0), (0.0, 0.0)])
+def test_the_axis_of_a_share_or_of_percent_ends_where_they_do(values):
+    low, high = build_chart("", [CurveLine("a", list(enumerate(values)))], "x")["data"]["y"]
+    assert 0 <= low <= min(values) and max(values) <= high <= (1 if max(values) <= 1 else 100) and low < high
 
 
 def test_a_line_whose_values_differ_by_less_than_its_ticks_say_fills_the_height():

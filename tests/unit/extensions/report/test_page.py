@@ -150,7 +150,8 @@ def test_runs_of_different_tasks_share_a_page(tmp_path):
     ]
     two = write_run(tmp_path / "b", other, "TASK: semantic\n")
     content = write_page([one, two], tmp_path / "page.html").read_text(encoding="utf-8")
-    assert {"semantic", "mIoU", "IoU wall", "top-1"} <= set(captions(Page(content), content))
+    assert {"Loss", "top-1"} <= set(captions(Page(content), content))
+    assert "Measured once, so without a curve: mIoU, semantic, IoU wall." in Page(content).text
 
 
 def test_superseded_values_are_not_drawn_but_told(tmp_path):

@@ -326,7 +326,9 @@ def test_curves_beyond_the_first_and_those_of_the_machine_are_folded_and_constan
     assert charts["charts"][0]["x_label"] == "update" and charts["charts"][0]["data"]["lines"][0]["name"] == "training"
     assert training_curves.make_curves(read(write_run(tmp_path / "none", []))) == []
     single = [event("evaluation", epoch=1, loss=2.0)]
-    (part,) = training_curves.make_curves(read(write_run(tmp_path / "single", single)))
+    (once,) = training_curves.make_curves(read(write_run(tmp_path / "single", single)))
+    assert once == {"kind": "note", "text": "Measured once, so without a curve: Loss 2."}
+    (part,) = training_curves.make_curves(read(write_run(tmp_path / "two", [*single, event("evaluation", epoch=2, loss=1.0)])))
     assert [(chart["title"], chart["x_label"]) for chart in part["charts"]] == [("Loss", "epoch")]
 
 

@@ -80,6 +80,11 @@ def find_best_epoch(run: Path) -> int | None:
     return name[1] if name else None
 
 
+def find_last_saved(run: Path) -> tuple[str, int] | None:
+    """Return "epoch" or "update" and the number of the checkpoint that a run's ``last`` means; None without a link."""
+    return parse_name(linked_name(run / "checkpoints", "last") or "")
+
+
 def resolve_checkpoint(path: str | os.PathLike) -> Path:
     """Return the checkpoint that the path of a run's folder means where weights are needed: ``best``, else ``last``.
 

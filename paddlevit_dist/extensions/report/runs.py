@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core.checkpoint.content import find_best_epoch
+from ...core.checkpoint.content import find_best_epoch, find_last_saved
 from ...core.launch.lock import is_running
 from ...core.logging.record import FOUND_LATER
 from ...core.runtime.errors import UserError
@@ -49,6 +49,7 @@ class ReportedRun(NamedTuple):
     figures: dict[str, store.StoredFigures]  # by "Training" and "Evaluation"
     notices: list[str]  # missing and damaged files, and how to fix them
     group: str = ""  # name of its group of seeds; empty for single runs
+    saved: tuple[str, int] | None = None  # "epoch" or "update", and the number, of its last checkpoint
 
     def list_figures(self, kind: str) -> list[dict[str, Any]]:
         """List the figures of a kind; in damaged files, their content may be anything."""
@@ -64,6 +65,27 @@ class ReportedRun(NamedTuple):
             if all(isinstance(row, list) and len(row) == len(names) for row in rows):
                 return {str(name): [row[at] for row in rows] for at, name in enumerate(names)}
         return None
+
+    @property
+    def num_updates(self) -> float:
+        """Number of updates that are reported or saved: a run that was stopped may not have reported the last ones."""
+        reported = [points[-1][0] for points in self.metrics.training.values()]
+        kind, number = self.saved or ("update", 0)
+        if kind == "epoch":
+            number = self.metrics.estimate_update(number) if reported else 0
+        return max([*reported, number])
+
+    @property
+    def continuation(self) -> str | None:
+        """The command that continues this run; None if it is complete, goes on or has no checkpoint."""
+        last = self.metrics.last or {}
+        epochs, stop = (self.settings.get(f"TRAIN.{key}") for key in ("NUM_EPOCHS", "STOP_AFTER_EPOCH"))
+        is_left = last.get("kind") == "interruption" or (last.get("kind") != "ended_early" and self.is_running is False)
+        is_at_end = last.get("kind") == "evaluation" and str(last.get("epoch")) == epochs
+        is_stopped = last.get("kind") == "evaluation" and str(last.get("epoch")) == stop
+        if self.saved is None or is_at_end or not (is_left or is_stopped):
+            return None
+        return shlex.join(["python", "-m", "paddlevit_dist", "train", f"-resume={self.folder}"])
 
     @property
     def classes(self) -> list[str]:
@@ -162,6 +184,7 @@ def read_run(folder: Path, name: str) -> ReportedRun:
         is_running(folder),
         relative(figures),
         relative(notices),
+        saved=find_last_saved(folder),
     )
 
 
@@ -359,12 +382,12 @@ class RunMetrics:
         """Points of evaluations by name, at the last update of their epochs if it is known."""
         points: dict[str, Points] = {}
         for event in self._epoch_evaluations:
-            update = self._estimate_update(event["epoch"])
+            update = self.estimate_update(event["epoch"])
             for name, value in find_measured(event):
                 points.setdefault(name, []).append((update, value))
         return points
 
-    def _estimate_update(self, epoch: float) -> float:
+    def estimate_update(self, epoch: float) -> float:
         """Return the last update of an epoch, a whole number; the epoch itself if no update is known."""
         if epoch in self._last_updates:
             return self._last_updates[int(epoch)]

@@ -44,6 +44,8 @@ def make_summary(runs: Sequence[ReportedRun], folder: Path) -> list[Part]:
     notices = [name_run(line, run, runs) for run in runs for line in run.notices]
     if len(runs) == 1:
         return [_make_score(runs[0], folder), make_lines(advise(runs[0]), "What to look at next"), make_lines(notices)]
+    commands = [(run, run.continuation) for run in runs]
+    notices += [name_run(f"to continue, run: {command}", run, runs) for run, command in commands if command]
     rows = [
         [
             run.name,
@@ -98,7 +100,7 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
     model, data = (run.settings.get(name) for name in _NAMES)
     splits = {n: str(about.get("samples") or about.get("holds") or "").split(": ")[0] for n, about in run.data.items()}
     trained, state, duration = splits.pop("train", None), format_state(run), format_duration(run)
-    updates = max((points[-1][0] for points in run.metrics.training.values()), default=0)
+    updates = run.num_updates
     facts = {
         "weights": f"of {where}, the best" if where.startswith("epoch") else where,
         "measured on": _join(data, *(f"{name}: {content}" for name, content in splits.items())),
@@ -106,6 +108,7 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
         "model": _join(model, *_describe_start(run)),
         "compared with": _join(*_describe_comparisons(run, scores)),
         "state": _join(state, f"{duration} on {_format_device(run)}" if duration else _format_device(run)),
+        "continue with": run.continuation,
     }
     return {
         "kind": "score",

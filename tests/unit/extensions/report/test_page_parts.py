@@ -435,3 +435,23 @@ def test_a_column_has_equal_decimals_and_shares_have_bars():
         [None, 0.915, 0.5, None, None, None],
         [None, 0.4025, 1.0, None, None, None],
     ]
+
+
+def test_a_run_that_was_stopped_counts_its_saved_updates_and_says_how_to_continue(tmp_path):
+    stopped = event("interruption", epoch=0, reason="asked to stop (SIGTERM)")
+    events = [*training(20)[:2], stopped]
+    for name, target, updates in (("within", "update_00000017", 17), ("none", None, 2), ("epoch", "epoch_0001", 2)):
+        folder = write_run(tmp_path / name, events)
+        if target:
+            (folder / "checkpoints").mkdir()
+            (folder / "checkpoints" / "last").symlink_to(target)
+        (score, *_) = summary.make_summary(read(folder), folder)
+        assert score["facts"]["trained on"].startswith(f"{updates} updates of ")
+        command = f"python -m paddlevit_dist train -resume={folder}" if target else None
+        assert score["facts"].get("continue with") == command
+    with_lock = read(tmp_path / "within")[0]._replace(is_running=True)  # while its last page is written
+    assert with_lock.continuation is not None
+    going_on = with_lock._replace(metrics=read(write_run(tmp_path / "on", training(20)[:2]))[0].metrics)
+    assert going_on.continuation is None and going_on._replace(is_running=False).continuation is not None
+    done = going_on._replace(metrics=read(write_run(tmp_path / "done"))[0].metrics, is_running=False)
+    assert done.continuation is None

@@ -168,8 +168,10 @@ def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]
             about = f"Of {stored.about.get('of', 'an evaluation')}{f' ({facts})' if facts else ''}."
             parts = [*map(make_note, [about, *notices]), {"kind": "figures", "groups": groups}]
             title = f"{run.name}: predictions" if len(runs) > 1 else "Predictions"
+            split = stored.about.get("split")
+            title += f" for {one_line(split)}" if split else ""
             if len(run.figures) > 1:
-                title += f" ({title_part.lower()})"
+                title += ", at the end of training" if title_part == "Training" else ", evaluated afterwards"
             if sections:  # only the figures of the first run are unfolded
                 parts = [fold(f"{len(stored.figures)} figures", *parts)]
             sections.append((f"figures-{number}-{title_part.lower()}", title, parts))

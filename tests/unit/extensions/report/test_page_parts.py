@@ -187,18 +187,18 @@ def test_figures_of_each_run_are_a_section_and_those_of_later_ones_folded(tmp_pa
     note, figures = only[2]
     assert note == {"kind": "note", "text": "Of the best weights."}
     assert figures == {"kind": "figures", "groups": [("table", ["<t>", "<u>"])]}
-    store.save(two / store.EVALUATION, make_figures("v"), {"of": "w", "task": "some", "samples": 3, "time": 5.0})
+    store.save(two / store.EVALUATION, make_figures("v"), {"of": "w", "task": "some", "split": "val", "time": 5.0})
     sections = page.make_figures(read(one, two), lambda part: f"<{part['title']}>")
     assert [section[:2] for section in sections] == [
         ("figures-0-training", "one: predictions"),
-        ("figures-1-training", "two: predictions (training)"),
-        ("figures-1-evaluation", "two: predictions (evaluation)"),
+        ("figures-1-training", "two: predictions, at the end of training"),
+        ("figures-1-evaluation", "two: predictions for val, evaluated afterwards"),
     ]
     assert [part["kind"] for part in sections[0][2]] == ["note", "figures"]
     for (_, _, (folded,)), number in zip(sections[1:], (2, 1)):
         assert folded["kind"] == "folded" and folded["summary"] == f"{number} figures"
         assert [part["kind"] for part in folded["parts"]] == ["note", "figures"]
-    assert sections[2][2][0]["parts"][0]["text"] == "Of w (task some, samples 3)."
+    assert sections[2][2][0]["parts"][0]["text"] == "Of w (task some, split val)."
 
 
 @pytest.mark.parametrize("size", [3, 30])

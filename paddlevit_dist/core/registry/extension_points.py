@@ -67,6 +67,9 @@ WRITE_SCORED = ExtensionPoint[Callable[[Path, Any, str, Any], None]]("write_scor
 WRITE_EVALUATION_REPORT = ExtensionPoint[Callable[[Any, Any, dict[str, Any]], None]]("write_evaluation_report")
 WRITE_LAST_PAGE = ExtensionPoint[Callable[[Path, Any], None]]("write_last_page")  # (folder, stamp of its metrics)
 
+# (folders of runs and groups of seeds, with their names) -> table of the differences from the first, lines about it
+COMPARE_RUNS = ExtensionPoint[Callable[[Mapping[str, str]], tuple[list[list[str]], list[str]]]]("compare_runs")
+
 # Samples of evaluation in the training set
 # (config, evaluated datasets by split, folder)
 FIND_IN_TRAINING = ExtensionPoint[Callable[[Any, Mapping[str, Any], Path], None]]("find_in_training")

@@ -6,6 +6,7 @@ It needs Paddle only for instances, for kinds of scores of users whose modules i
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ...core.runtime.files import explain_write_error
 from ...core.runtime.json_format import format_json
 from ...core.tasks.sample_groups import read_groups
 from . import images
-from .formatting import CHANGES, add_findings, format_lines
+from .formatting import CHANGES, add_findings, build_rows, format_lines, format_method
 from .group_pairs import compare_groups
 from .groups import is_group, read_group
 from .page import write_page
@@ -83,6 +84,21 @@ def run(arguments: list[str]) -> None:
     if options.output:
         message = write_images(Path(options.output), tables, comparisons, decimals, options.data_path)
         print(printing.one_line(message), file=sys.stderr if options.json else sys.stdout)
+
+
+def compare_runs(names: Mapping[str, str]) -> tuple[list[list[str]], list[str]]:
+    """Return a heading and rows with the difference of each run from the first, for a report, and lines about them.
+
+    ``names``: name of each run and group of seeds by its folder; with groups there are only lines. May raise UserError.
+    """
+    if any(map(is_group, names)):
+        return [], [line for line in compare_groups(list(names))[1] if line]
+    first, *others = (read_table(folder)._replace(run=name) for folder, name in names.items())
+    comparisons = add_findings([compare_tables(first, other) for other in others])
+    lines = [format_method(comparisons)]
+    for other in comparisons:
+        lines += [f"{other['second']}: {line}" for line in (*other["notes"], *other["warnings"])]
+    return build_rows(comparisons, first.kind.decimals), list(map(printing.one_line, lines))
 
 
 def _plan(parser: CommandParser, options: argparse.Namespace) -> None:

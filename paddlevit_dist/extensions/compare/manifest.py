@@ -14,5 +14,9 @@ MANIFEST = Manifest(
     },
     jobs={"SEEDS": ".seeds:run"},
     observers={"PER_SAMPLE": ".per_sample:PerSampleWriter"},
-    functions={"write_evaluated": ".tables:write_evaluated", "write_scored": ".tables:write_scored"},
+    functions={
+        "write_evaluated": ".tables:write_evaluated",
+        "write_scored": ".tables:write_scored",
+        "compare_runs": ".command:compare_runs",
+    },
 )

@@ -11,6 +11,8 @@ from typing import Any
 
 from ... import __version__
 from ...core.logging.record import RunLog, find_stamp
+from ...core.registry.extension_points import COMPARE_RUNS
+from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.metrics_file import METRICS
 from ...core.runtime.printing import one_line
@@ -74,7 +76,7 @@ def render(runs: Sequence[ReportedRun], folder: Path = Path()) -> str:
     trained = any(run.metrics.training for run in runs)
     sections: list[Section] = [
         ("summary", "Result" if len(runs) == 1 else "Results", make_summary(runs, folder)),
-        ("differences", "Differences", make_differences(runs)),
+        ("differences", "Differences", [*make_paired_differences(runs), *make_differences(runs)]),
         *make_figures(runs, macros.part),
         ("data", "Data", make_data(runs)),
         ("curves", "Curves", make_curves(runs)),
@@ -235,6 +237,22 @@ def make_differences(runs: Sequence[ReportedRun]) -> list[Part]:
     if not rows:
         return [make_note("The configurations are the same.")]
     return [make_table("Settings that differ", ["key", *(run.name for run in runs)], rows)]
+
+
+def make_paired_differences(runs: Sequence[ReportedRun]) -> list[Part]:
+    """Compare each run, or group of seeds, with the first, sample by sample; a line says why that cannot be done."""
+    compare, names = COMPARE_RUNS.find(), dict[str, str]()
+    for run in runs:
+        folder, name = (run.folder.parent, run.group) if run.group else (run.folder, run.name)
+        names.setdefault(str(folder), name)
+    if compare is None or len(names) == 1:
+        return []
+    try:
+        rows, lines = compare(names)
+    except UserError as error:
+        return [make_note(f"The scores are not compared sample by sample: {str(error).removeprefix('compare: ')}")]
+    table = [make_table("Differences of the scores", rows[0], rows[1:])] if rows else []
+    return [*table, make_lines(lines)]
 
 
 def _settings(runs: Sequence[ReportedRun]) -> list[Part]:

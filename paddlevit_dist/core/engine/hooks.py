@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import sys
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from ..intervals import ConfidenceInterval
 from ..launch.devices import cpu_cores
 from ..logging.callbacks import CallbackList
 from ..logging.meters import DataWaitHint, StepMeters, memory_mib
-from ..logging.progress import Heartbeat, ProgressBar, ReportField, build_fields
+from ..logging.progress import Heartbeat, ProgressBar, ReportField, build_fields, count_line_columns, fit_line
 from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
@@ -168,7 +169,7 @@ class TrainingLogger(Hook):
             left = self._remaining.estimate_seconds(self._updates_per_epoch - update.made)
             if left > _SOON:  # otherwise the epoch's line follows soon and covers these steps
                 number = f"{update.made}/{self._updates_per_epoch}"
-                self._run_log.log_and_print(f"epoch {update.step.epoch} update {number} {report}")
+                self._log_line(f"epoch {update.step.epoch} update {number}", *report)
 
     def window(self) -> list[list[float]]:
         """Return this rank's sums since the last report, without waiting for the others (see ``StepMeters.window``)."""
@@ -193,20 +194,31 @@ class TrainingLogger(Hook):
         seconds = pace.estimate_epoch_seconds()
         self._run_log.event("epoch", {"epoch": epoch, "seconds": round(seconds, 3), **means})
         rate = pace.updates * self._sampler.global_batch_size / max(seconds, 1e-9)
-        self._run_log.log_and_print(
-            f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS} training: {format_values(means)} {rate:.0f} "
-            f"{self._task.traits.sample_name}/s data wait {pace.waited / max(seconds, 1e-9):.0%} "
-            f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}"
-            f"{self._remaining.text()})"
-        )
+        end = f"({seconds:.1f} s, {f'{skipped} skipped so far, ' if skipped else ''}{self._remaining.text()})"
+        waited = f"wait {pace.waited / max(seconds, 1e-9):.0%}"
+        head = f"epoch {epoch}/{self._config.TRAIN.NUM_EPOCHS} training:"
+        self._log_line(head, means, [], f"{rate:.0f} {self._task.traits.sample_name}/s", waited, end)
         log = get_aspect(self._task, LogContributor)
         for line in log.finish_epoch() if log else ():
             self._run_log.log_and_print(line)
 
+    def _log_line(
+        self, head: str, means: dict[str, float], rates: list[ReportField], pace: str, wait: str, end: str
+    ) -> None:
+        """Log a line of the progress; a terminal of 80 columns shows what fits: the loss, the pace and the time left."""
+        terms = [ReportField(text, text) for text in (format_values({name: mean}) for name, mean in means.items())]
+        fields = [ReportField(head, head), *terms, *rates, ReportField(pace, pace), ReportField(f"data {wait}", wait)]
+        fields.append(ReportField(end, end))
+        first_rate = 1 + len(terms)
+        dispensable = [len(fields) - 2, *range(first_rate, first_rate + len(rates)), *range(len(terms), 1, -1)]
+        lines = (fit_line(fields, dispensable, width) for width in (sys.maxsize, count_line_columns()))
+        self._run_log.log_and_print(*lines)
+
     def _place(self, num_done: int) -> str:
         return f"in epoch {self._epoch}, {num_done} of {self._updates_per_epoch} updates done"
 
-    def _report(self, update: UpdateRecord) -> str:
+    def _report(self, update: UpdateRecord) -> tuple[dict[str, float], list[ReportField], str, str, str]:
+        """Record and show what was measured since the last report; return the parts of its line."""
         means = self._meters.reduce()  # the only collective besides gradients and counts
         number = update.step.update + 1
         require_finite(means, f"in epoch {update.step.epoch} near update {number}")
@@ -231,11 +243,10 @@ class TrainingLogger(Hook):
             self._run_log.log_and_print(hint)
         self._fields = build_fields(values, means, self._task.traits.sample_name)
         self._show()
-        return (
-            f"{format_values(means)} gradient norm {norm:.3g} lr {update.learning_rate:.2e} {rate:.0f} "
-            f"{self._task.traits.sample_name}/s data wait {waiting:.0%}, "
-            f"{f'{skipped} skipped so far, ' if skipped else ''}{self._remaining.text()}"
-        )
+        rates = [ReportField(f"gradient norm {norm:.3g}", f"norm {norm:.3g}")]
+        rates.append(ReportField(*[f"lr {update.learning_rate:.2e}"] * 2))
+        end = f"{f'{skipped} skipped so far, ' if skipped else ''}{self._remaining.text()}"
+        return means, rates, f"{rate:.0f} {self._task.traits.sample_name}/s", f"wait {waiting:.0%},", end
 
     def _show(self) -> None:
         if self._fields:
@@ -262,8 +273,11 @@ class TrainingLogger(Hook):
         self._run_log.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch
         self._callbacks.evaluated(update, epoch, values, facts)
+        text = f"epoch {epoch} evaluation: {line}"
         note = f" (best {name})" if is_best and not self._task.traits.takes_last else ""
-        self._run_log.log_and_print(f"epoch {epoch} evaluation: {line}{note}")
+        shorter = f"{text} (best)" if note else text
+        fits = len(shorter) <= count_line_columns() < len(text + note)
+        self._run_log.log_and_print(text + note, shorter if fits else None)
 
 
 class EarlyStopping(Hook):

@@ -207,6 +207,18 @@ def fit(fields: Sequence[ReportField], width: int) -> str:
     return _GAP.join(texts)[: max(width, 0)]
 
 
+def fit_line(fields: Sequence[ReportField], dispensable: Sequence[int], width: int) -> str:
+    """Join fields by spaces in at most ``width`` characters if that is possible.
+
+    The fields at the places ``dispensable`` get their short form one by one, and then are left out.
+    """
+    texts = [field.long for field in fields]
+    for place, text in [*((place, fields[place].short) for place in dispensable), *((at, "") for at in dispensable)]:
+        if len(" ".join(filter(None, texts))) > width:
+            texts[place] = text
+    return " ".join(filter(None, texts))
+
+
 def build_fields(values: dict[str, Any], terms: dict[str, float], sample_name: str) -> list[ReportField]:
     """Return the fields of a report, the most important ones first.
 
@@ -315,6 +327,11 @@ def count_bars(more: int) -> None:
         elif not _bars and isinstance(stream, BarSafeStream):  # else another program has replaced it
             stream.end()
             setattr(sys, name, stream.stream)
+
+
+def count_line_columns() -> int:
+    """Return the width of the lines on stdout: of its terminal, but at least 80."""
+    return max(count_columns(_drawn_on(sys.stdout)), 80)
 
 
 def count_columns(stream: Any) -> int:

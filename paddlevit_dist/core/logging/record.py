@@ -47,12 +47,12 @@ class RunLog:
         if writes:
             printing.ignore_broken_pipe()
 
-    def log_and_print(self, text: str) -> None:
-        """Write a line to stdout and ``log.txt``."""
+    def log_and_print(self, text: str, shown: str | None = None) -> None:
+        """Write a line to stdout and ``log.txt``; ``shown``: a shorter one for stdout."""
         if not self.writes:
             return
         with _LOG_LOCK:
-            write_line(text)
+            write_line(text if shown is None else shown)
             self.log(text)
 
     def log(self, text: str) -> None:

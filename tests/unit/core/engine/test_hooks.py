@@ -72,7 +72,7 @@ def build(folder, *words):
     return trainer, diary
 
 
-def test_a_training_calls_its_hooks_in_order(tmp_path):
+def test_a_training_calls_its_hooks_in_order(tmp_path, capsys):
     trainer, diary = build(tmp_path)
     trainer.train()
     expected = []
@@ -93,6 +93,9 @@ def test_a_training_calls_its_hooks_in_order(tmp_path):
         assert IMAGES / (event["seconds"] + 0.001) - 1 < int(rate) < IMAGES / (event["seconds"] - 0.001) + 1
     (told,) = [line for line in lines if "epoch 2 evaluation: top-1 " in line]
     assert told.endswith(" (best top-1)")
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch ")]
+    assert len(shown) >= 3 and max(map(len, shown)) <= 80  # of a terminal, or where nobody knows
+    assert all("loss" in line and line.endswith((" left", " left)", "(best)", "(best top-1)")) for line in shown)
 
 
 @pytest.mark.parametrize("mode", ["global", "tensor"])

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from paddlevit_dist.core.logging.progress import BarSafeStream, ProgressBar, ReportField, build_fields, fit
+from paddlevit_dist.core.logging.progress import BarSafeStream, ProgressBar, ReportField, build_fields, fit, fit_line
 
 VALUES = {
     "skipped_updates": 0,
@@ -71,6 +71,22 @@ def test_values_are_shown_if_there_are_any(changed, terms, position, text):
 def test_a_line_is_shortened_from_its_end(width, text):
     fields = [ReportField("loss 1", "loss 1"), ReportField("memory 2", "2"), ReportField("rate 3", "3")]
     assert fit(fields, width) == text
+
+
+@pytest.mark.parametrize(
+    "width, text",
+    [
+        (42, "epoch 1: loss 1 masks 2 data wait 3% (4 s)"),
+        (41, "epoch 1: loss 1 masks 2 wait 3% (4 s)"),
+        (36, "epoch 1: loss 1 masks 2 (4 s)"),
+        (28, "epoch 1: loss 1 (4 s)"),
+        (5, "epoch 1: loss 1 (4 s)"),
+    ],
+)
+def test_a_line_loses_what_is_least_important_first(width, text):
+    texts = ["epoch 1:", "loss 1", "masks 2", "data wait 3%", "(4 s)"]
+    fields = [ReportField(text, text.removeprefix("data ")) for text in texts]
+    assert fit_line(fields, [3, 2], width) == text
 
 
 def test_lines_are_complete_when_they_appear():

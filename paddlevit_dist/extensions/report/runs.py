@@ -70,10 +70,9 @@ class ReportedRun(NamedTuple):
     def num_updates(self) -> float:
         """Number of updates that are reported or saved: a run that was stopped may not have reported the last ones."""
         reported = [points[-1][0] for points in self.metrics.training.values()]
-        kind, number = self.saved or ("update", 0)
-        if kind == "epoch":
-            number = self.metrics.estimate_update(number) if reported else 0
-        return max([*reported, number])
+        kind, number = self.saved or ("", 0)
+        saved = {"update": number, "epoch": self.metrics.estimate_update(number) if reported else 0}
+        return max([*reported, saved.get(kind, 0)])
 
     @property
     def continuation(self) -> str | None:

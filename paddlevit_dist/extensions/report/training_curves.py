@@ -74,7 +74,7 @@ def _has_curve(name: str, series: Sequence[Any]) -> bool:
 
 
 def _describe_single_values(names: Sequence[str], series: Sequence[Any]) -> list[Part]:
-    """Describe quantities of which no run has more than one value, which is no curve."""
+    """Describe quantities that no run has measured more than once."""
     if not names:
         return []
     texts = [_TITLES.get(name, name) for name in names]

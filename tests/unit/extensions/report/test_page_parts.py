@@ -328,7 +328,9 @@ def test_curves_beyond_the_first_and_those_of_the_machine_are_folded_and_constan
     single = [event("evaluation", epoch=1, loss=2.0)]
     (once,) = training_curves.make_curves(read(write_run(tmp_path / "single", single)))
     assert once == {"kind": "note", "text": "Measured once, so without a curve: Loss 2."}
-    (part,) = training_curves.make_curves(read(write_run(tmp_path / "two", [*single, event("evaluation", epoch=2, loss=1.0)])))
+    (part,) = training_curves.make_curves(
+        read(write_run(tmp_path / "two", [*single, event("evaluation", epoch=2, loss=1.0)]))
+    )
     assert [(chart["title"], chart["x_label"]) for chart in part["charts"]] == [("Loss", "epoch")]
 
 
@@ -419,7 +421,11 @@ def test_events_of_all_runs_are_sorted_by_time(tmp_path):
 
 
 def test_a_column_has_equal_decimals_and_shares_have_bars():
-    rows = [("a", 91.5, 0.5, 12345, 0.123, 3e-5), ("b", 40.25, 1.0, None, 110.4, 2e-4), ("c", 100.0, 0.1234, 7, 2.0, 0.0)]
+    rows = [
+        ("a", 91.5, 0.5, 12345, 0.123, 3e-5),
+        ("b", 40.25, 1.0, None, 110.4, 2e-4),
+        ("c", 100.0, 0.1234, 7, 2.0, 0.0),
+    ]
     columns = ("class", "recall %", "IoU", "images", "mean mm", "rate")
     table = parts.lay_out_table({**parts.make_table("t", columns, rows), "shares": ["IoU"]})
     assert table["columns"] == list(zip(columns, [False, *[True] * 5]))

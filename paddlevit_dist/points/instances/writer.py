@@ -170,7 +170,9 @@ def precision_table(tables: Sequence[InstanceMatchTable], class_names: Sequence[
         for number, name in enumerate(class_names)
     ]
     shares, note = ("AP", "AP50", "AP25"), "Empty: the class has no true instance."
-    return FigureTable("Average precision of instances", ("class", *shares, "true instances"), rows, note, shares=shares)
+    return FigureTable(
+        "Average precision of instances", ("class", *shares, "true instances"), rows, note, shares=shares
+    )
 
 
 def _build_legend(

@@ -205,7 +205,7 @@ class TrainingLogger(Hook):
     def _log_line(
         self, head: str, means: dict[str, float], rates: list[ReportField], pace: str, wait: str, end: str
     ) -> None:
-        """Log a line of the progress; a terminal of 80 columns shows what fits: the loss, the pace and the time left."""
+        """Log a line of the progress; a terminal shows what fits, at least the loss, the pace and the time left."""
         terms = [ReportField(text, text) for text in (format_values({name: mean}) for name, mean in means.items())]
         fields = [ReportField(head, head), *terms, *rates, ReportField(pace, pace), ReportField(f"data {wait}", wait)]
         fields.append(ReportField(end, end))

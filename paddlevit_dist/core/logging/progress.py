@@ -210,7 +210,7 @@ def fit(fields: Sequence[ReportField], width: int) -> str:
 def fit_line(fields: Sequence[ReportField], dispensable: Sequence[int], width: int) -> str:
     """Join fields by spaces in at most ``width`` characters if that is possible.
 
-    The fields at the places ``dispensable`` get their short form one by one, and then are left out.
+    The fields at the places ``dispensable`` get their short form one by one, and then are omitted.
     """
     texts = [field.long for field in fields]
     for place, text in [*((place, fields[place].short) for place in dispensable), *((at, "") for at in dispensable)]:

@@ -76,7 +76,7 @@ class ReportedRun(NamedTuple):
 
     @property
     def continuation(self) -> str | None:
-        """The command that continues this run; None if it is complete, goes on or has no checkpoint."""
+        """The command that continues this run; None if it is complete, continues or has no checkpoint."""
         last = self.metrics.last or {}
         epochs, stop = (self.settings.get(f"TRAIN.{key}") for key in ("NUM_EPOCHS", "STOP_AFTER_EPOCH"))
         is_left = last.get("kind") == "interruption" or (last.get("kind") != "ended_early" and self.is_running is False)

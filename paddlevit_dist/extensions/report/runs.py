@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ...core.checkpoint.content import find_best_epoch, find_last_saved
 from ...core.launch.lock import is_running
-from ...core.logging.record import FOUND_LATER
+from ...core.logging.record import ENDS, FOUND_LATER
 from ...core.runtime.errors import UserError
 from ...core.runtime.metrics_file import METRICS, find_best_evaluation, get_interval, is_number, recorded_events
 from ...core.runtime.printing import one_line
@@ -79,7 +79,7 @@ class ReportedRun(NamedTuple):
         """The command that continues this run; None if it is complete, continues or has no checkpoint."""
         last = self.metrics.last or {}
         epochs, stop = (self.settings.get(f"TRAIN.{key}") for key in ("NUM_EPOCHS", "STOP_AFTER_EPOCH"))
-        is_left = last.get("kind") == "interruption" or (last.get("kind") != "ended_early" and self.is_running is False)
+        is_left = last.get("kind") in ENDS or (last.get("kind") != "ended_early" and self.is_running is False)
         is_at_end = last.get("kind") == "evaluation" and str(last.get("epoch")) == epochs
         is_stopped = last.get("kind") == "evaluation" and str(last.get("epoch")) == stop
         if self.saved is None or is_at_end or not (is_left or is_stopped):

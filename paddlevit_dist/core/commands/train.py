@@ -153,6 +153,8 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
     find_weights(run.values, folder / "checkpoints", write_line, fetches=False)
     with heartbeat.at("reading the datasets"):
         datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
+    if not run.values.EVAL:
+        require_labeled(task, datasets)
     with heartbeat.at("fetching the weights"):
         find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
     if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
@@ -180,6 +182,17 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
                 if run.values.get("REPORT"):
                     WRITE_LAST_PAGE.require()(folder, of_metrics)
         raise
+
+
+def require_labeled(task: "Task", datasets: "dict[str, TransformedDataset]") -> None:
+    """Raise UserError if no sample of a split has labels: it would be known after the first epoch, or never."""
+    for split, samples in datasets.items():
+        if not samples.labeled:
+            purpose = "to learn from" if split == "train" else "for the score that chooses the best checkpoint"
+            name = samples.sample_name or task.traits.sample_name
+            raise UserError(
+                f"none of the {len(samples):,} {name} of {split} has labels {purpose}: add labels to the data"
+            )
 
 
 def _with_fitting_course(

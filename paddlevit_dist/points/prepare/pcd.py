@@ -16,7 +16,7 @@ from .units import DeclaredUnit, find_in_comments
 
 _MAX_HEADER_BYTES, _MAX_VALUES = 1 << 16, 1 << 16
 _KINDS = {"F": "f", "I": "i", "U": "u"}  # the letters in TYPE
-_ORIGIN = ["0", "0", "0", "1", "0", "0", "0"]  # a viewpoint: position, and a quaternion for no rotation
+_REAL_PART = 3  # of the quaternion in a viewpoint, after its position: the others are 0 if it moves nothing
 _COLORS = ("rgb", "rgba")  # three bytes packed in a four-byte number
 
 Row = list[tuple[np.dtype, int]]  # the values of a point: dtype and number of values of each field
@@ -55,14 +55,17 @@ def find_pcd_unit(path: str, remarks: list[str]) -> DeclaredUnit | None:
     differ in whether it moves the points. UserError if the file cannot be read.
     """
     fields, comments, _ = _read_fields(read_content(path, _MAX_HEADER_BYTES).removeprefix(BOM_UTF8))
-    viewpoint = fields.get("VIEWPOINT", _ORIGIN)
-    try:
-        is_moved = list(map(float, viewpoint)) != list(map(float, _ORIGIN))
-    except ValueError:
-        is_moved = True
-    if is_moved:
+    viewpoint = fields.get("VIEWPOINT", [])
+    if not all(_is_zero(number) for place, number in enumerate(viewpoint) if place != _REAL_PART):
         remarks.append(f"{path}: its VIEWPOINT {' '.join(viewpoint)[:80]} is not applied to the coordinates")
     return find_in_comments(path, comments, remarks)
+
+
+def _is_zero(text: str) -> bool:
+    try:
+        return float(text) == 0.0
+    except ValueError:
+        return False
 
 
 def _read_fields(content: bytes) -> tuple[dict[str, list[str]], list[str], int]:

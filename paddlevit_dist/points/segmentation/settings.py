@@ -136,6 +136,11 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
             "blocks do not advance"
         )
     notes = []
+    if points.CROP is not None and "xyz" in points.FEATURES and (points.TEST_ROTATIONS > 1 or points.TEST_FLIPS):
+        notes.append(
+            f"{view['POINTS.CROP']}: training turns and mirrors crops around their own middle, evaluations scenes "
+            "around the scene's: the feature xyz has other values in other views"
+        )
     if points.FRAGMENT_SIZE_M is None:
         notes += [*note_whole_scenes(view, "POINTS.CROP"), *note_whole_scenes(view, "POINTS.MAX_POINTS")]
     elif points.FRAGMENT_SIZE_M != points.CROP_SIZE_M:

@@ -14,6 +14,7 @@ import paddle
 import pytest
 import yaml
 from support.hosts.servers import Server
+from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.trainings import small_runs
 from support.trainings.runs import read_events
@@ -382,3 +383,21 @@ def test_a_run_has_its_folder_for_itself(begun, is_numbered, is_main, words):
     said = [f"output folder: {folder} (add -output=FOLDER for another)"] * is_numbered
     assert [notice for notice in notices if "output folder" in notice] == said
     assert not (folder / lock.FILE).exists()
+
+
+@pytest.mark.parametrize(("split", "purpose"), [("train", "to learn from"), ("val", "for the score that chooses")])
+def test_a_split_without_labels_is_refused_before_the_training(split, purpose):
+    datasets = {name: SizedSamples(name != split, "scenes") for name in ("train", "val")}
+    message = refusal_of(train.require_labeled, None, datasets)
+    assert message.startswith(f"none of the 3 scenes of {split} has labels {purpose}")
+    train.require_labeled(None, {"train": SizedSamples(True, "scenes")})
+
+
+class SizedSamples:
+    """Three samples, with labels or not."""
+
+    def __init__(self, labeled, sample_name):
+        self.labeled, self.sample_name = labeled, sample_name
+
+    def __len__(self):
+        return 3

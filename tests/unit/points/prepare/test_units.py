@@ -119,6 +119,9 @@ def test_comments_in_degrees_are_refused_and_viewpoints_told(tmp_path):
     write_pcd(tmp_path / "a.pcd", xyz, [], "0 0 1.8 0.7071 0.7071 0 0")
     scene, remarks = read(tmp_path / "a.pcd", "pcd", coordinates="as given")
     np.testing.assert_array_equal(scene.xyz, xyz)
+    for nowhere in ("0 0 0 1 0 0 0", "0 0 0 -1 0 0 0", "0.0 0 0"):
+        write_pcd(tmp_path / "b.pcd", xyz, [], nowhere)
+        assert not read(tmp_path / "b.pcd", "pcd")[1]
     assert remarks == [
         f"{tmp_path / 'a.pcd'}: its VIEWPOINT 0 0 1.8 0.7071 0.7071 0 0 is not applied to the coordinates"
     ]

@@ -119,6 +119,13 @@ def test_positions_in_blocks_need_blocks_and_others_are_told():
     assert "positions then reach 4 m from a block's middle, and 3 m in training" in line
 
 
+def test_views_around_another_middle_than_in_training_are_told():
+    words = f"{SMALL} POINTS.CROP_SIZE_M 6 POINTS.TEST_ROTATIONS 2 POINTS.FEATURES"
+    for more, is_told in (("[xyz] POINTS.CROP sphere", True), ("[rgb] POINTS.CROP sphere", False), ("[xyz]", False)):
+        notices = settings.load(f"{words} {more}".split()).notices
+        assert any("training turns and mirrors crops around their own middle" in line for line in notices) == is_told
+
+
 def test_recipes_with_crops_and_positions_run_and_say_from_where_they_are_measured():
     for recipe in ("ptv3_scannet_sonata", "pointgroup_scannet"):
         words = [f"-cfg={recipe}", "-data_path=.", "POINTS.FEATURES", "[centered_xyz,rgb]"]

@@ -143,7 +143,7 @@ def parse_segmentation(segmentation: object, height: int | None = None, width: i
 
     Args:
         segmentation: a list of polygons [x0, y0, x1, y1, ...], which cover a pixel together, where those without points
-            are left out, or one polygon alone, as old programs write it; or a dictionary of run lengths with "size"
+            are omitted, or one polygon alone, as old programs write it; or a dictionary of run lengths with "size"
             [height, width] and "counts", a list or a text, or a list of such dictionaries, which cover a pixel together
         height: of the image; required for polygons, and must agree with the size of run lengths.
         width: of the image, likewise.

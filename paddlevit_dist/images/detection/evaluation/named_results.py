@@ -118,7 +118,8 @@ def _map_stems(file_names: Sequence[str]) -> dict[Id, int]:
     """
     positions: dict[Id, list[int]] = {}
     for position, stem in enumerate(stems(file_names)):
-        for id_ in {stem, int(stem)} if stem.isascii() and stem.isdigit() else {stem}:
+        ids: set[Id] = {stem, int(stem)} if stem.isascii() and stem.isdigit() else {stem}
+        for id_ in ids:
             positions.setdefault(id_, []).append(position)
     return {id_: places[0] for id_, places in positions.items() if len(places) == 1}
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +15,11 @@ from ..tasks.model import ClassLayout, Model
 from .content import read_weights_info
 from .network_facts import find_config
 from .published import find_published
+from .stored_names import parse_labels, read_stored_names
 from .weight_files import local_file
 
 _LABELS = ("id2label", "label_names", "labels")  # the last is timm's older name
 _MOST = 0.8  # share of equal names that identifies a published list; others have several synonyms
-_UNNAMED = "LABEL_"  # with a number, transformers' name for a class without one
 _LANDMARKS = "landmarks"  # key in the preprocessing signature: outputs that have names but are not classes
 # Axis of the outputs by a parameter's number of axes: bias, linear layer, sparse convolution, dense convolutions.
 _OUTPUT_AXES = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
@@ -111,6 +112,28 @@ def order_outputs(
     return (order if is_named and order != list(range(outputs)) else None), is_named
 
 
+def keep_named_rows(
+    model: Model,
+    names: Sequence[str] | None,
+    state: Mapping[str, np.ndarray],
+    targets: Mapping[str, Any] = MappingProxyType({}),
+) -> Mapping[str, np.ndarray]:
+    """Return weights, under the model's names, without the rows that stand for no class of the names stored with them.
+
+    See ``Model.find_named_rows``. Weights of the shape of their ``targets`` stay whole.
+    """
+    layers = tuple(f"{layer}." for layer in model.classifier_layers)
+    kept = dict(state)
+    for name in state if names and layers else ():
+        layout = model.class_layout(name)
+        axis = find_class_axis(state[name].shape, layout) if name.startswith(layers) else None
+        is_fitting = name in targets and tuple(targets[name].shape) == state[name].shape
+        if axis is not None and layout == ClassLayout(axis=layout.axis) and not is_fitting:
+            rows = model.find_named_rows(len(names or ()), state[name].shape[axis])
+            kept[name] = state[name] if rows is None else state[name].take(rows, axis=axis)
+    return kept
+
+
 def _merge_rows(
     model: Model,
     state: Mapping[str, np.ndarray],
@@ -132,6 +155,8 @@ def _match_names(model: Model, names: ClassNames, counts: Sequence[int]) -> tupl
     other words, such as ``tench, Tinca tinca`` for a WordNet id, the names with more pairs are used.
     """
     theirs = names.theirs or ()
+    if not names.is_own and len(theirs) not in counts:
+        theirs = ()  # names of other rows than these
     pairs = pair_names(theirs, names.ours, model)
     published = next((known for number in counts if number and (known := model.published_classes(number))), None)
     if published and (not theirs or _mean_the_same(theirs, published, model)):
@@ -262,7 +287,8 @@ def read_class_names(source: str) -> tuple[list[str] | None, bool]:
     """Return the class names of the weights at ``source``, and whether a run of this package recorded them.
 
     A run whose data name no classes has recorded their numbers. Others are from the file of transformers or timm in the
-    same folder; None if there are none. Raises UserError if there are no weights, or their metadata are damaged.
+    same folder, or stored with the weights by the program that trained them; None if there are none. Raises UserError
+    if there are no weights, or they or their metadata are damaged.
     """
     file = local_file(source).path
     about = read_weights_info(file)
@@ -272,7 +298,7 @@ def read_class_names(source: str) -> tuple[list[str] | None, bool]:
     if find_published(source) is not None:  # timm's weights do not name their classes
         return None, False
     config = find_config(source, file, may_download=True)
-    return (None if config is None else _labels_in(config)), False
+    return (None if config is None else _labels_in(config)) or read_stored_names(file), False
 
 
 def _labels_in(file: Path) -> list[str] | None:
@@ -281,17 +307,4 @@ def _labels_in(file: Path) -> list[str] | None:
     of_timm = content.get("pretrained_cfg")
     places = [content, *([of_timm] if isinstance(of_timm, dict) else [])]
     listed = [place[key] for key in _LABELS for place in places if place.get(key)]
-    return next(filter(None, map(_parse_labels, listed)), None)
-
-
-def _parse_labels(labels: object) -> list[str] | None:
-    """Parse a list of names, or names by number; None for placeholders, and for anything else."""
-    if isinstance(labels, list):
-        labels = {str(number): name for number, name in enumerate(labels)}
-    if not isinstance(labels, dict) or not all(name.isascii() and name.isdigit() for name in labels):
-        return None
-    by_number = {int(number): "" if name is None else str(name) for number, name in labels.items()}
-    are_placeholders = all(name in (f"{_UNNAMED}{number}", str(number)) for number, name in by_number.items())
-    if are_placeholders or max(by_number) > 10 * len(by_number) + 1000:
-        return None
-    return [by_number.get(number, "") for number in range(max(by_number) + 1)]
+    return next(filter(None, map(parse_labels, listed)), None)

@@ -14,7 +14,7 @@ import paddle
 from ..runtime.errors import UserError
 from ..tasks.model import Model, as_model
 from . import low_rank
-from .class_rows import ClassNames, find_class_axis, follow_names
+from .class_rows import ClassNames, find_class_axis, follow_names, keep_named_rows
 from .completion import complete, describe_base
 from .content import find_trained_size
 from .load_report import (
@@ -92,7 +92,8 @@ def load_weights(
     if _needs_base(model, weights):
         weights, base = _complete(model, weights, keep=strict and has_factors)
     named = name_for(model, weights)
-    state = named.state
+    whole = {} if class_names else model.state_dict()
+    state = keep_named_rows(as_model(model), weights.class_names, named.state, whole)
     if has_factors and base is None:
         place = str(source) if is_fetched(source) else os.path.abspath(weights.name)
         base = describe_base(place, part, weights, state, list_targets(model, state).keys() & state)
@@ -163,8 +164,8 @@ def count_classes(model: paddle.nn.Layer, weights: SourceWeights, wider: paddle.
     """
     if _needs_base(model, weights):
         weights, _ = _complete(model, weights, keep=False)
-    state = name_for(model, weights).state
     interface = as_model(model)
+    state = keep_named_rows(interface, weights.class_names, name_for(model, weights).state)
     biases = [state.get(f"{layer}.bias") for layer in interface.classifier_layers]
     outputs = next((len(bias) for bias in biases if bias is not None and bias.ndim == 1), None)
     if outputs is not None:

@@ -25,6 +25,7 @@ from .pickle_instructions import require_plain_instructions
 _NAME_TABLE = "StructuredToParameterName@@"
 _SLICES = "UnpackBigParamInfor@@"
 _LONGEST_ARGUMENT = 16  # values of a parsed argument
+_MOST_TEXTS = 1 << 16  # of one that is a list of texts, such as the names of classes
 _MIN_ENTRIES, _ENTRIES_PER_BYTE = 1_000_000, 16  # limit of entries, with shared ones counted at each place
 
 
@@ -117,9 +118,11 @@ class KeptArguments(DroppedArguments):
 
 def _is_plain(value: object) -> bool:
     if isinstance(value, dict):
-        return len(value) <= _LONGEST_ARGUMENT and all(map(_is_number_or_text, [*value, *value.values()]))
+        most = _MOST_TEXTS if all(isinstance(item, str) for item in value.values()) else _LONGEST_ARGUMENT
+        return len(value) <= most and all(map(_is_number_or_text, [*value, *value.values()]))
     if isinstance(value, (list, tuple)):
-        return len(value) <= _LONGEST_ARGUMENT and all(map(_is_number_or_text, value))
+        most = _MOST_TEXTS if all(isinstance(item, str) for item in value) else _LONGEST_ARGUMENT
+        return len(value) <= most and all(map(_is_number_or_text, value))
     return _is_number_or_text(value)
 
 

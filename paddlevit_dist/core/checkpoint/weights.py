@@ -16,6 +16,7 @@ from .array_files import read_npz, read_safetensors, reading
 from .content import verify_while_reading
 from .entries import PADDLE_RANKING, RANKING, choose_entry
 from .file_formats import SUFFIXES, choose_format
+from .stored_names import find_stored_names
 from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load
 from .weight_files import local_file
@@ -32,12 +33,14 @@ class SourceWeights(NamedTuple):
         state: arrays by the names in the source, bfloat16 as float32.
         in_paddle_layout: whether Linear weights are (in, out) if nothing else decides it: the convention of the format.
         notices: unusual properties of the source.
+        class_names: names by label that another training program stored in the file; None: it has none.
     """
 
     name: str
     state: dict[str, np.ndarray]
     in_paddle_layout: bool
     notices: tuple[str, ...] = ()
+    class_names: tuple[str, ...] | None = None
 
 
 def read_weights(source: str | os.PathLike, part: str | None = None) -> SourceWeights:
@@ -130,13 +133,15 @@ def _select_weights(
 ) -> SourceWeights:
     """Choose the entry of a file with the weights; UserError: its arrays are larger than ``max_bytes``, or missing."""
     state, notices = choose_entry(content, name, part, PADDLE_RANKING if in_paddle_layout else RANKING)
+    names = find_stored_names(content)
     needed = sum(map(_count_bytes, state.values()))
     if needed > max_bytes:
         raise UserError(
             f"{name} is rejected: its arrays need {needed / 1e6:,.0f} MB, far more than the file has, because it "
             "lists the same data under many names; save each array once"
         )
-    return SourceWeights(name, _keep_arrays(state, name), in_paddle_layout, notices)
+    arrays = _keep_arrays(state, name)
+    return SourceWeights(name, arrays, in_paddle_layout, notices, None if names is None else tuple(names))
 
 
 def _keep_arrays(state: Mapping[str, Any], source: str) -> dict[str, np.ndarray]:

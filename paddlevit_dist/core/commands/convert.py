@@ -1,5 +1,6 @@
 """``python -m paddlevit_dist convert IN OUT``: convert weights to ``.pdparams`` or ``.safetensors``."""
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import yaml
 
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.class_rows import read_class_names
+from ..checkpoint.class_rows import keep_named_rows, read_class_names
 from ..checkpoint.content import ABOUT, read_weights_info
 from ..checkpoint.entries import PADDLE_RANKING, RANKING
 from ..checkpoint.finding import find_run_settings
@@ -37,6 +38,7 @@ _SAFETENSORS = ".safetensors"
 _MIN_KNOWN_NAMES = 0.5  # fraction of a source's names that its model family has to contain
 _MIN_KNOWN_HEAD_NAMES = 0.2  # of those outside the backbone, which detectors have, too; some have auxiliary heads
 _BACKBONE = "backbone."
+_CONVERTED = (CLASS_LABELS, MASK_LABELS, BOX_LABELS)  # annotations that networks of images learn
 
 
 class ModelFamily(NamedTuple):
@@ -48,6 +50,7 @@ class ModelFamily(NamedTuple):
     names: Mapping[str, set[int]]  # of all parameters, and the numbers of axes that those with a name have
     linear: set[str]  # names of Linear weights
     layers: Mapping[str, bool]  # whether a parameter of the network that these are from, by its exact name, is one
+    keep_named: Callable[..., Mapping[str, np.ndarray]]  # ``class_rows.keep_named_rows`` of the network
 
     def is_linear(self, name: str) -> bool:
         """Return whether a parameter is the weight of a Linear layer."""
@@ -69,7 +72,7 @@ def run(words: list[str]) -> None:
     """Run the command."""
     parser = CommandParser(
         "convert",
-        "Write weights of a classifier, a segmentation network or a network of points under timm's names: .pdparams "
+        "Write weights of a classifier, segmenter, detector or network of points under timm's names: .pdparams "
         "with Linear weights (in, out), Paddle's layout, or .safetensors with (out, in), the layout of timm and "
         "PyTorch. The origin of IN is detected; networks of your own, registered by -import, keep their names. "
         "OUT.about.yaml keeps the known settings, preprocessing and class names, for evaluate, predict and export.",
@@ -244,13 +247,14 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> Convert
         which, known = ("", share) if share < _MIN_KNOWN_NAMES else (" outside the backbone", head_share)
         raise UserError(
             f"convert: the model family of {weights.name} is unknown: only {100 * known:.0f} % of its names{which} are "
-            f"names of {family.name}, the closest; classifiers and segmentation networks of images and networks of "
+            f"names of {family.name}, the closest; classifiers, segmenters and detectors of images and networks of "
             "points are known, and your own with -import=MODULE; -part=NAME converts only what begins with NAME"
         )
     linear = {name for name in state if family.is_linear(name) and state[name].ndim == 2}
     is_paddle_layout = guess_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
     if not is_paddle_layout:
         state = {name: value.T if name in linear else value for name, value in state.items()}
+    state = dict(family.keep_named(weights.class_names, state))
     origin = f"{family.name}, {naming} names, Linear weights {'(in, out)' if is_paddle_layout else '(out, in)'}"
     unknown = [name for name in state if mask_numbers(name) not in family.names]
     others = len(given) - number
@@ -279,7 +283,7 @@ def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
 
     first = {(name, ""): name for name in own}
     for name, target in MODELS.items():
-        if annotation_type("model", name) in (CLASS_LABELS, MASK_LABELS) or find_package("model", name) == "points":
+        if annotation_type("model", name) in _CONVERTED or find_package("model", name) == "points":
             chosen = variant_options(name)
             kind = chosen.get("backbone", chosen.get("family", ""))
             first.setdefault((str(target), kind.partition("_")[0]), name)
@@ -295,7 +299,8 @@ def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
         for parameter, tensor in model.state_dict().items():
             names.setdefault(mask_numbers(parameter), set()).add(len(tensor.shape))
         facts = interface.key_maps, interface.list_license_notices
-        families.append(ModelFamily(module, *facts, names, linear, layers))
+        keep_named = functools.partial(keep_named_rows, interface)
+        families.append(ModelFamily(module, *facts, names, linear, layers, keep_named))
     return families
 
 

@@ -232,6 +232,13 @@ class Model(nn.Layer):
         """
         return None
 
+    def find_named_rows(self, names: int, rows: int) -> Sequence[int] | None:
+        """Return the rows of a classifier that are of the classes whose names are stored with foreign weights.
+
+        None: all ``rows``. Some programs have more rows than names, such as one for the background.
+        """
+        return None
+
     def network_facts(self) -> Mapping[str, Any]:
         """Return what the network computes with and no shape of a parameter tells, by transformers' names of fields.
 

@@ -294,6 +294,10 @@ class RfDetr(QueryDetector):
         """Return the class names of the authors' classifiers for COCO."""
         return published_names(0, _OUTPUTS - 1) if classes == _OUTPUTS else None
 
+    def find_named_rows(self, names: int, rows: int) -> Sequence[int] | None:
+        """Return the rows of the named classes: the authors' last row is of none, in some versions the first, too."""
+        return {names + 1: range(names), names + 2: range(1, names + 1)}.get(rows)
+
     def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return a notice if the classifier's rows were selected."""
         if not any(name.startswith("class_embed.") for name in names):

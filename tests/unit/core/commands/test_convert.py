@@ -198,7 +198,7 @@ def test_what_cannot_be_converted_is_said_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="in.safetensors is unknown: only 0 %"):
         convert(str(source), str(tmp_path / "out.pdparams"))
     backbone = {f"backbone.layer3.{n}.conv1.weight": np.ones((1, 1, 1, 1), "float32") for n in range(40)}
-    head = {f"transformer.encoder.layers.{n}.linear1.weight": np.ones((2, 3), "float32") for n in range(20)}
+    head = {f"neck.reduce_layers.{n}.conv.weight": np.ones((2, 3), "float32") for n in range(20)}
     detector = save(backbone | head, tmp_path / "detector.safetensors")  # most names are a segmentation network's, too
     with pytest.raises(UserError, match="unknown: only 0 % of its names outside the backbone are names of "):
         pytest.fail(convert(str(detector), str(tmp_path / "out.pdparams")).origin)

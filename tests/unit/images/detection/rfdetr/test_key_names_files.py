@@ -9,7 +9,10 @@ from support.networks.golden_rfdetr import MODELS, options
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.class_rows import ClassNames, read_class_names
+from paddlevit_dist.core.checkpoint.load import count_classes, load_weights
+from paddlevit_dist.core.checkpoint.weights import read_weights
+from paddlevit_dist.core.commands import convert as convert_command
 from paddlevit_dist.images.detection.rfdetr.key_names import name_like_authors
 from paddlevit_dist.images.detection.rfdetr.seg_network import RfDetrSeg
 
@@ -58,13 +61,16 @@ def test_every_entry_is_loaded_and_returns(file, part, first):
 @pytest.mark.parametrize("classes", [3, 9])
 def test_a_classifier_of_other_classes_begins_with_their_rows_but_is_not_evaluated(classes):
     network, entries = _network(classes), dict(_list_entries(0))
-    with pytest.raises(UserError, match=f"it has 7 classes and the model {classes}: ") as error:
+    with pytest.raises(UserError, match=f"it has 6 classes and the model {classes}: ") as error:
         load_weights(network, FOLDER / "rfdetr_seg.pth", strict=True)
     assert "\n" not in str(error.value) and not network.class_embed.weight.numpy().any()
     report = load_weights(network, FOLDER / "rfdetr_seg.pth")
     assert {name.rpartition(".")[0] for name in report.reinitialized} == set(HEADS)
     assert "begins with the rows of the source's classes" in report.summary()
-    state, rows = network.state_dict(), [number % 7 for number in range(classes)]
+    state, rows = (
+        network.state_dict(),
+        [number % 6 for number in range(classes)],
+    )  # the file names six, and its last row is of none
     for head in HEADS:
         theirs = f"transformer.{head}" if head.startswith("enc") else head
         np.testing.assert_array_equal(state[f"{head}.weight"].numpy(), entries[f"{theirs}.weight"][rows].T)
@@ -79,3 +85,42 @@ def test_a_network_of_another_size_is_refused_in_one_line():
         assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="has no part 'ema'; parts: 'model', 'ema_model'"):
         load_weights(_network(), FOLDER / "rfdetr_seg.pth", part="ema")
+
+
+def _list_heads():
+    return [(head, f"transformer.{head}" if head.startswith("enc") else head) for head in HEADS]
+
+
+def test_rows_follow_the_names_in_the_file_and_the_last_row_is_of_no_class():
+    entries, ours = dict(_list_entries(0)), ["class 4", "spring", "class 1"]
+    names, is_own = read_class_names(str(FOLDER / "rfdetr_seg.pth"))
+    network = _network(len(ours))
+    initial = {name: value.numpy().copy() for name, value in network.state_dict().items()}
+    report = load_weights(network, FOLDER / "rfdetr_seg.pth", class_names=ClassNames(names, ours, is_own))
+    assert report.classes_by_name == (2, 3)
+    for head, theirs in _list_heads():
+        bias, before = network.state_dict()[f"{head}.bias"].numpy(), initial[f"{head}.bias"]
+        np.testing.assert_array_equal(
+            bias, [*entries[f"{theirs}.bias"][[4]], before[1], *entries[f"{theirs}.bias"][[1]]]
+        )
+    network = _network(6)
+    assert count_classes(network, read_weights(FOLDER / "rfdetr_seg.pth")) == 6
+    load_weights(network, FOLDER / "rfdetr_seg.pth", strict=True)
+    for head, theirs in _list_heads():
+        weight = network.state_dict()[f"{head}.weight"].numpy()
+        np.testing.assert_array_equal(weight, entries[f"{theirs}.weight"][:6].T)
+    rows = [network.find_named_rows(6, number) for number in (6, 7, 8, 91)]
+    assert rows == [None, range(6), range(1, 7), None]  # versions before 1.5 counted Roboflow's classes from 1
+
+
+def test_convert_finds_the_family_and_keeps_the_rows_of_named_classes(tmp_path, monkeypatch):
+    kept = {name: convert_command.MODELS[name] for name in ("vit", "rfdetr_seg_small")}
+    monkeypatch.setattr(convert_command, "MODELS", kept)
+    target = tmp_path / "out.pdparams"
+    converted = convert_command.convert(str(FOLDER / "rfdetr_seg.pth"), str(target))
+    assert converted.origin.startswith("seg_network, the authors' names") and not converted.unknown
+    network = _network(6)
+    report = load_weights(network, target, strict=True)
+    assert report.loaded_fraction == 1 and read_class_names(str(target))[0] == [f"class {n}" for n in range(6)]
+    entries = dict(_list_entries(0))
+    np.testing.assert_array_equal(network.class_embed.weight.numpy(), entries["class_embed.weight"][:6].T)

@@ -34,6 +34,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> None:
+    import itertools
     import os
     import warnings
 
@@ -41,7 +42,11 @@ def _run(words: list[str]) -> None:
     from .core.runtime.environment import program
     from .core.runtime.errors import UserError
     from .core.runtime.help_pages import HELP
+    from .core.runtime.hints import find_similar, fix_dash
 
+    for word in itertools.takewhile(lambda word: word != "--", words):
+        if fixed := fix_dash(word):
+            raise UserError(f"{word} begins with a dash in place of a hyphen, as pasted texts do: write {fixed}")
     os.environ.setdefault("GLOG_minloglevel", "2")  # hide Paddle's own log and warnings
     warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
     if not words or words[0] in (*HELP, "help"):
@@ -58,7 +63,6 @@ def _run(words: list[str]) -> None:
     if command not in COMMANDS:
         from .core.commands.parser import split_imports
         from .core.registry import plugins
-        from .core.registry.lookup import closest
         from .core.settings.key import show  # these two need third-party packages
 
         modules, others = split_imports(words)
@@ -68,7 +72,8 @@ def _run(words: list[str]) -> None:
             return
         command_name = _OTHER_NAMES.get(words[0].lower())
         hint = f"did you mean '{program(command_name)}'? " if command_name else ""
-        hint = hint or closest(" ".join(words[:2]), list(COMMANDS)) or closest(command, list(COMMANDS))
+        near = find_similar(" ".join(words[:2]), COMMANDS) or find_similar(command, COMMANDS)
+        hint = hint or (f"did you mean '{near[0]}'? " if near else "")
         raise UserError(f"no command {show(command)}: {hint}'{program('-h')}' lists all")
     import_command(command)(words[length:])
 

@@ -6,7 +6,6 @@ takes precedence. A model's name alone is a path, as in PaddleViT, whose users o
 missing file must not be replaced by published weights.
 """
 
-import difflib
 import functools
 import os
 import re
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError
+from ..runtime.hints import find_similar
 from .download import (
     CachedCopy,
     download_from_hub,
@@ -208,5 +208,5 @@ def similar_names(source: str) -> str:
     """Format ``; weights that have a name: ...`` with names similar to ``source``; empty if there are none."""
     if os.sep in source:
         return ""
-    near = difflib.get_close_matches(source.lower(), list(PUBLISHED), n=2)
+    near = find_similar(source, PUBLISHED, 2)
     return f"; published weights with similar names: {', '.join(near)}" if near else ""

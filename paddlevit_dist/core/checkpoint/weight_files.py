@@ -1,12 +1,12 @@
 """Finds the file with weights that a path, a run, an address or a name of published weights means."""
 
-import difflib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT
 from ..runtime.errors import UserError
+from ..runtime.hints import find_similar
 from .array_files import reading
 from .content import AVERAGED, MODEL, resolve_checkpoint
 from .download import CachedCopy, silent
@@ -48,8 +48,8 @@ def find_weights_file(path: str | os.PathLike) -> Path:
                 if candidate.suffix.lower() in _OTHER_FORMATS and find_format(candidate) in (None, "paddle"):
                     parse_exported = PARSE_EVALUATED_ARGUMENT.find()
                     # The name says whether it can be one: a path always can.
-                    setting = parse_exported and parse_exported(candidate.name) and parse_exported(str(candidate))
-                    advice = f"; evaluate it with {setting}" if setting else ""
+                    exported = parse_exported and parse_exported(candidate.name) and parse_exported(str(candidate))
+                    advice = f"; evaluate it with {exported[0]}" if exported else ""
                     raise UserError(
                         f"{candidate}: {candidate.suffix} files are not read, only {', '.join(SUFFIXES)} are{advice}"
                     )
@@ -97,7 +97,7 @@ def _describe_folder(folder: Path, requested: str) -> str:
     except OSError:
         return f"the folder {folder} does not exist or cannot be read"
     stems = {name.removesuffix(EXTENSION): name for name in names}
-    similar = [stems[stem] for stem in difflib.get_close_matches(requested.removesuffix(EXTENSION), stems, cutoff=0.5)]
+    similar = [stems[stem] for stem in find_similar(requested.removesuffix(EXTENSION), stems, 3)]
     shown = similar or names[:5]
     if not shown:
         return f"the folder {folder} is empty"

@@ -1,6 +1,7 @@
 """``python -m paddlevit_dist inspect NAME``: a model's layers and cost; ``--list``: all names."""
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,12 +51,15 @@ def parse_words(words: list[str]) -> argparse.Namespace:
             "vit_tiny_patch16_224",
             "swin_tiny_patch4_window7_224 -image_size=448 -depth=3",
             "vit MODEL.DEPTH 6",
+            "output/mine",
             "-list resnet",
         ),
         imports=True,
         keys=(),
     )
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a registered model; with --list: part of a name")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="a registered model, or a run's folder; with --list: part of a name"
+    )
     parser.add_argument("--list", "-list", action="store_true", help="print the names of all models")
     pixels = "pixels: one number or HEIGHTxWIDTH (default: the variant's)"
     parser.option("image_size", None, pixels, image_size)
@@ -99,7 +103,7 @@ def report(
     """Return a table of the layers down to ``depth``, and the totals, as text.
 
     Args:
-        name: of the model.
+        name: of the model, or the path of a run or of weights with their settings.
         image_size: pixels, or (height, width); None: the variant's.
         num_classes: outputs of the classifier.
         depth: levels of nested layers that get a line each.
@@ -113,11 +117,14 @@ def report(
     from ..tasks.model import as_model, input_size
     from ..tasks.model_cost import compute_cost, count_parameters, list_layers
 
-    name = find_name("model", name)
-    if words:
-        model = _build_configured(name, image_size, num_classes, words)
+    if name not in MODELS and os.path.exists(os.path.expanduser(name)):
+        name, model, num_classes = _build_trained(name, image_size, words)
     else:
-        model = create_model(name, num_classes=num_classes, image_size=image_size)
+        name = find_name("model", name)
+        if words:
+            model = _build_configured(name, image_size, num_classes, words)
+        else:
+            model = create_model(name, num_classes=num_classes, image_size=image_size)
     model.eval()
     if as_model(model).image_size is None:
         total = count_parameters(model)
@@ -141,6 +148,21 @@ def report(
             f"{format_megabytes(cost.activation_bytes)} for one float32 image",
         ]
     )
+
+
+def _build_trained(run: str, image_size: int | tuple[int, int] | None, words: Sequence[str]) -> tuple[str, Any, int]:
+    """Build the network that a run or weights are of; return its name, the network, and its number of classes."""
+    from ..inference.trained import open_source
+    from ..tasks.protocols import load_meta
+    from ..tasks.task_factory import make_task
+
+    if image_size is not None:
+        raise UserError(f"inspect {run}: -image_size: the size is stored with a run: remove it")
+    source = open_source(run, "inspect", words=words, log=lambda line: print(one_line(line)))
+    task = make_task(source.config)
+    load_meta(task, source.learned)
+    num_classes = source.learned.num_classes or 1
+    return f"{run}: {source.config.MODEL.NAME}", task.build_model(num_classes), num_classes
 
 
 def _build_configured(

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import difflib
 import io
 import itertools
 import os
@@ -14,6 +13,7 @@ from ..registry import plugins
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page
+from ..runtime.hints import find_similar
 
 _BY_TASK = ("-image_size",)  # options named as the flag of a key that not all tasks have
 
@@ -137,17 +137,17 @@ class CommandParser(argparse.ArgumentParser):
 
     def _suggest(self, name: str) -> str:
         """Return advice on an unknown option."""
-        from ..settings.command_line import OTHER_NAMES, all_flags, spell_here  # with packages that one command lacks
+        from ..settings.command_line import OTHER_NAMES, advise, all_flags  # with packages that one command lacks
 
         plain = name.lower().replace("-", "_")
         if plain in self.other_names:
             return self.other_names[plain]
         options = [option[1:] for option in self._option_string_actions if option[1] != "-"]
         name_here = OTHER_NAMES.get(plain, plain)
-        if self.keys is not None and name_here not in options and name_here != plain:
-            return f"write {spell_here(plain)}"
+        if self.keys is not None and name_here not in options and (advice := advise(plain)):
+            return advice
         known = options if self.keys is None else [*options, *(flag.name for flag in all_flags().values() if flag.key)]
-        near = [name_here] if name_here in options else difflib.get_close_matches(plain, known)
+        near = [name_here] if name_here in options else find_similar(plain, known)
         return f"did you mean '-{near[0]}'?" if near else f"options are {', '.join(f'-{option}' for option in options)}"
 
     def error(self, message: str) -> NoReturn:

@@ -1,7 +1,7 @@
 """A run's folder on a command line stands for its configuration, its weights and its output folder."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,12 @@ def _expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
             weights = "its best weights" if Path(os.path.expanduser(word)) == run else f"weights {word}"
             lines.append(f"evaluating the run {run}: settings of {run / CONFIG}, {weights}")
         elif is_free and parse_exported is not None and (exported := parse_exported(word)) is not None:
-            of_run = _find_exported_settings(word, exported[1], [*words[:place], *words[place + 1 :]])
-            expanded += [*of_run, exported[0]]
+            setting, exported_weights, problem = exported
+            given = _read_names([*words[:place], *words[place + 1 :]])
+            if problem:
+                raise UserError(problem)
+            of_run = _find_exported_settings(word, exported_weights, given)
+            expanded += [*of_run, setting]
             settings = (
                 f": data and settings of {of_run[0].partition('=')[2]}, which it was exported from" if of_run else ""
             )
@@ -71,15 +75,19 @@ def _expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return expanded, lines
 
 
-def _find_exported_settings(model: str, weights: str | None, words: Sequence[str]) -> list[str]:
-    """Return flags and keys for the settings of the run that a model was exported from; empty if the words name some.
+def _read_names(words: Sequence[str]) -> set[str]:
+    """Return the flags and keys of these words; a ``UserError`` says that one is neither."""
+    given, overrides = read_words(words)
+    return {*given, *(name for name, _ in overrides)}
+
+
+def _find_exported_settings(model: str, weights: str | None, named: Collection[str]) -> list[str]:
+    """Return flags and keys for the settings of the run that a model was exported from; empty if other words name some.
 
     An exported file may come from a stranger: a ``UserError`` says that these settings run code, or that there is no
     such run.
     """
-    given, overrides = read_words(words)
-    named = {*given, *(name for name, _ in overrides)}
-    if weights is None or named & {"cfg", "dataset", "DATA.DATASET"}:
+    if weights is None or not {"cfg", "dataset", "DATA.DATASET"}.isdisjoint(named):
         return []
     run = find_run(weights)
     if run is None:

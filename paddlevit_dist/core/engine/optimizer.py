@@ -8,9 +8,9 @@ import numpy as np
 import paddle
 
 from ..distributed import DistributedBatchNorm, list_batch_norms, running_statistics
-from ..registry.lookup import closest
 from ..runtime import paddle_versions
 from ..runtime.errors import UserError
+from ..runtime.hints import suggest
 from ..settings.optimizer_keys import OptimizerSection
 from ..tasks.model import as_model
 from .fused_optimizers import Adam, FusedAdamW, FusedMomentum, KeptNames, Lamb, PerParameterStep
@@ -52,7 +52,7 @@ def freeze(model: paddle.nn.Layer, patterns: Sequence[str]) -> int:
         matches = fnmatch.filter(parameters, pattern)
         if not matches:
             parts = sorted({key.split(".")[0] for key in parameters})
-            hint = closest(pattern.split(".")[0], parts)
+            hint = suggest(pattern.split(".")[0], parts)
             raise UserError(
                 f"TRAIN.FREEZE {pattern} matches no parameter: {hint}their names begin with {', '.join(parts)}"
             )

@@ -56,8 +56,10 @@ FIRST_LAYER_FINDER = ExtensionPoint[Callable[[Any], Callable[..., Any]]]("FirstL
 # (run, model) -> name of the evaluated model, lines for the log
 LOAD_COMPARISON_WEIGHTS = ExtensionPoint[Callable[[Any, Any], tuple[str | Path, list[str]]]]("load_comparison_weights")
 LOAD_EXPORTED_LAYER = ExtensionPoint[Callable[[Any, Any], Any]]("load_exported_layer")  # (config, task)
-# (word) -> KEY=VALUE, and the weights that its description names; None: the word names no exported model
-PARSE_EVALUATED_ARGUMENT = ExtensionPoint[Callable[[str], tuple[str, str | None] | None]]("parse_evaluated_argument")
+# (word) -> KEY=VALUE, the weights that its description names, why it cannot be read; None: no exported model is named
+PARSE_EVALUATED_ARGUMENT = ExtensionPoint[Callable[[str], tuple[str, str | None, str] | None]](
+    "parse_evaluated_argument"
+)
 
 # Files about results
 # (file of intervals, evaluation, facts)

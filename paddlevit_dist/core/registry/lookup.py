@@ -4,7 +4,6 @@ Only tables of names are imported here: listing them does not need Paddle, and a
 is requested. The names of a deleted folder disappear with it. See ``features`` for the tables of commands and hooks.
 """
 
-import difflib
 import fnmatch
 import functools
 import multiprocessing
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ..runtime.environment import program
 from ..runtime.errors import UserError
+from ..runtime.hints import describe_path, find_similar, looks_like_path
 from ..runtime.lazy_names import import_object
 from . import features, model_sources, plugins
 from .extension_points import FIND_LAYOUTS, GUESS, GUESS_DATASET
@@ -147,10 +147,15 @@ def find_name(kind: str, name: str) -> str:
     valid = f"'{program('inspect')} --list' lists all"
     if kind == "model" and (absent := model_sources.explain_unsupported(name)):
         raise UserError(f"model '{name}': {absent}; {valid}")
-    near = [f"'{other}'" for other in difflib.get_close_matches(name.lower(), list(table), cutoff=0.0)]
+    near = [f"'{other}'" for other in find_similar(name, table, 3)]
     hint = f"{kind.replace('_', ' ')} '{name}' is not known: "
     suggestions = " or ".join(part for part in (", ".join(near[:-1]), *near[-1:]) if part)
-    hint += f"did you mean {suggestions}?" if suggestions else "none is registered:"
+    if looks_like_path(name):
+        hint += f"{describe_path(name)};"
+    elif suggestions:
+        hint += f"did you mean {suggestions}?"
+    else:
+        hint = hint[:-2] + ":" if table else f"{hint}none is registered:"
     if kind != "model":
         valid = f"valid names: {', '.join(sorted(table))}" if table else f"add one with register_{kind}"
     advice = "import your own with -import=MODULE"
@@ -373,12 +378,6 @@ def find_readers(key: str) -> list[tuple[str, str]]:
         if any(row.name == key for table in custom_tables(*entry) for row in table.keys)
     ]
     return list(dict.fromkeys([*tasks, *custom]))
-
-
-def closest(name: str, valid: list[str]) -> str:
-    """Return ``"did you mean 'x'? "`` for the most similar valid name, or an empty text."""
-    matches = difflib.get_close_matches(name, valid)
-    return f"did you mean '{matches[0]}'? " if matches else ""
 
 
 for _manifest in features.MANIFESTS:

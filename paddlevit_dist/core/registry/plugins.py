@@ -7,7 +7,6 @@ option, by an entry point of the group ``paddlevit_dist.plugins`` that names a m
 """
 
 import contextlib
-import difflib
 import importlib
 import importlib.machinery
 import os
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..runtime.errors import OwnCodeError, UserError
+from ..runtime.hints import find_similar
 from ..runtime.lazy_names import import_object
 from .manifest import Manifest
 
@@ -208,5 +208,5 @@ def _closest(name: str, path: str) -> str:
             names.append(entry if has_ending else entry.removesuffix(".py"))
         elif os.path.isfile(os.path.join(folder, entry, "__init__.py")):
             names.append(entry)
-    near = difflib.get_close_matches(name, names)
+    near = find_similar(name, names)
     return f": did you mean {near[0]}?" if near else ""

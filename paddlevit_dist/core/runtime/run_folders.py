@@ -1,9 +1,10 @@
 """Recognizes the folder of a run, and the runs whose names are like a missing one's."""
 
 import contextlib
-import difflib
 import os
 from pathlib import Path
+
+from .hints import find_similar
 
 CONFIG, CHECKPOINTS = "config.yaml", "checkpoints"
 
@@ -28,5 +29,5 @@ def suggest_runs(missing: str) -> str:
     names: list[str] = []
     with contextlib.suppress(OSError, ValueError):  # no folder, or no path at all
         names = [name for name in sorted(os.listdir(path.parent)) if is_run(path.with_name(name))]
-    near = [str(path.with_name(name)) for name in difflib.get_close_matches(path.name, names)]
+    near = [str(path.with_name(name)) for name in find_similar(path.name, names, 3)]
     return f"; did you mean {' or '.join(near)}?" if near else ""

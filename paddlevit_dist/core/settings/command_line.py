@@ -1,6 +1,5 @@
 """The command line: the flags of the keys define both what is read and what ``-h`` prints."""
 
-import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +10,11 @@ import yaml
 
 from ..runtime.environment import program, versions
 from ..runtime.errors import UserError
+from ..runtime.hints import describe_path, find_similar, looks_like_path
 from ..runtime.run_folders import CHECKPOINTS, CONFIG, is_run
 from ..runtime.text_files import parse_yaml
 from . import recipes, table
+from .habits import OTHER_NAMES, find_advice
 from .key import OPTIONS, SIZE, Flag, show
 from .model_options import split_option
 from .table import COMMAND_LINE, KeySetting
@@ -28,36 +29,6 @@ _COMMAND_FLAGS = (
 )
 _SIZE = re.compile(r"(\d+)(?:[xX](\d+))?")
 _GROUPS = ("run", "data", "model", "training", "machine", "prediction", "help")
-
-# Names in other tools -> our flags and keys.
-OTHER_NAMES = {
-    **dict.fromkeys(("config", "config_file", "c"), "cfg"),
-    **dict.fromkeys(("data", "data_dir", "data_root", "dataset_path"), "data_path"),
-    **dict.fromkeys(("output_dir", "out", "save_dir", "work_dir", "log_dir"), "output"),
-    **dict.fromkeys(("b", "bs", "batch"), "batch_size"),
-    **dict.fromkeys(("j", "workers"), "num_workers"),
-    **dict.fromkeys(("img_size", "imgsz", "input_size"), "image_size"),
-    **dict.fromkeys(("nb_classes", "classes"), "num_classes"),
-    **dict.fromkeys(("checkpoint", "weights", "finetune", "initial_checkpoint"), "pretrained"),
-    **dict.fromkeys(("gpus", "nproc_per_node", "devices", "num_gpus"), "ngpus"),
-    **dict.fromkeys(("epoch", "num_epochs", "max_epochs"), "epochs"),
-    **dict.fromkeys(("evaluate", "test", "val"), "eval"),
-    **dict.fromkeys(("lr", "lr0", "learning_rate", "base_lr"), "TRAIN.BASE_LR"),
-    **dict.fromkeys(("wd", "weight_decay"), "TRAIN.WEIGHT_DECAY"),
-    **dict.fromkeys(("opt", "optimizer"), "TRAIN.OPTIMIZER.NAME"),
-    **dict.fromkeys(("model", "arch", "a"), "MODEL.NAME"),
-    **dict.fromkeys(("warmup_epochs", "warmup"), "TRAIN.WARMUP_EPOCHS"),
-    **dict.fromkeys(("clip_grad", "grad_clip"), "TRAIN.GRAD_CLIP"),
-    **dict.fromkeys(("patience", "early_stopping", "early_stopping_patience"), "TRAIN.PATIENCE"),
-    "min_delta": "TRAIN.MIN_IMPROVEMENT",
-    **dict.fromkeys(("num_seeds", "n_seeds"), "seeds"),
-    "smoothing": "TRAIN.SMOOTHING",
-    "mixup": "TRAIN.MIXUP_ALPHA",
-    "cutmix": "TRAIN.CUTMIX_ALPHA",
-    "drop_path": "MODEL.DROPPATH",
-    **dict.fromkeys(("max_det", "max_dets", "maxdets"), "max_detections"),
-    "task": "TASK",
-}
 
 
 def all_flags() -> dict[str, Flag]:
@@ -190,7 +161,7 @@ def take_flag(words: list[str]) -> tuple[Flag, str]:
     name = name.replace("-", "_")
     flag = find_any_flag(name)
     if flag is None:
-        raise UserError(f"{word.partition('=')[0]} is not a known flag: {_closest_flag(name)}")
+        raise UserError(f"{word.partition('=')[0]} is not a known flag: {_explain_flag(word.partition('=')[0], name)}")
     if flag.argument is None:
         if equals:
             raise UserError(f"-{name} takes no value: write -{name} alone")
@@ -230,7 +201,7 @@ def take_override(words: list[str]) -> tuple[str, str]:
 def format_words(options: Mapping[str, Any]) -> list[str]:
     """Format keyword arguments, flags and keys by name, as words of a command line; a flag of None is skipped."""
     words = []
-    for name, value in options.items():
+    for name, value in _flatten(options):
         flag = find_any_flag(name)
         if value is None and flag is not None:
             continue
@@ -240,6 +211,15 @@ def format_words(options: Mapping[str, Any]) -> list[str]:
             is_yaml = split_option(name, value)[0] == OPTIONS  # null and "no" are not the same as texts of them
             words.append(f"{'-' if flag else ''}{name}={_format_value(value, is_yaml)}")
     return words
+
+
+def _flatten(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield names and values, of a section in a dictionary, such as TRAIN={"BASE_LR": 0.1}, each of its keys."""
+    for name, value in options.items():
+        if isinstance(value, Mapping) and any(key.startswith(f"{name}.") for key in table.find_keys()):
+            yield from _flatten({f"{name}.{key}": each for key, each in value.items()})
+        else:
+            yield name, value
 
 
 def _expand_size(flag: Flag, text: str) -> str:
@@ -329,29 +309,39 @@ def translate_to_key(name: str) -> str:
     return ours if table.find_key(ours) else ""
 
 
-def _closest_flag(name: str) -> str:
-    """Return what to write instead of an unknown flag."""
-    spelling = spell_here(name)
-    if spelling:
-        return f"write {spelling}"
-    near = difflib.get_close_matches(name.lower(), list(all_flags()), cutoff=0.5)
-    if near:
+def _explain_flag(word: str, name: str) -> str:
+    """Return what to write instead of an unknown flag, ``name`` without its hyphens."""
+    if key := table.find_key(word.lstrip("-").upper()):
+        return f"keys are written without a dash: {key.name}=VALUE"
+    advice = advise(name)
+    if advice:
+        return advice
+    if len(keys := [key for key in table.find_keys() if key.endswith(f".{name.upper()}")]) == 1:
+        return f"write {keys[0]} VALUE"
+    if near := find_similar(name, all_flags()):
         return f"did you mean '-{near[0]}'?"
     names = ", ".join(f"-{flag}" for flag in all_flags())
     return f"valid flags: {names}; keys are written without a dash: TRAIN.BASE_LR 3e-4"
+
+
+def advise(name: str, value: str = "") -> str:
+    """Return what to do in place of a flag or key that is called ``name`` in other tools; empty if that is unknown."""
+    spelling = spell_here(name, value)
+    return f"write {spelling}" if spelling else find_advice(name)
 
 
 def _suggest_spelling(word: str) -> str:
     """Return the end of a message about a word that is neither a flag nor a key: what to write instead, if known."""
     if recipes.names_recipe(word):
         return f": did you mean '-cfg={word}'?"
-    spelling = spell_here(word)
-    return f": did you mean '{spelling}'?" if spelling else ""
+    spelling, advice = spell_here(word), find_advice(word)
+    return f": did you mean '{spelling}'?" if spelling else f": {advice}" if advice else ""
 
 
 def _looks_like_key(word: str) -> bool:
     """Return whether a word may be a misspelled key, here or in other tools, rather than the name of a run."""
-    return "." in word or word == word.upper() or bool(spell_here(word))
+    is_path = os.sep in word or word.startswith((".", "~"))
+    return not is_path and ("." in word or word == word.upper() or bool(advise(word)))
 
 
 def _explain_word(word: str) -> str:
@@ -364,4 +354,6 @@ def _explain_word(word: str) -> str:
         return f"{word} is a run: to continue it, write -resume={word}, or to repeat it -cfg={word}/{CONFIG}"
     if os.path.isdir(path):
         return f"{word} is a folder, but not of a run: it needs {CONFIG} and {CHECKPOINTS}"
+    if looks_like_path(word):
+        return f"{describe_path(word)}; expected a run's folder, a flag, or a KEY with its VALUE"
     return f"there is no run or recipe named {word}; '{program('inspect recipes')}' lists the recipes"

@@ -5,13 +5,14 @@ what a flag looks like, ``files.py`` how a file is read.
 """
 
 import dataclasses
-import difflib
 from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
 from ..registry import lookup, model_sources
+from ..runtime.environment import program
 from ..runtime.errors import UserError
+from ..runtime.hints import find_similar, suggest
 from . import command_line, files, names, recipes, user_modules
 from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK
@@ -203,30 +204,59 @@ def _explain_unknown_key(setting: KeySetting) -> str:
     is_section, is_typed = isinstance(setting.value, Mapping), setting.source == COMMAND_LINE
     if is_section and any(key.startswith(f"{name.upper()}.") for key in find_keys()):
         return f"{setting.origin}: {name} is not a known section: sections and keys are in capitals: {name.upper()}"
-    spelling = ""
+    advice = ""
     if is_typed and recipes.names_recipe(setting.name):
-        spelling = f"-cfg={name}"
+        advice = f"write -cfg={name}"
     elif is_typed and name.islower() and "." not in name:
-        spelling = command_line.spell_here(name, str(setting.value))
-    advice = f"write {spelling}" if spelling else f"the closest is {find_closest_key(setting.name)}"
+        advice = command_line.advise(name, str(setting.value))
+    if is_section and not advice:
+        advice = _list_translated(setting.value)
+    advice = advice or advise_key(setting.name)
     return (
         f"{setting.origin}: {name} ({'a section' if is_section else show(setting.value)}) is not a known key: {advice}"
     )
 
 
+def advise_key(name: str) -> str:
+    """Return "the closest is KEY" for a key that does not exist; if no key is close, where all are listed."""
+    closest = find_closest_key(name)
+    return f"the closest is {closest}" if closest else f"'{program('train')} -cfg=RECIPE -h keys' lists all"
+
+
 def find_closest_key(name: str) -> str:
-    """Return the key with the spelling closest to ``name``, first among those that end in the same or a known word.
+    """Return the key that is meant by ``name``, first among those that end in the same or a known word; else "".
 
     A known word in the section of its key, or in none, means this key: TRAIN.LEARNING_RATE is TRAIN.BASE_LR.
     """
-    upper = name.upper()
-    section, _, end = upper.rpartition(".")
+    section, _, end = name.upper().rpartition(".")
     translated = command_line.translate_to_key(end)
     if translated and section in ("", translated.rpartition(".")[0]):
         return translated
-    same_end = [key for key in find_keys() if key.rsplit(".", 1)[-1] == end]
-    candidates = same_end or ([translated] if translated else list(find_keys()))
-    return difflib.get_close_matches(upper, candidates, cutoff=0.0)[0]
+    by_end: dict[str, list[str]] = {}
+    for key in find_keys():
+        by_end.setdefault(key.rpartition(".")[2], []).append(key)
+    if end not in by_end and translated:
+        return translated
+    ends = [end] if end in by_end else find_similar(end, by_end, 3)
+    others = [] if end in by_end else find_similar(end, command_line.OTHER_NAMES, 3)
+    close = [key for each in ends for key in by_end[each]]
+    close += filter(None, map(command_line.translate_to_key, others))
+    in_section = [key for key in close if key.rpartition(".")[0] == section]
+    whole = find_similar(name, in_section or close) if end in by_end else []
+    return next(iter([*whole, *in_section, *close, *find_similar(name, find_keys())]), "")
+
+
+def _list_translated(values: Mapping[str, Any]) -> str:
+    """Return what up to three keys are called here of a section that another tool's file has, nested ones included."""
+    pairs: list[str] = []
+    rest = list(values.items())
+    while rest:
+        name, value = rest.pop(0)
+        if isinstance(value, Mapping):
+            rest[:0] = value.items()
+        elif key := command_line.translate_to_key(str(name)):
+            pairs.append(f"{name} is {key}")
+    return f"here, {', '.join(pairs[:3])}" if pairs else ""
 
 
 def _explain_unknown_model(setting: KeySetting, given: GivenSettings) -> str:
@@ -235,5 +265,5 @@ def _explain_unknown_model(setting: KeySetting, given: GivenSettings) -> str:
     is_of_file = setting.name.startswith("MODEL.") and setting.source != COMMAND_LINE
     if not is_of_file or model is None or str(model.value) in lookup.MODELS:
         return ""
-    near = lookup.closest(str(model.value), list(lookup.MODELS)).strip()
+    near = suggest(str(model.value), lookup.MODELS).strip()
     return f"; MODEL.NAME {show(str(model.value))} is not a known model{': ' + near if near else ''}"

@@ -3,7 +3,6 @@
 The recipes that come with the package are in ``configs/`` of the repository, in ``recipes/`` when installed.
 """
 
-import difflib
 import os
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from ..registry import plugins
 from ..registry.lookup import RECIPE_FOLDERS
 from ..runtime.environment import PACKAGE, program
 from ..runtime.errors import UserError
+from ..runtime.hints import find_similar
 
 _ENDINGS = (".yaml", ".yml")
 
@@ -111,7 +111,7 @@ def explain_missing_file(path: str) -> str:
         return f"{os.path.normpath(path)} is a pipe, a device or a link to no file: expected a YAML file"
     parent, file = os.path.split(path)
     present = os.listdir(parent or ".") if os.path.isdir(parent or ".") else []
-    near = difflib.get_close_matches(file, [name for name in present if name.endswith(_ENDINGS)], cutoff=0.5)
+    near = find_similar(file, [name for name in present if name.endswith(_ENDINGS)])
     hint = f": did you mean '{os.path.normpath(os.path.join(parent, near[0]))}'?" if near else ""
     return f"there is no file {os.path.normpath(path)}{hint}"
 
@@ -121,7 +121,7 @@ def _explain_missing_recipe(path: str, stem: str) -> str:
     if os.sep in stem and same in recipe_names() and not os.path.isdir(path):
         return f"there is no file {os.path.normpath(path)}; use -cfg={same} for the recipe of that name"
     message = explain_missing_file(path)
-    near = difflib.get_close_matches(stem, recipe_names(), cutoff=0.5)
+    near = find_similar(stem, recipe_names())
     if os.path.isdir(path) or os.sep in path or (path != stem and ("did you mean" in message or not near)):
         return message
     hint = f"did you mean -cfg={near[0]}?" if near else ""

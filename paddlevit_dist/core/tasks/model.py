@@ -11,9 +11,10 @@ import numpy as np
 import paddle
 from paddle import nn
 
-from ..registry.lookup import closest, require_derived
+from ..registry.lookup import require_derived
 from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
+from ..runtime.hints import suggest
 from .network_checks import require_free
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -142,7 +143,7 @@ class Model(nn.Layer):
         takes_any = _list_parameters(cls)[1] == "read" and not lists_names
         for key in () if takes_any else options:
             if key not in valid:
-                hint = closest(key, list(valid))
+                hint = suggest(key, valid)
                 raise UserError(
                     f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}"
                 )

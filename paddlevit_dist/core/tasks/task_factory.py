@@ -1,9 +1,8 @@
 """Build the task that a configuration names."""
 
-import difflib
-
 from ..registry.lookup import require_derived, resolve
 from ..runtime.errors import UserError
+from ..runtime.hints import find_similar
 from ..settings.every_run import RunSettings
 from . import protocols
 from .aspects import find_location, require_no_override
@@ -32,5 +31,5 @@ def require_asked_aspects(cls: type) -> None:
                 found = find_location(cls, known[name])
                 if found is not None and found[1] is not None:
                     require_no_override(cls, found[0], known[name])
-            elif near := difflib.get_close_matches(name, known):
+            elif near := find_similar(name, known):
                 raise UserError(f"{owner.__name__}.aspects: no command asks for {name}: did you mean {near[0]}?")

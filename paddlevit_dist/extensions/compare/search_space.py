@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...core.runtime.errors import UserError
 from ...core.settings.command_line import iterate_options
 from ...core.settings.model_options import split_option
-from ...core.settings.parse import find_closest_key
+from ...core.settings.parse import advise_key
 from ...core.settings.table import find_key
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def parse_range(word: str) -> SearchRange | None:
     name = match[1]
     key = find_key(name)
     if key is None:
-        raise UserError(f"{word}: {name} is not a known key: the closest is {find_closest_key(name)}")
+        raise UserError(f"{word}: {name} is not a known key: {advise_key(name)}")
     texts = match[2].split("|") if choices else [match[2], match[3]]
     for text in texts:
         try:

@@ -41,18 +41,20 @@ class ExportedModel(NamedTuple):
         return weights if isinstance(weights, str) else None
 
 
-def parse_evaluated_argument(word: str) -> tuple[str, str | None] | None:
+def parse_evaluated_argument(word: str) -> tuple[str, str | None, str] | None:
     """Translate the argument of ``evaluate MODEL.onnx`` to KEY=VALUE; None if it does not name an exported model.
 
-    Return also the path of the weights that the model was exported from, if it is known.
+    Return also the path of the weights that the model was exported from, if known, and why there is no such model.
     """
     path = Path(os.path.expanduser(word))
     is_path = "=" not in word and ("/" in word or path.suffix in (ONNX, PARAMETERS, ".pdmodel"))
     files = _candidates(path)
     if not is_path and not files:
         return None
-    is_one = len(files) == 1 and (files[0].suffix == ONNX or _has_program(files[0]))
-    return f"EXPORTED={word}", find_exported(word).weights() if is_one else None
+    try:
+        return f"EXPORTED={word}", find_exported(word).weights(), ""
+    except UserError as error:
+        return f"EXPORTED={word}", None, str(error)
 
 
 def find_exported(source: str) -> ExportedModel:
@@ -71,16 +73,11 @@ def find_exported(source: str) -> ExportedModel:
         reason = "contains no exported model" if os.path.isdir(path) else "is not an exported model"
         raise UserError(f"EXPORTED {source}: {reason}; {_EXPECTED}")
     (file,) = files
-    if file.suffix == PARAMETERS and not _has_program(file):
+    if file.suffix == PARAMETERS and not any(file.with_suffix(ending).is_file() for ending in PROGRAMS):
         raise UserError(f"EXPORTED {source}: the .json or .pdmodel of {file} is missing; {_EXPECTED}")
     description = file.with_name(f"{file.stem}.about.yaml")
     with readable(description, "; export the model again or remove the file"):
         return ExportedModel(file, as_mapping(read_yaml(description, ("classes",)) if description.is_file() else None))
-
-
-def _has_program(file: Path) -> bool:
-    """Return whether the program that reads a file of Paddle's parameters is next to it."""
-    return any(file.with_suffix(ending).is_file() for ending in PROGRAMS)
 
 
 def as_mapping(value: object) -> dict[str, Any]:

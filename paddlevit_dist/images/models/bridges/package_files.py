@@ -4,7 +4,6 @@ The files are parsed, and nothing of them is run.
 """
 
 import ast
-import difflib
 import functools
 import glob
 import importlib.util
@@ -13,6 +12,7 @@ import re
 from typing import Any
 
 from ....core.runtime.errors import UserError
+from ....core.runtime.hints import find_similar
 from ....core.runtime.text_files import read_yaml
 
 VARIABLE = "PADDLECLAS"  # names a clone
@@ -73,10 +73,9 @@ def require_name(name: str) -> None:
     source = name.partition(":")[0]
     lower_names = {one.lower(): one for one in list_names(source)}
     if name not in lower_names.values():
-        near = ", ".join(
-            lower_names[one] for one in difflib.get_close_matches(name.lower(), lower_names, n=3, cutoff=0.0)
-        )
-        raise UserError(f"model '{name}' is not known: did you mean {near}? 'inspect --list {source}:' names all")
+        near = ", ".join(find_similar(name, lower_names.values(), 3))
+        hint = f"did you mean {near}? " if near else ""
+        raise UserError(f"model '{name}' is not known: {hint}'inspect --list {source}:' names all")
 
 
 @functools.cache

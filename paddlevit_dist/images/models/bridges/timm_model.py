@@ -1,6 +1,5 @@
 """timm's models, built by timm's own source code with Paddle in place of torch."""
 
-import difflib
 import functools
 import importlib.util
 import inspect
@@ -20,6 +19,7 @@ from ....core.checkpoint.foreign_names import from_torch_names, statistics_in, t
 from ....core.distributed import has_batch_norm
 from ....core.registry.lookup import MODELS
 from ....core.runtime.errors import UserError
+from ....core.runtime.hints import find_similar
 from ....core.tasks.model import ClassLayout
 from .bridged_model import BridgedModel, one_line_for, outside_lazy_mode
 
@@ -366,10 +366,10 @@ def _pretrained_cfg(name: str) -> Any:
 
 def _require_model(timm: ModuleType, name: str) -> None:
     if not timm.is_model(name):
-        near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.0)
+        near = ", ".join(find_similar(name, timm.list_models(), 3))
+        hint = f"did you mean {near}? " if near else ""
         raise UserError(
-            f"timm {timm.__version__} has no model '{name}': did you mean {', '.join(near)}? "
-            "'paddlevit-dist inspect --list timm:' names all"
+            f"timm {timm.__version__} has no model '{name}': {hint}'paddlevit-dist inspect --list timm:' names all"
         )
 
 

@@ -370,9 +370,8 @@ def test_published_detectors_are_named_by_family_and_size(model, expected):
 
 def test_the_first_weights_of_a_model_are_found_and_similar_names_are_few():
     assert find_published_for("ResNet50").name == "resnet50.a1_in1k" and find_published_for("resnet5") is None
-    assert similar_names("RESNET18.a1_in1") == (
-        "; published weights with similar names: resnet18.a1_in1k, resnet101.a1_in1k"
-    )
+    assert similar_names("RESNET18.a1_in1") == "; published weights with similar names: resnet18.a1_in1k"
+    assert similar_names("resnet28.a1_in1k").count(",") == 1
     assert similar_names("zzz") == similar_names("runs/resnet18.a1_in1") == ""
 
 

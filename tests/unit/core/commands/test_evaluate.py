@@ -28,6 +28,8 @@ def folder(tmp_path, monkeypatch):
 def test_a_word_alone_is_an_exported_model_and_values_of_flags_and_keys_are_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "5.onnx").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder/model.onnx").touch()
     for model in ("5.onnx", "folder/model", "5"):
         words = ["-batch_size", "5", model, "-amp", "DATA.DATA_PATH", "a/b", "-output=c/d", "SEED=5"]
         expanded, lines = expand_evaluated(words)
@@ -79,6 +81,12 @@ def test_settings_of_a_run_that_a_file_alone_names_run_no_code(folder, line, sai
     (folder / "net.onnx").touch()
     (folder / "net.about.yaml").write_text("weights: out/mine/checkpoints/epoch_0001\n")
     assert said in refusal_of(expand_evaluated, ["net.onnx"])
+
+
+@pytest.mark.parametrize("words", [[], ["-data_path=my_data"], ["-cfg=vit_digits", "SEED", "5"]])
+def test_a_path_that_is_missing_is_told_before_what_its_data_lack(folder, words):
+    assert refusal_of(expand_evaluated, ["out/gone", *words]).startswith("out/gone does not exist; expected a run's")
+    assert "-wrong is not a known flag" in refusal_of(expand_evaluated, ["out/gone", "-wrong"])
 
 
 def test_a_run_that_is_missing_is_told_with_those_of_a_like_name(folder):

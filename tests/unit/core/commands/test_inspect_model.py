@@ -2,6 +2,7 @@
 
 import pytest
 from support.refusals import refusal_of
+from support.trainings.trained import network, write_weights
 
 from paddlevit_dist.core.commands.inspect_model import run
 from paddlevit_dist.core.tasks.model_cost import count_parameters
@@ -22,6 +23,18 @@ def test_keys_set_the_options_of_the_model(capsys):
     ]
     assert "vit: VisionTransformer, images 1 x 32 x 32, 5 classes" in said
     assert any(line.startswith(f"parameters: {count_parameters(model):,} ") for line in said)
+
+
+def test_trained_weights_are_reported_with_their_own_network(tmp_path, capsys):
+    weights = write_weights(tmp_path / "weights", ["cat", "ant", "bee"])
+    run([str(weights), "-depth=0"])
+    said = capsys.readouterr().out.splitlines()
+    assert f"{weights}: vit: VisionTransformer, images 3 x 16 x 16, 3 classes" in said
+    assert any(line.startswith(f"parameters: {count_parameters(network(3)):,} ") for line in said)
+    assert "-image_size: the size is stored with a run" in refusal_of(run, [str(weights), "-image_size=32"])
+    (tmp_path / "photos").mkdir()
+    assert "photos" in refusal_of(run, [str(tmp_path / "photos")])
+    assert "there is no file or folder output/gone;" in refusal_of(run, ["output/gone"])
 
 
 def test_an_option_that_the_model_lacks_is_named(capsys):

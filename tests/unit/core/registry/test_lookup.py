@@ -53,11 +53,13 @@ def test_sets_that_need_no_path_are_those_that_are_drawn_and_the_digits():
     ]
 
 
-def test_an_unknown_name_is_told_with_the_three_closest_and_all_valid_ones(monkeypatch):
-    assert refuse("task", "detections").startswith(
-        "task 'detections' is not known: did you mean 'detection', 'keypoint_detection' or 'semantic_segmentation'? "
-        "valid names: classification, detection, image_segmentation, "
+def test_an_unknown_name_is_told_with_the_closest_and_all_valid_ones(monkeypatch):
+    assert refuse("task", "segmentation").startswith(
+        "task 'segmentation' is not known: did you mean 'image_segmentation', 'volume_segmentation' or "
+        "'semantic_segmentation'? valid names: classification, detection, image_segmentation, "
     )
+    assert "task 'detections' is not known: did you mean 'detection'? valid" in refuse("task", "detections")
+    assert "task 'yolo' is not known: valid names: classification, " in refuse("task", "yolo")
     assert refuse("model", "vit_tinny").endswith("inspect --list' lists all; import your own with -import=MODULE")
     assert refuse("model", "pit_b") == (
         "model 'pit_b': not here: give the file of your clone of PaddleViT: "
@@ -158,11 +160,6 @@ def test_a_data_set_is_guessed_for_what_the_task_reads(monkeypatch):
     assert calls == [("/data", "images with boxes"), ("/data", None), ("/data", None)]
     monkeypatch.setitem(features.FUNCTIONS, "guess images with keypoints", lambda path: f"points at {path}")
     assert lookup.guess_dataset("/data", "keypoint_detection") == "points at /data" and len(calls) == 3
-
-
-def test_the_closest_name_is_suggested_if_it_is_close():
-    assert lookup.closest("widht", ["height", "with", "width"]) == "did you mean 'width'? "
-    assert lookup.closest("widht", ["depth", "scale"]) == "" == lookup.closest("", [])
 
 
 # Tables of keys

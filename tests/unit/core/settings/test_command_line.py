@@ -179,6 +179,11 @@ def test_what_is_given_twice_is_told():
     assert imports.notices == [] and imports.values.IMPORTS == ["colorsys", "fractions"]
 
 
+def test_dictionaries_of_sections_are_their_keys():
+    words = format_words({"TRAIN": {"BASE_LR": 0.1, "OPTIMIZER": {"NAME": "SGD"}}, "MODEL.OPTIONS": {"width": 3}})
+    assert words == ["TRAIN.BASE_LR=0.1", "TRAIN.OPTIMIZER.NAME=SGD", "MODEL.OPTIONS={width: 3}"]
+
+
 def test_arguments_of_programs_are_words():
     options = {"batch_size": 3, "amp": True, "eval": False, "seed": None, "pretrained": Path("a b")}
     options |= {"TRAIN.GRAD_CLIP": None, "DATA.CROP_SIZE": (48, 64), "log_to": ["tensorboard", "mine"]}
@@ -215,7 +220,7 @@ def test_arguments_of_programs_are_words():
         ),
         ("TRAIN.EPOCHS 3", "command line: TRAIN.EPOCHS (3) is not a known key: the closest is TRAIN.NUM_EPOCHS"),
         ("-batchsize 3", "-batchsize is not a known flag: did you mean '-batch_size'?"),
-        ("-size=64", "-size is not a known flag: did you mean '-image_size'?"),
+        ("-size=64", "-size is not a known flag: write -image_size=SIZE"),
         ("--Pretrained=x", "--Pretrained is not a known flag: write -pretrained=PATH"),
         ("-seed", "-seed needs a value: -seed=N"),
         ("-seed -eval", "-seed needs a value: -seed=N"),
@@ -271,7 +276,7 @@ def test_a_word_that_may_be_a_run_is_named_as_one(refuse, tmp_path, monkeypatch,
     start, listed = "command line: ", f"'{program('inspect recipes')}' lists the recipes"
     messages = {
         "nothere": f"there is no run or recipe named nothere; {listed}",
-        "runs/a": f"there is no run or recipe named runs/a; {listed}",
+        "runs/a": "there is no file or folder runs/a; expected a run's folder, a flag, or a KEY with its VALUE",
         "photos": "photos is a folder, but not of a run: it needs config.yaml and checkpoints",
         "done": "done is a run: to continue it, write -resume=done, or to repeat it -cfg=done/config.yaml",
     }

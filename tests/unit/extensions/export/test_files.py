@@ -64,7 +64,9 @@ def test_words_of_evaluate_that_name_a_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "here.pdiparams")
     for word in ("a/b", "net.onnx", "net.pdiparams", "net.pdmodel", "here"):
-        assert parse_evaluated_argument(word) == (f"EXPORTED={word}", None)
+        setting, weights, problem = parse_evaluated_argument(word)
+        assert (setting, weights) == (f"EXPORTED={word}", None)
+        assert ("is missing" if word == "here" else "does not exist") in problem
     for word in ("digits", "a/b=3", "net.json", "net.pth"):
         assert parse_evaluated_argument(word) is None
     write(tmp_path, "here.json")

@@ -274,7 +274,7 @@ def test_a_format_from_outside_is_found_first_detected_read_and_predicted(tmp_pa
         with pytest.raises(UserError, match="^dict is not derived from SceneReader: derive it"):
             identify_file(str(tmp_path / "a.xyz"))
     assert identify_file(str(tmp_path / "a.xyz")) == ("text", "a")
-    with pytest.raises(UserError, match="^scene format 'triples' is not known: did you mean"):
+    with pytest.raises(UserError, match="^scene format 'triples' is not known: valid names: las, "):
         get_reader("triples", SceneChoices())
 
 

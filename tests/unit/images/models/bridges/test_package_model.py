@@ -57,7 +57,7 @@ def test_names_are_listed_and_unknown_ones_name_close_ones(clone, refuse):
     assert listing("paddleclas:S") == "paddleclas:Small_x1_0"
     assert "paddle:resnet50" in list_models("paddle:*") and all(":" not in name for name in list_models())
     message = refuse(create_model, "paddleclas:small_x2_0")
-    assert message.startswith("model 'paddleclas:small_x2_0' is not known: did you mean paddleclas:Small_x1_0, ")
+    assert message.startswith("model 'paddleclas:small_x2_0' is not known: did you mean paddleclas:Small_x1_0? ")
     assert "'inspect --list paddle:' names all" in refuse(create_model, "paddle:resnet51")
     message = refuse(lambda: create_model("paddle:resnet18", in_channels=1))
     assert message.endswith("takes images of 3 channels alone: leave out DATA.IMAGE_CHANNELS")

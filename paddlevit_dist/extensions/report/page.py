@@ -30,6 +30,7 @@ from .parts import (
     name_run,
 )
 from .runs import ReportedRun, flatten, read_runs
+from .still import draw_still
 from .summary import make_summary
 from .training_curves import make_curves
 
@@ -220,8 +221,17 @@ def prepare_chart(figure: Part, classes: Sequence[str] = ()) -> Part:
     return curves.build_chart(figure["title"], lines, figure["x_label"], figure["y_label"], figure["note"])
 
 
+def prepare_points(figure: Part) -> Part:
+    """Add the image of the first view."""
+    return {**figure, "still": draw_still(figure)}
+
+
 # Computed for the macros of these kinds.
-_PREPARE: dict[str, Callable[[Part], Part]] = {"matrix": prepare_matrix, "gallery": prepare_gallery}
+_PREPARE: dict[str, Callable[[Part], Part]] = {
+    "matrix": prepare_matrix,
+    "gallery": prepare_gallery,
+    "points": prepare_points,
+}
 
 
 def make_differences(runs: Sequence[ReportedRun]) -> list[Part]:
@@ -251,7 +261,7 @@ def make_paired_differences(runs: Sequence[ReportedRun]) -> list[Part]:
         rows, lines = compare(names)
     except UserError as error:
         return [make_note(f"The scores are not compared sample by sample: {str(error).removeprefix('compare: ')}")]
-    table = [make_table("Differences of the scores", rows[0], rows[1:])] if rows else []
+    table = [make_table("Differences of the scores", [*rows[0][:-1], "finding"], rows[1:])] if rows else []
     return [*table, make_lines(lines)]
 
 

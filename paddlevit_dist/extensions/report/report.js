@@ -23,13 +23,16 @@ const number = (value) => {
 
 const onceVisible = (element, action) => {
   if (!("IntersectionObserver" in window)) return action();
+  const act = () => {
+    watch.disconnect();
+    window.removeEventListener("beforeprint", act);
+    action();
+  };
   const watch = new IntersectionObserver((entries) => {
-    if (entries.some((entry) => entry.isIntersecting)) {
-      watch.disconnect();
-      action();
-    }
+    if (entries.some((entry) => entry.isIntersecting)) act();
   }, { rootMargin: "300px" });
   watch.observe(element);
+  window.addEventListener("beforeprint", act); // paper shows all of the page
 };
 
 const readJson = (figure) => JSON.parse(figure.querySelector("script.data").textContent);

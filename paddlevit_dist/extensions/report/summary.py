@@ -102,19 +102,19 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
     trained, state, duration = splits.pop("train", None), format_state(run), format_duration(run)
     updates = run.num_updates
     facts = {
-        "weights": f"of {where}, the best" if where.startswith("epoch") else where,
+        "weights": f"of {where}, the best" if where.startswith("epoch") else where if scores else "",
         "measured on": _join(data, *(f"{name}: {content}" for name, content in splits.items())),
         "trained on": _join(trained, f"{updates:,} updates of {run.facts.get('effective_batch', '?')} samples"),
         "model": _join(model, *_describe_start(run)),
         "compared with": _join(*_describe_comparisons(run, scores)),
         "state": _join(state, f"{duration} on {_format_device(run)}" if duration else _format_device(run)),
-        "continue with": run.continuation,
     }
     return {
         "kind": "score",
         "main": scores[0] if scores else None,
         "beside": [str(score) for score in scores[1 : 1 + _MOST_BESIDE]],
         "facts": {name: fact for name, fact in facts.items() if fact and (updates or name != "trained on")},
+        "command": run.continuation,
         "links": _link_comparisons(run, folder),
     }
 
@@ -189,7 +189,9 @@ def format_state(run: ReportedRun) -> str:
     if last.get("kind") == "ended_early":
         return one_line(f"ended early after epoch {epoch} of {epochs}")
     if last.get("kind") == "evaluation" and str(epoch) in (epochs, run.settings.get("TRAIN.STOP_AFTER_EPOCH")):
-        return f"complete, {epochs} epochs" if str(epoch) == epochs else f"stopped after epoch {epoch} of {epochs}"
+        if str(epoch) == epochs:
+            return f"complete, {epochs} epoch{'s' * (epochs != '1')}"
+        return f"stopped after epoch {epoch} of {epochs}"
     if run.is_running is False:  # None: unknown
         return one_line(f"killed in epoch {epoch} of {epochs}, without a message")
     return one_line(f"in epoch {epoch} of {epochs}; last entry {format_time(last.get('time'))}")

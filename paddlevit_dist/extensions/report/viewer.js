@@ -47,6 +47,8 @@ class Viewer {
       this.colors.push(colors);
     }
     script.remove();
+    this.figure.querySelector(".still").remove();
+    this.canvas.hidden = false;
     this.listen();
     this.paint();
   }

@@ -454,7 +454,7 @@ def test_a_run_that_was_stopped_counts_its_saved_updates_and_says_how_to_continu
         (score, *_) = summary.make_summary(read(folder), folder)
         assert score["facts"]["trained on"].startswith(f"{updates} updates of ")
         command = f"python -m paddlevit_dist train -resume={folder}" if target else None
-        assert score["facts"].get("continue with") == command
+        assert score["command"] == command
     with_lock = read(tmp_path / "within")[0]._replace(is_running=True)  # while its last page is written
     assert with_lock.continuation is not None
     going_on = with_lock._replace(metrics=read(write_run(tmp_path / "on", training(20)[:2]))[0].metrics)

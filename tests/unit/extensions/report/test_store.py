@@ -9,7 +9,7 @@ from PIL import Image
 from support.trainings.report_runs import one_of_each
 
 from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet, SliceStack
-from paddlevit_dist.extensions.report import store
+from paddlevit_dist.extensions.report import still, store
 
 
 def stored(path, *figures):
@@ -193,3 +193,23 @@ def test_a_member_that_would_fill_the_memory_is_refused(tmp_path, size, is_refus
         return
     with pytest.raises(ValueError, match="its member figures.json is too large"):
         store.load(tmp_path / "f.zip")
+
+
+def test_the_first_view_of_points_is_drawn_with_the_nearest_in_front():
+    square = np.stack(np.meshgrid(np.linspace(-1, 1, 60), np.linspace(-1, 1, 60)), axis=-1).reshape(-1, 2)
+    below, above = (np.column_stack([square, np.full(len(square), z)]) for z in (-1.0, 1.0))
+    colors = np.repeat(np.array([[200, 0, 0], [0, 200, 0]], np.uint8), len(square), axis=0)
+    packed = store.pack(PointSet("p", np.concatenate([below, above]).astype(np.float32), {"truth": colors}, {}))
+    xyz, first = still.unpack(packed.content, packed.number)
+    assert np.abs(xyz).max() == pytest.approx(0.5, abs=1e-4) and {*map(tuple, first.tolist())} == {
+        (200, 0, 0),
+        (0, 200, 0),
+    }
+    image = still.project(xyz, first)
+    assert image.shape == (500, 800, 3) and image[0, 0].tolist() == [32, 38, 45]
+    middle = image[230:270, 380:420].reshape(-1, 3)  # seen from above, the upper square hides the lower
+    assert {*map(tuple, middle.tolist())} == {(0, 200, 0)}
+    entry = {"content": packed.content, "number": packed.number, "title": "p", "layers": ["truth"]}
+    assert still.draw_still(entry)["size"] == (800, 500)
+    with pytest.raises(ValueError):
+        still.draw_still({**entry, "number": packed.number + 1})

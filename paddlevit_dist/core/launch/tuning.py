@@ -11,6 +11,7 @@ replaces itself with the same command.
 import contextlib
 import ctypes
 import functools
+import multiprocessing
 import os
 import platform
 import re
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from ..runtime import signals
 from ..runtime.environment import paddle_version, restart
+from ..runtime.printing import shown_briefly
 from ..runtime.processor import KERNELS, chose_in_time, forget_kernels, math_kernels, processor
 from . import devices
 
@@ -161,7 +163,8 @@ _is_set_for_calls = False
 
 def import_paddle() -> None:
     """Import Paddle while signals wait, and NumPy with it: their threads then leave signals to the main thread."""
-    with signals.blocked():
+    is_first = "paddle" not in sys.modules and multiprocessing.parent_process() is None
+    with signals.blocked(), shown_briefly("importing Paddle") if is_first else contextlib.nullcontext():
         import paddle  # noqa: F401
 
         signals.install_again()

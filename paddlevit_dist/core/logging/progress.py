@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ..launch import status
 from ..runtime.compiled import being_compiled
-from ..runtime.printing import one_line
+from ..runtime.printing import EMPTY_LINE, one_line
 
 QUIET_SECONDS = 25.0  # with the poll below, a line appears at least every 30 seconds
 _POLL_SECONDS = 1.0
@@ -25,9 +25,9 @@ _POLL_SECONDS = 1.0
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt}{postfix}"
 _NARROWEST = 20
 _GAP = "  "
-_EMPTY_LINE = "\r\x1b[2K"  # move to the beginning of the line and erase it
 _last_output = time.monotonic()
 _bars = 0  # number of bars of this process
+_place_length = 0  # letters of the place that ``show_place`` has drawn
 
 # Held by threads other than the main one while they print: a process forked in the meantime would inherit a stream that
 # stays locked forever.
@@ -48,6 +48,7 @@ class ProgressBar:
         if shown and can_be_drawn():
             from tqdm import tqdm
 
+            note_output()
             count_bars(1)
             self._stream = _drawn_on(sys.stderr)
             self._bar = tqdm(
@@ -122,9 +123,19 @@ def write_line(text: str) -> None:
 
 
 def note_output() -> None:
-    """Record that output has just been shown."""
+    """Record that output has just been shown, or is about to be: a drawn place is erased."""
     global _last_output
+    show_place("")
     _last_output = time.monotonic()
+
+
+def show_place(text: str) -> None:
+    """Draw in the last line of a terminal what a run is doing, in place of what was drawn before; "" erases it."""
+    global _place_length
+    if (text or _place_length) and not _bars and can_be_drawn():
+        sys.stderr.write(EMPTY_LINE + text[: max(count_columns(sys.stderr) - 1, 0)])
+        sys.stderr.flush()
+        _place_length = len(text)
 
 
 def seconds_since_output() -> float:
@@ -133,7 +144,7 @@ def seconds_since_output() -> float:
 
 
 class Heartbeat:
-    """Prints the activity of the run if nothing was printed for a while.
+    """Prints the activity of the run if nothing was printed for a while; a terminal shows it all the time.
 
     Use it as ``with Heartbeat(log).at("reading the list"): ...``.
 
@@ -177,16 +188,19 @@ class Heartbeat:
         self._stopped.set()
         if self._thread is not None:
             self._thread.join()
+            show_place("")
 
     def _watch(self) -> None:
         while not self._stopped.wait(self._poll_seconds):
-            if seconds_since_output() < self._quiet_seconds:
-                continue
             place, since = self._place
             if being_compiled:
                 place = "compiling, once"
+            text = f"{place} ({time.monotonic() - since:.0f} s)"
             with printing:
-                self._log(f"still {place} ({time.monotonic() - since:.0f} s)")
+                if seconds_since_output() >= self._quiet_seconds:
+                    self._log(f"still {text}")
+                elif seconds_since_output() >= self._poll_seconds:
+                    show_place(text)
 
 
 class ReportField(NamedTuple):
@@ -285,7 +299,7 @@ class BarSafeStream:
     def write(self, text: str) -> int:
         """Write complete lines above the bars; keep an incomplete line."""
         if os.getpid() != self._process:
-            return self.stream.write(_EMPTY_LINE + text if text.strip() else text)
+            return self.stream.write(EMPTY_LINE + text if text.strip() else text)
         lines, newline, self._incomplete = (self._incomplete + text).rpartition("\n")
         if newline:
             self._write(lines + newline)

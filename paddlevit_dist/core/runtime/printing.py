@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+EMPTY_LINE = "\r\x1b[2K"  # move to the beginning of the line of a terminal and erase it
+
+
 class DroppingWriter(io.FileIO):
     """Writes to a descriptor; bytes that the descriptor no longer accepts count as written."""
 
@@ -36,6 +39,22 @@ class DroppingWriter(io.FileIO):
         except OSError:
             return memoryview(data).nbytes
         return written
+
+
+@contextlib.contextmanager
+def shown_briefly(text: str) -> Iterator[None]:
+    """Show on a terminal what the block does, which prints nothing, until it ends; elsewhere, show nothing."""
+    stream = sys.stderr
+    shows = stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb"
+    if shows:
+        stream.write(f"{text} ...")
+        stream.flush()
+    try:
+        yield
+    finally:
+        if shows:
+            stream.write(EMPTY_LINE)
+            stream.flush()
 
 
 def ignore_broken_pipe() -> None:

@@ -1,10 +1,14 @@
 """The line of a report, as long as the terminal is wide, and streams whose output leaves bars alone."""
 
 import io
+import sys
+import time
 
 import pytest
 
+from paddlevit_dist.core.logging import progress
 from paddlevit_dist.core.logging.progress import BarSafeStream, ProgressBar, ReportField, build_fields, fit, fit_line
+from paddlevit_dist.core.runtime.printing import EMPTY_LINE, shown_briefly
 
 VALUES = {
     "skipped_updates": 0,
@@ -121,3 +125,34 @@ def test_a_bar_that_is_not_shown_counts_its_steps():
     bar.show([ReportField("a", "b")])
     assert bar.left == 6 and not bar.is_shown
     bar.close()
+
+
+class Terminal(io.StringIO):
+    """A stream that says whether it is a terminal."""
+
+    def __init__(self, is_terminal=True):
+        super().__init__()
+        self.is_terminal = is_terminal
+
+    def isatty(self):
+        return self.is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_shows_what_is_done_until_a_line_is_printed(is_terminal, monkeypatch):
+    screen = Terminal(is_terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with shown_briefly("importing"):
+        assert screen.getvalue() == ("importing ..." if is_terminal else "")
+    with progress.Heartbeat(progress.write_line, quiet_seconds=60.0, poll_seconds=0.01).at("reading the data"):
+        while is_terminal and "reading" not in screen.getvalue():
+            time.sleep(0.005)
+        time.sleep(0.05)
+        progress.write_line("data: digits")
+    shown = [part for part in screen.getvalue().split(EMPTY_LINE) if part]
+    assert shown[-1 if shown[-1].startswith("data") else -2] == "data: digits\n"
+    drawn = {"importing ...", "reading the data (0 s)"} if is_terminal else set()
+    assert {part for part in shown if not part.startswith("data")} == drawn
+    assert screen.getvalue().endswith(EMPTY_LINE if is_terminal and not shown[-1].startswith("data") else "\n")

@@ -31,17 +31,34 @@ def test_they_are_loaded_where_that_is_asked_for_and_never_as_a_whole(distilled)
     assert f"{len(distilled) - 3} of {len(distilled)} entries of the source used" in report.summary()
 
 
-@pytest.mark.parametrize("name", ["layers.0.attn_mask", "mask_token", "embeddings.position_ids"])
+COMPUTED = ["layers.0.attn_mask", "attn.relative_position_index", "attn.relative_coords_table"]
+COMPUTED += ["mask_token", "masked_embed", "embeddings.position_ids"]
+
+
+@pytest.mark.parametrize("name", COMPUTED)
 def test_entries_that_no_evaluation_reads_do_not_count(distilled, name):
     model = small("deit_tiny_distilled_patch16_224")
     report = load_weights(model, {**distilled, name: paddle.ones([2])}, strict=True)
     assert report.unexpected == [] and "100.0 % of parameters" in report.summary()
 
 
-def test_a_network_of_texts_beside_is_told_and_not_missed(distilled):
-    texts = {"text_model.final_layer_norm.weight": paddle.ones([2]), "logit_scale": paddle.ones([1])}
-    report = load_weights(small("deit_tiny_distilled_patch16_224"), {**distilled, **texts}, strict=True)
-    assert report.unexpected == list(texts) and "not used text_model" in report.summary()
+TEXTS = ["text_model.norm.weight", "text_projection.weight", "visual_projection.weight", "pooler.dense.bias"]
+TEXTS += ["logit_scale", "logit_bias", "clip.text_model.norm.weight", "clip.logit_scale"]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_network_of_texts_beside_is_told_and_not_missed(distilled, name):
+    model = small("deit_tiny_distilled_patch16_224")
+    report = load_weights(model, {**distilled, name: paddle.ones([2])}, strict=True)
+    assert report.unexpected == [name] and f"not used {name}" in report.summary()
+
+
+@pytest.mark.parametrize(
+    "name", ["xtext_model.w", "text_models.w", "pooler", "logit_scale.w", "logit_scales", "xlogit_bias"]
+)
+def test_names_that_only_look_like_those_of_texts_are_of_another_network(distilled, name):
+    with pytest.raises(UserError, match=f"does not have {name}"):
+        load_weights(small("deit_tiny_distilled_patch16_224"), {**distilled, name: paddle.ones([2])}, strict=True)
 
 
 def test_what_only_pretraining_needs_is_dropped_and_counted_by_its_part(distilled):

@@ -171,13 +171,17 @@ def test_algorithms_are_looked_for_where_shapes_are_few_unless_runs_are_to_repea
     assert in_force() == expected(False, True, 1, True) and os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-def test_what_is_in_force_is_recorded(as_before):
+def test_what_is_in_force_is_recorded(as_before, monkeypatch):
     gpu.prepare(True, deterministic=True, fixed_shapes=True)
     recorded = gpu.settings()
     with forced_device("cpu"):
         assert gpu.settings() is None
     assert recorded["tf32"] is True and recorded["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert {name: recorded[name] for name in in_force()} == expected(False, True, 1, True)
+    monkeypatch.setattr(gpu, "read_flags", lambda names: dict.fromkeys(names, 3))
+    flags = "cudnn_deterministic embedding_deterministic cudnn_exhaustive_search use_legacy_linear cublas_allow_tf32"
+    flags += " conv_workspace_size_limit cudnn_batchnorm_spatial_persistent"
+    assert {f"FLAGS_{name}" for name in flags.split()} == gpu.settings().keys() - {"tf32", "CUBLAS_WORKSPACE_CONFIG"}
 
 
 @pytest.mark.parametrize(

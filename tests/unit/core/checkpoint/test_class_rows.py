@@ -12,6 +12,7 @@ from support.networks.timm_zoo import needs_compat
 from support.trainings import small_segmenters  # noqa: F401  # registers small networks
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint import class_rows
 from paddlevit_dist.core.checkpoint.class_rows import (
     ClassNames,
     get_class_names,
@@ -206,6 +207,14 @@ def test_names_are_published_ones_in_other_words_only_if_they_are_as_many():
         order_outputs(Published(), ClassNames(names, ["n3", "n1"]), 3, 4, "f")
     with pytest.raises(UserError, match="f lacks 2 classes"):
         order_outputs(Published(), ClassNames(names[:2], ["n3", "n1"]), 3, 2, "f")
+
+
+@pytest.mark.parametrize(("number", "same", "is_list"), [(5, 4, True), (5, 3, False), (9, 7, False), (10, 8, True)])
+def test_most_names_of_a_published_list_are_four_fifths(number, same, is_list):
+    published = [f"n{place}" for place in range(number)]
+    theirs = [f"{known}, a synonym" if place < same else "other" for place, known in enumerate(published)]
+    assert class_rows._mean_the_same(theirs, published, Published()) is is_list
+    assert not class_rows._mean_the_same(theirs[1:], published, Published())
 
 
 class Tempered(Model):

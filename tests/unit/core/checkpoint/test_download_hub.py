@@ -1,5 +1,6 @@
 """Files that Hugging Face's library keeps."""
 
+import errno
 import hashlib
 
 import pytest
@@ -63,3 +64,40 @@ def test_small_files_that_were_cut_are_fetched_again(hub, keep, content, request
     keep(content, hub.digest(b"whole"))
     found = download.download_small_file("a/b", "file", hub.address().rstrip("/"))
     assert found.read_bytes() == b"whole" and hub.requests == requests
+
+
+STORED = {"ENOSPC": True, "EDQUOT": True, "EACCES": True, "EPERM": True, "EROFS": True, "EIO": False}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_what_the_disk_does_not_take_is_told_with_the_folder_and_not_with_a_proxy(name):
+    error = OSError(getattr(errno, name), "no")
+    with pytest.raises(UserError) as refusal, download.in_one_line("hf:a/b"):
+        raise error
+    begin, _, advice = str(refusal.value).rpartition("; ")
+    assert begin.startswith("hf:a/b cannot be fetched: ") and "\n" not in begin
+    assert ("it cannot be stored: " in begin) is STORED[name] is (advice == "HF_HOME names another folder")
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason", "advice"),
+    [
+        ("RepositoryNotFoundError", "there is no such repository, or access to it is restricted", "set HF_TOKEN"),
+        ("GatedRepoError", "there is no such repository, or access to it is restricted", "set HF_TOKEN"),
+        ("OfflineModeIsEnabled", "HF_HUB_OFFLINE is set and there is no local copy", "give a file"),
+        ("EntryNotFoundError", "the repository has no such file", "give a file of weights instead"),
+        ("LocalEntryNotFoundError", "timed out", "a proxy in https_proxy and a mirror in HF_ENDPOINT"),
+    ],
+)
+def test_each_error_of_the_library_has_its_advice(kind, reason, advice):
+    from huggingface_hub import errors
+
+    cls = getattr(errors, kind)
+    error = cls.__new__(cls)
+    Exception.__init__(error, "far away")
+    error.__cause__ = TimeoutError("timed out") if kind == "LocalEntryNotFoundError" else None
+    with (
+        pytest.raises(UserError, match=f"^hf:a/b cannot be fetched: {reason}; {advice}"),
+        download.in_one_line("hf:a/b"),
+    ):
+        raise error

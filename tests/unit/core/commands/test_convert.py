@@ -81,6 +81,42 @@ def test_a_users_network_keeps_its_names_and_gets_pytorchs_layout(own_network, p
     assert_same(arrays(model), arrays(own_network))
 
 
+class OwnDetector(Model):
+    """A user's network with a backbone, which has most of the names."""
+
+    def __init__(self, num_classes=3):
+        super().__init__()
+        self.backbone = paddle.nn.Sequential(*(paddle.nn.Linear(4, 4) for _ in range(4)))
+        self.predictor = paddle.nn.Linear(4, num_classes)
+
+    def forward(self, numbers):
+        return self.predictor(self.backbone(numbers))
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "told"),
+    [
+        (
+            OwnNetwork,
+            6,
+            "only 46 % of its names are names of OwnNetwork, ",
+        ),  # half of the names are known, and then fewer
+        (OwnDetector, 8, "only 18 % of its names outside the backbone are names of OwnDetector, "),  # a fifth of those
+    ],
+)
+def test_names_of_a_family_are_half_of_all_and_a_fifth_outside_the_backbone(tmp_path, kind, most, told):
+    with forgotten():
+        register_model(kind.__name__, kind)
+        for number in (most, most + 1):
+            others = {f"unknown{place}.kernel": np.ones(2, "float32") for place in range(number)}
+            source = str(save({**arrays(kind()), **others}, tmp_path / "in.pdparams"))
+            if number == most:
+                assert convert(source, str(tmp_path / "out.pdparams")).unknown == list(others)
+                continue
+            with pytest.raises(UserError, match=f"is unknown: {told}the closest"):
+                convert(source, str(tmp_path / "out.pdparams"))
+
+
 @pytest.mark.parametrize(
     ("suffix", "other", "chosen"),
     [

@@ -136,3 +136,93 @@ def test_a_loss_that_rises_and_wide_intervals_are_told(tmp_path):
     assert line.startswith("The interval of score is 22.5 wide")
     narrow = evaluate([50.0], interval={"percent": 95, "score": [49.5, 50.5]})
     assert read_advice(tmp_path / "narrow", [*trained, *narrow]) == []
+
+
+@pytest.mark.parametrize("column", ["AP", "AP %", "IoU", "IoU %", "Dice", "recall %", "PCK %", "OKS"])
+def test_each_score_of_classes_has_a_lowest(tmp_path, column):
+    rows = [("a", 60.0), ("b", 40.0), ("c", 80.0), ("d", None)]
+    figures = [FigureTable("Classes", ("class", column), rows)]
+    name, _, unit = column.partition(" ")
+    (line,) = read_advice(tmp_path / "run", [], figures)
+    assert line == f"Class b has the lowest {name}, 40{f' {unit}' if unit else ''}; the median is 60."
+    assert read_advice(tmp_path / "alone", [], [FigureTable("Classes", ("class", column), rows[2:])]) == []
+    assert read_advice(tmp_path / "other", [], [FigureTable("Classes", ("class", f"x{column}"), rows)]) == []
+
+
+@pytest.mark.parametrize(("kind", "plural"), [("class", "classes"), ("category", "categories"), ("point", "points")])
+@pytest.mark.parametrize("key", ["TRAIN.CLASS_WEIGHTS", "VOLUMES.FOREGROUND_FRACTION"])
+def test_several_without_a_score_are_told_with_what_gives_them_weight(tmp_path, kind, plural, key):
+    names = ["a" * 60, "b" * 58, "c"]
+    rows = [(name, 0.0) for name in names] + [("d", 1.0)]
+    figures = [FigureTable("Classes", (kind, "OKS"), rows)]
+    (line,) = read_advice(tmp_path / "run", [], figures, config=f"{key}: 0.5\n")
+    assert line.startswith(f"3 of 4 {plural} have OKS 0: {'a' * 60}, bb") and len(line.partition(": ")[2]) < 190
+    assert line.endswith(f"More weight or more samples may help ({key}).") and ", c." not in line
+    assert read_advice(tmp_path / "without", [], figures)[0].endswith("More weight or more samples may help.")
+
+
+def tell(folder, limit, values, read):
+    """Whether advice is given for each of these values; those before ``limit`` have none."""
+    told = [bool(read(folder / str(place), value)) for place, value in enumerate(values)]
+    assert told == [place >= limit for place in range(len(values))]
+
+
+def test_advice_begins_behind_a_limit(tmp_path):
+    def read_threshold(folder, f1):
+        lines = {"F1": ([0.2, 0.3, 0.5], [0.5, 0.3, f1])}
+        figures = [Chart("Choice of the score threshold", "score", "fraction", lines)]
+        return read_advice(folder, [], figures, config="DETECTION.SCORE_THRESHOLD: 0.5\n")
+
+    def read_rates(folder, recall):
+        rows = [("a", 0.96, recall, 0.5), ("b", 0.92, recall, 0.5)]
+        figures = [FigureTable("Classes", ("class", "precision", "recall", "threshold"), rows)]
+        return read_advice(folder, [], figures, config="MULTI_LABEL.THRESHOLDS: fixed\n")
+
+    def read_calibration(folder, accuracy):
+        return read_advice(folder, [], calibrate(0.4, accuracy))  # a third of the predictions
+
+    def read_scores(folder, before):
+        return read_advice(folder, [event("training", epoch=1, update=1), *evaluate([0.0, before, 100.0])], epochs=3)
+
+    def read_losses(folder, last):
+        events = [event("training", epoch=n, update=n, loss=1.0 / n) for n in (1, 2, 3)]
+        losses = zip((1, 2, 3), (0.75, 0.5, last))
+        events += [event("evaluation", epoch=n, update=n, loss=loss) for n, loss in losses]
+        return read_advice(folder, events)
+
+    def read_width(folder, end):
+        interval = {"percent": 95, "score": [50.0, end]}
+        return read_advice(folder, [event("training", epoch=1, update=1), *evaluate([50.0], interval=interval)])
+
+    def read_rare(folder, number):
+        figures = [FigureTable("Classes", ("class", "OKS"), [("a", 0.5), ("b", 0.75)])]
+        (line,) = read_advice(folder, [], figures, {"a": number, "b": 50, "c": 90})
+        return "training samples" in line
+
+    for name, limit, values, read in (
+        ("threshold", 1, (0.4, 0.39), read_threshold),  # four fifths of 0.5
+        ("rates", 2, (0.94, 0.9025, 0.8975), read_rates),
+        ("wrongly", 2, (0.94, 0.9775, 0.9825), read_rates),
+        ("calibration", 2, (0.4, 0.26, 0.24), read_calibration),  # by 4.67 and 5.33 %
+        ("scores", 2, (99.0, 98.0, 97.9), read_scores),
+        ("losses", 2, (0.5, 0.55, 0.5501), read_losses),
+        ("width", 1, (51.5, 51.51), read_width),
+        ("rare", 2, (45, 25, 24), read_rare),
+    ):
+        tell(tmp_path / name, limit, values, read)
+
+
+@pytest.mark.parametrize(
+    "key", ["TRAIN.SMOOTHING", "SHAPES.LABEL_SMOOTHING", "TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA"]
+)
+def test_each_key_that_lowers_confidence_is_named_where_it_is_on(tmp_path, key):
+    for place, (value, named) in enumerate(((0.5, f"{key} 0.5"), (0, "regularization"), (0.0, "regularization"))):
+        (line,) = read_advice(tmp_path / str(place), [], calibrate(0.1, 0.7), config=f"{key}: {value}\n")
+        assert f"right; less of {named} may raise" in line
+
+
+@pytest.mark.parametrize(("last", "is_ended"), [(0.0011, False), (0.001, True)])
+def test_a_learning_rate_has_ended_at_a_hundredth_of_its_largest(tmp_path, last, is_ended):
+    events = [event("training", epoch=n, update=n, learning_rate=rate) for n, rate in enumerate((0.05, 0.1, last))]
+    (line,) = read_advice(tmp_path / "run", [*events, *evaluate([1.0, 2.0, 3.0])], epochs=3)
+    assert line.endswith("in a new run, since the learning rate has fallen to 0.") is is_ended

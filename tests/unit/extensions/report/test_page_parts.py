@@ -74,6 +74,8 @@ def test_a_run_that_was_evaluated_alone_says_so_with_the_scores_and_their_interv
     interval = {"percent": 90, "top-1": [40.0, 60.004]}
     done = write_run(tmp_path / "done", [event("evaluation", **scores, interval=interval)], config="")
     assert summary.format_state(*read(done)) == "evaluated"
+    ((score, *_),) = [summary.make_summary(read(done), tmp_path)]
+    assert "trained on" not in score["facts"] and all(score["facts"].values())
     assert summary.format_best(*read(done)) == "top-1 50.12 % [40.00, 60.00] (90 %), top-5 80, mean error 1"
     assert summary.format_best(*read(write_run(tmp_path / "none", []))) is None
     last = [training(4)[0], event("evaluation", epoch=2, **scores)]

@@ -312,6 +312,9 @@ def test_what_cannot_be_compared_is_refused_in_a_line(tmp_path):
         compare_tables(first, make_table(tmp_path / "c", "volumes", SECOND, names="abcdefghijyz"))
     with pytest.raises(UserError, match=r"1 of 12 are only in the first, 0 of 11 only in the second \(such as l\)"):
         compare_tables(first, make_table(tmp_path / "d", "volumes", SECOND, range(11)))
+    short = make_table(tmp_path / "e", "volumes", FIRST, range(11))
+    with pytest.raises(UserError, match=r"0 of 11 are only in the first, 1 of 12 only in the second \(such as l\)"):
+        compare_tables(short, first)
     fewer = first._replace(about={**first.about, "classes": first.about["classes"][:-1]})
     number = len(first.about["classes"])
     with pytest.raises(UserError, match=f"{number - 1} classes instead of {number}"):

@@ -1,9 +1,9 @@
 """Plan of a network for volumes: spacing, patch, kernels and strides from the sizes of a dataset.
 
 Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 2, and the rules of nnU-Net 2.8 for
-``3d_fullres`` (``default_experiment_planner.py``, ``network_topology.py``). The same numbers follow, with these
-differences: axes keep their order (nnU-Net moves the coarsest to the front), and memory is estimated for nnU-Net's
-plain U-Net, which has one convolution less in each level of the encoder than ``unet3d``.
+``3d_fullres`` (``default_experiment_planner.py``, ``network_topology.py``). The same numbers follow, in the order of
+the data's axes, which nnU-Net changes. Memory is estimated for nnU-Net's plain U-Net, which has one convolution less in
+each level of the encoder than ``unet3d``.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,6 +34,14 @@ class LevelPlan(NamedTuple):
         """Return the numbers that the input's size is a multiple of."""
         return np.prod([(1, 1, 1), *self.strides], axis=0)
 
+    def turned(self, order: Sequence[int]) -> "LevelPlan":
+        """Return the plan for axes 0, 1 and 2 from this one, whose axes are those of ``order``."""
+        strides, kernels, (size,) = (
+            [_to_size(np.array(each)[np.argsort(order)]) for each in sizes]
+            for sizes in (self.strides, self.kernels, [self.size])
+        )
+        return LevelPlan(strides, kernels, size)
+
 
 class NetworkPlan(NamedTuple):
     """Network, input and batch for a dataset."""
@@ -52,14 +60,18 @@ def plan_network(
     ``memory_gb`` is a device's memory, by nnU-Net's estimate. A batch has at most a twentieth of the voxels of
     ``num_volumes``. UserError if the volumes are too small for levels, or no patch fits into the memory.
     """
-    spacing = choose_spacing(spacings, shapes)
-    median = np.median(np.rint(spacings / spacing * shapes), axis=0)
+    target = choose_spacing(spacings, shapes)
+    sizes = np.median(np.rint(spacings / target * shapes), axis=0)  # of an even number of volumes: also half voxels
+    # nnU-Net plans with the coarsest axis in front, which decides between axes of which a patch covers an equal share.
+    coarsest = int(target.argmax())
+    order = [coarsest, *(axis for axis in range(3) if axis != coarsest)]
+    spacing, median = target[order], sizes[order]
     aspect = 1 / spacing
     largest = np.rint(aspect * (_FIRST_PATCH / aspect.prod()) ** (1 / 3))
-    levels = plan_levels(spacing, np.minimum(largest, median).astype(int))
+    levels = plan_levels(spacing, np.minimum(largest, median))
     if not levels.strides:
-        size = " x ".join(f"{length:g}" for length in median)
-        at_spacing = f"at {format_lengths(spacing)} mm"
+        size = " x ".join(f"{length:g}" for length in sizes)
+        at_spacing = f"at {format_lengths(target)} mm"
         raise UserError(f"volumes of {size} voxels {at_spacing} are too small: no level can be halved")
     limit = _VALUES_PER_GB * memory_gb
     while (features := count_features(levels, outputs)) > limit:
@@ -68,7 +80,7 @@ def plan_network(
             raise UserError(f"no patch fits into {memory_gb:g} GB of memory: raise -memory_gb")
     covering = round(median.prod() * num_volumes * _MOST_SHARE / np.prod(levels.size))
     batch_size = max(min(round(limit / features * _BATCH), covering), _BATCH)
-    return NetworkPlan(tuple(spacing.tolist()), levels, batch_size, features)
+    return NetworkPlan(tuple(target.tolist()), levels.turned(order), batch_size, features)
 
 
 def _shrink(levels: LevelPlan, spacing: np.ndarray, median: np.ndarray) -> LevelPlan:
@@ -100,14 +112,14 @@ def choose_spacing(spacings: np.ndarray, shapes: np.ndarray) -> np.ndarray:
     return spacing
 
 
-def plan_levels(spacing: Sequence[float] | np.ndarray, size: Sequence[int] | np.ndarray) -> LevelPlan:
+def plan_levels(spacing: Sequence[float] | np.ndarray, size: Sequence[float] | np.ndarray) -> LevelPlan:
     """Plan strides and kernels such that voxels become isotropic first and are halved along all axes then.
 
     An axis is halved if the level has at least 8 voxels along it and its voxels are shorter than twice the shortest of
     such axes; a single axis only from 12 voxels on. A kernel has 3 voxels along an axis from the level on where voxels
     are shorter than twice the shortest of all, and everywhere in the last level.
     """
-    lengths, voxels = np.array(spacing, np.float64), np.array(size, np.int64)
+    lengths, voxels = np.array(spacing, np.float64), np.array(size, np.float64)
     kernel, strides, kernels = np.ones(3, np.int64), [], []
     while True:
         halved = voxels >= 2 * _SMALLEST_EDGE
@@ -120,8 +132,8 @@ def plan_levels(spacing: Sequence[float] | np.ndarray, size: Sequence[int] | np.
         strides.append(_to_size(np.where(halved, 2, 1)))
         kernels.append(_to_size(kernel))
         lengths, voxels = np.where(halved, 2 * lengths, lengths), np.where(halved, -(-voxels // 2), voxels)
-    plan = LevelPlan(strides, [*kernels, (3, 3, 3)], _to_size(size))
-    return plan._replace(size=_to_size(-(-np.array(size) // plan.multiple) * plan.multiple))
+    multiple = np.prod([(1, 1, 1), *strides], axis=0)
+    return LevelPlan(strides, [*kernels, (3, 3, 3)], _to_size(np.ceil(np.array(size) / multiple) * multiple))
 
 
 def count_features(levels: LevelPlan, outputs: int) -> int:

@@ -48,18 +48,17 @@ class DatasetFingerprint(NamedTuple):
 
 
 def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> DatasetFingerprint:
-    """Compute the statistics of at most 50 evenly spread volumes, at their stored spacing.
+    """Compute the statistics of volumes, at their stored spacing.
 
     Source: F. Isensee et al., 2021, "nnU-Net", Nature Methods 18, supplementary note 2, and its
     ``fingerprint_extractor.py``: percentiles 0.5 and 99.5, mean and deviation of the intensities within all classes but
     the background. An equal number of voxels is drawn from each volume, with replacement. ``volumes`` are dataset and
     index; all have the same classes.
     """
-    chosen = [volumes[place] for place in choose_evenly(len(volumes))]
-    groups = group_labels(chosen[0][0].class_names, chosen[0][0].regions).values()
+    groups = group_labels(volumes[0][0].class_names, volumes[0][0].regions).values()
     counts, labeled, values, boxes, shares = [], 0, [], [], []
     constant: list[str] = []
-    for dataset, index in tqdm(chosen, desc="counting voxels", unit="volume", disable=None, leave=False):
+    for dataset, index in tqdm(volumes, desc="counting voxels", unit="volume", disable=None, leave=False):
         channels, labels = dataset.stored(index), dataset.stored_labels(index)
         if labels is None:
             raise ValueError("the dataset has no labels")
@@ -74,9 +73,9 @@ def compute_fingerprint(volumes: Sequence[tuple[SegmentedVolumes, int]]) -> Data
         constant += [f"{dataset.case(index)} ({name})" for name, image in named if image.min() == image.max()]
         inside = np.flatnonzero((labels.array > 0) & (labels.array != IGNORED))
         if len(inside):
-            drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(chosen))
+            drawn = np.random.RandomState(_SEED).choice(inside, _SAMPLED // len(volumes))
             values.append([np.asarray(channel).reshape(-1)[drawn] for channel in channels])
-    spacings = np.array([step_lengths(turned_spacing(data.source(i).geometry)) for data, i in chosen])
+    spacings = np.array([step_lengths(turned_spacing(data.source(i).geometry)) for data, i in volumes])
     by_channel = [_statistics(np.concatenate(samples)) for samples in zip(*values)]
     voxel_counts, milliliters = np.stack(counts, axis=1)
     counted = voxel_counts, milliliters, labeled
@@ -92,14 +91,14 @@ def _statistics(samples: np.ndarray) -> ChannelStatistics:
 def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     """Yield lines with the statistics of a dataset, each with the keys that it helps to set.
 
-    Sizes and spacings are of all volumes, the rest is from ``compute_fingerprint``.
+    Sizes and spacings are of all volumes, the rest is from ``compute_fingerprint`` of at most 50, evenly spread.
     """
     geometries = [dataset.source(index).geometry for index in range(len(dataset))]
     spacings = np.array([step_lengths(turned_spacing(geometry)) for geometry in geometries])
     extents = np.array([upright_shape(geometry) for geometry in geometries]) * spacings
     yield f"spacing as stored (depth, height, width): {_ranges(spacings)} mm (VOLUMES.SPACING_MM)"
     yield f"size (depth, height, width): {_ranges(extents)} mm (a crop covers VOLUMES.CROP_SIZE times the spacing)"
-    found = compute_fingerprint([(dataset, index) for index in range(len(dataset))])
+    found = compute_fingerprint([(dataset, index) for index in choose_evenly(len(dataset))])
     names = group_labels(dataset.class_names, dataset.regions)
     for name, class_counts, sizes in zip(names, found.voxels.T, found.milliliters.T):
         present = sizes[class_counts > 0]

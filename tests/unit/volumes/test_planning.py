@@ -1,6 +1,7 @@
 """Plans of networks: nnU-Net's own for several spacings and sizes, and what has no plan."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,100 @@ def test_plans_are_nnunets(name):
     assert [[1, 1, 1], *map(list, plan.levels.strides)] == case["strides"]
     assert list(map(list, plan.levels.kernels)) == case["kernels"] and plan.features == case["estimate"]
     assert plan.spacing_mm == pytest.approx(case["spacing"])
+
+
+def find_levels(spacing, size):
+    """Strides, kernels and the padded size by nnU-Net's rule: lists and floats, an axis at a time."""
+    lengths, voxels, halvings = list(spacing), list(map(float, size)), [0, 0, 0]
+    strides, kernels, kernel = [], [], [1, 1, 1]
+    while True:
+        axes = [axis for axis in range(3) if voxels[axis] >= 8]
+        axes = [axis for axis in axes if lengths[axis] / min(lengths[other] for other in axes) < 2]
+        if not axes or (len(axes) == 1 and voxels[axes[0]] < 12):
+            break
+        kernel = [3 if lengths[axis] / min(lengths) < 2 else kernel[axis] for axis in range(3)]
+        for axis in axes:
+            halvings[axis], lengths[axis] = halvings[axis] + 1, 2 * lengths[axis]
+            voxels[axis] = math.ceil(voxels[axis] / 2)
+        strides.append([2 if axis in axes else 1 for axis in range(3)])
+        kernels.append(kernel)
+    steps = [2**number for number in halvings]
+    padded = [length if length % step == 0 else length + step - length % step for length, step in zip(size, steps)]
+    return strides, [*kernels, [3, 3, 3]], [int(length) for length in padded], steps
+
+
+def plan_by_rule(spacings, shapes, labels, memory_gb, volumes):
+    """Spacing, patch, batch, strides and kernels by nnU-Net's published rule, with the coarsest axis in front."""
+    target = np.percentile(spacings, 50, axis=0)
+    middle = np.percentile(shapes, 50, axis=0)
+    worst = int(np.argmax(target))
+    others = [axis for axis in range(3) if axis != worst]
+    if target[worst] > 3 * max(target[others]) and middle[worst] * 3 < min(middle[others]):
+        target[worst] = max(np.percentile(spacings[:, worst], 10), 0)
+        if target[worst] < max(target[others]):
+            target[worst] = max(target[others]) + 1e-5
+    resampled = [[int(round(a / b * n)) for a, b, n in zip(*each, strict=True)] for each in zip(
+        spacings, [target] * len(spacings), shapes)]  # fmt: skip
+    order = [worst, *others]
+    spacing, median = target[order], np.median(resampled, axis=0)[order]
+    shares = 1 / spacing
+    first = [round(side) for side in shares * (256**3 / np.prod(shares)) ** (1 / 3)]
+    patch = np.minimum(first, median)
+    while True:
+        strides, kernels, patch, steps = find_levels(spacing, patch)
+        sides, features = list(patch), []
+        for level, stride in enumerate([[1, 1, 1], *strides]):
+            sides = [side // step for side, step in zip(sides, stride)]
+            features.append(math.prod(sides) * min(320, 32 * 2**level))
+        estimate = 2 * sum(features) + 3 * sum(features[:-1]) + labels * math.prod(patch)
+        if estimate <= 70_000_000 * memory_gb:
+            break
+        axis = int(np.argsort([side / whole for side, whole in zip(patch, median)], kind="stable")[-1])
+        tried = list(patch)
+        tried[axis] -= steps[axis]
+        patch[axis] -= find_levels(spacing, tried)[3][axis]
+    batch = min(round(70_000_000 * memory_gb / estimate * 2), round(np.prod(median) * volumes * 0.05 / np.prod(patch)))
+    back = [order.index(axis) for axis in range(3)]
+    turned = [[tuple(row[axis] for axis in back) for row in rows] for rows in (strides, kernels, [patch])]
+    return target, turned[2][0], max(batch, 2), turned[0], turned[1]
+
+
+@pytest.mark.parametrize("memory_gb", [2, 8, 24])
+@pytest.mark.parametrize("volumes", [4, 5, 10, 11])  # of even numbers, the median may end in half a voxel
+def test_plans_follow_nnunets_rule_for_even_and_odd_numbers_of_volumes(volumes, memory_gb):
+    generator, halves, turned = np.random.default_rng([volumes, memory_gb]), 0, 0
+    for spacing, size in (
+        ((1.0, 1.0, 1.0), (64, 65, 64)),
+        ((1.0, 1.0, 1.0), (150, 170, 140)),
+        ((0.8, 0.8, 5.0), (500, 480, 40)),
+        ((0.7, 3.0, 0.7), (300, 60, 300)),
+        ((1.5, 0.8, 0.8), (300, 512, 512)),
+    ):
+        for changes in (False, True):
+            scales = generator.uniform(0.8, 1.25, (volumes, 3)).round(3) if changes else np.ones((volumes, 3))
+            shapes = np.array(size) + generator.integers(0, 2 + 20 * changes, (volumes, 3))
+            spacings = np.array(spacing) * scales
+            plan = plan_network(spacings, shapes, 3, memory_gb, volumes)
+            target, patch, batch, strides, kernels = plan_by_rule(spacings, shapes, 3, memory_gb, volumes)
+            assert plan.spacing_mm == pytest.approx(target) and plan.batch_size == batch
+            assert (plan.levels.size, plan.levels.strides, plan.levels.kernels) == (patch, strides, kernels)
+            halves += bool((np.median(np.rint(spacings / target * shapes), axis=0) % 1).any())
+            turned += int(target.argmax()) > 0
+    assert turned and (halves > 0) == (volumes % 2 == 0)
+
+
+def test_a_median_of_half_a_voxel_is_padded_up():
+    shapes = np.array([[64, 64, 64], [64, 64, 64], [64, 64, 65], [64, 64, 65]])
+    plan = plan_network(np.ones((4, 3)), shapes, 2, 12, 4)
+    assert plan.levels.size == (64, 64, 80) and plan.levels.multiple.tolist() == [16, 16, 16]
+
+
+def test_equal_shares_are_cut_along_nnunets_last_axis():
+    """Of nnU-Net's axes (2, 0, 1), the last is 1."""
+    spacings, shapes = np.array([[1.0, 1.0, 1.5]] * 3), np.array([[256, 256, 160]] * 3)
+    whole = plan_network(spacings, shapes, 2, 1000, 3).levels.size
+    less = plan_network(spacings, shapes, 2, plan_network(spacings, shapes, 2, 1000, 3).features / 7.1e7, 3).levels.size
+    assert less[0] == whole[0] and less[1] < whole[1] and less[2] == whole[2]
 
 
 def test_thick_slices_are_halved_after_the_others():

@@ -240,9 +240,20 @@ def _detect_scenes(root: str, shown: str) -> DatasetGuess | None:
     )
 
 
+def _lists_volumes(file: str) -> bool:
+    try:
+        listed = read_json(Path(file))["dataset"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return isinstance(listed, dict) and all(isinstance(case, dict) and "images" in case for case in listed.values())
+
+
 def _detect_volumes(root: str, shown: str) -> DatasetGuess | None:
-    if os.path.isfile(os.path.join(root, "dataset.json")) and os.path.isdir(os.path.join(root, "imagesTr")):
-        return DatasetGuess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
+    if os.path.isfile(os.path.join(root, "dataset.json")):
+        if os.path.isdir(os.path.join(root, "imagesTr")):
+            return DatasetGuess("nnunet", f"{shown} has dataset.json and imagesTr, volumes in nnU-Net's layout")
+        if _lists_volumes(os.path.join(root, "dataset.json")):
+            return DatasetGuess("nnunet", f"{shown} has a dataset.json that lists volumes, as nnU-Net reads them")
     for split in ("train", "val"):
         folder = os.path.join(root, split)
         names = [name.lower() for name in list_first_names(folder)]

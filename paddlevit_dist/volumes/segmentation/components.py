@@ -67,13 +67,14 @@ class LabelPairs:
     """Predicted and true label maps of a dataset in nnU-Net's layout, matched by name.
 
     ``predictions`` is a folder of label maps, such as an evaluation's; ``data`` one with ``dataset.json`` and
-    ``labelsTr`` or ``labelsTs``. UserError if there are no predictions, or one has no true labels.
+    ``labelsTr`` or ``labelsTs``, or that lists its labels. UserError if there are no predictions, or one has no true labels.
     """
 
     def __init__(self, predictions: str, data: str, cache: Path, max_voxels: int = MAX_VOXELS) -> None:
         self.description: DatasetDescription = read_description(os.path.join(data, DESCRIPTION))
         folders = [os.path.join(data, name) for name in _FOLDERS if os.path.isdir(os.path.join(data, name))]
         truths = {case_name(file): file for folder in folders for file in list_volumes(folder)}
+        truths.update({name: label for name, _, label in self.description.cases if label is not None})
         files = list_volumes(predictions)
         unknown = [os.path.basename(file) for file in files if case_name(file) not in truths]
         if not files or unknown:

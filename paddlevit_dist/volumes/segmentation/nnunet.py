@@ -1,8 +1,8 @@
 """Datasets in nnU-Net's layout.
 
 ``imagesTr/NAME_0000.nii.gz`` and so on for each channel, ``labelsTr/NAME.nii.gz``, and ``dataset.json`` with the names
-of channels and labels, as versions 1 and 2 write it. Also the layout of the Medical Segmentation Decathlon, whose
-volumes of one channel have no number.
+of channels and labels, as versions 1 and 2 write it. Its entry "dataset" may list the files of each volume instead, at
+any path. Also the layout of the Medical Segmentation Decathlon, whose volumes of one channel have no number.
 """
 
 import os
@@ -42,6 +42,7 @@ class DatasetDescription(NamedTuple):
     class_names: list[str]  # names of the labels, or of the regions
     ignored: int | None  # number of voxels without a class, or None
     regions: list[LabelRegion]  # the regions; empty: each label is a class
+    cases: Sequence[_Case] = ()  # labeled volumes that it lists; empty: those in imagesTr and labelsTr
 
 
 class NnUNet(VolumeFiles):
@@ -60,10 +61,11 @@ class NnUNet(VolumeFiles):
         description = read_description(os.path.join(root, DESCRIPTION))
         self.channels, self.numbers = description.channels, description.numbers
         self.class_names, self.regions = description.class_names, description.regions
-        require_split(
-            split, [name for name, folders in _FOLDERS.items() if os.path.isdir(os.path.join(root, folders[0]))], root
-        )
-        cases, self.notices = _cases(root, self.channels, split, options.fold)
+        listed = ("train", "val") if description.cases else ()
+        folders = {name: os.path.join(root, images) for name, (images, _) in _FOLDERS.items()}
+        existing = [name for name in folders if name in listed or os.path.isdir(folders[name])]
+        require_split(split, existing, root, "" if existing else f'; expected the layout {_LAYOUT}, or "dataset" in it')
+        cases, self.notices = _cases(root, description, split, options.fold)
         self.names, self.files, self._label_files = zip(*cases)
         self.labeled = None not in self._label_files
         headers: dict[str, VolumeHeader] = {}
@@ -111,11 +113,27 @@ def _find_root(data_path: str | None) -> str:
     return root
 
 
-def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[list[_Case], list[str]]:
+def _cases(root: str, description: DatasetDescription, split: str, fold: int) -> tuple[list[_Case], list[str]]:
+    cases, notices = list(description.cases), []
+    if split == "test" or not cases:
+        cases, notices = _find_cases(root, description.channels, split)
+    if split == "test":
+        return cases, notices
+    names = [name for name, _, _ in cases]
+    chosen = choose_cases(os.path.join(root, SPLITS), names, split, fold)
+    notices += _note_fold(os.path.join(root, SPLITS), names, fold)
+    return [case for case in cases if case[0] in chosen], notices
+
+
+def _find_cases(root: str, expected: Sequence[str], split: str) -> tuple[list[_Case], list[str]]:
+    """Find the volumes in the folders of a split, with lines for the log."""
     images, labels = (os.path.join(root, name) for name in _FOLDERS[split])
     volumes = group_channels(list_volumes(images), expected)
     if not volumes:
-        raise UserError(f"{images} contains no volumes; expected the layout {_LAYOUT}")
+        raise UserError(
+            f"{images} contains no volumes; expected the layout {_LAYOUT}, or files that {DESCRIPTION} lists under "
+            '"dataset"'
+        )
     label_files = {case_name(file): file for file in list_volumes(labels)} if os.path.isdir(labels) else {}
     cases = [(name, files, label_files.pop(name, None)) for name, files in volumes]
     unlabeled = [name for name, _, label_file in cases if label_file is None]
@@ -127,12 +145,7 @@ def _cases(root: str, expected: Sequence[str], split: str, fold: int) -> tuple[l
     notices = []
     if label_files:
         notices.append(f"note: {labels}: no volume matches {shorten(', '.join(sorted(label_files)), 200)}; not used")
-    if split == "test":
-        return cases, notices
-    names = [name for name, _, _ in cases]
-    chosen = choose_cases(os.path.join(root, SPLITS), names, split, fold)
-    notices += _note_fold(os.path.join(root, SPLITS), names, fold)
-    return [case for case in cases if case[0] in chosen], notices
+    return cases, notices
 
 
 def read_description(file: str) -> DatasetDescription:
@@ -157,7 +170,37 @@ def read_description(file: str) -> DatasetDescription:
         raise UserError(
             f'{file}: "labels" has the numbers {numbers}, expected 0 for the background and 1 to {IGNORED - 1} more'
         )
-    return description
+    return description._replace(cases=_listed_cases(file, content.get("dataset"), channel_names))
+
+
+def _listed_cases(file: str, listed: object, channels: Sequence[str]) -> list[_Case]:
+    """Return the volumes of the entry "dataset" by name, with absolute paths; none without this entry.
+
+    As in nnU-Net, paths may have environment variables, and relative ones begin at the folder of ``dataset.json``.
+    """
+    if listed is None:
+        return []
+    expected = 'expected "dataset" such as {"case_1": {"images": ["files/ct.nii.gz"], "label": "files/seg.nii.gz"}}'
+    if not isinstance(listed, Mapping) or not listed:
+        raise UserError(f"{file}: {expected}, with paths from its folder, or no such entry and a folder imagesTr")
+    cases = []
+    for name, entry in sorted(listed.items()):
+        images, label = (entry.get(key) for key in ("images", "label")) if isinstance(entry, Mapping) else (None, None)
+        if not isinstance(images, list) or not all(isinstance(path, str) for path in [*images, label]):
+            raise UserError(f"{file}: {expected}; {shorten(name)} is {shorten(str(entry))}")
+        if len(images) != len(channels):
+            raise UserError(
+                f"{file}: {shorten(name)} has {len(images)} images, expected one for each of the {len(channels)} "
+                f"channels ({', '.join(channels)})"
+            )
+        *paths, label_path = (
+            os.path.abspath(os.path.join(os.path.dirname(file), os.path.expandvars(path))) for path in [*images, label]
+        )
+        missing = [path for path in [*paths, label_path] if not os.path.exists(path)]
+        if missing:
+            raise UserError(f"{file}: {shorten(name)} names {missing[0]}, which does not exist; correct the path")
+        cases.append((name, tuple(paths), label_path))
+    return cases
 
 
 def _labels_by_number(file: str, labels: object) -> dict[int, str]:

@@ -60,6 +60,59 @@ def test_the_folder_alone_tells_the_dataset(tmp_path):
     assert guess(str(raw_data(tmp_path, cases=2))).dataset == "nnunet"
 
 
+def listed_data(root, **changes):
+    """The files of ``raw_data`` under other names in another folder, which dataset.json lists."""
+    raw_data(root)
+    cases = {}
+    for number in range(3):
+        files = [f"imagesTr/case_{number}_000{channel}.nii.gz" for channel in (0, 1)] + [f"labelsTr/case_{number}.nii.gz"]
+        moved = [root / "scans" / f"{number}" / f"{name}.nii.gz" for name in ("ct", "pet", "seg")]
+        for file, target in zip(files, moved, strict=True):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (root / file).rename(target)
+        paths = [str(moved[0]), f"scans/{number}/pet.nii.gz", f"$SCANS/{number}/seg.nii.gz"]
+        cases[f"p{number}"] = {"images": paths[:2], "label": paths[2]}
+    cases.update(changes)
+    for folder in ("imagesTr", "labelsTr"):
+        (root / folder).rmdir()
+    (root / "dataset.json").write_text(json.dumps({**SECOND, "file_ending": ".nii.gz", "dataset": cases}))
+    return root
+
+
+def test_volumes_that_the_description_lists_are_those_of_the_folders(tmp_path, monkeypatch):
+    monkeypatch.setenv("SCANS", "scans")  # nnU-Net replaces environment variables
+    root, whole = listed_data(tmp_path / "listed"), raw_data(tmp_path / "raw")
+    assert guess(str(root)).dataset == "nnunet"
+    for split in ("train", "val"):
+        found, expected = opened(root, split), opened(whole, split)
+        assert [found.case(index)[1:] for index in range(len(found))] == [name[5:] for name in expected.names]
+        for index in range(len(found)):
+            (channels, labels), (others, other_labels) = found.read(index), expected.read(index)
+            assert all(np.array_equal(one.array, other.array) for one, other in zip(channels, others, strict=True))
+            assert np.array_equal(labels.array, other_labels.array)
+            assert found.source(index).file.endswith("ct.nii.gz")
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"images": ["scans/0/ct.nii.gz"], "label": "scans/0/seg.nii.gz"}, "p1 has 1 images, expected one for each of"),
+        ({"images": ["scans/0/ct.nii.gz", "no.nii.gz"], "label": "scans/0/seg.nii.gz"}, "p1 names .*/no.nii.gz, which"),
+        ({"images": "scans/0/ct.nii.gz"}, '"label": "files/seg.nii.gz"}}; p1 is '),
+    ],
+)
+def test_what_is_wrong_with_a_listed_volume_is_told(tmp_path, monkeypatch, entry, said):
+    monkeypatch.setenv("SCANS", "scans")
+    with pytest.raises(UserError, match=f"dataset.json: .*{said}"):
+        opened(listed_data(tmp_path, p1=entry))
+
+
+def test_a_folder_without_volumes_says_where_they_are_expected(tmp_path):
+    (tmp_path / "dataset.json").write_text(json.dumps(SECOND))
+    with pytest.raises(UserError, match='imagesTr/NAME_0000.nii.gz .*, or "dataset" in it'):
+        opened(tmp_path)
+
+
 def test_folds_are_nnunets(tmp_path):
     """The second fold of 11 names by scikit-learn's KFold(5, shuffle=True, random_state=12345), as nnU-Net draws it:
     parts of a shuffled order, of which the first has one more."""

@@ -14,10 +14,12 @@ import numpy as np
 
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import is_folder, open_regular, readable
+from ..core.runtime.printing import shorten
 from .geometry import PACKED, check_fits
 
 _SUFFIXES = (".dcm", ".dicom", ".ima")
 _INDEX = "DICOMDIR"  # index of the files on a medium, without image data
+_DERIVED = (b"RTDOSE", b"SEG")  # modalities with voxels of their own, of many frames, next to the slices they belong to
 _SERIES, _DESCRIPTION = "0020|000e", "0008|103e"
 _PLACE = {"0020|0032": "Image Position", "0020|0037": "Image Orientation", "0028|0030": "Pixel Spacing"}
 _USED = {**_PLACE, "0028|0102": "High Bit", "0028|1053": "Rescale Slope"}  # headers that SimpleITK may replace
@@ -32,6 +34,7 @@ class DicomSeries(NamedTuple):
     shape: tuple[int, int, int]  # (depth, height, width)
     affine: np.ndarray  # (4, 4), from voxels x, y, z to LPS millimeters
     load: Callable[[], np.ndarray]  # reads the voxels
+    remarks: tuple[str, ...] = ()  # files that are not slices, for the log
 
 
 class DicomSlice(NamedTuple):
@@ -69,15 +72,21 @@ def open_series(folder: str, itk: ModuleType) -> DicomSeries:
     UserError for no slices, a damaged slice, or several series; for slices that differ in size or direction, coincide,
     are missing, or are not evenly spaced.
     """
-    slices = [
-        header for header in (_read_slice(file, itk) for file in list_regular_files(folder)) if header is not None
-    ]
+    slices, others = [], []
+    for file in list_regular_files(folder):
+        found = _read_slice(file, itk)
+        if isinstance(found, DicomSlice):
+            slices.append(found)
+        elif found is not None:
+            others.append(f"{os.path.basename(file)} ({found})")
+    listed = shorten(", ".join(others), 200)
     if not slices:
         with os.scandir(folder) as entries:
             inner = sorted(entry.name for entry in entries if is_folder(entry))
+        found_instead = f", only folders ({inner[0]}, ...)" if inner else ""
+        found_instead += f", only {listed} (convert voxels to NIfTI)" if others else ""
         raise UserError(
-            f"{folder} contains no DICOM slices{f', only folders ({inner[0]}, ...)' if inner else ''}; put the files "
-            "of one series directly into the folder"
+            f"{folder} contains no DICOM slices{found_instead}; put the files of one series directly into the folder"
         )
     _check_one_series(folder, slices)
     check_alike(folder, slices)
@@ -90,15 +99,23 @@ def open_series(folder: str, itk: ModuleType) -> DicomSeries:
     affine[:3, 2] = find_even_step(folder, slices, normal)
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
-    return DicomSeries((len(slices), rows, columns), affine, lambda: _load(slices, itk))
+    remarks = (f"DICOM files without slices, not used: {listed}",) if others else ()
+    return DicomSeries((len(slices), rows, columns), affine, lambda: _load(slices, itk), remarks)
 
 
-def _read_slice(file: str, itk: ModuleType) -> DicomSlice | None:
-    """Read the header of a slice; return None if the file is not a DICOM file, such as a text note."""
+def _read_slice(file: str, itk: ModuleType) -> DicomSlice | str | None:
+    """Read the header of a slice.
+
+    Return None if the file is not a DICOM file, such as a text note, and the modality of one that is not a slice, such
+    as a set of contours, a plan or a report.
+    """
     is_dicom = _has_preamble(file) or file.lower().endswith(_SUFFIXES)
     if os.path.basename(file).upper() == _INDEX:
         return None
-    damage = find_wrong_length(file)
+    damage, elements = scan_elements(file)
+    has_slice = (_PIXELS in elements or _ROWS in elements) and elements.get(_MODALITY) not in _DERIVED
+    if is_dicom and damage is None and elements and not has_slice:
+        return elements.get(_MODALITY, b"").decode("ascii", "replace") or "no modality"
     reader = itk.ImageFileReader()
     reader.SetImageIO("GDCMImageIO")
     reader.SetFileName(file)
@@ -254,7 +271,9 @@ def _read_as_stored(item: DicomSlice, itk: ModuleType) -> Any:
 _LONG = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())  # four length bytes after two unused bytes
 _SHORT = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT PN SH SL SS ST TM UI UL US".split())
 _IMPLICIT, _DEFLATED, _BIG_ENDIAN = b"1.2.840.10008.1.2", b"1.2.840.10008.1.2.1.99", b"1.2.840.10008.1.2.2"
-_SYNTAX, _PIXELS = (0x0002, 0x0010), (0x7FE0, 0x0010)
+_SYNTAX, _MODALITY, _PIXELS = (0x0002, 0x0010), (0x0008, 0x0060), (0x7FE0, 0x0010)
+_ROWS = (0x0028, 0x0010)  # of an image, even if its voxels are missing
+_KEPT = (_SYNTAX, _MODALITY, _ROWS, _PIXELS)
 _ITEMS = 0xFFFE  # group of items and of the end marks of items and sequences
 _UNKNOWN = 0xFFFFFFFF  # length that is defined by an end mark
 _LARGEST_INFLATED = 1 << 28  # bytes
@@ -264,31 +283,46 @@ _Content = bytes | mmap.mmap
 
 def find_wrong_length(file: str) -> str | None:
     """Describe the first element whose length cannot be right, else None; OSError if the file cannot be read."""
+    return scan_elements(file)[0]
+
+
+def scan_elements(file: str) -> tuple[str | None, dict[tuple[int, int], bytes]]:
+    """Return what ``find_wrong_length`` does, and the elements of ``_KEPT``, nested ones too, as far as they were read.
+
+    Voxels are b"". OSError if the file cannot be read.
+    """
+    found: dict[tuple[int, int], bytes] = {}
     with open(file, "rb") as stream:
         try:
             content: _Content = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         except ValueError:  # empty
-            return "it is empty"
+            return "it is empty", found
     start = 132 if content[128:132] == b"DICM" else 0
     try:
-        position, syntax = _walk(content, start, "<", True, only_group=0x0002) if start else (0, b"")
+        position = _walk(content, start, "<", True, found, only_group=0x0002) if start else 0
+        syntax = found.get(_SYNTAX, b"")
         if syntax == _DEFLATED:
             inflated = zlib.decompressobj(-zlib.MAX_WBITS)
             content, position = inflated.decompress(content[position:], _LARGEST_INFLATED), 0
             if inflated.unconsumed_tail:
-                return f"it inflates to more than {_LARGEST_INFLATED:,} bytes"
+                return f"it inflates to more than {_LARGEST_INFLATED:,} bytes", found
         is_explicit = content[position + 4 : position + 6] in _LONG | _SHORT
-        _walk(content, position, ">" if syntax == _BIG_ENDIAN else "<", is_explicit and syntax != _IMPLICIT)
+        _walk(content, position, ">" if syntax == _BIG_ENDIAN else "<", is_explicit and syntax != _IMPLICIT, found)
     except (ValueError, zlib.error) as error:
-        return str(error)
-    return None
+        return str(error), found
+    return None, found
 
 
 def _walk(
-    content: _Content, position: int, order: str, is_explicit: bool, only_group: int | None = None
-) -> tuple[int, bytes]:
-    """Return the end of all elements, nested too, or of ``only_group``, and the transfer syntax found among them."""
-    end, syntax, in_fragments = len(content), b"", False
+    content: _Content,
+    position: int,
+    order: str,
+    is_explicit: bool,
+    found: dict[tuple[int, int], bytes],
+    only_group: int | None = None,
+) -> int:
+    """Return the end of all elements, nested too, or of ``only_group``; add those of ``_KEPT`` to ``found``."""
+    end, in_fragments = len(content), False
     while position + 8 <= end:
         group, element = struct.unpack_from(order + "HH", content, position)
         if only_group is not None and group != only_group:
@@ -303,10 +337,11 @@ def _walk(
             raise ValueError(
                 f"element ({group:04x},{element:04x}) announces {length:,} bytes, only {max(end - start, 0):,} remain"
             )
-        if (group, element) == _SYNTAX:
-            syntax = content[start : start + length].strip(b"\0 ")
+        if (group, element) in _KEPT:
+            is_value = (group, element) != _PIXELS
+            found.setdefault((group, element), content[start : start + length].strip(b"\0 ") if is_value else b"")
         position = start if holds_elements else start + length
-    return position, syntax
+    return position
 
 
 def _header(content: _Content, position: int, order: str, is_explicit: bool) -> tuple[int, int, bytes]:

@@ -398,7 +398,7 @@ def detached_voxel_files(header: str) -> list[str]:
 
 def _open_folder(folder: str) -> _OpenedVolume:
     series = dicom.open_series(folder, import_extra("SimpleITK", folder))
-    return _OpenedVolume(series.shape, series.affine, "lps", series.load)
+    return _OpenedVolume(series.shape, series.affine, "lps", series.load, series.remarks)
 
 
 _READERS: dict[str, Callable[[str], _OpenedVolume]] = {

@@ -66,8 +66,8 @@ def keep_largest(array: np.ndarray, groups: Sequence[Labels]) -> np.ndarray:
 class LabelPairs:
     """Predicted and true label maps of a dataset in nnU-Net's layout, matched by name.
 
-    ``predictions`` is a folder of label maps, such as an evaluation's; ``data`` one with ``dataset.json`` and
-    ``labelsTr`` or ``labelsTs``, or that lists its labels. UserError if there are no predictions, or one has no true labels.
+    ``predictions`` is a folder of label maps, such as an evaluation's; ``data`` one with ``dataset.json``, which lists
+    the labels, or ``labelsTr`` or ``labelsTs``. UserError if there are no predictions, or one has no true labels.
     """
 
     def __init__(self, predictions: str, data: str, cache: Path, max_voxels: int = MAX_VOXELS) -> None:

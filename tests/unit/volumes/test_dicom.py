@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from support.files.dicom_elements import element, item, meta
 from support.files.volume_files import (
     AFFINE,
     LPS,
@@ -45,6 +46,40 @@ def test_places_order_the_slices_not_names_and_other_files_are_passed_over(tmp_p
     array, header = read_volume(folder)
     np.testing.assert_array_equal(array, voxels(), strict=True)
     np.testing.assert_allclose(header.geometry.affine, AFFINE, atol=1e-5)
+
+
+def write_object(path, modality, *elements) -> None:
+    """A DICOM object of this modality, with a sequence that has nested elements, as a set of contours has."""
+    contours = element(0x3006, 0x0050, b"DS", b"1\\2\\3 ")
+    nested = element(0x3006, 0x0039, b"SQ", item(contours))
+    content = element(8, 0x60, b"CS", modality) + nested + b"".join(elements)
+    path.write_bytes(meta(b"1.2.840.10008.1.2.1\0") + content)
+
+
+def test_objects_without_slices_next_to_a_series_are_told_and_not_used(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    write_object(folder / "RS.dcm", b"RTSTRUCT")
+    write_object(folder / "report", b"SR")
+    frames = element(0x28, 0x10, b"US", b"\2\0"), element(0x7FE0, 0x10, b"OW", b"\0" * 16)
+    write_object(folder / "RD.dcm", b"RTDOSE", *frames)
+    for name in ("._000.dcm", "Thumbs.db", "plan.pdf", "LOCKFILE", "head.json", "000.png"):
+        (folder / name).write_bytes(b"\x89PNG not a slice" * 20)
+    array, header = read_volume(folder)
+    np.testing.assert_array_equal(array, voxels())
+    assert header.remarks == ("DICOM files without slices, not used: RD.dcm (RTDOSE), RS.dcm (RTSTRUCT), report (SR)",)
+
+
+def test_a_slice_without_its_voxels_is_damaged(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    content = (folder / "004.dcm").read_bytes()
+    (folder / "004.dcm").write_bytes(content[: content.index(b"\xe0\x7f\x10\0")])
+    assert "004.dcm cannot be read as a DICOM slice" in refusal_of(read_volume, folder)
+
+
+def test_a_folder_of_contours_alone_is_told(tmp_path):
+    (tmp_path / "anna").mkdir()
+    write_object(tmp_path / "anna" / "RS.dcm", b"RTSTRUCT")
+    assert "anna contains no DICOM slices, only RS.dcm (RTSTRUCT)" in refusal_of(read_header, tmp_path / "anna")
 
 
 def test_a_tilted_gantry_keeps_every_voxel_in_place(tmp_path):

@@ -65,7 +65,9 @@ def listed_data(root, **changes):
     raw_data(root)
     cases = {}
     for number in range(3):
-        files = [f"imagesTr/case_{number}_000{channel}.nii.gz" for channel in (0, 1)] + [f"labelsTr/case_{number}.nii.gz"]
+        files = [f"imagesTr/case_{number}_000{channel}.nii.gz" for channel in (0, 1)] + [
+            f"labelsTr/case_{number}.nii.gz"
+        ]
         moved = [root / "scans" / f"{number}" / f"{name}.nii.gz" for name in ("ct", "pet", "seg")]
         for file, target in zip(files, moved, strict=True):
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -171,6 +171,24 @@ def list_volumes(folder: str) -> list[str]:
     return sorted(files)
 
 
+def find_conventions(folder: str) -> dict[str, str]:
+    """Find the conventions of the volumes in a folder by name, "ras" or "lps", from their formats alone.
+
+    Names of volumes in formats of both conventions are left out, and folders without a landmark file.
+    """
+    found: dict[str, set[str]] = {}
+    for path in map(str, Path(folder).iterdir()):
+        if os.path.basename(path).startswith("."):
+            continue
+        if os.path.isdir(path):
+            name = case_name(path)
+            if landmark_files.find_landmark_files(folder, name) and dicom.contains_dicom(path):
+                found.setdefault(name, set()).add("lps")
+        elif path.lower().endswith(tuple(_READERS)):
+            found.setdefault(case_name(path), set()).add("lps" if path.lower().endswith(_ITK_SUFFIXES) else "ras")
+    return {name: conventions.pop() for name, conventions in found.items() if len(conventions) == 1}
+
+
 def list_parts(path: str) -> list[str]:
     """List all files of a volume: the file, the voxel file of a detached header, or the files of a folder."""
     if os.path.isdir(path):

@@ -3,7 +3,7 @@
 import csv
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .. import landmark_files
 from ..dataset import VolumeDataset
 from ..geometry import convert
+from ..reading import find_conventions
 
 # Factors of x, y, z, and the question to ask if they at least halve the mean error.
 _LIKELY_MISTAKES = (
@@ -22,6 +23,7 @@ _LIKELY_MISTAKES = (
     ("1,000 times the positions", (1000.0,) * 3, "are they meters?"),
     ("10 times the positions", (10.0,) * 3, "are they centimeters?"),
 )
+_CLEARLY = 10  # by which a volume's error has to become smaller for the question, if not all volumes' is halved
 # Order of a volume's files: first formats that specify their coordinate system.
 _PREFERRED = (".mrk.json", ".fcsv", ".json", ".csv")
 
@@ -33,7 +35,7 @@ class VolumeLandmarks(NamedTuple):
     source: str  # file, for messages
     positions: landmark_files.Positions  # by name, millimeters x, y, z; None: missing
     is_ras: bool = True  # whether positions are known to be in RAS
-    # "ras" or "lps" for files next to the volume that do not specify one; None: unknown
+    # "ras" or "lps", of the volume that the file is next to, for files that do not specify one; None: unknown
     default_convention: str | None = None
 
 
@@ -63,16 +65,17 @@ def read_landmarks(folder: str) -> list[VolumeLandmarks]:
         raise UserError(
             f"{folder} contains no landmark files; expected one for each volume (.fcsv, .mrk.json, .json or .csv)"
         )
-    return [_read(folder, case) for case in cases]
+    conventions = find_conventions(folder)
+    return [_read(folder, case, conventions) for case in cases]
 
 
-def _read(folder: str, case: str) -> VolumeLandmarks:
+def _read(folder: str, case: str, conventions: Mapping[str, str]) -> VolumeLandmarks:
     files = landmark_files.find_landmark_files(folder, case)
     file = min(files, key=lambda path: next(k for k, end in enumerate(_PREFERRED) if path.lower().endswith(end)))
     listed = landmark_files.read(file)
     if listed.space == "ijk":
         raise UserError(f"{file}: landmarks are in voxels (IJK), expected millimeters: save them as LPS or RAS")
-    return VolumeLandmarks(case, file, listed.positions, listed.space == "ras")
+    return VolumeLandmarks(case, file, listed.positions, listed.space == "ras", conventions.get(case))
 
 
 def _read_table(file: str) -> dict[str, VolumeLandmarks]:
@@ -187,10 +190,17 @@ def _compare(
         raise UserError(f"{folder}: {problem}; scores need all volumes: add the missing files")
     positions, extra_names = np.full((len(truth), len(names), 2, 3), np.nan), set()
     spaces: set[str] = set()
+    others_convention: list[str] = []  # files whose volumes have another convention than ``coordinate_system``
+    conventions = {} if table else find_conventions(folder)
     for row, true in enumerate(truth):
-        result = table[true.case] if table else _read(folder, true.case)
+        result = table[true.case] if table else _read(folder, true.case, conventions)
         extra_names |= set(result.positions) - set(names)
         positions[row] = _pair_positions(true, result, names, coordinate_system, spaces)
+        others_convention += [
+            volume.source
+            for volume in (true, result)
+            if not volume.is_ras and volume.default_convention not in (None, coordinate_system)
+        ]
     errors, *corrected = (
         np.linalg.norm(positions[..., 0, :] - positions[..., 1, :] * factors, axis=-1)
         for factors in (1.0, *(factors for _, factors, _ in _LIKELY_MISTAKES))
@@ -200,16 +210,34 @@ def _compare(
         if extra_names
         else []
     )
+    if coordinate_system and others_convention:
+        concerned = f"{count(len(others_convention), 'file')} next to volumes of the other convention"
+        notices.append(
+            f"{folder}: -coordinate_system={coordinate_system} decides for {concerned}, for example "
+            f"{others_convention[0]}; drop it to read each file in its volume's"
+        )
     others = sorted(result_names - {volume.case for volume in truth})
     if others:
         are = "is" if len(others) == 1 else "are"
         found = f"{count(len(others), 'volume')} {are} not in {source}"
         notices.append(f"{folder}: {found} and {are} ignored, for example {others[0]}")
+    notices += [f"{folder}: {text}" for text in _find_mistakes(truth, errors, corrected)]
+    return _ComparedVolumes(errors, spaces, notices)
+
+
+def _find_mistakes(
+    truth: Sequence[VolumeLandmarks], errors: np.ndarray, corrected: Sequence[np.ndarray]
+) -> Iterator[str]:
+    """Yield likely mistakes, from the errors (volumes, landmarks) and those without each of ``_LIKELY_MISTAKES``."""
     for (change, _, question), corrected_errors in zip(_LIKELY_MISTAKES, corrected):
         if np.nansum(corrected_errors) < np.nansum(errors) / 2:
-            mean = np.nanmean(corrected_errors)
-            notices.append(f"{folder}: with {change} the mean error would be {mean:.4g} mm: {question}")
-    return _ComparedVolumes(errors, spaces, notices)
+            yield f"with {change} the mean error would be {np.nanmean(corrected_errors):.4g} mm: {question}"
+            continue
+        is_better = np.nansum(corrected_errors, axis=1) < np.nansum(errors, axis=1) / _CLEARLY
+        if is_better.any():
+            before, after = (float(np.nanmean(each[is_better])) for each in (errors, corrected_errors))
+            which = f"in {is_better.sum():,} of {count(len(truth), 'volume')}, such as {truth[is_better.argmax()].case}"
+            yield f"{which}, with {change} the mean error would be {after:.4g} mm and not {before:.4g}: {question}"
 
 
 def _pair_positions(
@@ -223,11 +251,14 @@ def _pair_positions(
 
     Assumptions about coordinates are added to ``spaces``.
     """
-    convention, both = coordinate_system or true.default_convention, [true.positions, result.positions]
-    if convention is None and not true.is_ras and not result.is_ras:
+    both = [true.positions, result.positions]
+    known = [volume.default_convention for volume in (true, result)]
+    # The convention belongs to each file: it is its own volume's, or that of the same volume on the other side.
+    conventions = [coordinate_system or own or other for own, other in zip(known, known[::-1])]
+    if not any(conventions) and not true.is_ras and not result.is_ras:
         spaces.add("files do not specify LPS or RAS: both sides are assumed to be the same")
     else:
-        both = [_convert_to_ras(volume, convention, spaces) for volume in (true, result)]
+        both = [_convert_to_ras(*pair, spaces) for pair in zip((true, result), conventions)]
     pairs = np.full((len(names), 2, 3), np.nan)
     for row, name in enumerate(names):
         position, other = (positions.get(name) for positions in both)
@@ -251,7 +282,7 @@ def _convert_to_ras(volume: VolumeLandmarks, convention: str | None, spaces: set
     if convention is None:
         raise UserError(
             f"{volume.source} does not specify LPS or RAS, but the other side does: add -coordinate_system=ras or "
-            "lps, or give the data set as TRUTH (its folder with train and val), where each volume's format decides"
+            "lps, or give a folder with the volumes, or the data set, as TRUTH: then each volume's format decides"
         )
     spaces.add(f"files without a coordinate system are read as {convention.upper()}")
     return {

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from support.files.volume_files import write_volume
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
@@ -319,3 +320,44 @@ def test_a_folder_without_landmarks_and_a_truth_without_positions_are_refused(tm
     (tmp_path / "found.csv").write_text('case,landmark,x,y,z\na,"nose, tip",1,2,3\n')
     with pytest.raises(UserError, match=r"the truth: no landmark has a position: there is nothing to compare with"):
         score(str(tmp_path / "found.csv"), truth, "the truth")
+
+
+def write_mixed(folder, places, with_volumes):
+    """A CSV for each volume in the convention of its format, for half of them NIfTI, for the others NRRD or DICOM."""
+    for number, (case, own) in enumerate(places.items()):
+        convention, suffix = (("RAS", ".nii.gz"), ("LPS", ".nrrd"), ("LPS", ""))[number % 3]
+        write(folder, {case: own}, f"csv {convention}")
+        if with_volumes:
+            write_volume(folder / f"{case}{suffix}", np.zeros((4, 5, 6), np.int16))
+
+
+@pytest.mark.parametrize("form", ["mrk.json LPS", "fcsv RAS", None])
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_files_next_to_volumes_of_two_conventions_are_each_in_their_volumes(capsys, tmp_path, form, is_swapped):
+    write_mixed(tmp_path / "mixed", TRUTH, with_volumes=True)
+    if form is None:
+        write_mixed(tmp_path / "other", FOUND, with_volumes=False)
+    else:
+        write(tmp_path / "other", FOUND, form)
+    sides = ["mixed", "other"][:: -1 if is_swapped else 1]
+    said, _ = evaluate(capsys, *(tmp_path / side for side in sides))
+    assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+
+
+def test_each_side_may_be_next_to_volumes_of_its_own(capsys, tmp_path):
+    write_mixed(tmp_path / "truth", TRUTH, with_volumes=True)
+    write(tmp_path / "found", FOUND, "csv LPS")
+    for case in FOUND:
+        write_volume(tmp_path / "found" / f"{case}.mha", np.zeros((4, 5, 6), np.int16))
+    said, _ = evaluate(capsys, tmp_path / "truth", tmp_path / "found")
+    assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+
+
+def test_a_system_for_all_files_is_told_where_volumes_have_the_other(tmp_path):
+    write_mixed(tmp_path / "truth", TRUTH, with_volumes=True)
+    write(tmp_path / "found", TRUTH, "fcsv LPS")
+    truth = read_landmarks(str(tmp_path / "truth"))
+    notices = score(str(tmp_path / "found"), truth, "t", coordinate_system="lps").notices
+    assert any("-coordinate_system=lps decides for 2 files next to volumes of the other" in each for each in notices)
+    assert any("in 2 of 6 volumes, such as case0, with x and y negated" in each for each in notices)
+    assert not score(str(tmp_path / "found"), truth, "t").notices

@@ -48,6 +48,7 @@ class DicomSlice(NamedTuple):
     position: np.ndarray  # (3,), first voxel, millimeters
     steps: np.ndarray  # (3, 2), millimeters from one column and from one row to the next
     is_inverted: bool = False  # whether its lowest values are displayed in white
+    has_lookup: bool = False  # whether the scale of its voxels is a table, a modality LUT
 
 
 def list_regular_files(folder: str) -> list[str]:
@@ -100,6 +101,8 @@ def open_series(folder: str, itk: ModuleType) -> DicomSeries:
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
     remarks = (f"DICOM files without slices, not used: {listed}",) if others else ()
+    if any(item.has_lookup for item in slices):
+        remarks += ("the modality LUT in the headers is not applied: voxels keep their stored values",)
     return DicomSeries((len(slices), rows, columns), affine, lambda: _load(slices, itk), remarks)
 
 
@@ -151,6 +154,7 @@ def _read_slice(file: str, itk: ModuleType) -> DicomSlice | str | None:
         np.asarray(reader.GetOrigin()),
         directions[:, :2] * np.asarray(reader.GetSpacing())[:2],
         _tag(reader, "0028|0004") == "MONOCHROME1",
+        _LOOKUP in elements,
     )
 
 
@@ -273,7 +277,8 @@ _SHORT = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT PN SH SL SS ST TM UI UL
 _IMPLICIT, _DEFLATED, _BIG_ENDIAN = b"1.2.840.10008.1.2", b"1.2.840.10008.1.2.1.99", b"1.2.840.10008.1.2.2"
 _SYNTAX, _MODALITY, _PIXELS = (0x0002, 0x0010), (0x0008, 0x0060), (0x7FE0, 0x0010)
 _ROWS = (0x0028, 0x0010)  # of an image, even if its voxels are missing
-_KEPT = (_SYNTAX, _MODALITY, _ROWS, _PIXELS)
+_LOOKUP = (0x0028, 0x3000)  # modality LUT, instead of slope and intercept
+_KEPT = (_SYNTAX, _MODALITY, _ROWS, _LOOKUP, _PIXELS)
 _ITEMS = 0xFFFE  # group of items and of the end marks of items and sequences
 _UNKNOWN = 0xFFFFFFFF  # length that is defined by an end mark
 _LARGEST_INFLATED = 1 << 28  # bytes
@@ -338,7 +343,7 @@ def _walk(
                 f"element ({group:04x},{element:04x}) announces {length:,} bytes, only {max(end - start, 0):,} remain"
             )
         if (group, element) in _KEPT:
-            is_value = (group, element) != _PIXELS
+            is_value = (group, element) not in (_LOOKUP, _PIXELS)
             found.setdefault((group, element), content[start : start + length].strip(b"\0 ") if is_value else b"")
         position = start if holds_elements else start + length
     return position

@@ -3,6 +3,10 @@
 import re
 from typing import Any
 
+import numpy as np
+
+from .geometry import nearest_axes
+
 TWO_NIFTI_PLACES = (
     "sform and qform in the header disagree: the sform is used, but other programs may use the "
     "qform; correct the header"
@@ -16,6 +20,8 @@ _FLAGS = re.IGNORECASE | re.MULTILINE
 _ANATOMICAL = re.compile(rb"^space:[ \t]*((left|right)-(anterior|posterior)-superior|[LR][AP]S)\s*$", _FLAGS)
 _DIRECTIONS = re.compile(rb"^space directions:(.*?\([^()]*\)){3}", _FLAGS)
 _MATRIX = re.compile(rb"^(TransformMatrix|Orientation|Rotation)[ \t]*=", _FLAGS)
+_LETTERS = re.compile(rb"^AnatomicalOrientation[ \t]*=[ \t]*([RLAPSI]{3})\s*$", _FLAGS)
+_RANGE = re.compile(rb"^old ?(min|max):", _FLAGS)
 _FUNCTION = re.compile(rb"^ElementToIntensityFunction(Slope *= *(?!1(\.0*)?\s)|Offset *= *(?!0(\.0*)?\s))\S", _FLAGS)
 
 
@@ -30,11 +36,29 @@ def of_nifti(header: Any, beginning: bytes) -> list[str]:
     return remarks
 
 
-def of_itk(is_nrrd: bool, header: bytes) -> list[str]:
-    """Return remarks on the lines of an NRRD or MetaImage header."""
+def of_itk(is_nrrd: bool, header: bytes, affine: np.ndarray) -> list[str]:
+    """Return remarks on the lines of an NRRD or MetaImage header, and its affine (4, 4) to LPS."""
     needed = [(_ANATOMICAL, "no line 'space:' with directions of the body"), (_DIRECTIONS, "no 'space directions:'")]
     needed = needed if is_nrrd else [(_MATRIX, "no TransformMatrix")]
     remarks = [_NO_ITK_PLACE.format(what) for pattern, what in needed if not pattern.search(header)][:1]
     if _FUNCTION.search(header):
         remarks.append("ElementToIntensityFunction in the header is not applied: voxels keep their stored values")
+    if is_nrrd and _RANGE.search(header):
+        remarks.append("old min and old max in the header are not applied: voxels keep their stored values")
+    letters = None if is_nrrd else _LETTERS.search(header)
+    used = _find_letters(affine)
+    if letters is not None and letters[1].decode().upper() != used:
+        remarks.append(
+            f"AnatomicalOrientation is {letters[1].decode()}, but the axes in the header give {used}, which is used, "
+            "as other programs do: check left and right"
+        )
     return remarks
+
+
+def _find_letters(affine: np.ndarray) -> str:
+    """Return the sides of the body on which the axes x, y, z begin, as MetaImage names them: RAI for identity."""
+    order, signs = nearest_axes(affine)
+    letters = ["", "", ""]
+    for world, sides in enumerate(("RL", "AP", "IS")):
+        letters[order[world]] = sides[0 if signs[world] > 0 else 1]
+    return "".join(letters)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import readable, require_regular
-from . import dicom, header_remarks, landmark_files
+from . import dicom, header_remarks, landmark_files, length_units
 from .geometry import (
     PACKED,
     PLAIN,
@@ -38,12 +38,6 @@ _SAME_PLACE = 0.05  # of the smallest spacing: largest distance of corners of fi
 _LONGEST_REASON = 200  # characters of a library's error message
 _SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, including its header
 _LONGEST_EXTENSIONS = 1 << 26  # bytes between the header and the voxels of a NIfTI file
-_NIFTI_UNITS = ("", "meters", "mm", "microns")  # by the code in xyzt_units
-_ITK_UNITS = re.compile(rb"^(?:(space units|units)[ \t]*:(?!=)|(DistanceUnits)[ \t]*=)([^\r\n]*)", re.I | re.M)
-_PREFIXES = (("", "", 1000.0), ("centi", "c", 10.0), ("milli", "m", 1.0), ("micro", "u", 0.001), ("nano", "n", 1e-6))
-_MILLIMETERS = {
-    name: factor for long, short, factor in _PREFIXES for name in (f"{short}m", f"{long}meter", f"{long}metre")
-} | {"micron": 0.001}
 
 
 class VolumeHeader(NamedTuple):
@@ -255,30 +249,9 @@ def _open_nifti(file: str) -> _OpenedVolume:
         sform, qform = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
         if farthest_apart(sform, qform) > _SAME_PLACE * qform.spacing.min():
             remarks.append(header_remarks.TWO_NIFTI_PLACES)
-    unit = int(image.header["xyzt_units"]) & 7
-    if unit >= len(_NIFTI_UNITS):
-        raise UserError(f"{file}: xyzt_units has the unknown unit of length {unit}; write 2 (mm) to the header")
-    affine, notes = _to_millimeters(file, affine, "xyzt_units", [_NIFTI_UNITS[unit]])
+    affine, notes = length_units.convert_nifti(file, affine, int(image.header["xyzt_units"]))
     remarks += notes
     return _OpenedVolume(image.shape[::-1], affine, "ras", lambda: np.asanyarray(image.dataobj).T, tuple(remarks))
-
-
-def _to_millimeters(file: str, affine: np.ndarray, field: str, units: Sequence[str]) -> tuple[np.ndarray, list[str]]:
-    """Return an affine (4, 4) in millimeters, with a remark if the units in a field of the header are others.
-
-    Without units, lengths are millimeters. UserError for units that differ, or are not known.
-    """
-    named = sorted({unit.strip('"? \t') for unit in units} - {""})
-    spelled = [unit.lower().replace("\xb5", "u").replace("\u03bc", "u").rstrip("s") for unit in named]
-    factors = {_MILLIMETERS.get(unit) for unit in spelled} or {1.0}
-    factor = factors.pop()
-    if factors or factor is None:
-        raise UserError(
-            f"{file}: the header has lengths in {' and '.join(named)} ({field}), expected one unit, such as mm "
-            "or um; correct the header"
-        )
-    remark = f"lengths in the header are in {', '.join(named)} ({field}): converted to millimeters"
-    return np.diag([factor] * 3 + [1.0]) @ affine, [remark] * (factor != 1.0)
 
 
 def _nifti_class(nibabel: ModuleType, file: str) -> tuple[Any, bytes]:
@@ -384,8 +357,8 @@ def _open_itk(file: str) -> _OpenedVolume:
     affine[:3, :3] = directions * np.asarray(reader.GetSpacing()[:3])
     affine[:3, 3] = reader.GetOrigin()[:3]
     header = _read_itk_header(file)
-    affine, remarks = _to_millimeters(file, affine, *_find_itk_units(header))
-    remarks += header_remarks.of_itk(_suffix(file) in (".nrrd", ".nhdr"), header)
+    affine, remarks = length_units.convert_itk(file, affine, header)
+    remarks += header_remarks.of_itk(_suffix(file) in (".nrrd", ".nhdr"), header, affine)
     return _OpenedVolume(shape, affine, "lps", lambda: itk.GetArrayFromImage(reader.Execute()), tuple(remarks))
 
 
@@ -393,14 +366,6 @@ def _read_itk_header(file: str) -> bytes:
     """Return the lines of a MetaImage or NRRD header."""
     with open(file, "rb") as content:
         return re.split(rb"\r?\n\r?\n|ElementDataFile", content.read(_LONGEST_HEADER))[0]
-
-
-def _find_itk_units(header: bytes) -> tuple[str, list[str]]:
-    """Return the field of a MetaImage or NRRD header that has units of length, which SimpleITK ignores, and these."""
-    fields = [(row[1] or row[2], row[3]) for row in _ITK_UNITS.finditer(header)]
-    texts = [value.decode("utf-8", "replace") for _, value in fields]
-    name = fields[0][0].decode() if fields else ""
-    return name, [unit for text in texts for unit in re.findall(r'"[^"]*"', text)[:3] or [text]]  # a fourth is time's
 
 
 def detached_voxel_files(header: str) -> list[str]:

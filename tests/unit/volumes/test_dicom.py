@@ -69,6 +69,16 @@ def test_objects_without_slices_next_to_a_series_are_told_and_not_used(tmp_path)
     assert header.remarks == ("DICOM files without slices, not used: RD.dcm (RTDOSE), RS.dcm (RTSTRUCT), report (SR)",)
 
 
+def test_a_modality_table_that_is_not_applied_is_told(tmp_path):
+    folder = write_series(tmp_path / "anna", voxels())
+    content = (folder / "004.dcm").read_bytes()
+    place = content.index(b"\xe0\x7f\x10\0")
+    table = element(0x0028, 0x3000, None, item(element(0x0028, 0x3004, None, b"HU")))
+    (folder / "004.dcm").write_bytes(content[:place] + table + content[place:])
+    (remark,) = read_header(folder).remarks
+    assert remark.startswith("the modality LUT in the headers is not applied")
+
+
 def test_a_slice_without_its_voxels_is_damaged(tmp_path):
     folder = write_series(tmp_path / "anna", voxels())
     content = (folder / "004.dcm").read_bytes()

@@ -1,9 +1,13 @@
 """What nibabel and SimpleITK assume or replace in silence is remarked."""
 
+import re
+
 import numpy as np
 import pytest
+from support.refusals import refusal_of
 
 from paddlevit_dist.volumes import header_remarks, read_volume
+from paddlevit_dist.volumes.geometry import rotation
 
 DIRECTIONS = "space directions: (1,0,0) (0,2,0) (0,0,3)"
 META = "NDims = 3\nTransformMatrix = 1 0 0 0 1 0 0 0 1\n"
@@ -26,11 +30,15 @@ META = "NDims = 3\nTransformMatrix = 1 0 0 0 1 0 0 0 1\n"
         *((False, f"{META}elementToIntensityFunctionslope = {one}\n", ["Function"]) for one in ("1.05", "10", "0")),
         *((False, f"{META}ElementToIntensityFunctionOffset = {one}\n", []) for one in ("0.", "0.00")),
         (False, f"{META}ElementToIntensityFunctionOffset = 0.5\n", ["Function"]),
+        (False, META + "AnatomicalOrientation = rai\n", []),
+        (False, META + "AnatomicalOrientation = ???\n", []),
+        (False, META + "AnatomicalOrientation = RAS\n", ["AnatomicalOrientation is RAS, but the axes .* give RAI"]),
+        (True, f"space: LPS\n{DIRECTIONS}\nold min: -1000\noldmax: 3000\n", ["old min and old max"]),
     ],
 )
 def test_headers_that_itk_completes_are_remarked(is_nrrd, header, expected):
-    remarks = header_remarks.of_itk(is_nrrd, header.encode())
-    assert len(remarks) == len(expected) and all(part in remark for part, remark in zip(expected, remarks))
+    remarks = header_remarks.of_itk(is_nrrd, header.encode(), np.eye(4))
+    assert len(remarks) == len(expected) and all(re.search(part, remark) for part, remark in zip(expected, remarks))
 
 
 @pytest.mark.parametrize(
@@ -66,3 +74,28 @@ def test_either_place_of_nifti_is_enough(sform, qform, is_remarked):
     header["sform_code"], header["qform_code"] = sform, qform
     remarks = header_remarks.of_nifti(header, header.binaryblock)
     assert [remark.startswith("no orientation in the header") for remark in remarks] == [True] * is_remarked
+
+
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
+def test_letters_of_axes_are_those_that_itk_writes(tmp_path, axes):
+    import SimpleITK
+
+    image = SimpleITK.GetImageFromArray(np.zeros((2, 3, 4), np.int16))
+    direction = (np.eye(3) * [-1, 1, -1])[:, axes] @ rotation(np.deg2rad([10.0, -8.0, 12.0]))
+    image.SetDirection(direction.ravel().tolist())
+    SimpleITK.WriteImage(image, str(tmp_path / "a.mha"))
+    header = (tmp_path / "a.mha").read_bytes().split(b"ElementDataFile")[0]
+    assert b"AnatomicalOrientation" in header and read_volume(tmp_path / "a.mha")[1].remarks == ()
+
+
+def test_lengths_by_the_ends_of_axes_are_refused(tmp_path):
+    header = "NRRD0005\ntype: short\ndimension: 3\nsizes: 4 3 2\nencoding: raw\nendian: little\n"
+    for more, is_read in (
+        ("axis mins: 0 0 0\naxis maxs: 2 1.5 4\n", False),
+        ("spacings: 0.5 0.5 2\naxis maxs: 2 2 4\n", True),
+    ):
+        (tmp_path / "a.nrrd").write_bytes(f"{header}{more}\n".encode() + bytes(48))
+        if is_read:
+            assert read_volume(tmp_path / "a.nrrd")[1].geometry.spacing.tolist() == [2.0, 0.5, 0.5]
+        else:
+            assert "axis mins and axis maxs, but no spacings" in refusal_of(read_volume, tmp_path / "a.nrrd")

@@ -1,14 +1,18 @@
 """How long it takes to compare many hashes of images, and which copies are found among photographs.
 
-Usage: python benchmarks/leaks.py [--val 50000] [--train 1280000] [--folder IMAGES]
+Usage: python benchmarks/leaks.py [--val 50000] [--train 1280000] [--folder IMAGES] [--kinds 12]
 
 The hashes are random, a thousandth of those of val near one of train. The rates are those of windows of the photographs
 that come with scikit-image and scikit-learn, or of the images in a folder, each changed in seven ways. A false pair
 is one of a changed image and another than its own; images of one folder that are alike count as false too.
+
+``--kinds`` is the number of images drawn of each kind of ``alike_pictures.py``. The table counts pairs of different
+images, and images with their changed copies, whose thumbnails are alike, and those whose pixels prove a copy.
 """
 
 import argparse
 import io
+import itertools
 import json
 import sys
 import time
@@ -20,13 +24,15 @@ from PIL import Image, ImageEnhance
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import alike_pictures
 from photographs import sources
 from smallest import sized
 
 from paddlevit_dist.core.launch.devices import cpu_cores
-from paddlevit_dist.extensions.leakage import comparing, perceptual
+from paddlevit_dist.extensions.leakage import comparing, perceptual, registration
 
 WINDOW = 400, 300  # pixels
+_SOUGHT = 7  # first changes of ``alike_pictures``, whose copies the search is for
 
 
 def main() -> None:
@@ -34,12 +40,51 @@ def main() -> None:
     parser.add_argument("--val", type=int, default=sized(50_000, 20))
     parser.add_argument("--train", type=int, default=sized(1_280_000, 40))
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--kinds", type=int, default=sized(12, 3))
     options = parser.parse_args()
     found = {"cores": cpu_cores(), **compare(options.val, options.train)}
     files = sorted(options.folder.rglob("*.*")) if options.folder else sources()
     if files:
         found.update(rates(list(windows(files))))
+    found.update(compare_kinds(options.kinds))
     print("RESULT", json.dumps(found))
+
+
+def compare_kinds(number: int) -> dict[str, float]:
+    """Rates among drawn images of kinds whose members look alike; prints a row for each kind and each change."""
+    generator = np.random.default_rng(0)
+    different: dict[str, np.ndarray] = {}
+    copies = {name: np.zeros(3, int) for name in alike_pictures.CHANGES}
+    for kind, draw in alike_pictures.KINDS.items():
+        images = [draw(generator) for _ in range(number)]
+        different[kind] = _count_alike(list(itertools.combinations(images, 2)))
+        for name, change in alike_pictures.CHANGES.items():
+            copies[name] += _count_alike([(change(image, generator), image) for image in images[: -(-number // 2)]])
+    print("| pairs | number | look alike | proven |\n|---|---|---|---|")
+    for heading, counts in [*((f"different: {kind}", each) for kind, each in different.items()), *copies.items()]:
+        print(f"| {heading} | {counts[2]} | {counts[0]} | {counts[1]} |", flush=True)
+    others, sought = sum(different.values()), sum(list(copies.values())[:_SOUGHT])
+    return {
+        "different_alike": round(others[0] / others[2], 4),
+        "different_proven": round(others[1] / others[2], 4),
+        "copies_proven": round(sought[1] / sought[2], 4),
+    }
+
+
+def _count_alike(pairs: list[tuple[Image.Image, Image.Image]]) -> np.ndarray:
+    """Count the pairs that look alike, as the search decides it, those that are proven copies, and all."""
+    alike = proven = 0
+    for pair in pairs:
+        thumbs = [perceptual.make_thumbnail(image) for image in pair]
+        first, second = (
+            perceptual.compute_hashes(perceptual.to_luminance(thumb), perceptual.NUM_VARIANTS) for thumb in thumbs
+        )
+        if comparing.find_nearest(first[None], second[:1])[0][0, 0] < 0:
+            continue
+        if perceptual.compute_similarity(*thumbs).is_copy:
+            alike += 1
+            proven += registration.compare_registered(*map(registration.make_picture, pair)).is_proof
+    return np.array([alike, proven, len(pairs)])
 
 
 def compare(val: int, train: int) -> dict[str, float]:

@@ -100,10 +100,10 @@ def open_series(folder: str, itk: ModuleType) -> DicomSeries:
     affine[:3, 2] = find_even_step(folder, slices, normal)
     affine[:3, 3] = slices[0].position
     columns, rows = slices[0].size
-    remarks = (f"DICOM files without slices, not used: {listed}",) if others else ()
+    remarks = [f"DICOM files without slices, not used: {listed}"] if others else []
     if any(item.has_lookup for item in slices):
-        remarks += ("the modality LUT in the headers is not applied: voxels keep their stored values",)
-    return DicomSeries((len(slices), rows, columns), affine, lambda: _load(slices, itk), remarks)
+        remarks.append("the modality LUT in the headers is not applied: voxels keep their stored values")
+    return DicomSeries((len(slices), rows, columns), affine, lambda: _load(slices, itk), tuple(remarks))
 
 
 def _read_slice(file: str, itk: ModuleType) -> DicomSlice | str | None:
@@ -292,7 +292,7 @@ def find_wrong_length(file: str) -> str | None:
 
 
 def scan_elements(file: str) -> tuple[str | None, dict[tuple[int, int], bytes]]:
-    """Return what ``find_wrong_length`` does, and the elements of ``_KEPT``, nested ones too, as far as they were read.
+    """Return what ``find_wrong_length`` does, and elements of ``_KEPT``, nested ones too, up to a wrong length.
 
     Voxels are b"". OSError if the file cannot be read.
     """
@@ -326,7 +326,7 @@ def _walk(
     found: dict[tuple[int, int], bytes],
     only_group: int | None = None,
 ) -> int:
-    """Return the end of all elements, nested too, or of ``only_group``; add those of ``_KEPT`` to ``found``."""
+    """Return the end of all elements, nested too, or of ``only_group``; add elements of ``_KEPT`` to ``found``."""
     end, in_fragments = len(content), False
     while position + 8 <= end:
         group, element = struct.unpack_from(order + "HH", content, position)

@@ -35,7 +35,7 @@ class LevelPlan(NamedTuple):
         return np.prod([(1, 1, 1), *self.strides], axis=0)
 
     def turned(self, order: Sequence[int]) -> "LevelPlan":
-        """Return the plan for axes 0, 1 and 2 from this one, whose axes are those of ``order``."""
+        """Return the plan for axes 0, 1 and 2 from this one, whose axes are in the order ``order``."""
         strides, kernels, (size,) = (
             [_to_size(np.array(each)[np.argsort(order)]) for each in sizes]
             for sizes in (self.strides, self.kernels, [self.size])
@@ -62,7 +62,7 @@ def plan_network(
     """
     target = choose_spacing(spacings, shapes)
     sizes = np.median(np.rint(spacings / target * shapes), axis=0)  # of an even number of volumes: also half voxels
-    # nnU-Net plans with the coarsest axis in front, which decides between axes of which a patch covers an equal share.
+    # nnU-Net plans with the coarsest axis in front. It decides between axes if a patch covers an equal share of them.
     coarsest = int(target.argmax())
     order = [coarsest, *(axis for axis in range(3) if axis != coarsest)]
     spacing, median = target[order], sizes[order]

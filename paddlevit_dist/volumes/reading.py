@@ -168,7 +168,7 @@ def list_volumes(folder: str) -> list[str]:
 def find_conventions(folder: str) -> dict[str, str]:
     """Find the conventions of the volumes in a folder by name, "ras" or "lps", from their formats alone.
 
-    Names of volumes in formats of both conventions are left out, and folders without a landmark file.
+    Names of volumes in formats of both conventions are omitted, and folders without a landmark file.
     """
     found: dict[str, set[str]] = {}
     for path in map(str, Path(folder).iterdir()):

@@ -37,6 +37,8 @@ def find_in_training(config: RunSettings, datasets: dict[str, Any], folder: Path
         raise UserError(f"-exclude_leaked: {error}; drop -exclude_leaked") from error
     write_leaks(folder / FILE, search, dataset, train)
     write_line(f"{search.summary(split, 'samples')}, listed in {folder / FILE}")
+    if search.alike:
+        write_line(search.suspicion(split, "samples"))
 
 
 def _build_training_set(config: RunSettings) -> Any:

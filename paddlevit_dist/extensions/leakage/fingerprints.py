@@ -3,7 +3,7 @@
 import contextlib
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,15 +140,17 @@ def _read_image(dataset: Any, index: int, draft: tuple[int, int] | None) -> Imag
     return _decode(dataset.encoded(index), dataset, index, draft)
 
 
-def read_thumbnails(dataset: Dataset, indices: Sequence[int], label: str) -> dict[int, np.ndarray]:
-    """Read thumbnails, uint8 (64, 64, 3), by sample index. Samples that have become unreadable are skipped."""
-    thumbs = run_in_threads(_read_thumbnail, dataset, indices, label, len(indices), float("inf"))
-    return {index: thumb for index, thumb in zip(indices, thumbs) if thumb is not None}
+def read_smaller(
+    shrink: Callable[[Image.Image], np.ndarray], dataset: Dataset, indices: Sequence[int], label: str
+) -> dict[int, np.ndarray]:
+    """Read images, shrunk by a function of a module, by sample index. Those that have become unreadable are skipped."""
+    shrunk = run_in_threads(partial(_read_shrunk, shrink), dataset, indices, label, len(indices), float("inf"))
+    return {index: image for index, image in zip(indices, shrunk) if image is not None}
 
 
-def _read_thumbnail(dataset: Dataset, index: int) -> np.ndarray | None:
+def _read_shrunk(shrink: Callable[[Image.Image], np.ndarray], dataset: Dataset, index: int) -> np.ndarray | None:
     try:
-        return perceptual.make_thumbnail(_read_image(dataset, index, (_DRAFT_PX, _DRAFT_PX)))
+        return shrink(_read_image(dataset, index, (_DRAFT_PX, _DRAFT_PX)))
     except UserError:
         return None
 

@@ -19,7 +19,7 @@ from ...core.tasks.task import Task
 from ...core.tasks.task_factory import make_task
 from ...images.data.image_dataset import ImageDataset
 from .fingerprints import read_pixels
-from .search import FILE, NEAR, SearchResult, find_copies, write_leaks
+from .search import ALIKE, FILE, NEAR, SearchResult, find_copies, write_leaks
 
 _SHEET = "leaks.png"
 _MOST_SHOWN = 8  # pairs on the sheet
@@ -63,18 +63,21 @@ def print_findings(search: SearchResult, val: Dataset, train: Dataset, task: Tas
         print("to compare all samples, run inspect leaks with the same flags")
     for file in (folder / FILE, folder / _SHEET):
         file.unlink(missing_ok=True)  # of an earlier search
-    if not search.pairs:
+    if not search.pairs and not search.alike:
         return
     conflicts = find_label_conflicts(search, val, train)
     if conflicts:
         print(one_line(f"{len(conflicts):,} of these have another class in train: {'; '.join(conflicts[:_NAMED])}"))
+    if search.alike:
+        print(one_line(f"look alike: {search.suspicion('val', task.traits.sample_name)}"))
     write_leaks(folder / FILE, search, val, train)
     files = [folder / FILE]
     if isinstance(val, ImageDataset):
         with atomic_file(folder / _SHEET) as out:
             draw_sheet(search, val, train).save(out, "PNG")
         files.append(folder / _SHEET)
-    print(one_line(f"pairs written to {', '.join(map(str, files))}; evaluate -exclude_leaked scores without them"))
+    advice = "; evaluate -exclude_leaked scores without them" if search.pairs else ""
+    print(one_line(f"pairs written to {', '.join(map(str, files))}{advice}"))
 
 
 def find_label_conflicts(search: SearchResult, val: Dataset, train: Dataset) -> list[str]:
@@ -101,9 +104,16 @@ def draw_sheet(search: SearchResult, val: Dataset, train: Dataset) -> Image.Imag
 
 
 def list_shown(search: SearchResult, val: Dataset, train: Dataset) -> list[tuple[str, list[tuple[np.ndarray, str]]]]:
-    """List pixels and captions of pairs under a heading for each dataset: near duplicates first, the least similar."""
-    chosen = sorted(search.pairs, key=lambda pair: (pair.kind != NEAR, pair.likeness))[:_MOST_SHOWN]
-    captions = [each.kind + (f" {each.likeness:.2f}" if each.kind == NEAR else "") for each in chosen]
+    """List pixels and captions of pairs under a heading for each dataset.
+
+    Near duplicates come first, the least similar ones ahead, and those that only look alike last, the most similar ones
+    ahead; these have up to half the rows.
+    """
+    alike = sorted(search.alike, key=lambda pair: -pair.likeness)
+    chosen = sorted(search.pairs, key=lambda pair: (pair.kind != NEAR, pair.likeness))
+    chosen = chosen[: _MOST_SHOWN - min(len(alike), _MOST_SHOWN // 2)]
+    chosen += alike[: _MOST_SHOWN - len(chosen)]
+    captions = [each.kind + (f" {each.likeness:.2f}" if each.kind in (NEAR, ALIKE) else "") for each in chosen]
     columns = []
     sides: tuple[tuple[str, Any, Callable[[Any], int]], ...] = (
         ("val", val, lambda pair: pair.val),

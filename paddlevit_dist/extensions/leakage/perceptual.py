@@ -67,16 +67,16 @@ def _bases() -> tuple[np.ndarray, np.ndarray]:
     return np.stack(rows), np.stack(columns)
 
 
-def _resampling_matrix(low: float, high: float, size: int, parts: int = 1) -> np.ndarray:
-    """Build the matrix (size, 64) that resamples 64 pixels linearly to means of ``parts`` positions between borders."""
+def _resampling_matrix(low: float, high: float, size: int, parts: int = 1, given: int = THUMB_PX) -> np.ndarray:
+    """Build the matrix (size, given) that resamples pixels linearly to means of ``parts`` positions between borders."""
     places = low + (high - low) * (np.arange(size * parts) + 0.5) / (size * parts)
-    pixels = np.clip(places * THUMB_PX - 0.5, 0, THUMB_PX - 1)
-    first = pixels.astype(np.int64).clip(max=THUMB_PX - 2)
+    pixels = np.clip(places * given - 0.5, 0, given - 1)
+    first = pixels.astype(np.int64).clip(max=given - 2)
     share = pixels - first
-    matrix = np.zeros((size * parts, THUMB_PX))
+    matrix = np.zeros((size * parts, given))
     each = np.arange(size * parts)
     matrix[each, first], matrix[each, first + 1] = 1 - share, share
-    return matrix.reshape(size, parts, THUMB_PX).mean(axis=1)
+    return matrix.reshape(size, parts, given).mean(axis=1)
 
 
 class ImageSimilarity(NamedTuple):
@@ -104,42 +104,52 @@ def compute_similarity(first_thumb: np.ndarray, second_thumb: np.ndarray) -> Ima
     colors = correlate(*(_blur() @ image @ _blur().T for image in (planes, others)))
     if colors < _DISSIMILAR:
         return ImageSimilarity(colors, 0.0)
-    borders = np.array([0.0, 1.0, 0.0, 1.0])  # top, bottom, left, right
-    borders = align_images(_blur() @ first @ _blur().T, _blur() @ second @ _blur().T, borders)
+    borders = align_thumbnails(first, second)
     details = [image - _blur() @ image @ _blur().T for image in (first, second)]
-    borders = align_images(details[0], details[1], borders)
     rows, columns, is_shared = find_window(borders)
     colors = correlate((rows @ planes @ columns.T)[:, is_shared], others[:, is_shared])
     return ImageSimilarity(colors, correlate((rows @ details[0] @ columns.T)[is_shared], details[1][is_shared]))
 
 
-@functools.cache
+def align_thumbnails(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the borders (top, bottom, left, right) with which one luminance (64, 64) fits the other best."""
+    blurred, other_blurred = (_blur() @ image @ _blur().T for image in (first, second))
+    borders = align_images(blurred, other_blurred, np.array([0.0, 1.0, 0.0, 1.0]))
+    return align_images(first - blurred, second - other_blurred, borders)
+
+
 def _blur() -> np.ndarray:
-    """Build the matrix (64, 64) of a Gaussian blur of four pixels along one side, normalized at its ends."""
-    distance = np.arange(THUMB_PX)[:, None] - np.arange(THUMB_PX)
-    weights = np.exp(-0.5 * (distance / 4.0) ** 2)
+    return build_blur(THUMB_PX, 4.0)
+
+
+@functools.cache
+def build_blur(side: int, deviation: float) -> np.ndarray:
+    """Build the matrix (side, side) of a Gaussian blur along one side, in pixels, normalized at its ends."""
+    distance = np.arange(side)[:, None] - np.arange(side)
+    weights = np.exp(-0.5 * (distance / deviation) ** 2)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def find_window(borders: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return matrices that resample a thumbnail's rows and columns to these borders, and its valid mask, (64, 64)."""
+def find_window(borders: np.ndarray, side: int = THUMB_PX) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return matrices that resample an image's rows and columns to these borders, and its valid mask, (side, side)."""
     top, bottom, left, right = borders
-    places = (np.arange(THUMB_PX) + 0.5) / THUMB_PX
+    places = (np.arange(side) + 0.5) / side
     inside = [np.abs(low + (high - low) * places - 0.5) <= 0.5 for low, high in ((top, bottom), (left, right))]
-    matrices = [_resampling_matrix(low, high, THUMB_PX) for low, high in ((top, bottom), (left, right))]
+    matrices = [_resampling_matrix(low, high, side, given=side) for low, high in ((top, bottom), (left, right))]
     return matrices[0], matrices[1], np.outer(*inside)
 
 
-def align_images(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray) -> np.ndarray:
+def align_images(moving: np.ndarray, fixed: np.ndarray, borders: np.ndarray, steps: int | None = None) -> np.ndarray:
     """Find the borders with which ``moving`` fits ``fixed`` best, up to brightness and contrast, of Gauss-Newton steps.
 
     Source: B. Lucas, T. Kanade, "An Iterative Image Registration Technique", IJCAI 1981, section 4.3.
     """
-    slopes = np.gradient(moving, 1 / THUMB_PX)  # by rows, by columns; a side has the length 1
-    centered = (np.arange(THUMB_PX) + 0.5) / THUMB_PX - 0.5
+    side = len(moving)
+    slopes = np.gradient(moving, 1 / side)  # by rows, by columns; a side has the length 1
+    centered = (np.arange(side) + 0.5) / side - 0.5
     best_fit, best_borders = -1.0, borders
-    for _ in range(_STEPS):
-        rows, columns, is_shared = find_window(borders)
+    for _ in range(steps or _STEPS):
+        rows, columns, is_shared = find_window(borders, side)
         source, target = (rows @ moving @ columns.T)[is_shared], fixed[is_shared]
         fit = correlate(source, target)
         if fit > best_fit:

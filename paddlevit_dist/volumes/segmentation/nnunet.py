@@ -114,7 +114,7 @@ def _find_root(data_path: str | None) -> str:
 
 
 def _cases(root: str, description: DatasetDescription, split: str, fold: int) -> tuple[list[_Case], list[str]]:
-    cases, notices = list(description.cases), []
+    cases, notices = list(description.cases), list[str]()
     if split == "test" or not cases:
         cases, notices = _find_cases(root, description.channels, split)
     if split == "test":
@@ -183,7 +183,7 @@ def _listed_cases(file: str, listed: object, channels: Sequence[str]) -> list[_C
     expected = 'expected "dataset" such as {"case_1": {"images": ["files/ct.nii.gz"], "label": "files/seg.nii.gz"}}'
     if not isinstance(listed, Mapping) or not listed:
         raise UserError(f"{file}: {expected}, with paths from its folder, or no such entry and a folder imagesTr")
-    cases = []
+    cases: list[_Case] = []
     for name, entry in sorted(listed.items()):
         images, label = (entry.get(key) for key in ("images", "label")) if isinstance(entry, Mapping) else (None, None)
         if not isinstance(images, list) or not all(isinstance(path, str) for path in [*images, label]):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
-from paddlevit_dist.extensions.leakage import fingerprints
+from paddlevit_dist.extensions.leakage import fingerprints, perceptual
 from paddlevit_dist.extensions.leakage.fingerprints import (
     EXACT,
     HASHED,
@@ -79,7 +79,7 @@ def test_large_jpegs_are_decoded_small_for_hashes_only(dataset, tmp_path, monkey
     dataset.paths = [str(tmp_path / "large.jpg")]
     Image.fromarray(noise(512, 512)).resize((512, 1024)).save(dataset.paths[0])
     compute_fingerprints(dataset, "train", 1, None)
-    assert list(fingerprints.read_thumbnails(dataset, [0], "train")) == [0]
+    assert list(fingerprints.read_smaller(perceptual.make_thumbnail, dataset, [0], "train")) == [0]
     assert fingerprints.read_pixels(dataset, 0).shape == (1024, 512, 3)
     assert sizes == [(256, 512), (256, 512), (512, 1024)]
 
@@ -158,7 +158,7 @@ def test_kept_fingerprints_are_of_these_files_and_this_number_of_variants(datase
 
 def test_thumbnails_of_images_that_have_become_unreadable_are_left_out():
     images = [noise(64, 64), None, noise(128, 64)]
-    found = fingerprints.read_thumbnails(Drawn(images), [2, 1, 0], "val")
+    found = fingerprints.read_smaller(perceptual.make_thumbnail, Drawn(images), [2, 1, 0], "val")
     assert list(found) == [2, 0]
     np.testing.assert_array_equal(found[0], images[0])
     np.testing.assert_array_equal(fingerprints.read_pixels(Drawn(images), 2), images[2])

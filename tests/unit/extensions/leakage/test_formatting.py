@@ -92,7 +92,7 @@ def test_each_pair_is_a_row_of_the_file_with_both_names(tmp_path):
         (2, "val/2.png", "train/4.png", "same content", 1.0),
         (4, "val/4.png", "train/2.png", "near duplicate", 0.75),
     ]
-    assert written == {"compared": [5, 4], "samples": [7, 6], "unreadable": 1}
+    assert written == {"alike": [], "compared": [5, 4], "samples": [7, 6], "unreadable": 1}
     assert read_leaks(tmp_path / "leaks.json") == [0, 1, 2, 4]
     assert FOUND.summary("val", "images") == (
         "4 of 7 images of val are also in train (1 same file, 1 same content, 2 near duplicate); "
@@ -121,6 +121,36 @@ def test_a_sheet_shows_no_more_pairs_than_fit():
     assert [len(images) for _, images in columns] == [8, 8]
     pixels, caption = columns[0][1][0]
     assert pixels.shape == (128, 256, 3) and caption == f"near duplicate 0.75: {'x' * 30}4"
+
+
+ALIKE = [DuplicatePair(3, 1, "looks alike", 0.8), DuplicatePair(5, 2, "looks alike", 0.9)]
+
+
+def test_images_that_only_look_alike_are_listed_apart_and_shown_last(tmp_path, capsys):
+    task = SimpleNamespace(traits=SimpleNamespace(sample_name="images"))
+    found = FOUND._replace(alike=ALIKE, compared=(30, 6), totals=(30, 6))
+    sides = [LabeledImages("val", [0] * 7, color=10), LabeledImages("train", [0] * 7, color=100)]
+    formatting.print_findings(found, *sides, task, tmp_path)
+    leaks, alike, written = capsys.readouterr().out.splitlines()
+    assert leaks.startswith("leaks: 4 of 30 images of val are also in train (") and "exclude_leaked" in written
+    assert alike.startswith("look alike: 2 of 30 images of val look like one of train, but pixels do not prove a copy")
+    stored = json.loads((tmp_path / "leaks.json").read_text())
+    assert [row["sample"] for row in stored["alike"]] == [3, 5] and len(stored["pairs"]) == 4
+    assert read_leaks(tmp_path / "leaks.json") == [0, 1, 2, 4]  # what -exclude_leaked leaves out
+    captions = [caption for _, caption in list_shown(found, *sides)[0][1]]
+    assert captions[4:] == ["looks alike 0.90: val/5.png", "looks alike 0.80: val/3.png"]
+    many = found._replace(pairs=FOUND.pairs * 3, alike=ALIKE * 3)
+    assert sum(caption.startswith("looks alike") for _, caption in list_shown(many, *sides)[0][1]) == 4
+    formatting.print_findings(found._replace(pairs=[]), *sides, task, tmp_path)
+    leaks, _, written = capsys.readouterr().out.splitlines()
+    assert leaks.startswith("leaks: 0 of 30 images of val are also in train") and "exclude_leaked" not in written
+
+
+@pytest.mark.parametrize(("compared", "is_kind"), [(20, True), (21, False)])
+def test_a_tenth_of_the_images_is_a_kind_of_image(compared, is_kind):
+    found = SearchResult([], (compared, 6), (30, 6), 0, ALIKE)
+    assert found.is_kind is is_kind and ("this kind of image" in found.suspicion("val", "images")) is is_kind
+    assert not SearchResult([], (5, 6), (30, 6), 0, ALIKE[:1]).is_kind  # one picture is not a kind
 
 
 LAST = "val/4.png is bee, train/2.png is cow"

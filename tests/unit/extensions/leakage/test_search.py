@@ -9,6 +9,7 @@ from PIL import Image, ImageOps
 from support.samples.leaking_images import CHANGES, DrawnImages, scene, write_leaking
 from support.trainings.runs import IMAGES
 
+from benchmarks.alike_pictures import KINDS
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands import inspect_data
 from paddlevit_dist.extensions.leakage import comparing, fingerprints, formatting, search
@@ -245,8 +246,8 @@ def test_mirrored_copies_are_not_found_as_the_guide_says():
 @pytest.mark.parametrize("at_once", [1, 3, 4096])
 def test_pairs_are_the_same_however_many_are_compared_at_once(monkeypatch, at_once):
     monkeypatch.setattr(search, "_CHUNK", at_once)
-    sizes, read = [], search.read_thumbnails
-    monkeypatch.setattr(search, "read_thumbnails", lambda *given: sizes.append(len(given[1])) or read(*given))
+    sizes, read = [], search.read_smaller
+    monkeypatch.setattr(search, "read_smaller", lambda *given: sizes.append(len(given[2])) or read(*given))
     monkeypatch.setattr(comparing, "_CHUNK", at_once)
     generator = np.random.default_rng(3)
     images = [scene(generator, (64, 48)) for _ in range(8)]
@@ -269,6 +270,31 @@ def test_of_several_copies_the_most_similar_is_told(is_first):
     assert (pair.train, pair.likeness) == (better, found[better].likeness)
     (pair,) = search.find_copies(DrawnImages([original]), DrawnImages([one, original, other]), None).pairs
     assert (pair.train, pair.kind, pair.likeness) == (1, "same content", 1.0)
+
+
+def test_different_images_of_one_template_only_look_alike():
+    draw = KINDS["face in a template"]
+    faces = [draw(np.random.default_rng(seed)) for seed in range(4)]
+    val, train = DrawnImages([*faces[:2], CHANGES["jpeg"](faces[3], None)]), DrawnImages(faces[2:])
+    found = search.find_copies(val, train, None)
+    assert [(pair.val, pair.train, pair.kind) for pair in found.pairs] == [(2, 1, "near duplicate")]
+    assert [(pair.val, pair.kind) for pair in found.alike] == [(0, "looks alike"), (1, "looks alike")]
+    in_no_time = search.find_copies(val, train, None, seconds=0.0)
+    assert in_no_time.compared == (0, 0) and in_no_time.alike == []
+
+
+def test_pairs_that_no_time_is_left_for_only_look_alike():
+    image = scene(np.random.default_rng(5), (96, 72))
+    sides = DrawnImages([CHANGES["jpeg"](image, None)]), DrawnImages([image])
+    alike = [search.DuplicatePair(0, 0, "looks alike", 0.9)]
+    assert [pair.kind for pair in search._prove_copies(*sides, alike, -1.0)] == ["looks alike"]
+    assert [pair.kind for pair in search._prove_copies(*sides, alike, 60.0)] == ["near duplicate"]
+
+
+def test_an_image_is_compared_with_the_three_most_similar_ones():
+    alike = [search.DuplicatePair(val, train, "looks alike") for train in range(5) for val in (7, 2)]
+    chosen = search._choose_similar(alike)
+    assert chosen == alike[:6]
 
 
 def test_pairs_are_sorted_by_their_samples_whatever_their_kind():

@@ -132,7 +132,7 @@ def require_everything(report: LoadReport, interface: Model, class_names: ClassN
             remedy = _advise_classes(class_names, interface, theirs, ours)
             reasons.append(f"it has {theirs} classes and the model {ours}: {remedy}")
             break  # further heads may have several outputs per class
-    hint = _suggest_model(report.source) if report.missing else ""
+    hint = _suggest_model(report) if report.missing else ""
     raise UserError(
         f"{report.source} does not contain the whole model, which evaluating and resuming need: "
         f"{'; '.join(reasons)}{hint}"
@@ -164,7 +164,7 @@ def require_trained(
         total = len(report.loaded) + len(report.reinitialized) + len(report.missing)
         raise UserError(
             f"{report.source} lacks {len(random)} of this model's {total} tensors, which would stay random: "
-            f"{_describe(report, random)}; use weights of this model, or {remedy}{_suggest_model(report.source)}"
+            f"{_describe(report, random)}; use weights of this model, or {remedy}{_suggest_model(report)}"
         )
 
 
@@ -176,7 +176,7 @@ def refuse_unused(report: LoadReport, unused: list[str]) -> None:
     raise UserError(
         f"{report.source} belongs to another network: this model does not have "
         f"{_describe(report, unused)}; set MODEL.NAME to the weights' model, or add -allow_changes to evaluate "
-        f"without them{distilled or _suggest_model(report.source)}"
+        f"without them{distilled or _suggest_model(report)}"
     )
 
 
@@ -220,7 +220,7 @@ def refuse_small_share(report: LoadReport, minimum_loaded: float) -> None:
     if report.unexpected:
         reasons.append(f"unexpected {_describe(report, report.unexpected)}")
     is_raw = any(map(_is_transformers5_name, report.unexpected))
-    hint = _TRANSFORMERS5_HINT if is_raw else _suggest_model(report.source)
+    hint = _TRANSFORMERS5_HINT if is_raw else _suggest_model(report)
     raise UserError(
         f"{report.source} has only {_percent(report.loaded_fraction)} % of the model's parameters, at least "
         f"{100 * minimum_loaded:g} % are needed (MODEL.MIN_LOADED_FRACTION): {'; '.join(reasons)}"
@@ -228,8 +228,21 @@ def refuse_small_share(report: LoadReport, minimum_loaded: float) -> None:
     )
 
 
-def _suggest_model(source: str) -> str:
-    file = Path(source)
+def _suggest_norm(report: LoadReport) -> str:
+    """Say which key moves a ViT's last norm to where the source has it, such as a fine-tuned MAE; "" for others."""
+    before, behind = "norm.weight", "fc_norm.weight"  # of the average over the patches
+    if behind in report.unexpected and before in report.missing:
+        return ". Its last norm follows the average: set MODEL.OPTIONS.pool average and MODEL.OPTIONS.pool_norm true"
+    if before in report.unexpected and behind in report.missing:
+        return ". Its last norm is before the head's average or token: set MODEL.OPTIONS.pool_norm false"
+    return ""
+
+
+def _suggest_model(report: LoadReport) -> str:
+    """Say what the source is of, and which key fits it."""
+    if norm := _suggest_norm(report):
+        return norm
+    file = Path(report.source)
     model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):
         return f". It is from a run with MODEL.NAME {shorten(model['NAME'])}: use that run's MODEL settings"

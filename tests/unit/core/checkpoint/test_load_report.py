@@ -11,6 +11,7 @@ from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.load_report import LoadReport, require_trained
 from paddlevit_dist.core.checkpoint.naming import is_in_paddle_layout
 from paddlevit_dist.core.checkpoint.weights import SourceWeights
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 
 def make_report(**parts):
@@ -105,3 +106,15 @@ def test_the_least_share_itself_is_enough(minimum, is_enough):
             "the given state has only 75.0 % of the model's parameters, at least 76 % are needed "
             "(MODEL.MIN_LOADED_FRACTION): missing bias (1,). Is it for another architecture?"
         )
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+@pytest.mark.parametrize("theirs, ours", [("average", "token"), ("average", "average"), ("token", "average")])
+def test_the_key_that_moves_a_last_norm_is_named(theirs, ours, is_strict):
+    sizes = {"image_size": 8, "patch_size": 8, "embed_dim": 4, "depth": 1, "num_heads": 1}
+    behind, before = {"pool": "average", "pool_norm": True}, {"pool_norm": False}
+    source = create_model("vit", 2, **sizes, **(behind if theirs == "average" else {"pool": "token", **before}))
+    model = create_model("vit", 2, **sizes, **({"pool": ours, **before} if theirs == "average" else behind))
+    message = refusal_of(load_weights, model, source.state_dict(), strict=is_strict, minimum_loaded=1.0)
+    key = "pool average and MODEL.OPTIONS.pool_norm true" if theirs == "average" else "pool_norm false"
+    assert message.endswith(f"set MODEL.OPTIONS.{key}") and "architecture" not in message

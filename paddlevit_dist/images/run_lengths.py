@@ -227,7 +227,7 @@ def _are_plain_polygons(segmentation: Any) -> bool:
     """Return whether a segmentation is a list of polygons in its usual form; in a third of the time of parsing it."""
     try:  # the root of the sum of squares is at least the largest number, and not a number if one is not
         return bool(segmentation) and all(len(each) > 1 and math.hypot(*each) < _FARTHEST for each in segmentation)
-    except TypeError:  # another form, which is parsed
+    except (TypeError, OverflowError):  # another form, which is parsed
         return False
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from .file_formats import choose_format
 from .torch_files import open_torch_file
-from .unpickling import restricted_load
 
 _PLACES = ("", "args", "hyper_parameters", "datamodule_hyper_parameters", "config", "meta", "meta.dataset_meta")
 _KEYS = ("class_names", "classes", "CLASSES", "names", "label_names", "id2label", "idx_to_class")
@@ -19,15 +18,14 @@ _UNNAMED = "LABEL_"  # with a number, transformers' name for a class without one
 
 
 def read_stored_names(file: Path) -> list[str] | None:
-    """Return the class names in a file of weights, by label; None if it has none, or is of a format without any.
+    """Return the class names in a file of PyTorch, by label, without reading its arrays; None if it has none.
 
     Raises UserError if the file cannot be read.
     """
-    kind = choose_format(file)
-    if kind == "torch":
-        with open_torch_file(file) as content:
-            return find_stored_names(content)
-    return find_stored_names(restricted_load(file)) if kind == "paddle" else None
+    if choose_format(file) != "torch":
+        return None
+    with open_torch_file(file) as content:
+        return find_stored_names(content)
 
 
 def find_stored_names(content: object) -> list[str] | None:

@@ -140,7 +140,7 @@ def _parse_labelme(content: LabelmeFile, file: str) -> ImageOutlines:
     for shape in content.shapes:
         kind, corners = shape.shape_type or "polygon", np.array(shape.points, np.float64).reshape(-1, 2)
         mask = None
-        if kind in _NOT_AREAS:
+        if kind in _NOT_AREAS or (kind == "polygon" and not len(corners)):
             continue
         if kind in ("rectangle", "circle") and (len(corners) < 2 or (kind == "circle" and len(corners) > 2)):
             raise ValueError(f"a {kind} of class '{shape.label}' has {len(corners)} corners; expected 2")
@@ -165,6 +165,8 @@ def _parse_yolo(content: bytes, height: int, width: int) -> list[ObjectOutline]:
     shapes = []
     for number, line in enumerate(content.splitlines(), 1):
         words = line.split()
+        if len(words) == 1:  # an outline without points
+            continue
         if len(words) == 5:
             raise ValueError(f"line {number} is a box, not an outline: boxes define no pixel's class")
         if words and (len(words) < 7 or len(words) % 2 == 0):

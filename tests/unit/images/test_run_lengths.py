@@ -114,6 +114,7 @@ def test_polygons_of_two_corners_have_no_pixels():
     ([[1, 2, 3, 4, 5, 1e12]], "far outside"),
     ([[1, 2, 3, 4, 5, "6 px"]], "not a list of numbers"),
     ([["a"] * 6], "not a list of numbers"),
+    ([[1, 2, 3, 4, 5, 10**400]], "not a list of numbers"),
     ([1, 2, 3, 4, 5], "not a list of numbers"),
     ([1, 2, 3, 4, 5, "6"], "not a list of numbers"),
     ({"counts": [100]}, 'no "size"'),

@@ -164,6 +164,9 @@ def read_rows(
             reason = f"there is no such class: data.yaml or classes.txt names {len(label_map)}, from 0 on"
             raise _wrong(file, number, line, reason)
         fractions = values[1:5] if keypoints else values[1:]
+        if not fractions:
+            odd.note("line", "with a class alone, an outline without points, skipped", file)
+            continue
         if not all(abs(fraction) < 2 for fraction in fractions):
             raise _wrong(file, number, line, "expected fractions of the image from 0 to 1, not pixels")
         if not all(-_TOLERANCE <= fraction <= 1 + _TOLERANCE for fraction in fractions):
@@ -190,7 +193,7 @@ def _parse_numbers(words: Sequence[bytes], keypoints: int) -> list[float]:
         raise ValueError(f"{len(values)} numbers; {expected}")
     if keypoints:
         return values
-    if len(values) != 5 and (len(values) < 7 or len(values) % 2 == 0):
+    if len(values) not in (1, 5) and (len(values) < 7 or len(values) % 2 == 0):
         advice = " as in results; remove the last one, the score" if len(values) == 6 else ""
         raise ValueError(f"{len(values)} numbers{advice}; expected class x y width height")
     return values

@@ -167,3 +167,14 @@ def test_smaller_outlines_of_yolo_follow_larger_ones_whichever_way_they_turn(tmp
     shapes = read_drawing(YOLO_TEXT, str(file), (8, 20)).shapes
     assert [name for name, *_ in shapes] == ["2", "1", "4", "0", "3"]
     assert read_drawing(YOLO_TEXT, str(tmp_path / "none.txt"), (8, 20)) == ([], None)
+
+
+def test_outlines_without_points_are_no_shapes(tmp_path):
+    labelme, yolo = tmp_path / "a.json", tmp_path / "a.txt"
+    shapes = [{"label": "a", "points": points} for points in ([], [[1, 1], [5, 1], [5, 5]])]
+    labelme.write_text(json.dumps({"shapes": shapes, "imageHeight": 8, "imageWidth": 20}))
+    yolo.write_text("1\n0 0.05 0.125 0.25 0.125 0.25 0.625\n")
+    for kind, file, name in ((LABELME_JSON, labelme, "a"), (YOLO_TEXT, yolo, "0")):
+        [shape] = read_drawing(kind, str(file), (8, 20)).shapes
+        assert shape.name == name
+        np.testing.assert_allclose(shape.corners, [[1, 1], [5, 1], [5, 5]])

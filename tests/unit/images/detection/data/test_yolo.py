@@ -327,3 +327,10 @@ def test_lines_at_their_limits_are_taken_and_those_beyond_told_or_refused(tmp_pa
     message = refusal_of(yolo.read_rows, str(file), (80, 40), {0: 5}, odd)
     told = "8 numbers; expected class x y width height"
     assert message == f"{file} line 2: '0 1 1 0 1 0 0 1': {told}"
+
+
+def test_a_class_alone_is_an_outline_without_points(tmp_path, cache):
+    write_yolo(tmp_path, labels={"1": "1\n0 0.5 0.5 0.4 0.6\n2 0 0 0.5 0 0.5 0.5\n"})
+    dataset = Yolo(str(tmp_path), "train", cache)
+    assert dataset.annotations(0).labels.tolist() == [0, 2] and len(dataset.masks(0)[1][0]) == 6
+    assert any("1 line with a class alone, an outline without points, skipped" in line for line in dataset.notices)

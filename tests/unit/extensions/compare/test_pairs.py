@@ -235,6 +235,14 @@ def test_samples_that_changed_are_named(tmp_path):
     assert found["p"] == pytest.approx(mcnemar_test(len(fixed), len(broken)), rel=1e-5)
 
 
+def test_settings_of_the_trainings_that_differ_are_named_but_those_that_are_warnings(tmp_path):
+    tables_of = [make_table(tmp_path / name, "images", models) for name, models in (("a", FIRST), ("b", SECOND))]
+    for number, name in enumerate("ab"):
+        content = f"TASK: classification\nSEED: {number}\nSAVE: {name}\nTRAIN: {{TF32: {number == 0}}}\n"
+        (tmp_path / name / "config.yaml").write_text(content)  # TF32 is in the protocol of both evaluations
+    assert compare_tables(*tables_of)["settings"] == {"SEED": [0, 1]}
+
+
 def group_samples(table, number):
     """Return the table with its samples in this number of groups."""
     return table._replace(groups=SampleGroups("site", (np.arange(SAMPLES) % number).astype(str), "file"))

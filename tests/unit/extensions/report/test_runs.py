@@ -1,6 +1,7 @@
 """What is read of the folders of runs: names, settings, curves, events, times, and what is missing or damaged."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from support.trainings.report_runs import event, one_of_each, training, write_run
@@ -180,3 +181,95 @@ def test_paths_are_relative_to_folder_data_and_package(tmp_path):
     settings = read_run(folder, "run").settings
     assert (settings["SAVE"], settings["LABELS"], settings["BASE"]) == ("out", "labels.csv", "['configs/a.yaml']")
     assert settings["OTHER"] == config["OTHER"]
+
+
+def with_figures(folder, *figures, data=None):
+    """A run whose files of figures hold these, whatever they are."""
+    run = read_run(write_run(folder), "run")
+    stored = {str(place): SimpleNamespace(figures=[figure]) for place, figure in enumerate(figures)}
+    return run._replace(figures=stored, data=data or {})
+
+
+def make_table(columns, rows):
+    return {"kind": "table", "columns": columns, "rows": rows}
+
+
+def test_figures_of_a_kind_are_those_that_say_so(tmp_path):
+    table, chart = make_table(["a"], [[1]]), {"kind": "chart"}
+    run = with_figures(tmp_path / "run", chart, None, ["table"], table, {"columns": ["a"]}, "table", {"kind": "tables"})
+    assert run.list_figures("table") == [table] and run.list_figures("chart") == [chart] and run.list_figures("x") == []
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        ("ab", [[1, 2]]),
+        (["a", "b"], "12"),
+        (["a", "b"], [[1, 2], [3]]),
+        (["a", "b"], [[1, 2], "34"]),
+        (["a"], [[1]]),
+        (None, None),
+    ],
+)
+def test_a_table_is_the_first_whole_one_with_all_columns(tmp_path, damaged):
+    good, later = make_table(["a", 3, "b"], [[1, 2, 3], [4, 5, 6]]), make_table(["a", "b"], [])
+    run = with_figures(tmp_path / "run", make_table(*damaged), good, later)
+    assert run.find_table("b", "a") == {"a": [1, 4], "3": [2, 5], "b": [3, 6]} == run.find_table("3", "b")
+    assert run.find_table("c") is run.find_table("a", "c") is None
+    assert with_figures(tmp_path / "empty", later).find_table("a") == {"a": [], "b": []}
+
+
+@pytest.mark.parametrize("column", ["class", "category", "point", "landmark"])
+def test_classes_are_those_of_the_data_then_those_of_figures_without_all_of_them(tmp_path, column):
+    data = {
+        "train": {"class_names": ["cow", "ant"], "counts": {"dog": 3}},
+        "val": {"class_names": None, "counts": {"ant": 1}},
+    }
+    figure = make_table([column, "x"], [["emu", 1], ["ant", 2], ["all", 3]])
+    assert with_figures(tmp_path / "both", figure, data=data).classes == ["cow", "ant", "dog", "emu"]
+    assert with_figures(tmp_path / "alone", figure).classes == ["emu", "ant"]
+    named = make_table([column, "x"], [["all", 1], ["b", 2], ["all together", 3]])  # a class is called "all"
+    assert with_figures(tmp_path / "named", named).classes == ["all", "b"]
+    assert with_figures(tmp_path / "none").classes == []
+
+
+def test_names_and_counts_of_classes_that_are_damaged_are_dropped(tmp_path):
+    folder = write_run(tmp_path / "run")
+    splits = {
+        "good": {"class_names": ["a"], "counts": {"a": 0}},
+        "names": {"class_names": "a", "counts": {"a": 1.5}},
+        "text": {"class_names": [], "counts": {"a": "1"}},
+        "below": {"counts": {"a": -1, "b": 2}},
+        "list": {"counts": [1]},
+        "none": 3,
+    }
+    (folder / "run.json").write_text(json.dumps({"data": splits}))
+    assert read_run(folder, "run").data == {
+        "good": splits["good"],
+        "names": {"counts": {"a": 1.5}},
+        "text": {"class_names": []},
+        **{"below": {}, "list": {}},
+    }
+
+
+def test_numbers_of_landmarks_are_counts_beside_their_errors():
+    names = {"nose mre_mm", "nose landmarks", "chin landmarks", "chin"}
+    assert [runs.is_count(name, names) for name in ("nose landmarks", "chin landmarks", "nose mre_mm")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_epochs_tell_the_start_of_the_first_session_alone():
+    metrics = RunMetrics()
+    for kind, time, more in (
+        ("training", 100.0, {}),
+        ("epoch", 110.0, {"seconds": 30.0}),
+        ("epoch", 120.0, {"seconds": "x"}),
+        ("resume", 200.0, {}),
+        ("epoch", 230.0, {"seconds": 90.0}),
+    ):
+        metrics.add({"kind": kind, "time": time, "epoch": 1, **more})
+    assert metrics.sessions == [[80.0, 120.0], [200.0, 230.0]] and metrics.compute_seconds(None) == 70.0
+    assert metrics.compute_seconds(190.0) == 80.0 and metrics.compute_seconds(119.0) == 70.0

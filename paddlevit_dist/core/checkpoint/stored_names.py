@@ -39,7 +39,7 @@ def find_stored_names(content: object) -> list[str] | None:
     return None
 
 
-def _find_part(content: object, place: str) -> object:
+def _find_part(content: Any, place: str) -> Any:
     for name in filter(None, place.split(".")):
         content = content.get(name) if isinstance(content, Mapping) else None
     return content

@@ -133,7 +133,7 @@ def turn_around(x, y, radius, number):
     ("kind", "points", "expected"),
     [
         (None, [[1, 2], [3, 4], [5, 7]], [[1, 2], [3, 4], [5, 7]]),
-        ("polygon", [], np.zeros((0, 2))),
+        ("polygon", [], None),
         ("rectangle", [[1, 2], [3, 5]], [[1, 2], [3, 2], [3, 5], [1, 5]]),
         ("rectangle", [[1, 2], [3, 2], [4, 5], [1, 5]], [[1, 2], [3, 2], [4, 5], [1, 5]]),
         ("rectangle", [[1, 2]], "a rectangle of class 'a' has 1 corners; expected 2"),

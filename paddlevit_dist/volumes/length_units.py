@@ -13,6 +13,7 @@ _ENDS, _STEPS = (
     re.compile(rb"^(" + names + rb")[ \t]*:(?!=)", re.I | re.M)
     for names in (b"axis ?maxs", b"spacings|space directions")
 )
+_LIKELY_MM = 0.02, 50.0  # steps below and above are probably in meters or in micrometers
 _PREFIXES = (("", "", 1000.0), ("centi", "c", 10.0), ("milli", "m", 1.0), ("micro", "u", 0.001), ("nano", "n", 1e-6))
 _MILLIMETERS = {
     name: factor for long, short, factor in _PREFIXES for name in (f"{short}m", f"{long}meter", f"{long}metre")
@@ -54,6 +55,13 @@ def _to_millimeters(file: str, affine: np.ndarray, field: str, units: Sequence[s
             f"{file}: the header has lengths in {' and '.join(named)} ({field}), expected one unit, such as mm "
             "or um; correct the header"
         )
+    steps = np.linalg.norm(affine[:3, :3], axis=0)
+    if not named and (steps.max() < _LIKELY_MM[0] or steps.min() > _LIKELY_MM[1]):
+        guess = "meters" if steps.max() < _LIKELY_MM[0] else "micrometers"
+        return affine, [
+            f"no unit of length in the header: steps of {steps.max():.3g} are read as millimeters; correct it "
+            f"if they are {guess}"
+        ]
     remark = f"lengths in the header are in {', '.join(named)} ({field}): converted to millimeters"
     return np.diag([factor] * 3 + [1.0]) @ affine, [remark] * (factor != 1.0)
 

@@ -99,3 +99,18 @@ def test_lengths_by_the_ends_of_axes_are_refused(tmp_path):
             assert read_volume(tmp_path / "a.nrrd")[1].geometry.spacing.tolist() == [2.0, 0.5, 0.5]
         else:
             assert "axis mins and axis maxs, but no spacings" in refusal_of(read_volume, tmp_path / "a.nrrd")
+
+
+@pytest.mark.parametrize(
+    ("step", "unit", "said"),
+    [(0.001, 0, "they are meters"), (800.0, 0, "they are micrometers"), (0.001, 2, None), (0.5, 0, None)],
+)
+def test_steps_without_a_unit_that_are_hardly_millimeters_are_told(tmp_path, step, unit, said):
+    import nibabel
+
+    image = nibabel.Nifti1Image(np.zeros((2, 3, 4), np.int16), np.diag([step, step, 2 * step, 1]))
+    image.header["xyzt_units"] = unit
+    image.to_filename(tmp_path / "a.nii")
+    _, volume = read_volume(tmp_path / "a.nii")
+    assert volume.geometry.spacing == pytest.approx([2 * step, step, step])
+    assert [said in remark for remark in volume.remarks] == ([] if said is None else [True])

@@ -70,8 +70,8 @@ def test_the_file_says_its_world_whatever_the_volume_or_the_settings_say(tmp_pat
 @pytest.mark.parametrize(
     "stated", [{"coordinateSystem": "RAS", "coordinateUnits": ["mm"]}, {"coordinateSystem": "LPS"}, {}]
 )
-def test_markups_say_their_world_too_and_lps_is_their_default(tmp_path, name, stated):
-    write_volume(tmp_path / "train" / "case.nii.gz")
+def test_markups_say_their_world_too_and_lps_is_their_default(tmp_path, suffix, name, stated):
+    write_volume(tmp_path / "train" / f"case{suffix}")
     point = {"label": "nose", "position": in_space(stated.get("coordinateSystem", "LPS"))}
     (tmp_path / "train" / name).write_text(markups(point, **stated))
     dataset = LandmarkDataset(str(tmp_path), "train", tmp_path / "cache", VolumeOptions())

@@ -28,7 +28,7 @@ from .formats import is_image_name
 from .image_dataset import FILE as CLASSES_FILE
 from .imagenet import LISTS
 from .prepared import FILE as PREPARED_FILE
-from .tar_files import find_shards
+from .tar_files import find_shards, scan
 from .tar_members import TarMember, read_members
 
 INDEX_FILE = "tar-index.json"
@@ -141,28 +141,53 @@ class RemoteTars:
             return None
         split_files, cache_folder = self._published.splits[split], self._own_folder
         self.stamps(list(split_files.shards))
-        self._note_newer(list(split_files.shards))
         for shard, size in split_files.shards.items():
             if self._files[shard].size != size:
                 raise UserError(
                     f"{self.root}/{shard} has {self._files[shard].size:,} bytes, in {INDEX_FILE} {size:,}: {_REPAIR}"
                 )
-        self._require_known_tags(list(split_files.shards), Path(cache_folder, f"{split_files.index}.tags.json"))
+        tags_file = Path(cache_folder, f"{split_files.index}.tags.json")
+        is_first, newer = not tags_file.exists(), self._find_newer(list(split_files.shards))
+        if not is_first:
+            self._require_known_tags(list(split_files.shards), tags_file)
         try:
             published = _open_published(cache_folder, split_files)
         except (UserError, DamagedCacheError):  # not fetched yet
             published = self._fetch_published(cache_folder, split_files)
         self._require_members(list(split_files.shards), *published)
+        if is_first:
+            self._require_labels(newer, split, *published)
+            self._require_known_tags(list(split_files.shards), tags_file)
         return published
 
-    def _note_newer(self, shards: Sequence[str]) -> None:
+    def _find_newer(self, shards: Sequence[str]) -> list[str]:
+        """Return the tar files that are not older than the published index, which may have old labels of them."""
         [index] = self._remote.examine([INDEX_FILE])
-        newer = [shard for shard in shards if self._files[shard].changed >= index.changed > 0]
-        if newer:
-            self.notices.append(
-                f"note: {len(newer):,} tar files at {self.root} are not older than their {INDEX_FILE}, such as "
-                f"{newer[0]}, whose labels in it may be old: {_REPAIR}, after them"
-            )
+        return [shard for shard in shards if self._files[shard].changed >= index.changed > 0]
+
+    def _require_labels(self, shards: list[str], split: str, index: PathIndex, locations_file: str) -> None:
+        """Read headers and labels of tar files again, and require that the published index has the same."""
+        if not shards:
+            return
+        found, locations = scan(self, shards, split), map_verified(Path(locations_file))
+        known = {
+            index.path(row): (*locations[row].tolist(), int(index.labels[row]))
+            for row in range(len(index))
+            if index.path(row).startswith(tuple(f"{shard}/" for shard in shards))
+        }
+        for path, (offset, size), label in zip(found.paths(), found.locations.tolist(), found.labels.tolist()):
+            expected = known.pop(path, None)
+            is_same = found.groups is not None or (expected is not None and expected[2] == label)  # groups are in paths
+            if expected is None or expected[:2] != (offset, size) or not is_same:
+                raise UserError(
+                    f"{self.root}/{path} has another place or label than in {INDEX_FILE}: {_REPAIR}, after them"
+                )
+        if known:
+            raise UserError(f"{self.root}/{next(iter(known))} is in {INDEX_FILE} alone: {_REPAIR}, after them")
+        self.notices.append(
+            f"note: {len(shards):,} tar files at {self.root} are not older than their {INDEX_FILE}, such as "
+            f"{shards[0]}: their labels were read again, and are the same"
+        )
 
     def _fetch_published(self, cache_folder: Path, split_files: SplitFiles) -> tuple[PathIndex, str]:
         for name in (split_files.index, split_files.locations):

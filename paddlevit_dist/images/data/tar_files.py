@@ -122,6 +122,14 @@ class TarScan(NamedTuple):
     groups: list[str] | None
     skipped_files: SkippedFiles
 
+    def paths(self) -> list[str]:
+        """Return the paths of all images, in their order."""
+        paths = []
+        for batch in self.batches:
+            ends = np.cumsum(batch.lengths).tolist()
+            paths += [os.fsdecode(batch.blob[start:end]) for start, end in zip([0, *ends], ends)]
+        return paths
+
 
 def find_shards(root: str, split: str, list_names: Callable[[str], Iterable[str]] | None = None) -> list[str]:
     """Return the tar files of ``split`` under ``root``, sorted: named after the split, or all in its folder.

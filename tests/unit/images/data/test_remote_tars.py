@@ -13,6 +13,7 @@ import pytest
 from support.files.shard_writer import make_image, write_shards
 from support.hosts.range_server import RangeServer
 from support.hosts.s3_folder import S3Folder
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.tar import TarImages
@@ -205,7 +206,7 @@ def test_a_tar_file_that_changes_twice_in_a_second_is_indexed_again(folder, serv
         assert_same(TarImages(server.address(), "val", cache), TarImages(str(folder), "val", cache))
 
 
-def test_tar_files_that_are_not_older_than_their_index_are_told(folder, server, cache):
+def test_tar_files_that_are_not_older_than_their_index_are_compared_with_it(folder, server, cache):
     list(publish_index(folder))
     server.marks = ("ETag", "Last-Modified")
     for file in folder.iterdir():
@@ -213,9 +214,23 @@ def test_tar_files_that_are_not_older_than_their_index_are_told(folder, server, 
     assert "older" not in " ".join(TarImages(server.address(), "train", cache).notices)
     os.utime(folder / "train-00001.tar", (10**9 + 1, 10**9 + 1))
     [note] = [line for line in TarImages(server.address(), "train", cache / "other").notices if "not older" in line]
-    assert "1 tar files" in note and "such as train-00001.tar, whose labels in it may be old: write the index" in note
+    assert "1 tar files" in note and note.endswith("train-00001.tar: their labels were read again, and are the same")
     server.marks = ("ETag",)
     assert "older" not in " ".join(TarImages(server.address(), "train", cache / "third").notices)
+
+
+def test_labels_corrected_in_a_tar_file_of_the_same_size_are_not_read_with_the_index_of_before(folder, server, cache):
+    list(publish_index(folder))
+    server.marks = ("ETag", "Last-Modified")
+    for file in folder.iterdir():
+        os.utime(file, (10**9, 10**9))
+    size = (folder / "train-00001.tar").stat().st_size
+    write_shards(folder, "train", range(10), classes=2)
+    assert (folder / "train-00001.tar").stat().st_size == size
+    message = refusal_of(TarImages, server.address(), "train", cache)
+    assert "has another place or label than in tar-index.json: write the index again with 'prepare index'" in message
+    list(publish_index(folder))
+    assert_same(TarImages(server.address(), "train", cache), TarImages(str(folder), "train", cache))
 
 
 def test_tar_files_without_tag_and_date_are_told_with_a_mend_that_works(folder, server, cache):

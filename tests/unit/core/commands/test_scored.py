@@ -210,3 +210,20 @@ def test_a_command_without_data_sets_needs_its_truth():
     with pytest.raises(UserError, match="required: RESULTS"):
         read("truth", data=False)
     assert not hasattr(read("truth", "results", data=False), "cfg")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".txt", ".CSV", ".json"])
+def test_a_column_of_groups_may_be_in_the_truth_or_in_a_table_of_results(tmp_path, suffix):
+    name = REPORT.names[0]
+    cells = {each: f"g{place % 2}" for place, each in enumerate(REPORT.names)}
+    separator = "\t" if suffix == ".tsv" else ","
+    lines = [f"sample{separator}site", *(f"{each}{separator}{group}" for each, group in cells.items())]
+    (tmp_path / f"with{suffix}").write_text("\n".join(lines) + "\n")
+    (tmp_path / "without.csv").write_text(f"sample,score\n{name},1\n")
+    for truth, results in (("without.csv", f"with{suffix}"), (f"with{suffix}", "without.csv")):
+        options = read(str(tmp_path / truth), str(tmp_path / results), "-group=site")
+        if suffix == ".json" and results.startswith("with."):
+            with pytest.raises(UserError, match="site"):
+                scored.find_sample_groups(options, REPORT.names, {})
+        elif suffix != ".json":
+            assert scored.find_sample_groups(options, REPORT.names, {}).names.tolist() == list(cells.values())

@@ -440,3 +440,32 @@ def test_a_group_that_dominates_leaves_few_degrees_of_freedom():
         found = bootstrap(values, 100, groups=numbers)["mean"]
         assert found.high - found.value == pytest.approx(student_quantile(0.975, freedom) * deviation)
     assert effective - 1 < 1
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 7, 12])
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_all_halves_of_few_samples_give_the_deviation_of_a_mean_exactly(number, is_grouped):
+    """A half without repeats varies by s^2 (1/m - 1/n), and the mean of all by s^2 / n, also for odd numbers."""
+    values = np.random.default_rng(number).normal(size=number)
+    numbers = np.repeat(np.arange(number), 2) if is_grouped else None
+    drawn = means({"mean": np.repeat(values, 2) if is_grouped else values})
+    value, deviation = measure_deviations(drawn, number * (1 + is_grouped), numbers=numbers)["mean"]
+    assert (value, deviation) == pytest.approx((values.mean(), values.std(ddof=1) / math.sqrt(number)))
+    found = bootstrap(drawn, number * (1 + is_grouped), groups=numbers)["mean"]
+    assert found.high - found.value == pytest.approx(student_quantile(0.975, number - 1) * deviation)
+
+
+def test_two_samples_have_no_interval_and_a_third_gives_one():
+    for number, has_width in ((1, False), (2, False), (3, True)):
+        found = bootstrap(means({"mean": np.arange(number) * 3.0}), number)["mean"]
+        assert found.has_width() is has_width and found.value == 1.5 * (number - 1)
+
+
+def test_several_decisions_a_sample_are_no_more_than_the_samples_say():
+    """Three decisions in each of 20 samples, that agree, vary as those of 20 samples."""
+    right = np.arange(20) < 15
+    values = means({"share": 100.0 * right})
+    found = bootstrap(ProportionRecompute(values, {"share": 60}), 20)["share"]
+    expected = wilson(75.0, 19, 95, student_quantile(0.975, 19))  # of s^2 / n with n - 1 in s^2
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.7)
+    assert bootstrap(ProportionRecompute(values, {"share": 20}), 20)["share"] == wilson(75.0, 20, 95)

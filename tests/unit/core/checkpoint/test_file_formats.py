@@ -205,3 +205,19 @@ def test_files_of_weights_are_told_by_suffix_or_content(tmp_path, name, content,
     (tmp_path / name).write_bytes(content)
     assert may_be_weights(tmp_path / name) is may_be
     assert may_be_weights(tmp_path / f"none.{name}") is name.lower().endswith((".pth", ".safetensors"))
+
+
+@pytest.mark.parametrize("name", ["a.PTH", "a.Pdparams", "a.SAFETENSORS", "a.npz", "a.pt", "a.bin", "a.CKPT"])
+def test_a_suffix_of_weights_is_enough_in_any_case(tmp_path, name):
+    assert may_be_weights(tmp_path / name) and not may_be_weights(tmp_path / f"{name}x")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_named_so"), [("a.PTH.TAR", True), ("a.pt.zip", True), ("a.tar", False), ("a", False)]
+)
+def test_behind_another_suffix_the_content_decides(tmp_path, name, is_named_so):
+    assert not may_be_weights(tmp_path / name)  # there is none
+    (tmp_path / name).write_bytes(b"of another program")
+    assert not may_be_weights(tmp_path / name)
+    (tmp_path / name).write_bytes((TORCH / "zip.pth").read_bytes())
+    assert may_be_weights(tmp_path / name) is is_named_so

@@ -405,3 +405,15 @@ def test_names_of_other_packages_lead_to_addresses_or_repositories(zoo, monkeypa
         False,
         False,
     ]
+
+
+@pytest.mark.parametrize("begin", ["", "hf:timm/", "HF:Timm/"])
+def test_a_name_is_found_in_any_case_with_or_without_its_address(tmp_path, monkeypatch, begin):
+    monkeypatch.chdir(tmp_path)
+    name, row = next(iter(published.PUBLISHED.items()))
+    for written in (name, name.upper(), f"{name}#sha256=0"):
+        assert published.find_published(f"{begin}{written}") is row
+    assert published.find_published(f"hf:other/{name}") is None and published.find_published(3) is None
+    assert published.find_published_for(row.model.upper()).model == row.model
+    (tmp_path / name).mkdir()
+    assert published.find_published(name) is None  # a path wins

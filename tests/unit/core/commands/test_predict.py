@@ -40,8 +40,9 @@ def test_inputs_that_are_none_are_told_by_what_they_are(tmp_path, monkeypatch):
     assert "no such file" in refusal_of(predict.require_inputs, ["a=B.C"])
 
 
-def test_an_empty_output_is_refused_first():
-    assert refusal_of(predict.run, ["run", "no_input", "-output="]).startswith(
+@pytest.mark.parametrize("output", ["", "  "])
+def test_an_empty_output_is_refused_first(output):
+    assert refusal_of(predict.run, ["run", "no_input", f"-output={output}"]).startswith(
         "predict: -output is empty: is a shell variable"
     )
 

@@ -270,13 +270,14 @@ def test_no_text_is_a_formula_and_every_text_is_one_cell(tmp_path):
     assert [row[2] for row in rows[1:3]] == ["-5.0", "-4.0"] and rows[1][3] == "True"  # numbers stay numbers
 
 
-def test_a_parquet_file_has_the_same_with_its_types(tmp_path):
+@pytest.mark.parametrize("suffix", [".parquet", ".PARQUET"])
+def test_a_parquet_file_has_the_same_with_its_types(tmp_path, suffix):
     try:
         from pyarrow import parquet
     except ImportError as error:  # the newest needs numpy 2
         pytest.skip(str(error))
     columns = {"truth": ["a", None], "loss": np.float32([0.1, np.nan]), "rank": [1, None], "correct": [True, False]}
-    table = parquet.read_table(written(tmp_path, ["=x", "caf\udce9"], columns, ".parquet")).to_pydict()
+    table = parquet.read_table(written(tmp_path, ["=x", "caf\udce9"], columns, suffix)).to_pydict()
     assert table["name"] == ["=x", "caf\\xe9"] and table["truth"] == ["a", None] and table["loss"] == [0.1, None]
     assert table["rank"] == [1, None] and table["correct"] == [True, False]
 

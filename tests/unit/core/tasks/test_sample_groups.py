@@ -24,6 +24,8 @@ def written(folder, text: str, name: str = "groups.csv") -> str:
         ("sample,group\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "groups.csv"),
         ("image,video\na/1.png,x\na/2.png,x\nb/3.png,y\nc/4.png,z\n", "", "video"),
         ("video,picture\nx,a/1.png\nx,a/2.png\ny,b/3.png\nz,c/4.png\n", "", "video"),
+        ("Video , PICTURE \n x, a/1.png \nx ,a/2.png\n y , b/3.png\nz,c/4.png\n", ":Video", "Video"),
+        (" group , age, Name \nx,7,1\nx,7,2\ny,7,3\nz,7,4\n", "", "groups.csv"),
         ("val/a/1.png,x\nval/a/2.png,x\nval/b/3.png,y\nval/c/4.png,z\n", "", "groups.csv"),  # no headings
         ("group;name\nx;1\nx;2\n\ny;3\nq;of_another_split\nz;4\n", "", "groups.csv"),
         ("age\tpatient\tname\n7\tx\t1\n8\tx\t2\n9\ty\t3\n9\tz\t4\n", ":patient", "patient"),
@@ -48,8 +50,9 @@ def test_a_heading_of_the_command_s_tables_is_found_in_the_first_that_has_it(tmp
 
 def test_what_coco_s_annotations_say_of_images_is_a_column(tmp_path, monkeypatch):
     images = [{"id": 9 - n, "file_name": name, "width": 5, "video_id": n // 2} for n, name in enumerate(NAMES)]
-    truth = written(tmp_path, json.dumps({"annotations": [{"id": 1}], "images": images}), "val.json")
-    for given, tables in ((f"{truth}:video_id", []), ("video_id", [truth])):
+    content = json.dumps({"annotations": [{"id": 1}], "images": images})
+    truth, capitals = (written(tmp_path, content, name) for name in ("val.json", "OTHER.JSON"))
+    for given, tables in ((f"{truth}:video_id", []), ("video_id", [truth]), (f"{capitals}:video_id", [])):
         assert read_groups(given, NAMES, "data", FOLDER, tables).names.tolist() == ["0", "0", "1", "1"]
     monkeypatch.chdir(tmp_path)
     with pytest.raises(

@@ -296,7 +296,7 @@ def test_what_cannot_be_written_is_refused_before_anything_starts(tmp_path, monk
     assert "needs pyarrow (pip install pyarrow)" in refused(tmp_path / "a.parquet")
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".CSV", ".PARQUET"])
 def test_a_table_replaces_one_of_an_evaluation_and_no_file_of_others(tmp_path, suffix):
     words = ["-eval", "-pretrained=x"]
     try:

@@ -5,6 +5,7 @@ import os
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.tasks import prediction
 from paddlevit_dist.core.tasks.prediction import InputSamples, PredictionWriter, find_inputs, output_names, stamps
 
 
@@ -103,3 +104,29 @@ def test_a_writer_writes_nothing_by_default():
     writer = PredictionWriter()
     assert not writer.writes_evaluations
     assert (writer.write(0, np.zeros(3)), writer.summarize(0, np.zeros(3)), writer.finish([])) == ({}, None, [])
+
+
+@pytest.mark.parametrize("stems", [["A", "a"], ["a", "A", "A_2"], ["A_2", "a", "A", "a"], ["B", "b_2", "b", "B", "b"]])
+def test_names_of_files_differ_where_case_is_ignored(stems):
+    names = output_names(stems)
+    assert len({name.lower() for name in names}) == len(stems) and names[0] == stems[0]
+    assert all(name.startswith(stem) for name, stem in zip(names, stems))
+
+
+@pytest.mark.parametrize(
+    "suffix",
+    [".txt", ".md", ".rst", ".pdf", ".html", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".tsv", ".xml", ".log"],
+)
+def test_notes_beside_inputs_are_not_told(suffix):
+    for written in (suffix, suffix.upper()):
+        assert prediction._note_others("in", [f"in/a{written}"], "no image") == []
+        (line,) = prediction._note_others("in", [f"in/a{written}", f"in/b{written}x"], "no image")
+        assert line == f"note: 1 file below in skipped (1 {suffix}x), such as b{written}x: no image"
+
+
+@pytest.mark.parametrize(("number", "more"), [(1, ""), (5, ""), (6, ", …")])
+def test_up_to_five_kinds_of_skipped_files_are_told(number, more):
+    paths = [f"in/{place}.x{place}" for place in range(number)] + ["in/0.X0"]
+    (line,) = prediction._note_others("in", paths, "why")
+    kinds = ", ".join(["2 .x0", *(f"1 .x{place}" for place in range(1, min(number, 5)))])
+    assert line == f"note: {number + 1} files below in skipped ({kinds}{more}), such as 0.x0: why"

@@ -101,6 +101,8 @@ def test_classes_are_drawn_as_bars_beside_the_first_images_only(tmp_path, monkey
         assert outputs.write(index, np.array([0.25, 0.75])) == {}
     (line,) = outputs.finish([])
     assert line == f"the classes are drawn next to the first 2 images in {tmp_path / 'pictures'}"
+    all_drawn = prediction.ImageClassWriter(tmp_path, range(2), ["n02510455", "bee"])
+    assert all_drawn.finish([]) == [f"the classes are drawn next to the images in {tmp_path / 'pictures'}"]
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["image 0.jpg", "image 1.jpg"]
     drawn = np.asarray(Image.open(tmp_path / "pictures" / "image 0.jpg")).astype(int)
     is_bar = np.abs(drawn[:, 330:] - prediction._BAR).sum(axis=2) < 30  # right of the image

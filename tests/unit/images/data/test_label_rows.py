@@ -281,5 +281,7 @@ def test_words_of_one_letter_are_truth_and_the_first_columns_of_classes_are_name
     rows = read([f"image,{','.join(heads)}", f"0.png{',Y,n' * 4},y", f"1.png{',N,y' * 4},n"], True)
     assert rows.matrix.tolist() == [[1, 0] * 4 + [1], [0, 1] * 4 + [0]]
     assert rows.notices[0].endswith("9 columns of classes (c0, c1, c2, c3, c4, c5, c6, c7, ...)")
+    rows = read([f"image,{','.join(heads[:8])}", f"0.png{',Y,n' * 4}", f"1.png{',N,y' * 4}"], True)
+    assert rows.notices[0].endswith("8 columns of classes (c0, c1, c2, c3, c4, c5, c6, c7)")
     with pytest.raises(UserError, match=r"line 302, column a: 'P': expected 1, 0"):
         read(["image,a,b", *(f"{number}.png,Y,N" for number in range(300)), "x.png,P,N"], True)

@@ -196,6 +196,8 @@ def test_long_tables_and_curves_are_cut():
     worst = np.argsort(-errors.mean(axis=1))
     assert [row[0] for row in volumes.rows] == [f"case_{n}" for n in worst[:1000]]
     assert volumes.note == "The 1,000 worst of 1,010."
+    *_, all_volumes = get_aspect(task, Reportable).figures(samples, records[:1000], None)
+    assert (all_volumes.note, len(all_volumes.rows)) == ("", 1000)
     assert [caption.partition("\n")[0] for _, caption in gallery.images] == [f"case_{n}" for n in worst[:12]]
     assert [caption.partition("\n")[0] for _, caption in slices.stacks] == [f"case_{n}" for n in worst[:3]]
     assert [len(stack) for stack, _ in slices.stacks] == [6, 6, 6]  # every slice of a small volume

@@ -1,4 +1,4 @@
-"""Tables of the registered image networks: options, variants and what each family declares, as plain values.
+"""Tables of the registered networks: options, variants and what each family declares, as plain values.
 
 ``python -m support.networks.variants`` writes what ``check_tables`` compares them with, after a table was changed on
 purpose. It asks only the families that the file lists: to add one, add ``"its name": {}`` first.
@@ -14,7 +14,7 @@ from paddlevit_dist.core.registry.lookup import MODELS, resolve
 from paddlevit_dist.core.tasks.model import Model
 
 FILE = Path(__file__).with_suffix(".json")
-PARTS = ("models", "detection", "keypoints")  # of the images' folder
+PARTS = ("models", "detection", "keypoints", "points", "volumes")  # the first three are of the images' folder
 _OF_CODE = ("key_maps", "variants", "expected_inputs")
 
 
@@ -32,15 +32,20 @@ def _list_declared(cls: type[Model]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if not callable(value) and not isinstance(value, is_code)}
 
 
+def _find_place(cls: type) -> str:
+    """The module of a family below the package, or below the images' folder."""
+    return cls.__module__.removeprefix("paddlevit_dist.").removeprefix("images.")
+
+
 def list_tables(part: str) -> dict[str, Any]:
     """List the tables of the families below a part of the package, by class."""
     names_of: dict[type[Model], list[str]] = {}
     for name in MODELS:
         cls = resolve("model", name)
-        if isinstance(cls, type) and f"{cls.__module__}.".startswith(f"paddlevit_dist.images.{part}."):
+        if isinstance(cls, type) and f"{_find_place(cls)}.".startswith(f"{part}."):
             names_of.setdefault(cls, []).append(name)
     return {
-        f"{cls.__module__.removeprefix('paddlevit_dist.images.')}.{cls.__name__}": _make_plain(
+        f"{_find_place(cls)}.{cls.__name__}": _make_plain(
             {
                 "options": cls.options(),
                 "declared": _list_declared(cls),

@@ -8,36 +8,15 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.points.ptv3.attention import PatchAttention, RelativePosition
 from paddlevit_dist.points.ptv3.blocks import ChannelScale, ConditionalNorm, SerializedLevel
-from paddlevit_dist.points.ptv3.network import VARIANTS, PointTransformer
+from paddlevit_dist.points.ptv3.network import PointTransformer
 from paddlevit_dist.points.ptv3.tables import PatchTable
 from paddlevit_dist.points.sparse import SparseTensor
 from paddlevit_dist.points.sparse.layers import Convolution, RowsBatchNorm
 
 NARROW = {"strides": (2, 4), "encoder_depths": (1, 2, 1), "encoder_channels": (6, 12, 18), "encoder_heads": (1, 2, 3)}
 NARROW |= {"decoder_depths": (3, 1), "decoder_channels": (6, 12), "decoder_heads": (1, 2), "patch_size": 8}
-PUBLISHED = {  # of Pointcept's configuration semseg-pt-v3m1-0-base
-    "in_channels": 6,
-    "strides": (2, 2, 2, 2),
-    "encoder_depths": (2, 2, 2, 6, 2),
-    "encoder_channels": (32, 64, 128, 256, 512),
-    "encoder_heads": (2, 4, 8, 16, 32),
-    "decoder_depths": (2, 2, 2, 2),
-    "decoder_channels": (64, 64, 128, 256),
-    "decoder_heads": (4, 4, 8, 16),
-    "patch_size": 1024,
-    "orders": ("z", "z-trans", "hilbert", "hilbert-trans"),
-    "shuffle_orders": True,
-    "drop_path": 0.3,
-    "mlp_ratio": 4,
-    "qkv_bias": True,
-    "pre_norm": True,
-    "layer_scale": None,
-    "enable_rpe": False,
-    "mask_token": False,
-}
 
 
 def build(**options):
@@ -104,25 +83,6 @@ def test_each_option_alone_changes_the_network(name):
         model = build(**{name: value}, **TOGETHER.get(name, {}))
     model.train()
     assert look(model) == expected
-
-
-def test_defaults_and_variants_are_the_published_ones():
-    found = PointTransformer.options()
-    assert {name: found[name] for name in PUBLISHED} == PUBLISHED
-    assert (found["family"], found["is_legacy"], found["by_scene"], found["cut_to_smallest"]) == (
-        *("ptv3", False, True, False),
-    )
-    rest = {"ptv3": {}, "ptv3_legacy": {"is_legacy": True}}
-    assert {name: VARIANTS[name] for name in rest} == rest
-    with paddle.LazyGuard():
-        models = {name: create_model(name, 0) for name in VARIANTS}
-    encoders = {name for name, model in models.items() if not model.has_decoder}
-    assert encoders == {"sonata", "concerto_small", "concerto_large", "utonia"}
-    families = {name: model.family for name, model in models.items() if model.family != "sonata"}
-    assert families == {"ptv3": "ptv3", "ptv3_legacy": "ptv3", "utonia": "utonia"}
-    linear = {name: model.embedding.stem.linear.weight.shape[0] for name, model in models.items() if name[:4] != "ptv3"}
-    assert linear.pop("utonia") == 9 and set(linear.values()) == {9}
-    assert {model.is_legacy for name, model in models.items() if name != "ptv3_legacy"} == {False}
 
 
 STARTS = {

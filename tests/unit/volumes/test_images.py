@@ -91,3 +91,12 @@ def test_a_center_outside_is_moved_to_the_border():
             images.orthogonal_slices(volume, (1, 1, 1), None, TRUE, center=np.array(each)) for each in (center, shown)
         )
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("predicted", [None, PREDICTED])
+@pytest.mark.parametrize("true", [None, TRUE])
+def test_axial_slices_have_the_marks_that_are_given(predicted, true):
+    pictures = images.axial_slices(np.zeros((6, 9, 14)), (3.0, 2.0, 1.0), [2, 5], predicted, true)
+    for color, points in ((RED, predicted), (GREEN, true)):
+        assert (pictures[0] == color).all(axis=2).any() == (points is not None)
+    assert len(pictures) == 2 and len({picture.shape for picture in pictures}) == 1

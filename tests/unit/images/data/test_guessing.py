@@ -242,3 +242,19 @@ def test_of_a_folder_with_very_many_names_some_are_looked_at(tmp_path, monkeypat
     write(tmp_path, *(f"pictures/{number:02d}.jpg" for number in range(50)))
     assert guess(tmp_path) is None
     assert len(seen - {b"pictures"}) == 10
+
+
+def test_each_ending_of_volumes_and_of_what_is_next_to_them(tmp_path):
+    volumes = "nii nii.gz mha mhd nrrd nhdr".split()
+    arrays = [(array, marks) for array in ("npy", "npz") for marks in ("csv", "json", "fcsv")]
+    for number, names in enumerate([(suffix,) for suffix in volumes] + arrays):
+        for spell in (str, str.upper):
+            root = tmp_path / f"{number}{spell.__name__}"
+            write(root, *(f"train/One.{spell(suffix)}" for suffix in names))
+            made = guess(str(root))
+            assert made is not None and made.dataset == "landmarks" and f"one.{names[0]}" in made.reason, names
+    for suffix in ("dcm", "dicom", "ima", "DCM", "IMA"):
+        write(tmp_path / suffix, f"train/anna/1.{suffix}", "train/anna.fcsv")
+        assert guess(str(tmp_path / suffix)).dataset == "landmarks", suffix
+    write(tmp_path / "array", "train/One.npy")
+    assert guess(str(tmp_path / "array")) is None

@@ -140,3 +140,15 @@ def test_weights_that_say_nothing_of_their_spacing_are_refused():
     assert (task.names, task.spacing.tolist(), task.within) == (["ear", "eye"], [1.0, 2.0, 3.0], "box")
     chosen = recalled("VOLUMES.SPACING_MM", "[3.0,2.5,2.0]")
     assert chosen.spacing.tolist() == [3.0, 2.5, 2.0] and chosen.names == list(NAMES) and chosen.within == "volume"
+
+
+def test_endings_of_volumes_may_be_in_capitals(tmp_path):
+    names = ["A.NII", "B.NII.GZ", "C.MHA", "D.MHD", "E.NRRD", "F.NHDR", "G.NPZ", "H.NPY"]
+    for name in (*names, "I.TXT"):
+        (tmp_path / name).write_bytes(b"")
+    files = [str(tmp_path / name) for name in names]
+    assert find_volumes([str(tmp_path)])[0] == files
+    assert find_volumes([*files, str(tmp_path / "I.TXT")])[:2] == (
+        files,
+        [(str(tmp_path / "I.TXT"), find_volumes([str(tmp_path / "I.TXT")])[1][0][1])],
+    )

@@ -234,3 +234,9 @@ def test_scores_of_all_ranked_classes_give_the_loss(tmp_path):
     found.write_text("input,class,score\na.png,dog,0.75\nb.png,dog,0.5\n")
     report = score(str(found), str(truth))
     assert "no loss: it needs the scores of all classes" in report.protocol and np.isnan(report.arrays["losses"]).all()
+
+
+def test_headings_that_are_no_class_may_be_in_capitals(read):
+    content = "image,Cat,Dog,PREDICTION_note,Truth,Unnamed: 7\na.png,0.5,0.5,1,2,3\n"
+    layout, _ = read(content.replace("PREDICTION_note,", "").replace("a.png,0.5,0.5,1,", "a.png,0.5,0.5,"))
+    assert (layout.scores, layout.classes) == ([1, 2], ["Cat", "Dog"])

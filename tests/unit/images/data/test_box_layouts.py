@@ -3,6 +3,8 @@
 import pytest
 
 from paddlevit_dist.images.data.box_layouts import (
+    find_boxes,
+    find_yolo_descriptions,
     find_yolo_outlines,
     has_matching_image,
     list_json_files,
@@ -65,3 +67,21 @@ def test_a_line_of_numbers_is_an_outline(tmp_path, line, is_found):
     file = tmp_path / "labels" / "a.txt"
     file.write_text(f"{line}\nany text\n")
     assert find_yolo_outlines(str(tmp_path)) == (str(file) if is_found else None)
+
+
+def test_descriptions_and_labels_may_have_endings_in_capitals(tmp_path):
+    for name in ("A.YAML", "b.YML", "c.DATA", "d.txt"):
+        (tmp_path / name).write_text("train: x\nnames: [a]\n")
+        assert find_yolo_descriptions(str(tmp_path)) == ([] if name == "d.txt" else [str(tmp_path / name)])
+        (tmp_path / name).unlink()
+    write(tmp_path, labels__train__X_TXT=OUTLINE)
+    assert find_yolo_outlines(str(tmp_path)) == str(tmp_path / "labels" / "train" / "X.TXT")
+    for name in ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml"):
+        (tmp_path / name).write_text("")  # whatever a usual name has
+        assert find_yolo_descriptions(str(tmp_path)) == [str(tmp_path / name)]
+        (tmp_path / name).unlink()
+    for place in ("Annotations", "annotations", "xmls", "labels", "VOC2007/annotations"):
+        root = tmp_path / place.replace("/", " ")
+        (root / place).mkdir(parents=True)
+        (root / place / "A.XML").write_text("<annotation><object></object></annotation>")
+        assert [found.dataset for found in find_boxes(str(root), "x")] == ["voc"], place

@@ -258,3 +258,13 @@ def test_each_ending_of_volumes_and_of_what_is_next_to_them(tmp_path):
         assert guess(str(tmp_path / suffix)).dataset == "landmarks", suffix
     write(tmp_path / "array", "train/One.npy")
     assert guess(str(tmp_path / "array")) is None
+
+
+def test_files_with_endings_in_capitals_are_what_others_are(tmp_path):
+    write(tmp_path, "A.CSV", "B.TSV", "c.TAR", "D.JSON", "E.YAML", "F.yml", "G.XML")
+    assert [guess(str(tmp_path / name)).dataset for name in ("A.CSV", "B.TSV")] == ["table", "table"]
+    with pytest.raises(UserError, match="c.TAR is a tar file; give its folder"):
+        guess(str(tmp_path / "c.TAR"))
+    for name in ("D.JSON", "E.YAML", "F.yml", "G.XML"):
+        with pytest.raises(UserError, match=f"{name} is a file; give the folder with this file and the images"):
+            guess(str(tmp_path / name))

@@ -117,6 +117,8 @@ def test_lines_name_their_own_folders_among_more(tmp_path, folders, lines, expec
     ("folders", "lines"),
     [
         (["bear", "cat", "dog"], ["dog", "cat", "Bear"]),
+        (["Bear", "Cat"], ["cat", "BEAR"]),
+        (["bear", "cat"], ["1, CAT", "2, Bear"]),
         (["cat", "dog"], ["1: dog", "0: cat"]),
         (["cat", "dog"], ["dog,1", "cat,0"]),
         (["a b", "c d"], ["c d Hund", "a b"]),

@@ -93,6 +93,7 @@ def test_a_line_that_names_the_separator_for_excel_is_skipped(read):
     for separator in ",;\t|":
         found = read(f"sep={separator}\r\nimage,label\r\nb/2.png,dog\r\n".replace(",", separator))
         assert pairs(found) == [("b/2.png", "dog")]
+        assert pairs(read(f"SEP={separator}\nimage{separator}label\nb/2.png{separator}dog\n")) == [("b/2.png", "dog")]
     with pytest.raises(UserError, match="labels.csv, line 4: 3 columns, but 2 in the first line"):
         read("sep=,\nimage,label\nb/2.png,dog\nb/1.png,dog,7\n")
 
@@ -276,6 +277,9 @@ def test_parquet_is_read_with_pyarrow(root, read):
         parquet.write_table(pyarrow.table(columns), out)
         return out.getvalue()
 
+    for name in ("LABELS.PARQUET", "labels.pq"):
+        assert read(write({"image": names, "label": [10, 9, 10]}), name=name).class_names == ["9", "10"]
+        (root / name).unlink()
     found = read(write({"image": names, "label": [10, 9, 10]}), name="labels.parquet")
     assert found.paths == ["b/1.png", "a/4.png", "b/2.png"] and found.class_names == ["9", "10"]
     found = read(write({"image": names, "labels": [["b"], [], ["a", "b"]]}), has_several=True, name="labels.parquet")

@@ -185,3 +185,13 @@ def test_images_and_label_maps_of_other_names_are_refused_with_examples(tmp_path
             f"2 label maps of train have no image and are skipped, such as {tmp_path}/masks/xa.png",
         ],
     )
+
+
+def test_endings_of_published_names_may_be_in_capitals(tmp_path):
+    for name in ("aachen_000000_000019", "aachen_000001_000019"):
+        photo(tmp_path / "leftImg8bit" / "train" / "aachen" / f"{name}_leftImg8bit.PNG")
+        save(tmp_path / "gtFine" / "train" / "aachen" / f"{name}_gtFine_labelIds.PNG", np.ones(SIZE))
+    match = find_layout(str(tmp_path))
+    found = find_pairs(match, "train")
+    assert match.layout.dataset == "cityscapes" and len(found.images) == len(found.labels) == 2
+    assert all(label.endswith("_labelIds.PNG") for label in found.labels)

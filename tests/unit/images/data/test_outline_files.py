@@ -178,3 +178,11 @@ def test_outlines_without_points_are_no_shapes(tmp_path):
         [shape] = read_drawing(kind, str(file), (8, 20)).shapes
         assert shape.name == name
         np.testing.assert_allclose(shape.corners, [[1, 1], [5, 1], [5, 5]])
+
+
+def test_endings_of_labelme_may_be_in_capitals(tmp_path):
+    for name in ("a.json", "B.JSON", "c.Json", ".d.json", "e.jsonl"):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    assert find_labelme_files(str(tmp_path)) == {
+        str(tmp_path / name): "train" for name in ("B.JSON", "a.json", "c.Json")
+    }

@@ -141,6 +141,13 @@ def test_other_data_sets_point_to_tables(root, cache):
     ):
         with pytest.raises(UserError, match=message):
             ClassFolders(str(place), split, cache)
+    (root / "labels.csv").rename(root / "LABELS.TSV")
+    for place, message in (
+        (root / "LABELS.TSV", "LABELS.TSV is a file, not a folder: if it is a table .* add -dataset=table"),
+        (root, "has no folder train/<class>/ .*; if LABELS.TSV has the labels, add -dataset=table"),
+    ):
+        with pytest.raises(UserError, match=message):
+            ClassFolders(str(place), "train", cache)
 
 
 def test_unused_options_are_the_defaults():

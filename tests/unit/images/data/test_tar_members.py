@@ -253,3 +253,10 @@ def test_a_file_with_holes_is_refused(folder, cache):
     (folder / "train.tar").write_bytes(mixed_tar(member, ("a/2.png", image(1))))
     with pytest.raises(UserError, match=r"train\.tar stores a/1\.png with holes; pack it again without --sparse"):
         TarImages(str(folder), "train", cache)
+
+
+def test_endings_of_tar_files_within_others_may_be_in_capitals(folder, cache):
+    write_tar(
+        folder / "train.tar", {"cat.tar": tar_bytes({"1.png": image(1)}), "DOG.TAR": tar_bytes({"2.png": image(2)})}
+    )
+    assert [row[1:] for row in contents(TarImages(str(folder), "train", cache))] == [(1, 1), (2, 0)]

@@ -55,6 +55,7 @@ def test_paths_mean_one_image_where_one_is_the_end_of_the_other(names, known, ex
         (["y/a.png"], ["a.png", "A_2.png"], [[0, 1]]),  # it may be the second image of this name
         (["y/a.png", "y/a_2.png"], ["a.png", "a_2.png"], [[0], [1]]),
         (["y/a.png", "y/A_2.png"], ["a.png", "A_2.png"], [[0], [1]]),  # which has a name of its own
+        (["y/B.png"], ["B.png", "b_2.png"], [[0, 1]]),
         (["val/a.png", "photos/b.png"], ["a.png", "b.png"], [[], [1]]),  # another image of the data set
         (["train/train/a.png"], ["train/a.png", "b.png"], [[0]]),
     ],

@@ -87,3 +87,8 @@ def test_keys_replace_what_annotations_say():
         KeypointSet(("head", "tail"), ((1, 1),), (0.3, 0.4), ((1, 0),)),
     )
     assert lines[0] == ("keypoints of one: 2 points, 1 mirrored pair by KEYPOINTS.PAIRS; sigmas by KEYPOINTS.SIGMAS")
+
+
+def test_sides_in_names_without_spaces_may_have_any_case():
+    for names in (["lefteye", "righteye", "nose"], ["LEFTEYE", "RIGHTEYE", "NOSE"], ["Lefteye", "Righteye", "Nose"]):
+        assert find_opposites(names) == [(0, 1)], names

@@ -72,3 +72,10 @@ def test_several_layouts_and_other_files_are_refused(tmp_path):
          "copy them here"),
     ):  # fmt: skip
         assert refusal_of(guess, path) == message
+
+
+@pytest.mark.parametrize("name", ["POINTS.CSV", "a.TSV"])
+def test_tables_with_endings_in_capitals(tmp_path, name):
+    write_table(tmp_path)
+    (tmp_path / "points.csv").rename(tmp_path / name)
+    assert guess(tmp_path / name) == guess(tmp_path) == "keypoint_table"

@@ -7,8 +7,8 @@ from paddlevit_dist import UserError
 from paddlevit_dist.points.prepare.numpy_tables import load_array, read_arrays
 
 
-@pytest.mark.parametrize("name", ["xyz", "coord", "coords", "points", "point", "pos", "positions"])
-@pytest.mark.parametrize("normal", ["normal", "normals"])
+@pytest.mark.parametrize("name", ["xyz", "coord", "coords", "points", "point", "pos", "positions", "Coord"])
+@pytest.mark.parametrize("normal", ["normal", "normals", "Normals"])
 def test_points_and_normals_have_several_names(tmp_path, name, normal):
     places = np.arange(12.0).reshape(2, 6)
     np.savez(tmp_path / "scene.npz", **{name: places[:, :3], normal: places[:, 3:]})
@@ -16,7 +16,7 @@ def test_points_and_normals_have_several_names(tmp_path, name, normal):
     assert [columns[axis].tolist() for axis in "x y z nx ny nz".split()] == places.T.tolist()
 
 
-@pytest.mark.parametrize("name", ["rgb", "color", "colors", "colour", "colours"])
+@pytest.mark.parametrize("name", ["rgb", "color", "colors", "colour", "colours", "RGB"])
 def test_colors_have_american_and_british_names(tmp_path, name):
     levels = np.arange(6, dtype=np.uint8).reshape(2, 3)
     np.savez(tmp_path / "scene.npz", coord=np.zeros((2, 3), np.float32), **{name: levels})

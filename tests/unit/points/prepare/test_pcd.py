@@ -27,6 +27,7 @@ def test_packed_colors_have_two_names_and_any_type_of_four_bytes(tmp_path, name,
     header = PCD_HEADER.format(points=2, kind="ascii").splitlines()
     words = {"FIELDS": f"x y z {name}", "SIZE": "4 4 4 4", "TYPE": f"F F F {kind}", "COUNT": "1 1 1 1"}
     lines = [f"{key} {words[key]}" if (key := line.split(" ")[0]) in words else line for line in header]
+    lines = [line.upper() if line.startswith("DATA") and kind != "U" else line for line in lines]
     (tmp_path / "a.pcd").write_text("\n".join([*lines, *(f"1 2 3 {value}" for value in text), ""]))
     found = read_pcd(str(tmp_path / "a.pcd"))
     assert [found[color].tolist() for color in ("red", "green", "blue")] == [[16, 255], [32, 128], [48, 1]]

@@ -99,3 +99,9 @@ def test_files_of_other_formats_are_told(tmp_path):
 def test_scenes_are_prepared_again_with_another_choice(choice):
     settings = [PlyReader(SceneChoices(**choices)).settings for choices in ({}, choice, dict(choice))]
     assert settings[0] != settings[1] == settings[2]
+
+
+def test_endings_may_be_in_capitals(tmp_path):
+    names = ["a.TXT", "b.Xyz", "c.CSV", "d.PTS", "e.ASC"]
+    paths = [write(tmp_path, name, "x y z label", "1 2 3 1") for name in names]
+    assert TextReader().find(str(tmp_path)) == dict(zip("abcde", paths))

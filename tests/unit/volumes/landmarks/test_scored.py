@@ -361,3 +361,15 @@ def test_a_system_for_all_files_is_told_where_volumes_have_the_other(tmp_path):
     assert any("-coordinate_system=lps decides for 2 files next to volumes of the other" in each for each in notices)
     assert any("in 2 of 6 volumes, such as case0, with x and y negated" in each for each in notices)
     assert not score(str(tmp_path / "found"), truth, "t").notices
+
+
+@pytest.mark.parametrize("heading", ["case,landmark,x,y,z,world", "Case, LANDMARK,X_mm,Y_MM,z_mm,World"])
+def test_tables_and_files_may_have_words_in_capitals(tmp_path, heading):
+    (tmp_path / "all.csv").write_text(f"{heading}\na,nose,1,2,3,ras\n")
+    (found,) = read_landmarks(str(tmp_path / "all.csv"))
+    assert (found.case, list(found.positions), found.is_ras) == ("a", ["nose"], True)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "b.FCSV").write_text(format_fcsv([LandmarkPoint("chin", ("4", "5", "6"), "")], "ras"))
+    (tmp_path / "files" / "b.CSV").write_text("name,x,y,z\nchin,7,8,9\n")
+    (found,) = read_landmarks(str(tmp_path / "files"))
+    assert found.source.endswith("b.FCSV") and list(found.positions) == ["chin"]

@@ -301,6 +301,12 @@ def test_sizes_prove_whether_exif_turns_images(tmp_path, cache, sizes, expected)
     write_lying(tmp_path, sizes)
     samples = opened(tmp_path, cache)
     assert [samples.dataset.read(index)[0].size for index in range(2)] == [expected] * 2
+    views = [line for line in samples.notices if "like images with a given size" in line]
+    turned = TURNED in sizes
+    assert len(views) == (None in sizes and sizes != [None, None])
+    for view in views:
+        assert f"{'after EXIF rotation' if turned else 'as stored'}, like" in view
+        assert f"(set DATA.EXIF_ROTATE {'false' if turned else 'true'} to change this)" in view
     told = [
         line for line in samples.notices if "whose size is given after EXIF rotation: all images are rotated" in line
     ]
@@ -314,9 +320,9 @@ def test_sizes_prove_whether_exif_turns_images(tmp_path, cache, sizes, expected)
         (
             [TURNED, TURNED],
             ["DATA.EXIF_ROTATE", "false"],
-            "DATA.EXIF_ROTATE false: .* after EXIF rotation, such as .*0.jpg",
+            "^DATA.EXIF_ROTATE false: .* after EXIF rotation, such as .*0.jpg",
         ),
-        ([STORED, None], ["DATA.EXIF_ROTATE", "true"], "DATA.EXIF_ROTATE true: .* as stored, such as .*0.jpg"),
+        ([STORED, None], ["DATA.EXIF_ROTATE", "true"], "^DATA.EXIF_ROTATE true: .* as stored, such as .*0.jpg"),
         ([SQUARE, (30, 31)], [], "has 30 x 20 pixels"),
     ],
 )

@@ -60,7 +60,10 @@ def test_several_years_are_joined_and_other_lists_named(tmp_path, cache, monkeyp
 
 @pytest.mark.parametrize(
     ("annotations", "images", "split"),
-    [("annotations", "images", "train"), ("train", "train", "train"), ("valid", "valid", "val"), ("", "", "train")],
+    [
+        *(("annotations", "images", "train"), ("train", "train", "train"), ("valid", "valid", "val")),
+        *(("", "", "train"), ("Annotations", "JPEGImages", "train"), ("xmls", "img", "train")),
+    ],
 )
 @pytest.mark.parametrize("suffix", [".xml", ".XML"])
 def test_folders_without_lists(tmp_path, cache, annotations, images, split, suffix):

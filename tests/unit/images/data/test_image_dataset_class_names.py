@@ -106,6 +106,7 @@ def test_lines_that_are_not_of_the_numbers_are_refused(tmp_path, folders):
         (["big cat", "dog"], ["elk", "dog", "big cat"], ["big cat", "dog"]),
         (["bear", "cat"], ["brown bear", "wild cat"], ["brown bear", "wild cat"]),
         (["0", "1"], ["type 1", "type 2"], ["type 1", "type 2"]),
+        (["Bear", "cat"], ["brown BEAR", "Cat"], ["brown BEAR", "Cat"]),
     ],
 )
 def test_lines_name_their_own_folders_among_more(tmp_path, folders, lines, expected):
@@ -118,6 +119,7 @@ def test_lines_name_their_own_folders_among_more(tmp_path, folders, lines, expec
     [
         (["bear", "cat", "dog"], ["dog", "cat", "Bear"]),
         (["Bear", "Cat"], ["cat", "BEAR"]),
+        (["a b", "c d"], ["C D", "A B"]),
         (["bear", "cat"], ["1, CAT", "2, Bear"]),
         (["cat", "dog"], ["1: dog", "0: cat"]),
         (["cat", "dog"], ["dog,1", "cat,0"]),

@@ -260,3 +260,9 @@ def test_endings_of_tar_files_within_others_may_be_in_capitals(folder, cache):
         folder / "train.tar", {"cat.tar": tar_bytes({"1.png": image(1)}), "DOG.TAR": tar_bytes({"2.png": image(2)})}
     )
     assert [row[1:] for row in contents(TarImages(str(folder), "train", cache))] == [(1, 1), (2, 0)]
+
+
+def test_the_ending_of_a_tar_file_may_be_in_capitals(folder, cache):
+    write_tar(folder / "train-0.TAR", {"cat/1.png": image(1), "dog/2.png": image(2)})
+    images = TarImages(str(folder), "train", cache)
+    assert [row[1:] for row in contents(images)] == [(1, 0), (2, 1)] and images.num_bytes(0) == len(image(1))

@@ -121,7 +121,7 @@ def test_numbers_that_are_not_finite_come_through(tmp_path):
 )
 def test_what_windows_writes_for_nan_is_nan(tmp_path, word):
     path = tmp_path / "a.ply"
-    rows = f"1 {word} 7\n2 0.5 {word}\n-1.#INF 1.#INF00 {word}\n".encode()
+    rows = f"1 {word} 7\n2 0.5 {word}\n-1.#inf 1.#INF00 {word}\n".encode()
     path.write_bytes(header("ascii", ["float x", "float y", "float label"], 3, after=()) + rows)
     columns = read_vertices(path)
     np.testing.assert_array_equal(columns["x"], [1, 2, -np.inf])

@@ -27,7 +27,7 @@ def test_colors_have_american_and_british_names(tmp_path, name):
 def test_further_columns_of_points_are_colors(tmp_path):
     rows = np.arange(16.0).reshape(2, 8)
     for count, names in ((8, "x y z red green blue"), (6, "x y z red green blue"), (5, "x y z"), (3, "x y z")):
-        np.savez(tmp_path / "scene.npz", points=rows[:, :count])
+        np.savez(tmp_path / "scene.npz", **{"points" if count < 8 else "Points": rows[:, :count]})
         columns = read_arrays(str(tmp_path / "scene.npz"))
         assert list(columns)[: len(names.split())] == names.split()
         assert [columns[name].tolist() for name in names.split()] == rows.T[: len(names.split())].tolist()

@@ -159,8 +159,8 @@ def test_small_and_odd_batches_are_mixed_too(batch, mode):
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["mixup", "cutmix"])
-def test_timm_mixes_images_and_labels_the_same_for_the_same_draws(mode, kind, monkeypatch):
-    smoothing, torch = 0.1, pytest.importorskip("torch")
+def test_timm_mixes_images_and_labels_the_same_for_the_same_draws(smoothing, mode, kind, monkeypatch):
+    torch = pytest.importorskip("torch")
     timm = timm_module("mixup")
     alphas = (0.8, 0.0) if kind == "mixup" else (0.0, 1.0)
     images = rng(1).standard_normal(SHAPE).astype(np.float32)

@@ -46,9 +46,16 @@ def test_the_run_record_tells_command_versions_devices_tuning_and_seed(run):
     assert record["product_check"]["relative_error"] < 1e-5
 
 
-def test_the_log_has_every_line_of_stdout_behind_its_time(run):
-    log = (run.output / "log.txt").read_text().splitlines()
-    assert [line.split(" ", 2)[2] for line in log] == run.ended.out.splitlines()
+def test_the_log_has_every_line_of_stdout_behind_its_time_and_all_of_those_that_are_shortened(run):
+    log = [line.split(" ", 2)[2] for line in (run.output / "log.txt").read_text().splitlines()]
+    shown = run.ended.out.splitlines()
+    assert len(log) == len(shown)
+    for line, whole in zip(shown, log):
+        if line == whole:
+            continue
+        assert whole.startswith("epoch ") and len(line) <= 80 < len(whole)
+        missing = set(whole.split()) - set(line.split())
+        assert missing and set(line.split()) - set(whole.split()) <= {"(best)"}
 
 
 def test_every_epoch_is_reported_once_with_its_evaluation(run):

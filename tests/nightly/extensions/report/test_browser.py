@@ -6,6 +6,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -276,12 +277,51 @@ def test_phones_show_the_first_pictures_in_two_columns_and_the_first_column_of_t
     assert window.run(shown) == 9
     scroll = "document.querySelector('.table .scroll')"
     assert window.run(f"{scroll}.scrollWidth > {scroll}.clientWidth + 100")
+    below = "document.querySelector('.table .more-rows')"
+    assert window.run(f"{below}.textContent") == "scroll sideways for more columns \u2192"
+    assert window.run(f"{scroll}.classList.contains('more-right')")
     window.run(f"{scroll}.scrollLeft = 100")
     edges = [f"{scroll}{part}.getBoundingClientRect().left" for part in ("", ".querySelector('tbody th')")]
     outer, inner = map(window.run, edges)
     assert 0 <= inner - outer <= 2
     window.open(folder / "report.html", 1200)
     assert window.run(shown) == 9
+    window.open(folder / "report.html", 2560)
+    assert window.run(f"{below}.hidden")
+
+
+def test_a_table_of_many_rows_says_how_many_are_seen_and_that_more_follow(window, tmp_path):
+    rows = [(f"class {number}", number) for number in range(20)]
+    folder = write_run(tmp_path / "run", figures=[FigureTable("Classes", ["class", "images"], rows)])
+    window.open(write_page([folder], folder / "report.html"), 1200)
+    below, scroll = "document.querySelector('.table .more-rows')", "document.querySelector('.table .scroll')"
+    first, last, number = map(int, re.fullmatch(
+        r"rows (\d+) to (\d+) of (\d+): scroll down for more", window.run(f"{below}.textContent")
+    ).groups())  # fmt: skip
+    edge = f"{scroll}.getBoundingClientRect().bottom + 4"
+    seen = (
+        f"[...{scroll}.querySelectorAll('tbody tr')].filter((r) => r.getBoundingClientRect().bottom <= {edge}).length"
+    )
+    assert (first, number) == (1, 20) and last == window.run(seen) < 20
+    window.run(f"{scroll}.scrollTop = 1e6")
+    window.run(DRAWN)
+    assert re.fullmatch(r"rows \d+ to 20 of 20: scroll up for more", window.run(f"{below}.textContent"))
+
+
+def test_paper_has_scenes_that_nobody_has_looked_at(window, tmp_path):
+    kinds = ("ConfusionMatrix", "PointSet")
+    figures = [figure for figure in one_of_each([f"c{n}" for n in range(30)]) if type(figure).__name__ in kinds]
+    galleries = [Gallery(f"Images {n}", [(np.zeros((400, 300), np.uint8), "a")] * 3) for n in range(9)]
+    folder = write_run(tmp_path / "run", figures=[*galleries, *figures])
+    window.open(write_page([folder], folder / "report.html"), 1200)
+    drawn = "[...document.querySelectorAll('canvas')].filter((canvas) => canvas.dataset.drawn).length"
+    assert window.run(drawn) == 0 and window.run("document.querySelector('.still').naturalWidth") == 800
+    window.emulate(medium="print")
+    assert window.run("document.querySelector('.still').checkVisibility()")
+    window.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert window.run("document.querySelector('.cells').dataset.drawn > 0")
+    window.run(DRAWN)
+    assert window.run(drawn) == 2 and window.run("document.querySelectorAll('.still').length") == 0
 
 
 def test_keys_reach_everything_in_the_order_of_the_page_and_it_has_names(window, page):

@@ -94,6 +94,16 @@ def test_each_run_is_compared_with_the_first(runs, capsys):
     assert capsys.readouterr().out != plain  # resampled by groups
 
 
+def test_a_report_gets_the_paired_differences_by_the_names_that_it_shows(runs):
+    (heading, first, second), lines = command.compare_runs({"a": "small", "bb": "large"})
+    wrong = [np.random.default_rng(seed).random(NUMBER) < 0.1 * (seed + 1) for seed in (0, 1)]
+    before, after = (100 * (1 - each.mean()) for each in wrong)
+    assert heading[:4] == ["run", "top-1", "difference", "p"] and [first[0], second[0]] == ["small", "large"]
+    assert first[1].startswith(f"{before:.2f} [") and second[2].startswith(f"{after - before:+.2f} [")
+    assert lines[0].startswith("95 % intervals and p (McNemar's mid-p test) of the same 60 samples")
+    assert command.compare_runs({"g": "g", "h": "h"}) == ([], [line for line in compare_groups(["g", "h"])[1] if line])
+
+
 @pytest.mark.parametrize("as_document", [True, False])
 def test_seeds_json_of_a_group_means_its_folder(runs, capsys, as_document):
     command.run(["g/seeds.json", "h/seeds.json", *["-json"] * as_document])

@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import zipfile
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.launch.lock import lock_output_dir
 from paddlevit_dist.core.tasks.figures import Gallery
 from paddlevit_dist.extensions.report import command, curves, store
+from paddlevit_dist.extensions.report import page as page_module
 from paddlevit_dist.extensions.report.page import render, write_last_page, write_page
 from paddlevit_dist.extensions.report.runs import read_runs
 from paddlevit_dist.extensions.report.summary import format_best, format_duration, format_state
@@ -112,6 +114,21 @@ def test_several_runs_are_overlaid_and_their_differences_listed(tmp_path):
     differing = content[content.index('id="differences"') : content.index('id="configuration"')]
     rows = re.findall(r"<th scope=\"row\">(.*?)</th><td>(.*?)</td><td>(.*?)</td>", differing)
     assert rows == [("MODEL.NAME", "vit", "(not set)"), ("TRAIN.BASE_LR", "0.001", "0.002")]
+
+
+def test_the_paired_difference_of_several_runs_is_shown_or_why_there_is_none(tmp_path, monkeypatch):
+    one, two = (write_run(tmp_path / name) for name in ("one", "two"))
+    assert "The scores are not compared sample by sample: " in make_page(one, two, target=tmp_path / "page.html").text
+    asked = []
+    rows = [["run", "top-1", "difference", "p", ""], ["two", "80.00", "+4.00 [1.00, 7.00]", "0.03", "better"]]
+    found = lambda names: asked.append(names) or (rows, ["of the same 64 samples"])  # noqa: E731
+    monkeypatch.setattr(page_module, "COMPARE_RUNS", SimpleNamespace(find=lambda: found))
+    content = (write_page([one, two], tmp_path / "page.html")).read_text(encoding="utf-8")
+    assert asked == [{str(one): "one", str(two): "two"}]
+    assert "+4.00 [1.00, 7.00]" in content and ">finding<" in content and "<li>of the same 64 samples</li>" in content
+    assert "Differences of the scores" not in make_page(one).text
+    monkeypatch.setattr(page_module, "COMPARE_RUNS", SimpleNamespace(find=lambda: None))  # the folder was deleted
+    assert "sample by sample" not in make_page(one, two, target=tmp_path / "page.html").text
 
 
 def test_seeds_of_a_group_are_a_bundle_of_one_color_around_their_mean(tmp_path, capsys):

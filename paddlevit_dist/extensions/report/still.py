@@ -10,14 +10,14 @@ from ...core.runtime.thumbnails import encode
 from .store import MOST
 
 _WIDTH, _HEIGHT = 800, 500  # pixels
-_MOST_POINTS = 60_000  # more would not be told apart
+_MOST_POINTS = 60_000  # more would hide one another
 _YAW, _TILT, _DISTANCE = 0.7, 0.8, 1.3  # as in viewer.js
 _BACKGROUND = (32, 38, 45)
 _STEPS = 65_535
 
 
 def draw_still(points: dict[str, Any]) -> dict[str, Any]:
-    """Return the image of a stored point set with its first layer, as the macro ``picture`` takes it."""
+    """Return the image of a stored point set with its first layer, for its macro in ``parts.html.j2``."""
     xyz, colors = unpack(points["content"], int(points["number"]))
     step = -(-len(xyz) // _MOST_POINTS)
     suffix, content, size = encode(project(xyz[::step], colors[::step]), _WIDTH)

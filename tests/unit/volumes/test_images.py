@@ -100,3 +100,5 @@ def test_axial_slices_have_the_marks_that_are_given(predicted, true):
     for color, points in ((RED, predicted), (GREEN, true)):
         assert (pictures[0] == color).all(axis=2).any() == (points is not None)
     assert len(pictures) == 2 and len({picture.shape for picture in pictures}) == 1
+    for shape, size in (((2, 10, 20), (192, 384, 3)), ((2, 100, 10), (768, 77, 3)), ((2, 10, 40), (192, 768, 3))):
+        assert images.axial_slices(np.zeros(shape), (9.0, 1.0, 1.0), [0])[0].shape == size

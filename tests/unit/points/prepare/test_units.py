@@ -1,5 +1,7 @@
 """Units that headers declare: points are read in meters, whatever the format, or a line says what is not applied."""
 
+import struct
+
 import laspy
 import numpy as np
 import pytest
@@ -125,3 +127,19 @@ def test_comments_in_degrees_are_refused_and_viewpoints_told(tmp_path):
     assert remarks == [
         f"{tmp_path / 'a.pcd'}: its VIEWPOINT 0 0 1.8 0.7071 0.7071 0 0 is not applied to the coordinates"
     ]
+
+
+@pytest.mark.parametrize("is_wkt", [False, True])
+def test_keys_of_an_older_scan_count_unless_its_header_prefers_text(tmp_path, is_wkt):
+    """EPSG 2263 in US survey feet with heights in meters; the text says feet."""
+    path = tmp_path / "a.las"
+    xyz = las(path, point_format=3, version="1.2", origin=(500.0, 700.0, 30.0))["xyz"]
+    content = laspy.read(path)
+    entries = [1, 1, 0, 3, 1024, 0, 1, 1, 3072, 0, 1, 2263, 4099, 0, 1, 9001]
+    content.vlrs.append(laspy.VLR("LASF_Projection", 34735, "", struct.pack("<16H", *entries)))
+    content.vlrs.append(WktCoordinateSystemVlr('LOCAL_CS["l",UNIT["foot",0.3048]]'))
+    content.header.global_encoding.wkt = is_wkt
+    content.write(path)
+    scene, remarks = read(path, "las")
+    np.testing.assert_allclose(scene.xyz + scene.offset, xyz * (0.3048 if is_wkt else [FT_US, FT_US, 1]), atol=2e-4)
+    assert len(remarks) == 1

@@ -1,7 +1,7 @@
 """Instance segmentation of point clouds with PointGroup: training, evaluation and prediction."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...core.tasks.task import Records
 from ..data.features import feature_channels
 from ..data.samples import compile_loops
-from ..data.scene import IGNORED
+from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..scene_task import SceneTask, get_slices
 from ..segmentation.metrics import semantic_terms
@@ -83,29 +83,37 @@ class InstanceSegmentation(SceneTask):
         return InstanceSamples(dataset, steps, *facts, features=self.features)
 
     def _check_instances(self, dataset: SceneDataset, is_training: bool) -> list[str]:
-        """Return lines on the instances that AP counts; without any, mIoU chooses the best checkpoint.
+        """Return lines on the instances to learn from, or on those that AP counts.
 
-        UserError if a training run has no instance to learn from.
+        Without any that AP counts, mIoU chooses the best checkpoint. UserError if a training run has no instance.
         """
         if not dataset.labeled:
             return []
-        scenes, least = map(dataset.read, range(len(dataset))), self.keys.AP_MIN_POINTS
+        scenes = map(dataset.read, range(len(dataset)))
         if is_training:
-            if not any((scene.instance >= 0).any() for scene in scenes):
-                raise UserError(
-                    f"no point of the {len(dataset):,} training scenes of dataset {self.config.DATA.DATASET} has an "
-                    "instance: name the property with the object when you prepare them (--instance), or set TASK "
-                    "semantic_segmentation"
-                )
-            return []
+            return self._check_training_instances(scenes, len(dataset))
+        least, classes = self.keys.AP_MIN_POINTS, self._instance_classes
         rule = f"AP: instances of fewer than {least} points do not count, true or predicted ({_AP_MIN_POINTS})"
-        classes = self._instance_classes
         if any(find_largest(scene.semantic, scene.instance, classes) >= least for scene in scenes):
             return [rule]
         self.best_metric = ("mIoU", True)
+        return [rule, "note: no true instance is large enough: AP is not defined, and mIoU chooses the best checkpoint"]
+
+    def _check_training_instances(self, scenes: Iterable[Scene], number: int) -> list[str]:
+        needed, largest = max(self.keys.CLUSTER_POINTS, self.keys.MIN_PREDICTION_POINTS + 1), 0
+        for scene in scenes:
+            largest = max(largest, int(np.bincount(scene.instance[scene.instance >= 0]).max(initial=0)))
+            if largest >= needed:
+                return []
+        if not largest:
+            raise UserError(
+                f"no point of the {number:,} training scenes of dataset {self.config.DATA.DATASET} has an instance: "
+                "name the property with the object when you prepare them (--instance), or set TASK "
+                "semantic_segmentation"
+            )
         return [
-            rule,
-            "note: no true instance is large enough: AP is not defined, and mIoU chooses the best checkpoint",
+            f"note: the largest instance of the training scenes has {largest:,} points, and a prediction needs "
+            f"{needed:,}: set POINTS.INSTANCES.CLUSTER_POINTS and POINTS.INSTANCES.MIN_PREDICTION_POINTS lower"
         ]
 
     @property

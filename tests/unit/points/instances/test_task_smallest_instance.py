@@ -101,7 +101,10 @@ def test_instances_of_classes_without_instances_do_not_count():
 def test_training_needs_a_point_with_an_instance():
     message = refusal_of(make_task().build_samples, Poles([], []), is_training=True)
     assert message.startswith("no point of the 2 training scenes of dataset synthetic_rooms has an instance: ")
-    assert not make_task().build_samples(Poles([], [3]), is_training=True).notices
+    for sizes, is_told in (([], [3]), True), (([100], []), True), (([50], [101]), False):
+        told = "points, and a prediction needs 101: set POINTS.INSTANCES.CLUSTER_POINTS and"
+        notices = make_task().build_samples(Poles(*sizes), is_training=True).notices
+        assert [told in line for line in notices] == [True] * is_told
     unlabeled = Poles([])
     unlabeled.labeled = False
     assert not make_task().build_samples(unlabeled, is_training=False).notices

@@ -17,7 +17,7 @@ from ..core.tasks.prediction import CheckpointMeta
 from ..core.tasks.sample_checks import require_finite, require_labels
 from ..core.tasks.step_types import TaskTraits
 from ..core.tasks.task import Task
-from .data.features import require_channels
+from .data.features import POSITION, require_channels
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples
 from .data.scene import AS_GIVEN, CENTERED, IGNORED
 from .data.scenes import SceneDataset
@@ -50,7 +50,7 @@ class SceneTask(Task):
         self.coordinates: str | None = None
         self.features: tuple[str, ...] = tuple(config.POINTS.FEATURES)
         self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self._default_voxel_features
-        self._should_check_unit = True
+        self._should_check_unit = self._should_note_positions = True
 
     def _open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
         """Open the dataset of ``split`` and store its classes and coordinate convention.
@@ -75,12 +75,29 @@ class SceneTask(Task):
         return self.build_samples(dataset, is_training_split(self.config, split))
 
     def list_notices(self, dataset: SceneDataset) -> list[str]:
-        """Return the dataset's notices, and a warning if its unit seems wrong, once for all splits."""
+        """Return the dataset's notices and, once for all splits, warnings about its unit and about positions."""
+        notices = [*dataset.notices, *(self._note_positions() if self._should_note_positions else [])]
+        self._should_note_positions = False
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M / self.config.DATA.UNIT_M)
         if notice is None or not self._should_check_unit:
-            return list(dataset.notices)
+            return notices
         self._should_check_unit = False
-        return [*dataset.notices, f"note: {notice}: {_UNIT_ADVICE}"]
+        return [*notices, f"note: {notice}: {_UNIT_ADVICE}"]
+
+    def _note_positions(self) -> list[str]:
+        """Return a note for each key by which training crops scenes whose positions an evaluation measures as a whole.
+
+        In an evaluation in blocks, positions are measured as in training.
+        """
+        points = self.config.POINTS
+        if POSITION not in self.features or points.get("FRAGMENT_SIZE_M") is not None:
+            return []
+        crops = [f"POINTS.{name} {points.get(name)}" for name in ("CROP", "MAX_POINTS") if points.get(name) is not None]
+        return [
+            f"note: {crop}: training measures {POSITION} from the middle of what it crops, evaluations and predictions "
+            "from that of whole scenes"
+            for crop in crops
+        ]
 
     def check_sample(self, sample: VoxelizedSample) -> None:
         """Check the range of labels, and that features are finite."""

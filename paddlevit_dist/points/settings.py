@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from ..core.runtime.errors import UserError
 from ..core.settings import every_run
@@ -10,9 +10,6 @@ from ..core.settings.key import AT_LEAST_1, Pair, Range, Section, key, rows
 from ..core.settings.table import ConfigView, IgnoredKeys, KeyTable
 
 _FEATURE = re.compile(r"[^/,\[\]()]+(/([1-9][0-9]*(\.[0-9]*)?|0\.0*[1-9][0-9]*))?")  # optionally divided by a number
-
-
-POSITION = "centered_xyz"  # the feature that training's crops measure from their own middle
 
 
 class SceneDataSection(every_run.DataSection):
@@ -84,17 +81,6 @@ def _check(view: ConfigView[PointSettings]) -> list[str]:
     if low >= high:
         raise UserError(f"{view['POINTS.COLOR_RANGE']}: expected the smaller number first, such as [-0.5, 0.5]")
     return []
-
-
-def note_whole_scenes(view: ConfigView[Any], cropping_key: str) -> list[str]:
-    """Return a note if training crops scenes by ``cropping_key``, and evaluations measure positions in whole scenes."""
-    points = view.values.POINTS
-    if POSITION not in points.FEATURES or points[cropping_key.removeprefix("POINTS.")] is None:
-        return []
-    return [
-        f"{view[cropping_key]}: training measures {POSITION} from the middle of what it crops, evaluations and "
-        "predictions from that of whole scenes"
-    ]
 
 
 def _find_ignored(view: ConfigView[PointSettings]) -> Iterator[IgnoredKeys]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from ...core.settings.key import ABOVE_0, AT_LEAST_0, AT_LEAST_1, SHARE, Key, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
-from ..settings import note_whole_scenes
 
 
 class InstanceSection(Section):
@@ -64,7 +63,8 @@ class InstanceSettings(settings.PointSettings):
 
 
 def _check(view: ConfigView[InstanceSettings]) -> list[str]:
-    notes, keys = note_whole_scenes(view, "POINTS.MAX_POINTS"), view.values.POINTS.INSTANCES
+    notes: list[str] = []
+    keys = view.values.POINTS.INSTANCES
     if keys.AP_MIN_POINTS < keys.MIN_PREDICTION_POINTS:
         notes.append(
             f"{view['POINTS.INSTANCES.AP_MIN_POINTS']}: instances of up to {keys.MIN_PREDICTION_POINTS} points are "

@@ -7,7 +7,6 @@ from ...core.runtime.errors import UserError
 from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
-from ..settings import POSITION, note_whole_scenes
 
 
 class AugmentSection(Section):
@@ -122,7 +121,10 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
             f"{view['POINTS.TEST_VOTES']}: single points vote, but {view['POINTS.VOXEL_FEATURES']} gives the network "
             "means of all: set POINTS.TEST_VOTES 1"
         )
-    origins = {"height": "heights are then above the lowest point", POSITION: "positions are then from the middle"}
+    origins = {
+        "height": "heights are then above the lowest point",
+        "centered_xyz": "positions are then from the middle",
+    }
     relative = [name for name in origins if name in points.FEATURES and points.CROP == "block"]
     if relative and points.FRAGMENT_SIZE_M is None:
         raise UserError(
@@ -141,13 +143,11 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
             f"{view['POINTS.CROP']}: training turns and mirrors crops around their own middle, evaluations scenes "
             "around the scene's: the feature xyz has other values in other views"
         )
-    if points.FRAGMENT_SIZE_M is None:
-        notes += [*note_whole_scenes(view, "POINTS.CROP"), *note_whole_scenes(view, "POINTS.MAX_POINTS")]
-    elif points.FRAGMENT_SIZE_M != points.CROP_SIZE_M:
+    if points.FRAGMENT_SIZE_M not in (None, points.CROP_SIZE_M):
         sizes = f"{view['POINTS.FRAGMENT_SIZE_M']} differs from {view['POINTS.CROP_SIZE_M']}"
         effects = {
             "height": "on a slope, heights above a block's lowest point are then others",
-            POSITION: f"positions then reach {points.FRAGMENT_SIZE_M / 2:g} m from a block's middle, and "
+            "centered_xyz": f"positions then reach {points.FRAGMENT_SIZE_M / 2:g} m from a block's middle, and "
             f"{points.CROP_SIZE_M / 2:g} m in training",
         }
         notes += [f"{sizes}: {effects[name]}" for name in relative]

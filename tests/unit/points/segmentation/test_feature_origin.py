@@ -7,6 +7,7 @@ from support.refusals import refusal_of
 from support.samples.small_scenes import tensors
 
 from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.task_factory import make_task as make_configured_task
 from paddlevit_dist.points.data.augment import apply
 from paddlevit_dist.points.data.features import point_features
 from paddlevit_dist.points.data.scene import Scene
@@ -23,9 +24,9 @@ BLOCKS = "POINTS.FRAGMENT_SIZE_M 6 POINTS.FRAGMENT_OVERLAP_M 0"
 WEIGHTS = np.random.default_rng(1).normal(size=(15, 20)).astype(np.float32)
 
 
-def make_task(words: str) -> SemanticSegmentation:
+def make_task(words: str, features: str = f"[{','.join(FEATURES)}]") -> SemanticSegmentation:
     still = " ".join(f"POINTS.AUGMENT.{word}" if n % 2 == 0 else word for n, word in enumerate(STILL.split()))
-    names = f"POINTS.FEATURES [{','.join(FEATURES)}] POINTS.CROP_SIZE_M 6"
+    names = f"POINTS.FEATURES {features} POINTS.CROP_SIZE_M 6"
     return SemanticSegmentation(settings.load(f"{SMALL} {still} {names} {words}".split()).values)
 
 
@@ -110,11 +111,15 @@ def test_positions_in_blocks_need_blocks_and_others_are_told():
         return settings.load(f"{SMALL} POINTS.CROP_SIZE_M 6 {words}".split()).notices
 
     told = "training measures centered_xyz from the middle of what it crops"
+    dataset = GivenScenes([make_street()])
     for crop, is_told in zip(CROPS, (False, True, None, True, True)):
-        for more in () if is_told is None else ("", "-eval -pretrained=w"):
-            assert any(told in line for line in notices(f"{features} {crop} {more}")) == is_told
-            assert not any(told in line for line in notices(f"POINTS.FEATURES [height] {crop} {more}"))
-        assert not any(told in line for line in notices(f"{features} {crop} {BLOCKS}"))
+        for more in ("", BLOCKS) if is_told is not None else (BLOCKS,):
+            for features in ("[centered_xyz]", "[height]"):
+                task = make_task(f"{crop} {more}", features)
+                lines = [line for _ in range(2) for line in task.build_samples(dataset, is_training=False).notices]
+                is_said = bool(is_told) and not more and features == "[centered_xyz]"
+                assert [told in line for line in lines] == [True] * is_said, (crop, more, features)
+    features = "POINTS.FEATURES [centered_xyz]"
     (line,) = notices(f"{features} POINTS.CROP block POINTS.FRAGMENT_SIZE_M 8")
     assert "positions then reach 4 m from a block's middle, and 3 m in training" in line
 
@@ -126,7 +131,9 @@ def test_views_around_another_middle_than_in_training_are_told():
         assert any("training turns and mirrors crops around their own middle" in line for line in notices) == is_told
 
 
-def test_recipes_with_crops_and_positions_run_and_say_from_where_they_are_measured():
-    for recipe in ("ptv3_scannet_sonata", "pointgroup_scannet"):
-        words = [f"-cfg={recipe}", "-data_path=.", "POINTS.FEATURES", "[centered_xyz,rgb]"]
-        assert any("POINTS.MAX_POINTS" in line and "centered_xyz" in line for line in settings.load(words).notices)
+@pytest.mark.parametrize("recipe", ["ptv3_scannet_sonata", "pointgroup_scannet"])
+def test_recipes_with_crops_and_positions_run_and_say_from_where_they_are_measured(recipe):
+    words = [f"-cfg={recipe}", "-data_path=.", "POINTS.FEATURES", "[centered_xyz,rgb]"]
+    task = make_configured_task(settings.load(words).values)
+    (line,) = task.list_notices(GivenScenes([make_street()]))
+    assert line.startswith("note: POINTS.MAX_POINTS ") and "centered_xyz" in line

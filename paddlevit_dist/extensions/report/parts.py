@@ -51,7 +51,7 @@ def format_numbers(values: Sequence[float]) -> list[str]:
     """
     texts = [f"{value:.4g}" for value in values]
     largest = max(map(abs, values), default=0.0)
-    if not 1e-3 <= largest < 1e6:
+    if not 1e-4 <= largest < 1e6 or (largest < 1e-3 and any("e" in text for text in texts)):
         return texts
     most = max(2, 4 - max(0, math.ceil(math.log10(largest))))
     needed = max(most if "e" in text else len(text.partition(".")[2]) for text in texts)
@@ -87,7 +87,7 @@ def format_time(value: Any) -> str:
 def format_facts(values: dict[str, Any], skipped: Sequence[str]) -> str:
     """Format names and values that are not empty, separated by commas."""
     return ", ".join(
-        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
+        f"{name} {format_numbers([value])[0] if isinstance(value, float) else value}"
         for name, value in values.items()
         if name not in skipped and value not in (None, {}, [])
     )

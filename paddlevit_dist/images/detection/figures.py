@@ -241,7 +241,7 @@ def chart_thresholds(
         if right + missed == 0:
             return []
         recall, f1 = right / (right + missed), 2 * right / (2 * right + wrong + missed)
-        lines.append((right / (right + wrong) if right + wrong else 1.0, recall, f1))
+        lines.append((right / (right + wrong) if right + wrong else np.nan, recall, f1))  # of no detections: none
     precision, recalls, f1s = (list(column) for column in zip(*lines))
     best = int(np.argmax(f1s))
     message = f"F1 is highest, {f1s[best]:.3f}, with {nouns[1]} from a score of {THRESHOLDS[best]:.2f} on"

@@ -423,6 +423,7 @@ def test_events_of_all_runs_are_sorted_by_time(tmp_path):
 
 
 def test_a_column_has_equal_decimals_and_shares_have_bars():
+    assert parts.format_numbers([0.0002, 0.0]) == ["0.0002", "0.0000"]
     rows = [
         ("a", 91.5, 0.5, 12345, 0.123, 3e-5),
         ("b", 40.25, 1.0, None, 110.4, 2e-4),

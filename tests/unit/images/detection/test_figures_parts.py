@@ -132,7 +132,7 @@ def test_a_threshold_is_chosen_by_f1(table):
     precision, recall, f1 = [], [], []
     for score in figures.THRESHOLDS:
         hits = [is_right for value, is_right in boxes if np.float32(value) >= np.float32(score)]
-        precision.append(sum(hits) / len(hits) if hits else 1.0)
+        precision.append(sum(hits) / len(hits) if hits else np.nan)
         recall.append(sum(hits) / 6)
         f1.append(2 * sum(hits) / (len(hits) + 6))
     for name, values in (("precision", precision), ("recall", recall), ("F1", f1)):

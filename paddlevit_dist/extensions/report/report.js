@@ -175,6 +175,7 @@ const tellMore = (box) => {
     line.textContent = texts.join("; ");
     line.hidden = !texts.length;
   };
+  update();
   box.addEventListener("scroll", update, { passive: true });
   new ResizeObserver(update).observe(box);
   box.querySelectorAll("tbody").forEach((body) => new ResizeObserver(update).observe(body));

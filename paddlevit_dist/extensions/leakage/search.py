@@ -32,7 +32,7 @@ from .fingerprints import (
 
 FILE = "leaks.json"
 SAME_FILE, SAME_CONTENT, NEAR, ALIKE = "same file", "same content", "near duplicate", "looks alike"
-_CHUNK = 4096  # pairs whose thumbnails, or larger images, are in memory together
+_CHUNK = 4096  # pairs whose thumbnails are in memory together
 _MOST_PROOFS = 3  # training images with which a validation image is compared in detail, the most similar ones
 _NEARLY_EQUAL = 0.999  # likeness from which all pixels are compared
 _KIND_SHARE = 0.1  # of the validation images: if more look like training images, this is the kind of the images
@@ -181,8 +181,9 @@ def _prove_copies(val: Dataset, train: Dataset, alike: list[DuplicatePair], seco
         pair_pictures = pictures[pair.val], others[pair.train]
         return time.monotonic() < end and registration.compare_registered(*pair_pictures).is_proof
 
-    for start in range(0, len(alike), _CHUNK):
-        part = alike[start : start + _CHUNK]
+    number = max(1, _CHUNK // 4)  # since the images are larger than thumbnails
+    for start in range(0, len(alike), number):
+        part = alike[start : start + number]
         indices = np.array([(pair.val, pair.train) for pair in part])
         pictures, others = _read_sides(registration.make_picture, val, train, indices, "comparing details")
         part = [pair for pair in part if pair.val in pictures and pair.train in others]

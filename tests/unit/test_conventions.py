@@ -160,6 +160,26 @@ def test_keys_and_options_that_messages_name_exist():
     assert found == set()
 
 
+def test_both_languages_of_the_readme_have_the_same_figures_and_commands():
+    english, chinese = (list_figures(page) for page in ("README.md", "README_cn.md"))
+    for kind, figures in english.items():
+        assert chinese[kind] == figures, kind
+    assert len(english["numbers"]) > 10 and len(english["commands"]) > 15
+
+
+def list_figures(page):
+    """Decimal numbers, dates, names of GPUs and machines' commands of a page, each once."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```", "", re.sub(r"\]\([^)]*\)", "]", text), flags=re.DOTALL)
+    blocks = "\n".join(text.split("```")[1::2])
+    commands = {line.partition("#")[0].strip() for line in blocks.splitlines()}
+    return {
+        "numbers": set(re.findall(r"\d+[.,]\d+", prose)) | set(re.findall(r"\d{4}-\d\d-\d\d", prose)),
+        "GPUs": set(re.findall(r"(?<![A-Za-z])[AH]\d00(?!\d)", prose)),
+        "commands": commands | set(re.findall(r"`([^`\n]*-[a-z_]+=[^`\n]*)`", prose)),
+    }
+
+
 @pytest.mark.parametrize("page", ("README.md", "README_cn.md"))
 def test_the_first_screen_of_the_readme_has_both_commands_of_a_clone(page):
     first_screen = (ROOT / page).read_text(encoding="utf-8").splitlines()[:35]

@@ -30,6 +30,7 @@ from ..data.imagenet import NUM_IMAGENET_1K_CLASSES
 from ..data.inspection import SplitInspection
 from ..data.quarantine import ReplacementReader
 from ..data.reading import check_labels
+from ..data.seen_images import see_whole
 from ..imagenet_classes import names_by_synset
 from ..settings import RGB
 from ..transforms.crops import TrainingTransform
@@ -104,7 +105,9 @@ class LabeledImageTask(Task):
         if dataset.labels is not None:
             check_labels(np.asarray(dataset.labels), number, name, dataset.describe)
         if self._inspection is not None:
-            notes += self._inspection.inspect(dataset, split, number)
+            notes += self._inspection.inspect(
+                dataset, split, number, see_whole(self.config.DATA.IMAGE_SIZE, self.config.DATA.IMAGE_CHANNELS)
+            )
         return dataset, [*map(one_line, notes)]
 
     def _open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:

@@ -29,6 +29,7 @@ from .reading import (
     orientation,
     raise_as_unreadable,
 )
+from .seen_images import SeenImages, describe_change
 
 if TYPE_CHECKING:
     from .image_dataset import ImageDataset
@@ -59,6 +60,7 @@ class DecodeResult(NamedTuple):
         digest: of its content, 16 bytes; empty if it cannot be read.
         orientation: EXIF orientation, 1 for upright.
         mode: Pillow's mode of the stored pixels.
+        size: height and width, turned if the dataset turns images; (0, 0) if it cannot be read.
         is_transparent: whether a pixel is not opaque.
         error: why it cannot be read.
     """
@@ -69,6 +71,7 @@ class DecodeResult(NamedTuple):
     orientation: int = 1
     mode: str = ""
     is_transparent: bool = False
+    size: tuple[int, int] = (0, 0)
     error: UnreadableImage | None = None
 
 
@@ -148,7 +151,7 @@ def _examine(dataset: Any, index: int) -> DecodeResult:
     except UnreadableImage as error:
         return DecodeResult(index, error=error)
     digest = compute_digest(encoded)
-    return DecodeResult(index, len(encoded), digest, image.orientation, image.mode, image.is_transparent)
+    return DecodeResult(index, len(encoded), digest, image.orientation, image.mode, image.is_transparent, image.size)
 
 
 def note_pixels(
@@ -300,9 +303,15 @@ class SplitInspection:
         self.replaces_bad = replaces_bad
         self.allows_skipped_files = allows_skipped_files
         self._opened: dict[str, DecodedSplit] = {}
+        self._told: list[SeenImages] = []
 
-    def inspect(self, dataset: "ImageDataset", split: str, num_classes: int) -> list[str]:
-        """Check ``split`` ("train" or "val") and return log lines; a ``UserError`` for bad images."""
+    def inspect(
+        self, dataset: "ImageDataset", split: str, num_classes: int, seen: SeenImages | None = None
+    ) -> list[str]:
+        """Check ``split`` ("train" or "val") and return log lines; a ``UserError`` for bad images.
+
+        ``seen`` is what the network sees of an image of this split; one line reports it for splits with an equal one.
+        """
         skipped, lines = dataset.skipped_files, []
         if skipped is not None:
             is_evaluated = self.is_evaluation or split != "train"
@@ -317,6 +326,11 @@ class SplitInspection:
             opened = open_split(dataset, split)
             opened.refuse_bad(self.replaces_bad and split == "train")
             lines += opened.findings()
+            readable = [result for result in opened.results if not result.error]
+            if seen is not None and readable and seen not in self._told:
+                self._told.append(seen)
+                sizes, modes = [result.size for result in readable], [result.mode for result in readable]
+                lines.append(describe_change(sizes, modes, seen, split))
             self._opened[split] = opened
         if len(self._opened) == 2:
             lines += compare(self._opened["train"], self._opened["val"])

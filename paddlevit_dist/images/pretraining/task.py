@@ -21,6 +21,7 @@ from ..data.class_folders import ClassFolders
 from ..data.image_dataset import ImageDataset
 from ..data.quarantine import ReplacementReader
 from ..data.reading import ReadConfig
+from ..data.seen_images import see_whole
 from ..data.table_columns import SUFFIXES as TABLE_SUFFIXES
 from ..data.table_images import TableImages
 from .metrics import PretrainingMetrics
@@ -61,7 +62,9 @@ class PretrainingTask(LabeledImageTask):
         is_training = is_training_split(self.config, split)
         dataset, notices = self._open(split, cache_folder)
         if self._inspection is not None:
-            notices = [*notices, *self._inspection.inspect(dataset, split, int(dataset.num_classes or 0))]
+            data = self.config.DATA
+            seen = see_whole(data.IMAGE_SIZE, data.IMAGE_CHANNELS)
+            notices = [*notices, *self._inspection.inspect(dataset, split, int(dataset.num_classes or 0), seen)]
         if is_training:
             samples = self.build_samples(dataset, build_training_transform(self.config, dataset.kind), True)
             if self.config.DATA.ON_INVALID_SAMPLE == "skip":

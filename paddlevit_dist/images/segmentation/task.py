@@ -43,7 +43,7 @@ from .metrics import SegmentationMetrics
 from .protocols import class_map, describe_protocol, read_protocol, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, split_batch
 from .settings import SegmentationSettings
-from .transforms import evaluation_transform, training_transform
+from .transforms import evaluation_transform, see_maps, training_transform
 
 _LOGITS = "logits (images, classes, rows, columns)"
 _PIXEL_LOSSES, _CLASS_LOSSES = ("loss", "auxiliary"), ("dice", "lovasz")  # losses divided by pixels, by classes
@@ -101,7 +101,7 @@ class ImageSegmentation(BackboneTask):
         dataset, notices = open_dataset(self.config, SegmentationDataset, LabelMapsPart, split, cache_folder)
         self._opened_turned = is_turned(dataset)
         if self._inspection is not None:
-            notices += self._inspection.inspect(dataset, split, dataset.num_classes)
+            notices += self._inspection.inspect(dataset, split, dataset.num_classes, see_maps(data, is_training))
             notices += summarize_labels(dataset, split)
         transform: Any = training_transform(data) if is_training else evaluation_transform(data)
         samples = SegmentationSamples(dataset, transform, is_training)

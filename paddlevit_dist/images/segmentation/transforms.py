@@ -14,6 +14,7 @@ from PIL import Image
 
 from ...core.registry.lookup import resolve
 from ...core.tasks.sample_checks import BadSample
+from ..data.seen_images import SeenImages, see_sides
 from ..transforms.resizing import PILLOW, Size, find_nearest_pixels, fitted_scale, resize_image, scaled_size
 from .data.segmentation_dataset import IGNORED
 from .settings import SegmentationDataSection
@@ -138,6 +139,18 @@ def evaluation_transform(data: SegmentationDataSection) -> SegmentationEvaluatio
     return SegmentationEvaluationTransform(
         data.EVAL_SHORTEST_SIDE, data.EVAL_LONGEST_SIDE, data.EVAL_DIVISOR, data.RESIZE
     )
+
+
+def see_maps(data: SegmentationDataSection, is_training: bool) -> SeenImages:
+    """Return what the network sees of an image: crops in training, else the image at its evaluated size."""
+    if is_training:
+        height, width = data.CROP_SIZE
+        smallest, largest = data.SCALE_RANGE
+        return SeenImages(f"crops of {width} x {height} at {smallest:g} to {largest:g} times the size")
+    if data.EVAL_SHORTEST_SIDE is None and data.EVAL_LONGEST_SIDE is None:
+        return SeenImages("the stored size")
+    sides = [] if data.EVAL_SHORTEST_SIDE is None else [data.EVAL_SHORTEST_SIDE]
+    return see_sides(sides, data.EVAL_LONGEST_SIDE)
 
 
 def apply_user_transform(

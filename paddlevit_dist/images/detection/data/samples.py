@@ -16,6 +16,7 @@ from ....core.tasks.sample_checks import BadSample
 from ...data.held_out import DatasetPart, make_row_method, write_rows
 from ...data.image_samples import ImageSamples, open_dataset
 from ...data.inspection import SplitInspection
+from ...data.seen_images import SeenImages, see_sides, see_whole
 from ...run_lengths import decode
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
 from ..windows import ImagePart, WindowPlan
@@ -110,6 +111,17 @@ class ImagesPart(DatasetPart, DetectionDataset):
         return self.dataset.summary(self.rows if chosen is None else self.rows[chosen])
 
 
+def _see(config: DetectionSettings, is_training: bool) -> SeenImages:
+    """Return what the network sees of an image."""
+    data = config.DATA
+    if is_training:
+        return see_sides(data.SHORTEST_SIDES, data.LONGEST_SIDE, data.RESIZE_TO_SQUARE)
+    evaluation = build_evaluation_transform(config)
+    if evaluation.size is not None:
+        return see_whole(evaluation.size)
+    return see_sides([evaluation.shortest], evaluation.longest)
+
+
 def open_samples(
     config: DetectionSettings,
     split: str,
@@ -151,7 +163,7 @@ def open_samples(
         notices += more
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
-        notices += inspection.inspect(dataset, split, dataset.num_classes or 0)
+        notices += inspection.inspect(dataset, split, dataset.num_classes or 0, _see(config, is_training))
     transform: Any = build_training_transform(data) if is_training else build_evaluation_transform(config)
     if is_training and data.HORIZONTAL_FLIP and not dataset.can_mirror:
         transform = dataclasses.replace(transform, flip_probability=0.0)

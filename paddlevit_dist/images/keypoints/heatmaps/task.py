@@ -19,6 +19,7 @@ from ....core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ....core.tasks.task import Records
 from ...backbone_task import BackboneTask, is_turned
 from ...data.image_samples import ImageSamples, open_dataset
+from ...data.seen_images import SeenImages
 from ...detection.data.split_checks import check_files, explain_nothing_learned
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
@@ -95,7 +96,13 @@ class KeypointHeatmaps(NamedPointsTask):
         self._opened_turned = is_turned(dataset)
         if self._inspection is not None:
             notices += check_files(dataset, split, self._inspection.replaces_bad and is_training)
-            notices += self._inspection.inspect(dataset, split, len(dataset.keypoint_sets))
+            height, width = self.crop_size
+            notices += self._inspection.inspect(
+                dataset,
+                split,
+                len(dataset.keypoint_sets),
+                SeenImages(f"an object in {width} x {height}"),
+            )
         self._take_points(dataset)
         if not is_training:
             self.evaluated = dataset

@@ -341,9 +341,9 @@ def test_the_findings_follow_what_was_told_when_a_split_was_opened(root):
     shutil.rmtree(root / "val")
     words = ["-dataset=folder", f"-data_path={root}", f"-output={root.parent}", "DATA.VAL_FRACTION_IF_MISSING", "0.25"]
     values = load(words).values
-    told, findings = resolve("task", values.TASK)(values).build_dataset("val", root.parent).notices
+    told, findings, change = resolve("task", values.TASK)(values).build_dataset("val", root.parent).notices
     assert told.startswith("note: 4 of 12 training images are held out for validation (DATA.VAL_FRACTION_IF_MISSING ")
-    assert findings == "opened all 4 images of val"
+    assert findings == "opened all 4 images of val" and change.startswith("images of val: ")
 
 
 def test_what_is_kept_of_the_look_does_not_travel_to_other_processes(root):

@@ -143,7 +143,7 @@ def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
             f"{view['POINTS.CROP']}: training turns and mirrors crops around their own middle, evaluations scenes "
             "around the scene's: the feature xyz has other values in other views"
         )
-    if points.FRAGMENT_SIZE_M not in (None, points.CROP_SIZE_M):
+    if points.FRAGMENT_SIZE_M is not None and points.FRAGMENT_SIZE_M != points.CROP_SIZE_M:
         sizes = f"{view['POINTS.FRAGMENT_SIZE_M']} differs from {view['POINTS.CROP_SIZE_M']}"
         effects = {
             "height": "on a slope, heights above a block's lowest point are then others",

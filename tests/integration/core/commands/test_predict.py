@@ -361,7 +361,8 @@ def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weig
         assert not (tmp_path / "new").exists() and list((tmp_path / "kept").iterdir()) == []
     well(predict(weights, images / "2.png", "-output=kept", folder=tmp_path))
     before = (tmp_path / "kept" / "predictions.csv").read_bytes()
-    assert "-restart" in refusal(predict(weights, images / "3.png", "-output=kept", folder=tmp_path))
+    assert "-restart" in well(predict(weights, images / "3.png", "-output=kept", folder=tmp_path)).out
+    assert [row[0] for row in table(tmp_path / "kept-2")[1:]] == [str(images / "3.png")]
     assert (tmp_path / "kept" / "predictions.csv").read_bytes() == before
     assert not (tmp_path / "kept" / "unfinished").exists()
     well(predict(weights, images / "3.png", "-output=kept", "-restart", folder=tmp_path))

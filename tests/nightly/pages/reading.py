@@ -58,6 +58,7 @@ PAGES = [
 TRANSLATIONS = {  # page -> the page that it is in Chinese
     "README_cn.md": "README.md",
     "docs/cn/quickstart_custom_images.md": "docs/tutorials/quickstart_custom_images.md",
+    "docs/cn/image_data.md": "docs/guides/image_data.md",
 }
 CHINESE = {  # the shorter guides, too
     **TRANSLATIONS,

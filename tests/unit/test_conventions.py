@@ -5,6 +5,7 @@ import re
 from collections import Counter
 
 import pytest
+from support.chinese_pages import CHINESE_PAGES
 from support.processes import ROOT
 
 from paddlevit_dist.core.commands import COMMANDS, import_command
@@ -160,23 +161,29 @@ def test_keys_and_options_that_messages_name_exist():
     assert found == set()
 
 
-def test_both_languages_of_the_readme_have_the_same_figures_and_commands():
-    english, chinese = (list_figures(page) for page in ("README.md", "README_cn.md"))
-    for kind, figures in english.items():
-        assert chinese[kind] == figures, kind
-    assert len(english["numbers"]) > 10 and len(english["commands"]) > 15
+def test_each_chinese_page_is_named_after_a_page():
+    pages = {f"docs/cn/{path.name}" for path in (ROOT / "docs" / "cn").iterdir()}
+    assert {*pages, "README_cn.md"} == CHINESE_PAGES.keys()
+
+
+@pytest.mark.parametrize("chinese, english", CHINESE_PAGES.items())
+def test_both_languages_of_a_page_have_the_same_figures_and_commands(chinese, english):
+    translated = list_figures(chinese)
+    for kind, figures in list_figures(english).items():
+        assert translated[kind] == figures, kind
+    assert len(translated["codes"]) > 15
 
 
 def list_figures(page):
-    """Decimal numbers, dates, names of GPUs and machines' commands of a page, each once."""
+    """Decimal numbers, dates, names of GPUs, commands and other code of a page, each once."""
     text = (ROOT / page).read_text(encoding="utf-8")
     prose = re.sub(r"```.*?```", "", re.sub(r"\]\([^)]*\)", "]", text), flags=re.DOTALL)
     blocks = "\n".join(text.split("```")[1::2])
     commands = {line.partition("#")[0].strip() for line in blocks.splitlines()}
     return {
         "numbers": set(re.findall(r"\d+[.,]\d+", prose)) | set(re.findall(r"\d{4}-\d\d-\d\d", prose)),
-        "GPUs": set(re.findall(r"(?<![A-Za-z])[AH]\d00(?!\d)", prose)),
-        "commands": commands | set(re.findall(r"`([^`\n]*-[a-z_]+=[^`\n]*)`", prose)),
+        "GPUs": set(re.findall(r"(?<![A-Za-z])[ABHV]\d00(?!\d)", prose)),
+        "codes": commands | {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", prose)},
     }
 
 

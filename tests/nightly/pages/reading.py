@@ -59,6 +59,8 @@ TRANSLATIONS = {  # page -> the page that it is in Chinese
     "README_cn.md": "README.md",
     "docs/cn/quickstart_custom_images.md": "docs/tutorials/quickstart_custom_images.md",
     "docs/cn/image_data.md": "docs/guides/image_data.md",
+    "docs/cn/running.md": "docs/guides/running.md",
+    "docs/cn/troubleshooting_metrics.md": "docs/guides/troubleshooting_metrics.md",
 }
 CHINESE = {  # the shorter guides, too
     **TRANSLATIONS,

@@ -55,17 +55,6 @@ PAGES = [
     "RELEASING.md",
     "CHANGELOG.md",
 ]
-TRANSLATIONS = {  # page -> the page that it is in Chinese
-    "README_cn.md": "README.md",
-    "docs/cn/quickstart_custom_images.md": "docs/tutorials/quickstart_custom_images.md",
-    "docs/cn/image_data.md": "docs/guides/image_data.md",
-    "docs/cn/running.md": "docs/guides/running.md",
-    "docs/cn/troubleshooting_metrics.md": "docs/guides/troubleshooting_metrics.md",
-}
-CHINESE = {  # the shorter guides, too
-    **TRANSLATIONS,
-    **{f"docs/cn/{name}.md": f"docs/guides/{name}.md" for name in ("installation", "devices", "migrating")},
-}
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _PROGRAMS = ("tensorboard ", "srun ", "docker ")
 _LANGUAGES = {"", "bash", "python", "sh", "text", "yaml"}  # what is of "sh" is a script, and a tutorial's

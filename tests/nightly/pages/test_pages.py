@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nightly.pages.volumes_of_the_page import write_the_volumes_of_the_page
+from support.chinese_pages import CHINESE_PAGES
 from support.files import raw_scenes
 from support.hosts.clones import copy_of_repository
 from support.processes import ROOT, run_command
@@ -22,9 +23,7 @@ from paddlevit_dist.core.tasks.model_factory import create_model
 
 from .not_run import EXPLAINING, IN_TEXT, NOT_RUN, NOT_RUN_PAGES
 from .reading import (
-    CHINESE,
     PAGES,
-    TRANSLATIONS,
     make_anchors,
     make_blocks,
     make_commands,
@@ -209,7 +208,7 @@ def test_tests_that_are_said_to_run_commands_exist():
 
 def test_every_page_is_read_by_these_tests():
     pages = {str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]}
-    assert pages - EXPLAINING == {page for page in (*PAGES, *CHINESE) if not page.startswith("benchmarks/")}
+    assert pages - EXPLAINING == {page for page in (*PAGES, *CHINESE_PAGES) if not page.startswith("benchmarks/")}
     for page in EXPLAINING:
         assert not make_commands(page)
 
@@ -220,24 +219,14 @@ def test_what_is_to_be_installed_can_be():
     known = set(re.findall(r'^    "(\w+)": ', extras, re.MULTILINE))
     assert {"cpu", "onnx", "volumes"} <= known
     sources = [str(path.relative_to(ROOT)) for path in (ROOT / "paddlevit_dist").rglob("*.py")]
-    for name in (*PAGES, *CHINESE, *EXPLAINING, *sources):
+    for name in (*PAGES, *CHINESE_PAGES, *EXPLAINING, *sources):
         text = " ".join(make_text(name).split())
         assert not re.search(r"pip install (-\S+ )*['\"]?paddlevit[-_]dist", text), f"{name}: it is on no registry"
         assert not re.search(r"paddlevit[-_]dist\[", text), f"{name}: an extra of what no registry has"
         assert set(re.findall(r"pip install '?\.\[(\w+)\]", text)) <= known, name
 
 
-@pytest.mark.parametrize("chinese, english", CHINESE.items())
-def test_commands_and_programs_of_a_chinese_page_are_those_of_the_english_page(chinese, english):
-    assert set(make_commands(chinese)) <= set(make_commands(english))
-    assert set(make_commands_in_text(chinese)) <= {*make_commands(english), *make_commands_in_text(english)}
-    programs = [[block for block in make_blocks(page) if block[0] in ("python", "yaml")] for page in (chinese, english)]
-    assert [block for block in programs[0] if block not in programs[1]] == []
-    if english not in NOT_RUN_PAGES:
-        assert set(make_inline_commands(chinese)) <= {*make_commands(english), *make_inline_commands(english)}
-
-
-@pytest.mark.parametrize("chinese, english", TRANSLATIONS.items())
+@pytest.mark.parametrize("chinese, english", CHINESE_PAGES.items())
 def test_a_translation_has_the_same_code_tables_and_links(chinese, english):
     assert make_commands(chinese) == make_commands(english)
     code, same = ([block for block in make_blocks(page) if block[0] or page != chinese] for page in (chinese, english))
@@ -252,7 +241,16 @@ def test_a_translation_has_the_same_code_tables_and_links(chinese, english):
     assert set(make_inline_commands(chinese)) == set(make_inline_commands(english))
 
 
-@pytest.mark.parametrize("page", [*CHINESE, *PAGES])
+@pytest.mark.parametrize("page, own", CHINESE_PAGES.items())
+def test_a_chinese_page_links_to_the_chinese_page_where_there_is_one(page, own):
+    paths = {
+        os.path.normpath(os.path.join(os.path.dirname(page), path))
+        for path in re.findall(r"\]\(([^)#:]+)", make_text(page))
+    }
+    assert sorted(paths & {*CHINESE_PAGES.values()} - {own}) == []
+
+
+@pytest.mark.parametrize("page", [*CHINESE_PAGES, *PAGES])
 def test_links_and_files_that_a_page_names_exist(page):
     for target in re.findall(r"\]\(([^)]+)\)", make_text(page)):
         path, _, anchor = target.partition("#")
@@ -282,7 +280,7 @@ def test_the_example_that_needs_no_arguments_is_the_recipe_of_the_digits():
     assert np.isclose(values.TRAIN.BASE_LR, 2e-3)
 
 
-@pytest.mark.parametrize("page", [*PAGES, *CHINESE])
+@pytest.mark.parametrize("page", [*PAGES, *CHINESE_PAGES])
 def test_brackets_of_commands_are_quoted_since_zsh_takes_them_for_names_of_files(page):
     commands = [*make_commands(page), *make_commands_in_text(page), *make_inline_commands(page)]
     for command in commands:

@@ -146,7 +146,7 @@ def see_maps(data: SegmentationDataSection, is_training: bool) -> SeenImages:
     if is_training:
         height, width = data.CROP_SIZE
         smallest, largest = data.SCALE_RANGE
-        return SeenImages(f"crops of {width} x {height} at {smallest:g} to {largest:g} times the size")
+        return SeenImages(f"at {smallest:g} to {largest:g} times the size, crops of {width} x {height}")
     if data.EVAL_SHORTEST_SIDE is None and data.EVAL_LONGEST_SIDE is None:
         return SeenImages("the stored size")
     sides = [] if data.EVAL_SHORTEST_SIDE is None else [data.EVAL_SHORTEST_SIDE]

@@ -96,6 +96,7 @@ CALLED_WITH = {
     "FirstLayerFinder": ["run"],
     "accelerate": ["model"],
     "find_in_training": ["config", "datasets", "folder"],
+    "compare_runs": ["runs"],
     "load_comparison_weights": ["run", "model"],
     "load_exported_layer": ["config", "task"],
     "parse_evaluated_argument": ["word"],

@@ -12,6 +12,7 @@ ADVICE = (
     ": too little memory or too few open files in this shell or machine (`ulimit -a`, `free`): raise the limit, or "
     "lower -ngpus, -num_workers, -batch_size or -image_size"
 )
+FREE = "free space, or raise the limit of file sizes (`ulimit -f`)"
 HOME = ": Paddle needs a writable HOME, and several processes need a writable /dev/shm"
 
 
@@ -31,9 +32,8 @@ def refused(number, *more):
         (refused(errno.EACCES, "/x/.cache/y"), f"PermissionError: [Errno 13] Permission denied: '/x/.cache/y'{HOME}"),
         (refused(errno.EACCES, "/x/y"), None),
         (refused(errno.EMFILE, "a"), f"OSError: [Errno 24] Too many open files: 'a'{ADVICE}"),
-        (refused(errno.ENOMEM), f"OSError: [Errno 12] Cannot allocate memory{ADVICE}"),
-        (refused(errno.ENOSPC), None),
-        (refused(errno.EROFS), f"OSError: [Errno 30] Read-only file system{HOME}"),
+        (refused(errno.ENOSPC), f"OSError: [Errno 28] No space left on device: {FREE}"),
+        (refused(errno.ENOENT), None),
         (RuntimeError("x .cache y"), None),  # no error of a file
         (RuntimeError("std::bad_alloc:"), f"RuntimeError: std::bad_alloc{ADVICE}"),
         (RuntimeError("Too many open files."), f"RuntimeError: Too many open files{ADVICE}"),

@@ -133,8 +133,9 @@ def test_an_exception_of_a_constructor_with_options_is_a_line_with_its_traceback
     refusal = build_own("MODEL.OPTIONS={pool: 3, rules: x}", kind=UserError)
     assert type(refusal) is UserError and str(refusal).endswith("by zero; pool is 'average' by default")
     build_own(kind=ZeroDivisionError)  # without options, it is not theirs
-    full = OSError(errno.ENOSPC, "No space left on device")
-    for error, kind in ((MemoryError(), MemoryError), (OSError(errno.EMFILE, "x"), OSError), (full, OwnCodeError)):
+    missing = FileNotFoundError(errno.ENOENT, "No such file or directory")
+    limited = [OSError(number, "x") for number in (errno.EMFILE, errno.ENOSPC)]
+    for error, kind in ((MemoryError(), MemoryError), *((one, OSError) for one in limited), (missing, OwnCodeError)):
         monkeypatch.setattr(nn, "Linear", Mock(side_effect=error))
         build_own("MODEL.OPTIONS={pool: max}", kind=kind)  # the machine's limits are nobody's options
 

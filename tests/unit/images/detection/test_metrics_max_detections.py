@@ -199,6 +199,7 @@ def test_a_line_says_how_many_images_have_too_many_objects(full_image, tmp_path)
         "dog              9         1",
         "ant              0         0",
         "cat            116         2",  # and one whose box has no area
+        "1 of 125 objects is a crowd, not learned",
     ]
 
 

@@ -124,7 +124,7 @@ def test_the_report_shows_scores_pairs_and_contradicted_labels(tmp_path):
     assert kinds == [FigureTable, FigureTable, Gallery, Chart, ConfusionMatrix]
     classes, contradicted, hardest, _, pairs = figures
     values = metrics.compute({})
-    assert [row[1] for row in classes.rows] == [round(100 * values[f"AP {name}"], 2) for name in NAMES]
+    assert [row[1] for row in classes.rows] == [round(values[f"AP {name}"], 4) for name in NAMES]
     true = (labels == 1).astype(int)
     np.testing.assert_array_equal(pairs.values, true.T @ true, strict=True)
     probabilities = sigmoid(logits.numpy())

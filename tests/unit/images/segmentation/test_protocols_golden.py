@@ -54,7 +54,7 @@ def test_golden_images_are_scored_equally(case):
     rows = {row[0]: row for row in class_tables(confusion, NAMES, "pixels", np.ones((3, len(NAMES))))[0].rows}
     for column, name in ((2, "class_accuracy"), (4, "dice")):
         shown = [rows[one][column] if one in rows and rows[one][column] is not None else np.nan for one in NAMES]
-        np.testing.assert_allclose(shown, 100 * golden[f"{case}/{name}"], atol=0.0051)
+        np.testing.assert_allclose(shown, golden[f"{case}/{name}"], atol=0.000051)
     assert sorted(set(NAMES) - set(rows)) == sorted(f"class {number}" for number in facts["in_neither"])
     right, true, taken = reduce_confusions(confusion)
     assert np.flatnonzero((true == 0) & (taken > 0)).tolist() == facts["only_predicted"]

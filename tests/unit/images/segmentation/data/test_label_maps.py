@@ -63,6 +63,7 @@ def test_a_run_tells_what_it_has_found_and_how_often_each_class_occurs(root):
         f"train: 3 images in {root}: images and label maps",
         f"3 classes of {root}/classes.txt: ground, box, never",
         "opened all 3 images of train",
+        "images of train: 9 x 6 color -> at 0.75 to 1.5 times the size, crops of 64 x 64 color",
         "labels of train, in all 3 label maps: ground 66.7 %, box 33.3 %; unlabeled 0 % of all pixels",
         "warning: 1 of 3 classes do not occur in them: never",
     ]

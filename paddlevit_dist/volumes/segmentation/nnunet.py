@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import readable
-from ...core.runtime.printing import shorten
+from ...core.runtime.printing import count, shorten
 from ...core.runtime.text_files import read_json
 from ...core.tasks.dataset import peek_files, require_folder, require_split
 from ...core.tasks.sample_groups import SUBJECT, find_groups
@@ -262,10 +262,13 @@ def _find_problem(name: str, files: Mapping[int, Sequence[str]], channels: Seque
     if not missing and len(files) == len(channels):
         return ""
     what = f"no file {name}_{missing[0]:04d}" if missing else f"{len(files)} files of {name}"
-    return (
-        f"{os.path.dirname(first)} has {what} next to {os.path.basename(first)}: expected one for each of the "
-        f"{len(channels)} channels ({', '.join(channels)})"
-    )
+    expected = f"expected one for each of the {len(channels)} channels ({', '.join(channels)})"
+    folder, base = os.path.split(first)
+    if missing:
+        other = f"{name}_{missing[0]:04d}{base[len(case_name(first)) :]}"
+        if os.path.exists(os.path.join(folder, other)):  # an input named alone, whose folder has the others
+            return f"{first}: {other} next to it is not named: {expected}; name the folder, or the file of each channel"
+    return f"{folder} has {what} next to {base}: {expected}"
 
 
 def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[str]:
@@ -287,11 +290,11 @@ def choose_cases(file: str, names: Sequence[str], split: str, fold: int) -> set[
     unit, groups = find_groups(SUBJECT, names) or ("volume", names)
     unique_groups = sorted(set(groups))
     folds = min(_FOLDS, len(unique_groups))
-    if folds < 2 or fold >= folds:
-        raise UserError(
-            f"VOLUMES.FOLD {fold}: {len(unique_groups)} {unit}s give {folds} folds, numbered from 0; at least 2 are "
-            "needed"
-        )
+    if folds < 2:
+        raise UserError(f"VOLUMES.FOLD {fold}: there is one {unit}, but validation needs another one: add a {unit}")
+    if fold >= folds:
+        given = f"{count(len(unique_groups), unit)} give {folds} folds"
+        raise UserError(f"VOLUMES.FOLD {fold}: {given}: set a number from 0 to {folds - 1}")
     order = np.arange(len(unique_groups))
     np.random.RandomState(_SEED).shuffle(order)
     chosen = {unique_groups[index] for index in np.array_split(order, folds)[fold]}  # the first folds are larger

@@ -446,11 +446,28 @@ def test_listed_folds_in_another_form_are_refused(tmp_path, content):
 def test_two_subjects_are_needed_for_folds_and_a_channel_is_one_file(tmp_path):
     file = str(tmp_path / "none.json")
     assert choose_cases(file, ["a", "b"], "val", 1) | choose_cases(file, ["a", "b"], "train", 1) == {"a", "b"}
-    for names, fold, volumes in ((["a", "b"], 2, "2 volumes give 2"), (["a"], 0, "1 volumes give 1")):
-        with pytest.raises(UserError, match=rf"VOLUMES\.FOLD {fold}: {volumes} folds, numbered from 0; at least 2"):
+    for names, fold, said in (
+        (["a", "b"], 2, "2 volumes give 2 folds: set a number from 0 to 1"),
+        (["a"], 0, "there is one volume, but validation needs another one: add a volume"),
+    ):
+        with pytest.raises(UserError, match=rf"VOLUMES\.FOLD {fold}: {said}$"):
             choose_cases(file, names, "val", fold)
     with pytest.raises(UserError, match=r"x/a_0001\.nrrd and a_0001\.nii\.gz are both channel 1 of one volume"):
         group_channels(["x/a_0000.nii.gz", "x/a_0001.nii.gz", "x/a_0001.nrrd"], ["CT", "PET"])
+
+
+def test_a_channel_that_is_only_not_named_is_not_called_missing(tmp_path):
+    first, second = tmp_path / "a_0000.nii.gz", tmp_path / "a_0001.nii.gz"
+    refused: list[tuple[str, str]] = []
+    assert group_channels([str(first)], ["CT", "PET"], refused) == []
+    second.touch()
+    assert group_channels([str(first)], ["CT", "PET"], refused) == []
+    assert [file for file, _ in refused] == [str(first)] * 2
+    expected = "expected one for each of the 2 channels (CT, PET)"
+    assert refused[0][1] == f"{tmp_path} has no file a_0001 next to a_0000.nii.gz: {expected}"
+    assert refused[1][1] == (
+        f"{first}: a_0001.nii.gz next to it is not named: {expected}; name the folder, or the file of each channel"
+    )
 
 
 def test_a_folder_without_volumes_is_refused(tmp_path):

@@ -25,6 +25,7 @@ _LIKELY_MISTAKES = (
 )
 _CLEARLY = 10  # by which a volume's error has to become smaller for the question, if not all volumes' is halved
 # Order of a volume's files: first formats that specify their coordinate system.
+_UNKNOWN = "files do not specify LPS or RAS: both sides are assumed to be the same"
 _PREFERRED = (".mrk.json", ".fcsv", ".json", ".csv")
 
 
@@ -147,7 +148,7 @@ def score(
     sums = sum_errors(compared.errors)
     if not sums[..., 0].any():
         raise UserError(f"{source}: no landmark has a position: there is nothing to compare with")
-    coordinates = ", ".join(sorted(compared.spaces)) or "coordinate systems from the files"
+    coordinates = _describe_spaces(compared.spaces)
     counted = f"{count(len(truth), 'volume')} with {count(int(sums[..., 0].sum()), 'landmark')}"
     return ScoreReport(
         counted=f"{counted}: {folder}, truth from {source}",
@@ -170,7 +171,7 @@ def score(
 
 class _ComparedVolumes(NamedTuple):
     errors: np.ndarray  # float64 (volumes, landmarks), millimeters; NaN where the truth has no position
-    spaces: set[str]  # assumptions about coordinates of files that do not specify them
+    spaces: set[str]  # LPS, RAS or _UNKNOWN: how files that do not specify their coordinates are read
     notices: list[str]  # lines for the log
 
 
@@ -249,14 +250,14 @@ def _pair_positions(
 ) -> np.ndarray:
     """Return true and predicted positions, float64 (landmarks, 2, 3), millimeters; NaN where the truth has none.
 
-    Assumptions about coordinates are added to ``spaces``.
+    How files without a coordinate system are read is added to ``spaces``.
     """
     both = [true.positions, result.positions]
     known = [volume.default_convention for volume in (true, result)]
     # The convention belongs to each file: it is its own volume's, or that of the same volume on the other side.
     conventions = [coordinate_system or own or other for own, other in zip(known, known[::-1])]
     if not any(conventions) and not true.is_ras and not result.is_ras:
-        spaces.add("files do not specify LPS or RAS: both sides are assumed to be the same")
+        spaces.add(_UNKNOWN)
     else:
         both = [_convert_to_ras(*pair, spaces) for pair in zip((true, result), conventions)]
     pairs = np.full((len(names), 2, 3), np.nan)
@@ -275,6 +276,17 @@ def _pair_positions(
     return pairs
 
 
+def _describe_spaces(spaces: set[str]) -> str:
+    """Return how the coordinates of files that do not specify LPS or RAS were read."""
+    systems = sorted(spaces - {_UNKNOWN})
+    texts = [_UNKNOWN] if _UNKNOWN in spaces else []
+    if len(systems) == 1:
+        texts.append(f"files without a coordinate system are read as {systems[0]}")
+    elif systems:  # next to volumes of several formats
+        texts.append("files without a coordinate system are read in that of their volume's format, LPS or RAS")
+    return ", ".join(texts) or "coordinate systems from the files"
+
+
 def _convert_to_ras(volume: VolumeLandmarks, convention: str | None, spaces: set[str]) -> landmark_files.Positions:
     """Return positions in RAS; raise UserError if the convention is unknown."""
     if volume.is_ras:
@@ -284,7 +296,7 @@ def _convert_to_ras(volume: VolumeLandmarks, convention: str | None, spaces: set
             f"{volume.source} does not specify LPS or RAS, but the other side does: add -coordinate_system=ras or "
             "lps, or give a folder with the volumes, or the data set, as TRUTH: then each volume's format decides"
         )
-    spaces.add(f"files without a coordinate system are read as {convention.upper()}")
+    spaces.add(convention.upper())
     return {
         name: None if position is None else convert(position, convention) for name, position in volume.positions.items()
     }

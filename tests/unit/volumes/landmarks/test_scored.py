@@ -342,6 +342,8 @@ def test_files_next_to_volumes_of_two_conventions_are_each_in_their_volumes(caps
     sides = ["mixed", "other"][:: -1 if is_swapped else 1]
     said, _ = evaluate(capsys, *(tmp_path / side for side in sides))
     assert said["scores"]["mre_mm"] == pytest.approx(ERRORS.mean(), abs=1e-6)
+    told = "files without a coordinate system are read in that of their volume's format, LPS or RAS"
+    assert said["protocol"][0].endswith(f"; {told}")
 
 
 def test_each_side_may_be_next_to_volumes_of_its_own(capsys, tmp_path):

@@ -6,6 +6,7 @@ import re
 import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +63,7 @@ def run(words: list[str]) -> None:
     names = read_class_names(options.class_names)
     runs, options.inputs = split_runs(options.inputs)
     if not options.inputs:
-        raise UserError(f"predict: {', '.join([options.source, *runs])}: runs without an input; add files or folders")
+        raise UserError(_explain_missing_input(options.source, runs))
     sources = [
         open_source(run, "predict", recipe=options.cfg, class_names=names, words=options.settings, log=write_line)
         for run in [options.source, *runs]
@@ -72,6 +73,20 @@ def run(words: list[str]) -> None:
     for line in [*plan.notices, *stale] if plan.is_main else ():
         write_line(line)
     _predict(options, sources, plan)
+
+
+def _explain_missing_input(source: str, runs: Sequence[str]) -> str:
+    """Return what to do if only ``source``, and ``runs`` where inputs are expected, are named."""
+    from ..inference.ensemble import split_runs
+
+    if (
+        runs
+        and not split_runs([source])[0]
+        and (os.path.isfile(source) or not glob(os.path.join(source, "*.pdparams")))
+    ):
+        first = runs[0]
+        return f"predict: {source} is not a run, but {first} is: the run comes first, as in 'predict {first} {source}'"
+    return f"predict: {', '.join([source, *runs])}: runs without an input; add files or folders"
 
 
 def parse_words(words: list[str]) -> Any:

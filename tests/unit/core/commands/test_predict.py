@@ -109,6 +109,11 @@ def test_runs_without_inputs_and_options_of_other_models_are_refused(tmp_path, m
     output = f"-output={tmp_path / 'out'}"
     line = refusal_of(predict.run, [weights, weights, output])
     assert line == f"predict: {weights}, {weights}: runs without an input; add files or folders"
+    (tmp_path / "pictures").mkdir()
+    pictures = str(tmp_path / "pictures")
+    line = refusal_of(predict.run, [pictures, weights, output])
+    said = f"{pictures} is not a run, but {weights} is: the run comes first, as in 'predict {weights} {pictures}'"
+    assert line == f"predict: {said}"
     assert not (tmp_path / "out").exists()
     Image.new("RGB", (16, 16)).save(tmp_path / "a.png")
     (tmp_path / "coco.json").write_text("{}")

@@ -26,6 +26,7 @@ from ...core.logging.record import output_folder
 from ...core.logging.restarts import RestartCount
 from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
+from ...core.runtime.files import os_errors_as_user_errors
 from ...core.runtime.printing import one_line
 from ...core.runtime.text_files import read_yaml
 from ...core.settings.table import COMMAND_LINE, public_leaves
@@ -33,6 +34,7 @@ from .formatting import add_findings, align_columns, count_decimals, format_inte
 from .groups import find_best, read_curve
 from .pairs import TablePair, compare_tables
 from .search_space import SearchRange, take_ranges
+from .search_storage import storage_errors_as_user_errors
 from .significance import is_behind
 from .tables import EvaluationTable, read_table
 
@@ -87,7 +89,11 @@ def run(arguments: list[str]) -> None:
     devices.check_launcher_variables(1)
     tuning.import_paddle()
     plan = make_plan(words, ranges, options.output)
-    with output_folder(plan.folder, records=(DATABASE,)) as folder, lock_output_dir(folder, write_line, False):
+    with (
+        output_folder(plan.folder, records=(DATABASE,)) as folder,
+        lock_output_dir(folder, write_line, False),
+        storage_errors_as_user_errors(optuna, Path(folder, DATABASE), _REPEAT),
+    ):
         study = open_study(optuna, plan)
         failed = run_trials(optuna, study, plan, options.trials)
         for line in format_search(optuna, study, plan):
@@ -146,16 +152,13 @@ def make_plan(words: list[str], ranges: list[SearchRange], output: str | None) -
 
 
 def open_study(optuna: ModuleType, plan: SearchPlan) -> "Study":
-    """Open or create the study in the folder; raise a UserError if it is damaged or of another search."""
+    """Open or create the study in the folder; raise a UserError if it is of another search."""
     file = Path(plan.folder, DATABASE).absolute()
     direction = "maximize" if plan.more_is_better else "minimize"
     # A connection instead of a URL, which gives a meaning to some characters of a path.
     connect = functools.partial(sqlite3.connect, str(file))
-    try:
-        storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
-        study = optuna.create_study(storage=storage, study_name="search", direction=direction, load_if_exists=True)
-    except (importlib.import_module("sqlalchemy.exc").SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
-        raise UserError(f"{file} cannot be read as a search ({error.__cause__ or error}): remove it") from error
+    storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
+    study = optuna.create_study(storage=storage, study_name="search", direction=direction, load_if_exists=True)
     ranges = " ".join(found.word for found in plan.ranges)
     before = study.user_attrs.get("ranges", ranges)
     if before != ranges:
@@ -368,9 +371,10 @@ def keep_table(folder: str) -> int | None:
     target = _table_file(folder, epoch)
     if target.exists():
         return None
-    tables.mkdir(exist_ok=True)
-    shutil.copyfile(source, tables / "new.npz")  # the source is replaced, not rewritten, so the copy is whole
-    os.replace(tables / "new.npz", target)
+    with os_errors_as_user_errors(target, f"; {_REPEAT}"):
+        tables.mkdir(exist_ok=True)
+        shutil.copyfile(source, tables / "new.npz")  # the source is replaced, not rewritten, so the copy is whole
+        os.replace(tables / "new.npz", target)
     return epoch
 
 

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import sqlite3
 import sys
+from pathlib import Path
 
 import pytest
 from support.refusals import refusal_of
@@ -14,7 +16,7 @@ from paddlevit_dist.core import settings
 from paddlevit_dist.core.intervals import ConfidenceInterval
 from paddlevit_dist.core.runtime.environment import program
 from paddlevit_dist.core.settings.table import public_leaves
-from paddlevit_dist.extensions.compare import search
+from paddlevit_dist.extensions.compare import search, search_storage
 from paddlevit_dist.extensions.compare.search_space import parse_range
 
 optuna = pytest.importorskip("optuna")
@@ -235,9 +237,61 @@ def test_files_of_others_are_not_taken_for_a_search(tmp_path):
     (tmp_path / "trial_0000").mkdir()
     with pytest.raises(UserError, match="trial_0000 is not of this search: remove it"):
         add_trials(plan, 1)
-    (tmp_path / search.DATABASE).write_bytes(b"trials of another program" * 99)
-    with pytest.raises(UserError, match=r"search.sqlite3 cannot be read as a search \(file is not a database\)"):
-        search.open_study(optuna, plan)
+
+
+def open_stored(plan, trials):
+    with search_storage.storage_errors_as_user_errors(optuna, Path(plan.folder, search.DATABASE), "repeat"):
+        add_trials(plan, trials)
+
+
+def test_only_a_damaged_file_of_a_search_is_to_be_removed(tmp_path):
+    plan, file = make_plan(tmp_path), tmp_path / search.DATABASE
+    for content in (b"trials of another program" * 99, b"SQLite format 3\0" + b"\x10\0\x01\x01\0\x40\x20\x20" * 99):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=r"search.sqlite3 cannot be read as a search \([^()]*\): remove it$"):
+            open_stored(plan, 1)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(UserError, match="cannot write .*search.sqlite3: Is a directory; .*; repeat$"):
+        open_stored(plan, 1)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_full_disk_leaves_the_trials_of_a_search(tmp_path, monkeypatch, is_new):
+    plan, connect = make_plan(tmp_path), sqlite3.connect
+    if not is_new:
+        add_trials(plan, 1)
+
+    def connect_without_space(*arguments, **named):
+        connection = connect(*arguments, **named)
+        connection.execute("PRAGMA max_page_count = 1")  # SQLite takes the pages that there are
+        return connection
+
+    with (
+        monkeypatch.context() as full,
+        pytest.raises(UserError, match="cannot write .*search.sqlite3: No space left on device; free space; repeat$"),
+        search_storage.storage_errors_as_user_errors(optuna, tmp_path / search.DATABASE, "repeat"),
+    ):
+        full.setattr(sqlite3, "connect", connect_without_space)
+        search.open_study(optuna, plan).set_user_attr("more than there is space for", "x" * 100_000)
+    assert len(search.open_study(optuna, plan).trials) == (0 if is_new else 1)
+
+
+@pytest.mark.parametrize(
+    "reason, told",
+    [
+        ("disk I/O error", "disk I/O error; free space, raise the limit of file sizes"),
+        ("attempt to write a readonly database", "Permission denied; make it writable"),
+        ("database is locked", "database is locked; repeat$"),
+    ],
+)
+def test_errors_of_the_file_of_a_search_are_told_without_advice_to_remove_it(tmp_path, reason, told):
+    file = tmp_path / search.DATABASE
+    with (
+        pytest.raises(UserError, match=f"cannot write .*: {told}"),
+        search_storage.storage_errors_as_user_errors(optuna, file, "repeat"),
+    ):
+        raise optuna.exceptions.StorageInternalError("hidden") from sqlite3.OperationalError(reason)
 
 
 def test_fewer_can_be_better_and_optuna_says_only_warnings(tmp_path, monkeypatch):

@@ -245,6 +245,8 @@ class CocoFile:
         self.broken.append(has_mask and not is_plain and not self._check_mask(entry.segmentation))
         if entry.segmentation and not has_mask:
             self.odd.note("object", "with polygons without points, as without a mask", self._locate(-1))
+        elif is_plain and len(entry.segmentation[0]) < 6 and all(len(outline) < 6 for outline in entry.segmentation):
+            self.odd.note("object", "with polygons of fewer than three points, whose mask is empty", self._locate(-1))
 
     def _check_mask(self, segmentation: object) -> bool:
         """Return whether the mask of the last object can be used; note it if not."""

@@ -95,6 +95,16 @@ def test_polygons_without_points_are_no_mask_and_stop_no_other_image(tmp_path, c
     assert len(sample.boxes) == 2 and sample.masks.any(axis=(1, 2)).all()
 
 
+def test_polygons_that_cover_nothing_are_told(tmp_path, cache):
+    line, point = [2.0, 3.0, 9.0, 8.0], [4.0, 5.0]
+    write(tmp_path, [SQUARE, [line], [point, line], [line, *SQUARE], SQUARE, SQUARE])
+    dataset = open_split(tmp_path, cache).dataset
+    (said,) = [notice for notice in dataset.notices if "three points" in notice]
+    assert said.endswith(
+        "has 2 objects with polygons of fewer than three points, whose mask is empty, such as 1 of 1.png"
+    )
+
+
 @pytest.mark.parametrize("crowds", [0, 1, 4])
 def test_crowds_are_counted_and_the_reason_why_nothing_is_learned_is_given(tmp_path, cache, crowds):
     objects = [annotation(n, 11 + n // 2, BOX, iscrowd=int(n < crowds)) for n in range(4)]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 _SIMILARITY = 0.7  # of letters; below it, a guess misleads more often than it helps
+_TYPING_MISTAKE = 0.9  # of letters; from there on, letters tell more than words
 _SHORTEST = 3  # letters of a name that others may begin with or contain
 # What text editors and web pages make of one or two hyphens.
 _PASTED_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
@@ -14,19 +15,27 @@ _PASTED_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 def find_similar(name: str, valid: Iterable[str], number: int = 1) -> list[str]:
     """Return up to ``number`` of the ``valid`` names that may be meant, the best first; usually none or one.
 
-    A name is meant if it is the same without case and separators; else if it begins with the given one, or has all of
-    its words, or the given one has all of its words; else if most letters are equal.
+    A name is meant if it is the same without case and separators; else if nearly all letters are equal; else if it
+    begins with the given one, or has all of its words, or the given one has all of its words; else if most letters are
+    equal.
     """
     plain = _simplify(name)
     plains = {each: _simplify(each) for each in valid}
     same = [each for each, other in plains.items() if other.replace("_", "") == plain.replace("_", "")]
     if same:
         return same[:number]
+    mistyped = _match_letters(plain, plains, number, _TYPING_MISTAKE)
+    if mistyped:
+        return mistyped
     words = set(plain.split("_"))
     related = [each for each, other in plains.items() if _is_related(plain, words, other)]
     if related:
         return sorted(related, key=lambda each: (plains[each].count("_"), len(each), each))[:number]
-    letters = difflib.get_close_matches(plain, plains.values(), number, _SIMILARITY)
+    return _match_letters(plain, plains, number, _SIMILARITY)
+
+
+def _match_letters(plain: str, plains: dict[str, str], number: int, least: float) -> list[str]:
+    letters = difflib.get_close_matches(plain, plains.values(), number, least)
     return list(dict.fromkeys(next(each for each, other in plains.items() if other == found) for found in letters))
 
 

@@ -246,10 +246,15 @@ def test_a_word_alone_names_the_model_wherever_it_stands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits.pdiparams").touch()
     (tmp_path / "digits.json").touch()
-    for word in ("model.onnx", "digits", "digits.json", ".", "output/mine"):
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "model.onnx").touch()
+    for word in ("onnx/model.onnx", "digits", "digits.json", "."):
         for words in ([word, "-ngpus=1"], ["-cfg", "x.yaml", word], ["-allow_changes", word, "NGPUS", "1"]):
             expected = [f"EXPORTED={word}" if one == word else one for one in words]
             assert expand_run(["-eval", *words])[0][1:] == expected
+    for missing in ("output/mine", "model.onnx"):
+        with pytest.raises(UserError, match=f"^{missing} does not exist; expected a run's folder, MODEL.onnx"):
+            expand_run(["-eval", missing])
     other = (["other", "1"], ["MODEL.NAME=a/b"], ["~nobody", "1"], ["x" * 5000, "1"], ["\0", "1"])
     for words in (["-pretrained", "model.onnx"], ["SAVE", "digits"], ["-output=digits.onnx"], *other):
         assert expand_run(["-eval", *words])[0][1:] == words

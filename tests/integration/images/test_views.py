@@ -84,13 +84,16 @@ def test_evaluations_and_predictions_are_the_mean_by_hand(folder):
     np.testing.assert_allclose([row["score"] for row in found], expected.max(axis=1), rtol=2e-6)
 
 
-def test_predictions_with_other_views_are_not_continued(folder):
+def test_predictions_with_other_views_have_a_folder_of_their_own(folder):
     command = [*COMMAND, "predict", f"{folder}/run", f"{folder}/data/val"]
     target = f"-output={folder}/predicted"
     ended = well(run_command([*command, target, "DATA.TEST_VIEWS", "mirrored"], timeout=600))
     assert "probabilities are the mean of 2 views: mirrored" in ended.out
-    other = run_command([*command, target], timeout=600)
-    assert other.code == 2 and "settings" in other.err and "-restart" in other.err
+    first = (folder / "predicted" / "predictions.csv").read_bytes()
+    other = well(run_command([*command, target], timeout=600))
+    assert other.out.startswith(f"output folder: {folder}/predicted-2, as ") and "mean of 2 views" not in other.out
+    second = (folder / "predicted-2" / "predictions.csv").read_bytes()
+    assert (folder / "predicted" / "predictions.csv").read_bytes() == first != second
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ def test_a_training_tells_each_finding_once_and_no_top5_of_two_classes(processes
     arguments = [*IMAGES, f"-data_path={images}"]
     trained = well(run_main(f"-output={output}", *arguments, f"-ngpus={processes}"))
     turned = "1 of the 9 opened images of val is to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false"
-    assert trained.out.splitlines()[5:11] == [
+    kept = "24 x 20 color -> 16 x 16 color; lost: 46.7 % of the pixels"
+    assert [line for line in trained.out.splitlines()[5:12] if kept not in line] == [
         f"skipped below {images}/train: 2 .heic (pip install pillow-heif)",
         "opened all 16 images of train",
         f"skipped below {images}/val: 1 .txt",

@@ -15,6 +15,7 @@ from paddlevit_dist.core.runtime.hints import describe_path, find_similar, fix_d
         ("vit_base", ["vit_base_patch16_224", "vit_tiny_patch16_224"], "vit_base_patch16_224"),
         ("patch16_base", ["deit_base", "vit_base_patch16_224"], "vit_base_patch16_224"),
         ("batch_size_per_gpu", ["size", "batch_size"], "batch_size"),
+        ("all_conv_narow", ["all_conv", "all_conv_narrow"], "all_conv_narrow"),  # a typing mistake in the longer name
         ("widht", ["height", "with", "width"], "width"),
     ],
 )

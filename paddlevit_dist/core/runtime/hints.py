@@ -15,20 +15,19 @@ _PASTED_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 def find_similar(name: str, valid: Iterable[str], number: int = 1) -> list[str]:
     """Return up to ``number`` of the ``valid`` names that may be meant, the best first; usually none or one.
 
-    A name is meant if it is the same without case and separators; else if nearly all letters are equal; else if it
-    begins with the given one, or has all of its words, or the given one has all of its words; else if most letters are
-    equal.
+    A name is meant if it is the same without case and separators; else if it begins with the given one, or has all of
+    its words; else if nearly all letters are equal; else if the given one has all of its words, or most of its letters.
     """
     plain = _simplify(name)
     plains = {each: _simplify(each) for each in valid}
     same = [each for each, other in plains.items() if other.replace("_", "") == plain.replace("_", "")]
     if same:
         return same[:number]
-    mistyped = _match_letters(plain, plains, number, _TYPING_MISTAKE)
-    if mistyped:
-        return mistyped
     words = set(plain.split("_"))
-    related = [each for each, other in plains.items() if _is_related(plain, words, other)]
+    longer = [each for each, other in plains.items() if _extends(other, plain, words)]
+    is_mistyped = bool(_match_letters(plain, plains, 1, _TYPING_MISTAKE))
+    shorter = [each for each, other in plains.items() if len(other.split("_")) > 1 and words > set(other.split("_"))]
+    related = longer or ([] if is_mistyped else shorter)
     if related:
         return sorted(related, key=lambda each: (plains[each].count("_"), len(each), each))[:number]
     return _match_letters(plain, plains, number, _SIMILARITY)
@@ -43,10 +42,8 @@ def _simplify(name: str) -> str:
     return re.sub(r"[^\w]+", "_", name.lower()).strip("_")
 
 
-def _is_related(plain: str, words: set[str], other: str) -> bool:
-    parts = other.split("_")
-    has_words = len(plain) >= _SHORTEST and (other.startswith(plain) or words <= set(parts))
-    return has_words or (len(parts) > 1 and words > set(parts))
+def _extends(other: str, plain: str, words: set[str]) -> bool:
+    return len(plain) >= _SHORTEST and (other.startswith(plain) or words <= set(other.split("_")))
 
 
 def suggest(name: str, valid: Iterable[str]) -> str:

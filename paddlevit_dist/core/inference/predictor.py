@@ -145,17 +145,15 @@ def predict_share(
     aspect, dataset = require_predictable(task), PredictionDataset(task, samples, remaining)
     writer = aspect.prediction_writer(folder, samples)
     loader = build_prediction_loader(dataset, source.config, batch_size, num_workers)
-    out = open_rank_writer(folder, rank())
     is_ensemble = isinstance(model, ModelEnsemble)
     patched = model.patch_forward(precision) if is_ensemble else precision.patch_forward(model)
     try:
-        with SharedProgress(len(remaining)) as progress, patched:
+        with open_rank_writer(folder, rank()) as out, SharedProgress(len(remaining)) as progress, patched:
             for batch in loader:
                 entries = predict_batch(aspect, model, batch, writer)
                 out.add(entries)
                 progress.count(len(entries))
                 signals.check()
-        out.close()
     except StopRequested as error:
         raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
 

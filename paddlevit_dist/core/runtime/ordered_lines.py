@@ -16,7 +16,7 @@ from .json_format import format_json
 
 
 class LineWriter:
-    """Appends the entries of one process to a ``file`` that must not exist.
+    """Appends the entries of one process to a ``file`` that must not exist; as a context, it closes it.
 
     Each method raises a UserError, with ``hint`` at its end, if the file system refuses.
     """
@@ -36,6 +36,12 @@ class LineWriter:
         """Close the file."""
         with self._os_errors():
             self._stream.close()
+
+    def __enter__(self) -> "LineWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def format_entry(entry: Sequence[Any]) -> bytes:

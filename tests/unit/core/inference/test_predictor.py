@@ -185,7 +185,8 @@ def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(classi
         before = {entry.index for entry in rows.read_entries(tmp_path)}
         predict_share(task, [source], samples, remaining, tmp_path, batch_size=2, num_workers=0)
         assert [entry.index for entry in rows.read_entries(tmp_path) if entry.index not in before] == expected
-    assert not [fd for fd in os.listdir("/proc/self/fd") if is_rows(fd)]
+    opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
+    assert not [path for path in opened if path.startswith(f"{tmp_path}/")]
     assert capsys.readouterr().out.count(f"weights {classifier}: loaded") == 1
     act_as(0, 1)
     with pytest.raises(RuntimeError, match="5 of 7 inputs have a prediction or a reason"):
@@ -202,10 +203,6 @@ def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(classi
     ((path, reason),) = alone.unreadable
     with open(tmp_path / "unreadable.tsv", newline="") as file:
         assert list(csv.reader(file, "excel-tab"))[1:] == [[path, reason]] and path == images[2]
-
-
-def is_rows(descriptor):
-    return "/rows-" in os.path.realpath(f"/proc/self/fd/{descriptor}")
 
 
 def test_one_input_is_not_a_list_and_images_in_memory_are_inputs(classifier, images):

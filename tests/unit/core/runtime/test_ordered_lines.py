@@ -29,6 +29,14 @@ def test_what_is_added_outlives_the_process_and_a_torn_line_is_left_out(tmp_path
     assert list(merge([file])) == [[0, None], [2, {"a": [1.5]}]]
 
 
+def test_the_file_is_closed_also_if_its_writer_is_interrupted(tmp_path):
+    with pytest.raises(KeyboardInterrupt), LineWriter(tmp_path / "lines") as writer:
+        writer.add([[1, None]])
+        raise KeyboardInterrupt
+    with pytest.raises(ValueError, match="closed"):
+        writer.add([[2, None]])
+
+
 def test_a_file_that_cannot_be_written_is_told_with_the_hint(tmp_path):
     (tmp_path / "there").touch()
     for name in ("there", "none/lines"):

@@ -23,9 +23,9 @@ EXCEPTION = "exception"
 EXIT = "exit"
 STANDSTILL = "standstill"  # recorded by the parent
 _LONGEST_WAIT_SECONDS = 20.0
+_SIGNALS_OF_A_CRASH = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP)
 
 # Words in the error of a collective whose peer is gone: the rank that reports it is a victim, not the cause.
-_SIGNALS_OF_A_CRASH = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSYS, signal.SIGTRAP)
 _SIGNS_OF_A_LOST_PEER = ("gloo", "Connection", "connection", "TCP", "Socket", "socket", "barrier", "NCCL", "timeout")
 
 

@@ -83,7 +83,7 @@ class _SampleFailure:
     def __init__(self, error: BaseException, where: str, rank_number: int) -> None:
         self.is_user_error = isinstance(error, UserError)
         if isinstance(error, BadSample):
-            self.message = f"{where}, read by rank {rank_number}: {error}"
+            self.message = f"{where}, read by rank {rank_number}: {error.reason}"
             return
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         self.message = str(error) if self.is_user_error else f"{where}: {type(error).__name__}: {error}\n{trace}"

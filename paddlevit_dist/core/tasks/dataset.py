@@ -1,5 +1,6 @@
 """The contract between a dataset and the task that reads it, and between a task and its loader processes."""
 
+import functools
 import hashlib
 import os
 import re
@@ -15,6 +16,7 @@ from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
 from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
+from .sample_checks import BadSample
 from .sample_groups import SampleGroups, read_groups
 
 
@@ -46,6 +48,14 @@ class Dataset:
     #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
     #: finds the name of the sample's group in its ``identity``
     groups_by: Mapping[str, str] = {}
+    #: methods by index whose results are made what the task expects, once, whichever class defines them: name -> method
+    #: that takes the result and returns it made, or raises BadSample
+    makers: Mapping[str, str] = {"read": "make_sample"}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, maker in cls.makers.items():
+            _make_results(cls, name, maker)
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None, options: Any = None) -> None:
         """Open a split, usually "train" or "val"; any other name may exist. By default, keep the arguments.
@@ -82,6 +92,14 @@ class Dataset:
             UserError: its file is missing, cannot be read or is damaged; the message names it.
         """
         raise missing_method(type(self), "read")
+
+    def make_sample(self, sample: Any) -> Any:
+        """Return what ``read`` of a derived class returned as the task expects it; by default, as it is.
+
+        Raises:
+            BadSample: it cannot be used; the message says which part and why, and the caller adds which sample.
+        """
+        return sample
 
     def prefetch(self, indices: Sequence[int]) -> None:
         """Fetch samples at an address together, in a loader process before it reads a batch; may raise UserError."""
@@ -134,6 +152,27 @@ class Dataset:
 
 
 DatasetType = TypeVar("DatasetType", bound=Dataset)
+
+
+def _make_results(cls: type[Dataset], name: str, maker: str) -> None:
+    """Let a method of a dataset return what ``maker`` makes of its result; ``super()`` returns it as it is."""
+    method = getattr(cls, name, None)
+    if not callable(method) or getattr(method, "makes_results", None) is method:
+        return
+
+    @functools.wraps(method)
+    def made(self: Dataset, index: int, *more: Any, **options: Any) -> Any:
+        result = method(self, index, *more, **options)
+        if getattr(type(self), name, None) is not made:  # called by a derived class, whose result is made
+            return result
+        try:
+            return getattr(self, maker)(result)
+        except BadSample as error:
+            number, description = f"sample {index}", describe_sample(self, index)
+            raise error.name(number if description == number else f"{number} ({description})") from error.__cause__
+
+    setattr(made, "makes_results", made)  # noqa: B010 (an attribute of a function, for mypy)
+    setattr(cls, name, made)
 
 
 class DescribedSamples(Protocol):

@@ -15,7 +15,19 @@ _DEEPEST = 8  # levels of nested lists and dictionaries that are checked
 
 
 class BadSample(UserError):
-    """A sample that was read but must not be used, and why; the reader adds index, description and rank."""
+    """A sample that was read but must not be used, and why; who knows its index and description adds them.
+
+    Attributes:
+        reason: the message without the sample's name.
+    """
+
+    def __init__(self, reason: str, sample: str = "") -> None:
+        super().__init__(f"{sample}: {reason}" if sample else reason)
+        self.reason, self.sample = reason, sample
+
+    def name(self, sample: str) -> "BadSample":
+        """Return the error with the sample's name, unless it has one."""
+        return self if self.sample else type(self)(self.reason, sample)
 
 
 def require_finite(value: Any, name: str = "", depth: int = 0) -> None:

@@ -1,7 +1,7 @@
 """The images of a run: an existing split, or part of a dataset that is split class by class."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ def make_row_method(name: str) -> Any:
 
 class DatasetPart(ImageDataset):
     """A subset of another dataset, which describes and reads its samples, by a memory-mapped file of their rows."""
+
+    makers: Mapping[str, str] = {}  # the whole dataset's results are made
 
     def __init__(self, dataset: ImageDataset, rows_file: Path, is_share: bool = False) -> None:
         """Select rows of a dataset, int64 in ``rows_file``; ``is_share``: they are a random split."""

@@ -1,11 +1,10 @@
 """Base class of all image datasets, and the names of classes."""
 
-import functools
 import itertools
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -48,14 +47,20 @@ class ImageDataset(Dataset):
     #: type of what ``read`` returns with an image
     truth_type: type = object
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "read" in vars(cls):
-            setattr(cls, "read", _check_read(cls.read))  # noqa: B010 (a method, for mypy)
-
     @abstractmethod
     def read(self, index: int) -> tuple[Image.Image, Any]:
         """Read image ``index``, from 0, and its label."""
+
+    def make_sample(self, sample: Any) -> Any:
+        """Return an image and its truth; a BadSample says that these are something else, or not of 8 bits."""
+        truth = self.truth_type
+        is_pair = isinstance(sample, (tuple, list)) and len(sample) == 2 and isinstance(sample[0], Image.Image)
+        if not is_pair or not isinstance(sample[1], truth):
+            expected = f"(PIL image, {'label' if truth is object else truth.__name__})"
+            raise BadSample(f"{type(self).__name__}.read returns {describe_value(sample)}, expected {expected}")
+        require_8_bits(sample[0])
+        is_plain = truth is object or sample[0].mode == "RGB"  # classifiers take gray images, too
+        return sample if is_plain else (sample[0].convert("RGB"), sample[1])
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
@@ -102,23 +107,6 @@ class ImageDataset(Dataset):
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
         """Raise an ``UnreadableImage`` unless annotations and file of image ``index`` agree on height and width."""
-
-
-def _check_read(read: Callable[[Any, int], Any]) -> Callable[[Any, int], Any]:
-    """Let a method ``read`` raise a BadSample if it returns something else than an image of 8 bits and its truth."""
-
-    @functools.wraps(read)
-    def checked(self: ImageDataset, index: int) -> Any:
-        sample, truth = read(self, index), self.truth_type
-        is_pair = isinstance(sample, (tuple, list)) and len(sample) == 2 and isinstance(sample[0], Image.Image)
-        if not is_pair or not isinstance(sample[1], truth):
-            expected = f"(PIL image, {'label' if truth is object else truth.__name__})"
-            raise BadSample(f"{type(self).__name__}.read returns {describe_value(sample)}, expected {expected}")
-        require_8_bits(sample[0])
-        is_plain = truth is object or sample[0].mode == "RGB"  # classifiers take gray images, too
-        return sample if is_plain else (sample[0].convert("RGB"), sample[1])
-
-    return checked
 
 
 def read_class_names(root: str) -> list[str] | None:

@@ -1,13 +1,15 @@
 """Interface of datasets of images with boxes; annotations are unfiltered."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from ....core.runtime.printing import count
+from ....core.runtime.printing import count, describe_value
+from ....core.tasks.dataset import Dataset
+from ....core.tasks.sample_checks import BadSample
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.image_dataset import ImageDataset
 
@@ -44,6 +46,7 @@ class DetectionDataset(ImageDataset):
 
     holds = "images with boxes"
     truth_type = ImageAnnotations
+    makers: Mapping[str, str] = {**Dataset.makers, "annotations": "make_annotations"}
     groups_by = {**SUBJECT, **FOLDER}
     #: ascending ids of the categories in the annotation file
     category_ids: tuple[int, ...] = ()
@@ -71,6 +74,13 @@ class DetectionDataset(ImageDataset):
     def annotations(self, index: int) -> ImageAnnotations:
         """Return the annotations of image ``index``, without opening it if possible."""
         return self.read(index)[1]
+
+    def make_annotations(self, annotations: Any) -> ImageAnnotations:
+        """Return what ``annotations`` of a derived class returned as ``ImageAnnotations``; BadSample if it is not."""
+        if not isinstance(annotations, ImageAnnotations):
+            what = f"{type(self).__name__}.annotations returns {describe_value(annotations)}"
+            raise BadSample(f"{what}, expected ImageAnnotations")
+        return annotations
 
     def size(self, index: int) -> tuple[int, int]:
         """Return the height and width of image ``index``, from its annotations if they give them."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_dataset, register_task
 from paddlevit_dist.core.tasks import dataset as datasets
 from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset, require_folder
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.task import Task
 
 
@@ -49,6 +51,44 @@ class Read(TransformedDataset):
 
     def sample(self, index, generator):
         return index, generator.integers(1 << 40)
+
+
+class Doubled(Files):
+    """Counts what is made of its samples: numbers are doubled, text is not a sample."""
+
+    made = 0
+    makers = {**Dataset.makers, "title": "make_title"}
+
+    def read(self, index):
+        return 10 * index if index < 3 else "three"
+
+    def make_sample(self, sample):
+        self.made += 1
+        if isinstance(sample, str):
+            raise BadSample(f"its number is {sample}") from ValueError("cause")
+        return 2 * sample
+
+    def make_title(self, title):
+        return title.upper()
+
+
+class Titled(Doubled):
+    def title(self, index):
+        return f"title {index}"
+
+
+class Mixin:
+    def read(self, index):
+        return super().read(index) + 1
+
+
+class FurtherDerived(Mixin, Titled):
+    def title(self, index):
+        return super().title(index)[:-1] + "x"
+
+
+class Plain(FurtherDerived):
+    pass
 
 
 NAMES = ["p1_a.png", "p1_b.png", "p2_a.png", "p3_a.png"]
@@ -235,3 +275,18 @@ def test_a_folder_of_data_is_absolute_and_one_that_is_not_there_is_named(tmp_pat
         ("none", f"data path {tmp_path}/none does not exist; {end}"),
     ):
         assert refusal_of(require_folder, given, "own", "of images") == told
+
+
+@pytest.mark.parametrize("kind, read, title", [(Doubled, 20, None), (Titled, 20, "TITLE 1"), (Plain, 22, "TITLE X")])
+def test_samples_are_made_once_whichever_class_defines_how_they_are_read(kind, read, title):
+    dataset = pickle.loads(pickle.dumps(kind(NAMES)))
+    assert (dataset.read(1), dataset.made, dataset[-3], dataset.made) == (read, 1, read, 2)
+    assert title is None or dataset.title(1) == title
+
+
+def test_a_sample_that_cannot_be_made_is_named_wherever_it_is_read():
+    with pytest.raises(BadSample, match=r"^sample 3 \(p3_a.png\): its number is three$") as caught:
+        Doubled(NAMES).read(3)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert str(again.name("sample 7")) == str(caught.value) and again.reason == "its number is three"

@@ -163,12 +163,16 @@ def test_what_a_users_class_reads_is_an_image_of_eight_bits_with_its_truth(base,
         image, found = Own(Image.new(mode, (6, 4)), truth).read(0)
         assert found is truth and image.mode == (mode if base is ImageDataset else "RGB")
     for mode in ("F", "I", "I;16"):
-        with pytest.raises(BadSample, match=f"Pillow's mode {mode}: scale its numbers to 8 bits"):
+        with pytest.raises(
+            BadSample, match=f"^sample 0: its image has Pillow's mode {mode}: scale its numbers to 8 bits"
+        ):
             Own(Image.new(mode, (6, 4)), truth).read(0)
     for sample in (
         (np.zeros((4, 6), np.float32), truth),
         (Image.new("L", (6, 4)),),
         (Image.new("L", (6, 4)), truth, 1),
     ):
-        with pytest.raises(BadSample, match=rf"^Own.read returns tuple of .*, expected \(PIL image, {expected}\)$"):
+        with pytest.raises(
+            BadSample, match=rf"^sample 0: Own.read returns tuple of .*, expected \(PIL image, {expected}\)$"
+        ):
             Own(*sample).read(0)

@@ -17,9 +17,18 @@ from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import InputSamples, output_names
 from ...core.tasks.sample_checks import BadSample
 from .formats import stems
-from .inspection import TURNED, list_found, note_pixels
+from .inspection import PAGES, TURNED, list_found, note_pixels
 from .listing import NO_ARCHIVE, InputListing, VideoFile, is_video
-from .reading import ReadConfig, UnreadableImage, convert, decode_image, orientation, read_file, require_8_bits
+from .reading import (
+    ReadConfig,
+    UnreadableImage,
+    convert,
+    decode_image,
+    has_more_pages,
+    orientation,
+    read_file,
+    require_8_bits,
+)
 from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
@@ -141,8 +150,11 @@ class InMemoryImages(InputImages):
         super().__init__(transform, mode, reading)
         self._images = list(images)
         self.names = [f"image {number}" for number in range(len(self._images))]
-        turned = [k for k, each in enumerate(images) if isinstance(each, Image.Image) and orientation(each) != 1]
-        found = {} if reading.exif_rotate else {TURNED: turned}
+        pictures = [(k, each) for k, each in enumerate(images) if isinstance(each, Image.Image)]
+        turned = [k for k, each in pictures if not reading.exif_rotate and orientation(each) != 1]
+        # One that a program has moved to a later page is meant so.
+        paged = [k for k, each in pictures if not each.tell() and has_more_pages(each)]
+        found = {TURNED: turned, PAGES: paged}
         self.notices = list_found(found, f"{len(self):,} images", self.describe)
 
     def image(self, index: int) -> Image.Image:

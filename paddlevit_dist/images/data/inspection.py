@@ -24,6 +24,7 @@ from .reading import (
     UnreadableImage,
     count_labels,
     examine_image,
+    has_more_pages,
     is_transparent,
     open_image,
     orientation,
@@ -46,6 +47,7 @@ _TRANSPARENT = (
     "transparent in part, such as {}; transparency is not used, so that the colors stored there are seen, often black: "
     "paint such images on a ground"
 )
+PAGES = "stored with several pages or frames, such as {}; the first is read: write the others to files of their own"
 _NAMED = 3  # unreadable images in a message
 _D = TypeVar("_D")
 _T = TypeVar("_T")
@@ -62,6 +64,7 @@ class DecodeResult(NamedTuple):
         mode: Pillow's mode of the stored pixels.
         size: height and width, turned if the dataset turns images; (0, 0) if it cannot be read.
         is_transparent: whether a pixel is not opaque.
+        has_more_pages: whether pages or frames come after the one that is read.
         error: why it cannot be read.
     """
 
@@ -72,6 +75,7 @@ class DecodeResult(NamedTuple):
     mode: str = ""
     is_transparent: bool = False
     size: tuple[int, int] = (0, 0)
+    has_more_pages: bool = False
     error: UnreadableImage | None = None
 
 
@@ -127,6 +131,7 @@ class DecodedSplit(NamedTuple):
             TURNED: [result.index for result in self.results if is_seen_stored and result.orientation != 1],
             _DEEP: [result.index for result in self.results if _is_deep(result.mode)],
             _TRANSPARENT: [result.index for result in self.results if result.is_transparent],
+            PAGES: [result.index for result in self.results if result.has_more_pages],
         }
         return lines + list_found(found, f"the {len(self.results):,} opened images of {self.split}", dataset.describe)
 
@@ -150,8 +155,7 @@ def _examine(dataset: Any, index: int) -> DecodeResult:
         dataset.require_size(index, image.size)
     except UnreadableImage as error:
         return DecodeResult(index, error=error)
-    digest = compute_digest(encoded)
-    return DecodeResult(index, len(encoded), digest, image.orientation, image.mode, image.is_transparent, image.size)
+    return DecodeResult(index, len(encoded), compute_digest(encoded), *image)
 
 
 def note_pixels(
@@ -159,11 +163,11 @@ def note_pixels(
 ) -> list[str]:
     """Return lines about images whose pixels will be seen otherwise than programs show them.
 
-    They have more than 8 bits a pixel, transparency or, unless the EXIF orientation ``turns`` images, another one. As
-    many images as time allows are opened. ``encoded`` and ``describe`` return the file and the name of an image by its
-    index, below ``total``.
+    They have more than 8 bits a pixel, transparency, several pages or, unless the EXIF orientation ``turns`` images,
+    another one. As many images as time allows are opened. ``encoded`` and ``describe`` return the file and the name of
+    an image by its index, below ``total``.
     """
-    opened, found = 0, {TURNED: list[int](), _DEEP: list[int](), _TRANSPARENT: list[int]()}
+    opened, found = 0, {text: list[int]() for text in (TURNED, _DEEP, _TRANSPARENT, PAGES)}
     end = time.monotonic() + _EXAMINE_SECONDS
     for index in np.random.default_rng(0).permutation(total)[:_MOST_EXAMINED].tolist():
         if time.monotonic() > end:
@@ -173,6 +177,7 @@ def note_pixels(
             with open_image(encoded(index), describe(index)) as image, raise_as_unreadable(describe(index)):
                 found[TURNED] += [index] if not turns and orientation(image) != 1 else []
                 found[_DEEP] += [index] if _is_deep(image.mode) else []
+                found[PAGES] += [index] if has_more_pages(image) else []
                 found[_TRANSPARENT] += [index] if is_transparent(image) else []
         except UnreadableImage:  # reported when it is decoded
             continue

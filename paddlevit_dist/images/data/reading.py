@@ -85,14 +85,15 @@ class DecodedImage(NamedTuple):
     mode: str
     is_transparent: bool
     size: tuple[int, int]
+    has_more_pages: bool
 
 
 def examine_image(encoded: bytes, path: str, mode: str, reading: ReadConfig) -> DecodedImage:
     """Decode an image and return what it shows; an ``UnreadableImage`` as of ``decode_image``."""
     with raise_as_unreadable(path), open_image(encoded, path, reading) as image:
-        stored_mode = image.mode
+        stored_mode, more_pages = image.mode, has_more_pages(image)
         width, height = convert(image, mode, reading).size
-        return DecodedImage(orientation(image), stored_mode, is_transparent(image), (height, width))
+        return DecodedImage(orientation(image), stored_mode, is_transparent(image), (height, width), more_pages)
 
 
 def is_transparent(image: Image.Image) -> bool:
@@ -102,6 +103,19 @@ def is_transparent(image: Image.Image) -> bool:
     """
     has_alpha = image.mode in ("RGBA", "LA", "PA") or (image.mode in _CAN_BE_KEYED and "transparency" in image.info)
     return has_alpha and int(image.convert("RGBA").getchannel("A").getextrema()[0]) < 255  # type: ignore[arg-type]
+
+
+def has_more_pages(image: Image.Image) -> bool:
+    """Return whether an opened image has pages or frames after its first, which are not read.
+
+    Damaged ones do not count, nor previews beside a photograph (MPO), or the layers of a PSD file.
+    """
+    if image.format in ("MPO", "PSD"):
+        return False
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except Exception:  # as for EXIF data: the first page may be intact
+        return False
 
 
 @contextlib.contextmanager

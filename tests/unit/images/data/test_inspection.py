@@ -225,6 +225,20 @@ def test_images_of_more_than_eight_bits_are_counted_also_before_a_prediction(roo
     assert not open_image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig()).notices
 
 
+def test_images_of_several_pages_are_counted_also_before_a_prediction(root, tmp_path):
+    bands, pages = root / "train" / "ant" / "bands.tif", [Image.new("L", (8, 6), level) for level in (1, 2, 3)]
+    pages[0].save(bands, save_all=True, append_images=pages[1:])
+    said = f"stored with several pages or frames, such as {bands}; the first is read"
+    assert f"1 of the 13 opened images of train is {said}" in looked(folders, root)[1]
+    inputs = open_image_inputs([str(root / "train")], tmp_path, None, "RGB", ReadConfig())
+    assert [line for line in inputs.notices if line.startswith(f"1 of 13 images is {said}")]
+    with Image.open(bands) as image:
+        opened = open_image_inputs([image, pages[0]], tmp_path, None, "RGB", ReadConfig())
+        assert opened.notices[0].startswith("1 of 2 images is stored with several pages or frames, such as image 0; ")
+        image.seek(1)
+        assert not open_image_inputs([image], tmp_path, None, "RGB", ReadConfig()).notices
+
+
 def test_before_a_prediction_as_many_images_are_opened_as_time_allows(root, simulated_time):
     files = sorted(root.glob("train/*/*"))
     for file in files:

@@ -91,7 +91,20 @@ def test_exif_rotation_is_an_option(orientation):
 @pytest.mark.parametrize(("kind", "stored", "is_transparent"), [("CMYK", "CMYK", False), ("alpha", "RGBA", True)])
 def test_an_examined_image_has_its_height_before_its_width_and_its_mode_as_it_is_stored(kind, stored, is_transparent):
     found = reading.examine_image(KINDS[kind], "a", "RGB", ReadConfig())
-    assert found == (1, stored, is_transparent, PIXELS.shape[:2]) and PIXELS.shape[0] != PIXELS.shape[1]
+    assert found == (1, stored, is_transparent, PIXELS.shape[:2], False) and PIXELS.shape[0] != PIXELS.shape[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_told"), [("TIFF", True), ("GIF", True), ("WEBP", True), ("PNG", True), ("MPO", False)]
+)
+def test_pages_after_the_first_are_told_but_no_previews_of_a_photograph(kind, is_told):
+    others = [Image.fromarray(255 - PIXELS), Image.fromarray(PIXELS // 2)]
+    encoded = encode(RGB, kind, save_all=True, append_images=others)
+    found = reading.examine_image(encoded, "a", "RGB", ReadConfig())
+    assert found.has_more_pages == is_told
+    assert not reading.examine_image(encode(RGB, kind), "a", "RGB", ReadConfig()).has_more_pages
+    first = Image.open(io.BytesIO(encoded)).convert("RGB")
+    np.testing.assert_array_equal(decode_image(encoded, "a", "RGB"), first, strict=True)
 
 
 def test_damaged_exif_data_do_not_make_an_image_unreadable():

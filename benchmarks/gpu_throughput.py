@@ -87,7 +87,7 @@ class Contender:
         self.peak_bytes: int | None = None
         self.memory = {"memory_bytes": math.inf, "reserved_bytes": 0}  # of a GPU, and what is kept of it
         self.facts: dict[str, Any] = {}
-        self.losses: list[float] = []  # of the first updates of the first process that tells any
+        self.losses: list[float] = []  # of the first updates of rank 0
         self._processes = processes
         self._listener = Listener(address)
         self._complaints = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - until the processes end
@@ -103,7 +103,8 @@ class Contender:
                 self._ranks.append(self._listener.accept())
             if len(self._ranks) == self._processes:
                 told = [self._answer(rank) for rank in self._ranks]
-                self.facts = min(told, key=lambda facts: facts["rank"])
+                order = sorted(range(len(told)), key=lambda place: told[place]["rank"])  # they connect in any order
+                self._ranks, self.facts = [self._ranks[place] for place in order], told[order[0]]
                 return
             if any(process.poll() is not None for process in self._started):
                 break

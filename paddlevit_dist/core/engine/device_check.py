@@ -183,10 +183,80 @@ def list_operations() -> dict[str, CheckedOperation]:
     operations["ReLU"] = CheckedOperation(
         [rows, rows], _with_gradients(F.relu), lambda x, g: [np.maximum(x, 0), g * (x > 0)]
     )
+    operations.update(_list_selections(rows))
     steps = [(10,)] * 3
     operations["AdamW step"] = CheckedOperation(steps, _step_adamw, _adamw, is_float32=True)
     operations["momentum step"] = CheckedOperation(steps, _step_momentum, _momentum, is_float32=True)
     return operations
+
+
+def _list_selections(rows: tuple[int, int]) -> dict[str, CheckedOperation]:
+    """Return operations that move values to or from other places, as labels, matches and top-1 do."""
+    number, width = rows
+    generator = np.random.default_rng(5)
+    some = generator.integers(0, number, 70)  # rows, several of them twice
+    places = generator.integers(0, width, (number, 7))  # columns of each row, likewise
+    other_places = np.argsort(generator.random(rows), axis=1)[:, :7]  # each column once
+    few = (number, 7)
+
+    def add_rows(gradient: np.ndarray) -> np.ndarray:
+        total = np.zeros(rows)
+        np.add.at(total, some, gradient)
+        return total
+
+    def add_places(gradient: np.ndarray) -> np.ndarray:
+        total = np.zeros(rows)
+        np.add.at(total, (np.arange(number)[:, None], places), gradient)
+        return total
+
+    def put(x: np.ndarray, values: np.ndarray) -> Arrays:
+        changed = x.copy()
+        np.put_along_axis(changed, other_places, values, axis=1)
+        return [changed]
+
+    def check(
+        shapes: Sequence[Sequence[int]], compute: Callable[..., Tensors], reference: Callable[..., Arrays]
+    ) -> CheckedOperation:
+        return CheckedOperation(shapes, compute, reference, is_float32=True)
+
+    return {
+        "gather": check(
+            [rows, (70, width)],
+            _with_gradients(lambda x: paddle.gather(x, to_device(some))),
+            lambda x, gradient: [x[some], add_rows(gradient)],
+        ),
+        "take_along_axis": check(
+            [rows, few],
+            _with_gradients(lambda x: paddle.take_along_axis(x, to_device(places), 1)),
+            lambda x, gradient: [np.take_along_axis(x, places, 1), add_places(gradient)],
+        ),
+        "put_along_axis": check(
+            [rows, few], lambda x, values: [paddle.put_along_axis(x, to_device(other_places), values, 1)], put
+        ),
+        "sum into other places": check(
+            [(70, width)],
+            lambda x: [paddle.scatter_nd_add(paddle.zeros(rows), to_device(some[:, None]), x)],
+            lambda x: [add_rows(x)],
+        ),
+        "largest values and their places": check(
+            [rows], _find_largest, lambda x: [np.sort(x, axis=1)[:, :-8:-1]] * 2 + [x.max(axis=1, keepdims=True)]
+        ),
+        "choice by comparison": check(
+            [rows, rows], lambda x, y: [paddle.where(x > y, x, y)], lambda x, y: [np.maximum(x, y)]
+        ),
+        "labels as rows of ones": check(
+            [few],
+            lambda x: [x + F.one_hot(to_device(places[:, 0] % 7), 7)],
+            lambda x: [x + np.eye(7)[places[:, 0] % 7]],
+        ),
+    }
+
+
+def _find_largest(x: paddle.Tensor) -> Tensors:
+    """Return the seven largest values of each row, those at their places, and those at the places of the largest."""
+    largest, indices = paddle.topk(x, 7, axis=1)
+    first = paddle.argmax(x, axis=1, keepdim=True)
+    return [largest, *(paddle.take_along_axis(x, chosen, 1) for chosen in (indices, first))]
 
 
 _ORDERS = [0, 2, 1, 3], [0, 2, 3, 1], [3, 1, 0, 2]

@@ -21,6 +21,7 @@ from support.networks.gpu_jobs import ROOT, Place, events, require_plausible
 
 UPDATES = 30  # of each network
 ON_CPU = 2  # updates that a CPU makes for comparison
+LOSS_SCALE = 1024.0  # of float16; Paddle's first one, 65,536, would be lowered first, by steps that are skipped
 FALLEN = 0.95  # share of the first loss that the mean of the last ten is below
 # Largest differences from the CPU, as shares of the loss (of the gradients' norm for GRADIENTS): in the first update of
 # each term of the loss, with products in float32 (TRAIN.TF32 False), or of the loss in half precision; then after an
@@ -133,8 +134,8 @@ def train_network(
     """Train on one batch again and again; ``weights``: the first ones, which are written where they do not exist.
 
     Returns:
-        For each update "loss", the sum that is minimized, the terms of it, and "gradient_norm", but for a step that
-        was skipped.
+        For each update that was not skipped "loss", the sum that is minimized, the terms of it, and "gradient_norm".
+        Raises AssertionError: the first one was skipped, or more than a tenth.
     """
 
     from paddlevit_dist import Trainer
@@ -175,6 +176,8 @@ def train_network(
         def prepare_training(self) -> None:
             super().prepare_training()
             epochs = self.loader.epochs
+            if self.precision.scaler is not None:
+                self.precision.scaler.value = LOSS_SCALE
 
             def again(*where: Any) -> Iterator[dict[str, Any]]:
                 with contextlib.closing(epochs(*where)) as batches:
@@ -189,14 +192,18 @@ def train_network(
     with contextlib.suppress(Enough):
         FirstBatchAgain(values, task, datasets).train()
     assert not without_gradient, f"no gradient in {dtype}: {sorted(without_gradient)}"
-    of_update = {event["update"]: event for event in events(output, "training")}
-    assert {*range(1, updates + 1)} <= of_update.keys(), f"updates {sorted(of_update)}"
-    return [numbers_of(of_update[update], weight_of) for update in range(1, updates + 1)]
+    told = events(output, "training")
+    of_update = {event["update"]: event for event in told if weight_of.keys() <= event.keys()}
+    missing = sorted({*range(1, updates + 1)} - of_update.keys())
+    assert 1 not in missing and len(missing) <= updates // 10, (
+        f"updates {missing} were skipped, of {len(told)} reported"
+    )
+    return [numbers_of(of_update[update], weight_of) for update in range(1, updates + 1) if update in of_update]
 
 
 def numbers_of(event: Mapping[str, Any], weight_of: Mapping[str, float]) -> dict[str, float]:
     terms = {term: weight * event[term] for term, weight in weight_of.items()}
-    norm = {"gradient_norm": event["gradient_norm"]} if "gradient_norm" in event else {}
+    norm = {"gradient_norm": event["gradient_norm"]}
     lowest = -weight_of.get("direction", 0.0)  # minus a cosine
     return {**terms, "loss": sum(terms.values()) - lowest, **norm}
 

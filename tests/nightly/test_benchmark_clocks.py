@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Client
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -213,3 +214,20 @@ def test_what_measures_processors_stops_where_paddle_would_use_a_gpu(machine, ca
     machine.gpus = 0
     rounds.print_machine()
     assert capsys.readouterr().out.endswith("; CPU only\n")
+
+
+def test_processes_answer_by_rank_in_whichever_order_they_connect(tmp_path):
+    import gpu_throughput
+
+    contender = gpu_throughput.Contender([], str(tmp_path / "socket"), processes=2)
+    try:
+        with Client(str(tmp_path / "socket")) as late, Client(str(tmp_path / "socket")) as first:
+            for connection, rank in ((late, 1), (first, 0)):
+                connection.send({"rank": rank, "device": f"of rank {rank}"})
+            contender.wait_until_ready()
+            for connection, rank in ((late, 1), (first, 0)):
+                connection.send({"losses": [float(rank)], "peak_bytes": None, "seconds": 1.0 + rank})
+            assert contender(2) == 1.0
+        assert contender.losses == [0.0] and contender.facts["device"] == "of rank 0"
+    finally:
+        contender.end()

@@ -63,8 +63,15 @@ class ScoreKind:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if cls.compute is ScoreKind.compute and cls.recompute is ScoreKind.recompute:
+        owner = next(each for each in cls.__mro__ if vars(each).keys() & {"compute", "recompute"})
+        if owner is ScoreKind:
             raise TypeError(f"{cls.__name__} needs the method compute(self, arrays, weights)")
+        # Who has one of both has the other by it, since an inherited one would compute the parent's scores. It calls
+        # the owner's, not that of the instance, so that super() works in both.
+        if "recompute" not in vars(owner):
+            cls.recompute = functools.partialmethod(_recompute_by, owner)  # type: ignore[assignment, method-assign]
+        elif "compute" not in vars(owner):
+            cls.compute = functools.partialmethod(_compute_by, owner)  # type: ignore[assignment, method-assign]
         if hasattr(cls, "find_range"):  # of 0.1.0rc1; ranges that nothing reads would change intervals
             raise TypeError(
                 f"{cls.__name__} needs find_ranges(self, arrays, classes) instead of find_range(self, name)"
@@ -82,13 +89,11 @@ class ScoreKind:
             Values by name, float (draws,); NaN where a value is not defined. Values of one draw must not depend on the
             others.
         """
-        return self.recompute([arrays], self.classes)(weights)
+        raise NotImplementedError
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function from weights of the samples of all tables, in their order, to values as in ``compute``."""
-        named, arrays = copy.copy(self), self.join(parts)
-        named.classes = list(classes)
-        return named.declare(functools.partial(named.compute, arrays), arrays, classes)
+        raise NotImplementedError
 
     def declare(self, values: Recompute, arrays: Arrays, classes: Sequence[str]) -> ProportionRecompute:
         """Declare to intervals which of these values are rates, the ranges of others, and the samples of classes.
@@ -193,6 +198,18 @@ class ScoreKind:
     def predictions(self, arrays: Arrays) -> np.ndarray | None:
         """Return the predicted class of each sample, int (samples,), -1 for none; None if it is not known."""
         return None
+
+
+def _compute_by(self: ScoreKind, owner: Any, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
+    """Compute the scores by ``recompute`` of this class, as ``ScoreKind.compute``."""
+    return owner.recompute(self, [arrays], self.classes)(weights)
+
+
+def _recompute_by(self: ScoreKind, owner: Any, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
+    """Recompute the scores by ``compute`` of this class, as ``ScoreKind.recompute``."""
+    named, arrays = copy.copy(self), self.join(parts)
+    named.classes = list(classes)
+    return named.declare(functools.partial(owner.compute, named, arrays), arrays, classes)
 
 
 def _get_range(ranges: Mapping[str, ScoreRange | None], name: str) -> ScoreRange | None:

@@ -49,6 +49,13 @@ class BoxScores(ScoreKind):
 
         return self.declare(compute_scores, parts[0], classes)
 
+    def join(self, parts: Sequence[Arrays]) -> Arrays:
+        """Join the arrays of tables: images are numbered over all of them, and matches are in this order."""
+        joined = JoinedMatches.from_parts(parts)
+        ids = np.argsort(joined.samples)
+        matches = {key: array for name, own in joined.tables.items() for key, array in own.to_arrays(name).items()}
+        return {**super().join(parts), **matches, "ids": ids}
+
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the range of fractions: COCO's numbers, the AP of each class, and its thresholds."""
         limits = np.asarray(arrays.get("limits", MAX_DETECTIONS)).tolist()

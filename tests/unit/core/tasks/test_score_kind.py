@@ -134,3 +134,46 @@ def test_tables_are_joined_in_their_order():
 )
 def test_only_whole_numbers_below_the_limit_are_classes(numbers, fits):
     assert are_below(np.array(numbers), 3) is fits
+
+
+class Errors(ScoreKind):
+    def recompute(self, parts, classes):
+        arrays = self.join(parts)
+        return self.declare(lambda weights: {"error": weights @ arrays["wrong"]}, arrays, classes)
+
+
+class AddsByCompute(Errors):
+    def compute(self, arrays, weights):
+        return {**super().compute(arrays, weights), "samples": weights.sum(axis=1)}
+
+
+class AddsByRecompute(AddsByCompute):
+    def recompute(self, parts, classes):
+        values = super().recompute(parts, classes)
+        return lambda weights: {**values(weights), "classes": np.full(len(weights), len(classes))}
+
+
+class Doubles:
+    def compute(self, arrays, weights):
+        return {name: 2 * value for name, value in super().compute(arrays, weights).items()}
+
+
+class AddsByMixin(Doubles, Errors):
+    pass
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        (Errors, {"error": 3}),
+        (AddsByCompute, {"error": 3, "samples": 4}),
+        (AddsByRecompute, {"error": 3, "samples": 4, "classes": 2}),
+        (type("Grandchild", (AddsByRecompute,), {}), {"error": 3, "samples": 4, "classes": 2}),
+        (AddsByMixin, {"error": 6}),
+    ],
+)
+def test_who_overrides_one_of_both_methods_is_asked_by_both(kind, expected):
+    arrays, weights = {"wrong": np.array([1, 0, 1])}, np.array([[1, 1, 2]])
+    by_compute, by_recompute = kind("ab").compute(arrays, weights), kind().recompute([arrays], ["a", "b"])(weights)
+    assert {name: value.item() for name, value in by_compute.items()} == expected
+    assert {name: value.item() for name, value in by_recompute.items()} == expected

@@ -86,6 +86,19 @@ def test_scores_that_a_subclass_adds_have_no_bounds_and_all_others_have(samples)
     check_own_scores(require_score_kind(table.kind, table.classes), table)
 
 
+def test_a_subclass_that_has_compute_alone_is_asked_and_its_parent_still_joins_tables(samples):
+    indices, counts = draw(1)
+    tables, weights = [evaluate(samples, [index])[1] for index in indices], np.stack([np.ones(len(counts)), counts])
+
+    class OwnScores(type(require_score_kind(tables[0].kind))):  # type: ignore[misc]
+        def compute(self, arrays, weights):
+            return {**super().compute(arrays, weights), "samples": weights.sum(axis=1)}
+
+    found = OwnScores().recompute([table.arrays for table in tables], tables[0].classes)(weights)
+    assert found.pop("samples").tolist() == [len(counts), counts.sum()]
+    require_equal(found, compute(tables, weights))
+
+
 CONFUSING = [["stuff", "things", "dagger"], ["a", "a true", "50"], ["all", "mean", "macro"]]  # also names of ours
 
 

@@ -188,8 +188,9 @@ def bootstrap(
     units, balance = _count_units(num_samples, numbers), _measure_balance(numbers)
     found = measure_deviations(declared, num_samples, resamples, numbers)
     units_by_name = {**declared.count_units(numbers)}
-    if numbers is not None and declared.rates:
-        units_by_name |= count_groups(declared, numbers)
+    if numbers is not None and declared.rates:  # other scores may need several groups, such as both classes
+        counted = count_groups(declared, numbers)
+        units_by_name |= {name: counted[name] for name in declared.rates if name in counted}
     intervals = {}
     for name, (value, deviation) in found.items():
         count, number = declared.rates.get(name), units_by_name.get(name, units)

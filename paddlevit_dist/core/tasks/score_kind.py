@@ -32,6 +32,8 @@ class ScoreKind:
 
     #: name of the score of a class, with "{}" for the class; empty: classes have no score of their own
     class_score: str = ""
+    #: names of further scores of a class, likewise; their intervals count the samples of the class
+    other_class_scores: Sequence[str] = ()
     #: number of samples below which a note says that intervals are rough
     few: int = FEW
     #: number of decimals shown
@@ -109,15 +111,23 @@ class ScoreKind:
         return ProportionRecompute(values, rates, means, find_range, self.pooled_rates, count_units)
 
     def count_units(self, arrays: Arrays, classes: Sequence[str], numbers: np.ndarray | None) -> dict[str, int]:
-        """Count the samples, or groups, in which each class occurs, by the name of the class's score.
+        """Count the samples, or groups, in which each class occurs, by the name of each of the class's scores.
 
         Empty if classes have no scores, or there is no ground truth. ``numbers``: see ``intervals.number_groups``.
         """
+        counts = self.count_of_classes(arrays, len(classes), numbers)
+        return {
+            of.format(name): number for of in self.list_class_scores(arrays) for name, number in zip(classes, counts)
+        }
+
+    def count_of_classes(self, arrays: Arrays, num_classes: int, numbers: np.ndarray | None) -> list[int]:
+        """Count the samples, or groups, in which each class occurs, see ``count_units``; empty if it is not known."""
         true = self.truth(arrays) if self.class_score else None
-        if true is None:
-            return {}
-        counts = count_classes(true, len(classes), numbers)
-        return {self.class_score.format(name): number for name, number in zip(classes, counts)}
+        return [] if true is None else count_classes(true, num_classes, numbers)
+
+    def list_class_scores(self, arrays: Arrays) -> Sequence[str]:
+        """Return the names of all scores that a class has, with "{}" for the class, ``class_score`` first."""
+        return (self.class_score, *self.other_class_scores) if self.class_score else ()
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> Mapping[str, ScoreRange | None]:
         """Return the lowest and highest possible value of scores that are not in ``hits``, by name of the score.

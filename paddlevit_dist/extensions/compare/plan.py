@@ -141,7 +141,7 @@ def _build_plan(table: EvaluationTable, deviation: float, difference: float) -> 
     limit = quantile * limit_deviation(deviation, units - 1)
     needed = plan_samples(units, limit, difference)
     for_power = max(plan_samples(units, limit, difference, _POWER / 100), _FEWEST_SWAPPED)
-    counts = table.kind.count_units(table.arrays, about["classes"], number_groups(names))
+    counts = table.kind.count_of_classes(table.arrays, len(about["classes"]), number_groups(names))
     is_mean_of_classes = about["score"] != table.kind.right_rate
     return {
         "score": about["score"],
@@ -150,7 +150,7 @@ def _build_plan(table: EvaluationTable, deviation: float, difference: float) -> 
         **({} if groups is None else {"groups": groups.to_dict()}),
         "half_width": float(f"{quantile * deviation:.6g}"),
         "half_width_limit": float(f"{limit:.6g}"),
-        "rare_classes": sum(0 < count < _RARE for count in counts.values()) if is_mean_of_classes else 0,
+        "rare_classes": sum(0 < count < _RARE for count in counts) if is_mean_of_classes else 0,
         "samples_needed": -(-needed * number // units),  # rounded up
         "samples_for_power": -(-for_power * number // units),
         **({} if groups is None else {"groups_needed": needed, "groups_for_power": for_power}),

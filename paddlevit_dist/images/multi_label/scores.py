@@ -30,6 +30,7 @@ class LabelScores(ScoreKind):
     """
 
     class_score = "AP {}"
+    other_class_scores = (THRESHOLD,)
     swaps = 1_000
     right_rate = "exact match"
     settings = ("goal",)

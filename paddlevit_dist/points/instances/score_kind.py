@@ -29,6 +29,7 @@ class InstanceScores(ConfusionScores):
     """
 
     class_score = "AP {}"
+    other_class_scores = ("AP50 {}", "AP25 {}", "IoU {}", "PQ {}")
     swaps = 1_000
     is_ranking = True
     settings = ("instance_classes",)

@@ -46,6 +46,7 @@ class LandmarkScores(ScoreKind):
     """
 
     class_score = "{} mre_mm"
+    other_class_scores = ("{} sd_mm", *(f"{{}} {rate_name(radius)}" for radius in RADII_MM))
     pooled_rates = (*map(rate_name, RADII_MM),)
     few = 100  # means of errors with rare large ones
     is_ranking = False

@@ -89,6 +89,7 @@ class VolumeScores(ScoreKind):
     """
 
     class_score = "Dice {}"
+    other_class_scores = (*(f"{score} {{}}" for score in (_LABELED, _POOLED, *_DISTANCES)),)
     is_ranking = False
     zeros = ("Dice", _POOLED)
 

@@ -26,6 +26,7 @@ class BoxScores(ScoreKind):
     """
 
     class_score = "AP {}"
+    other_class_scores: Sequence[str] = (f"{PREFIXES[1]}AP {{}}",)
     swaps = 1_000
     settings: Sequence[str] = ("limits", "wished", "least_score")
     unsaved: Sequence[str] = ("wished", "least_score")
@@ -48,6 +49,12 @@ class BoxScores(ScoreKind):
             return values | find_thresholds(detections, classes, wished, weights[:, samples])
 
         return self.declare(compute_scores, parts[0], classes)
+
+    def list_class_scores(self, arrays: Arrays) -> Sequence[str]:
+        """Return the names of the AP of boxes and of masks, and of the thresholds."""
+        wished = _read_wishes(arrays)
+        thresholds = (wished.name(kind, "{}") for kind in WishedRates._fields if getattr(wished, kind) is not None)
+        return (*super().list_class_scores(arrays), *thresholds)
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables: images are numbered over all of them, and matches are in this order."""

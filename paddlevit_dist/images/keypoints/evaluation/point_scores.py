@@ -49,6 +49,11 @@ class KeypointErrorScores(ScoreKind):
     """
 
     class_score = "{} PCK"
+    other_class_scores = (
+        *(f"{{}} {_pck_name(share)}" for share in _MORE_SHARES),
+        *(f"{{}} {_sdr_name(radius)}" for radius in RADII_MM),
+        *(f"{{}} mre_{unit}" for unit in _UNITS),
+    )
     pooled_rates = ("PCK", *map(_pck_name, _MORE_SHARES), *map(_sdr_name, RADII_MM))
     is_ranking = False
     decimals = 2

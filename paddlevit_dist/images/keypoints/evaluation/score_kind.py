@@ -40,6 +40,7 @@ class KeypointScores(BoxScores):
     ``encode_names``. An evaluation also has "least_score", the lowest score of the results that ``columns`` counts.
     """
 
+    other_class_scores = ()
     tasks = TASKS
     settings = ("limits", "least_score", "point_names")
     unsaved = ("least_score",)

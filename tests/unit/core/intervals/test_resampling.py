@@ -14,6 +14,7 @@ from paddlevit_dist.core.intervals import (
     means,
     measure_deviations,
     paired_difference,
+    quotient,
     resampling,
     small_sample_warning,
     weighted_sums,
@@ -311,19 +312,29 @@ def test_how_many_samples_have_a_class_is_counted_for_each_kind():
     statistics[4, 2, 1] = 3  # taken for it
 
     def count(kind, arrays):
-        return list(require_score_kind(kind).count_units(arrays, ["a", "b"], None).values())
+        return require_score_kind(kind).count_units(arrays, ["a", "b"], None)
 
-    assert count("confusions", {"statistics": statistics}) == [2, 0]
+    assert count("confusions", {"statistics": statistics}) == {"IoU a": 2, "IoU b": 0}
     boxes = {
         "ids": np.array([30, 10, 20]),
         "image_ids": np.array([10, 20, 30]),
         "totals": np.zeros((2, 4)),
         "annotated": np.array([[0, 1, 5, 0, 5, 0], [2, 1, 1, 1, 0, 0]]),
+        "wished": np.array([0.9, np.nan]),
     }
-    assert count("boxes", boxes) == [0, 2]
+    names = ("AP {}", "mask AP {}", "score for precision 0.9 {}")
+    assert count("boxes", boxes) == {name.format(of): n for name in names for of, n in (("a", 0), ("b", 2))}
     sums = np.zeros((4, 2, 7))
     sums[:3, 1, 0] = 1
-    assert count("landmarks", {"sums": sums}) == [0, 3]
+    names = ("{} mre_mm", "{} sd_mm", *(f"{{}} sdr_{radius}mm" for radius in (2, 2.5, 3, 4)))
+    assert count("landmarks", {"sums": sums}) == {
+        name.format(of): n for name in names for of, n in (("a", 0), ("b", 3))
+    }
+    organs = np.zeros((3, 2, 11))
+    organs[1:, 0, 5] = 9  # labeled voxels
+    names = ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm")
+    counts = {f"{name} {of}": n for name in names for of, n in (("a", 2), ("b", 0))}
+    assert count("volume classes", {"sums": organs}) == counts
 
 
 def test_joined_tables_are_ordered_and_padding_counts_once():
@@ -381,6 +392,29 @@ def test_how_many_groups_are_counted_at_a_time_changes_nothing(monkeypatch):
         monkeypatch.setattr("paddlevit_dist.core.intervals.resampling._MOST_WEIGHTS", most)
         assert bootstrap(recompute, 300, resamples=50, groups=groups) == whole
         assert resampling.count_groups(recompute, resampling.number_groups(groups)) == defined
+
+
+def test_a_score_that_no_group_alone_defines_varies_as_by_drawing_groups():
+    """The correlation of true and found classes, where each of 60 patients has images of one class only."""
+    generator = np.random.default_rng(0)
+    patients = np.repeat(np.arange(60), 8)
+    labels = (patients % 2).astype(float)
+    wrong = generator.random(480) < np.repeat(generator.beta(1, 2, 60), 8)
+    found = np.where(wrong, 1 - labels, labels)
+
+    def correlate(weights):
+        total = weights.sum(axis=1)
+        true, chosen, both = weights @ labels / total, weights @ found / total, weights @ (labels * found) / total
+        return quotient(both - true * chosen, np.sqrt(true * (1 - true) * chosen * (1 - chosen)))
+
+    def score(weights):
+        return {"right": 100 * weights @ ~wrong / weights.sum(axis=1), "correlation": correlate(weights)}
+
+    declared = ProportionRecompute(score, {"right": 480}, find_range=lambda name: (-1.0, 1.0))
+    own = bootstrap(declared, 480, groups=patients)["correlation"]
+    drawn = np.stack([np.bincount(generator.integers(0, 60, 60), minlength=60) for _ in range(2000)])
+    low, high = np.percentile(correlate(drawn[:, patients].astype(float)), [2.5, 97.5])
+    assert own.low == pytest.approx(low, abs=0.04) and own.high == pytest.approx(high, abs=0.04)
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3)])

@@ -15,7 +15,7 @@ from paddlevit_dist.core.tasks.score_kind import ScoreKind, are_below, find_scor
 class Marked(ScoreKind):
     """Scores of classes; the ground truth is an array called "true"."""
 
-    class_score = "score of {}"
+    class_score, other_class_scores = "score of {}", ("{} error",)
 
     def recompute(self, parts, classes):
         return lambda weights: {}
@@ -56,7 +56,9 @@ PRESENT = np.array([[1, 0, 1], [0, 0, 2], [0, 0, 0], [1, 0, -1]])
 def test_a_class_counts_the_samples_or_groups_that_it_occurs_in(true, groups, counts):
     numbers = None if groups is None else np.unique(groups, return_inverse=True)[1]
     found = find_score_kind("marked").count_units({"true": true}, list("wxyz"), numbers)
-    assert found == {f"{Marked.class_score.format(name)}": count for name, count in zip("wxyz", counts)}
+    names = [f"score of {name}" for name in "wxyz"] + [f"{name} error" for name in "wxyz"]
+    assert found == dict(zip(names, counts * 2))
+    assert find_score_kind("marked").count_of_classes({"true": true}, 4, numbers) == counts
 
 
 def test_without_scores_of_classes_nothing_is_counted():

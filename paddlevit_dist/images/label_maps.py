@@ -48,6 +48,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     ignored, outside = (sum(result[place] for result in compared) for place in (1, 2))
     if not statistics[:, 1].any():
         raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare")
+    _require_classes(results, truth, statistics.sum(axis=0), rules.classes is not None)
     occurring = np.flatnonzero(statistics.any(axis=(0, 1)))
     classes = rules.classes
     notices = [f"{results}: {left_over:,} maps without an image in {truth}: skipped"] if left_over else []
@@ -87,6 +88,19 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
         kind="confusions",
         arrays={"statistics": statistics, "boundaries": boundaries, "losses": np.full(len(pairs), np.nan)},
     )
+
+
+def _require_classes(results: str, truth: str, statistics: np.ndarray, are_listed: bool) -> None:
+    """Refuse results without any class of the ground truth, from sums int64 (3, classes): numbers mean something else.
+
+    Where ``are_listed``, a class that the ground truth never has is a class, too.
+    """
+    _, true, predicted = statistics
+    if not predicted[slice(None) if are_listed else true > 0].any():
+        theirs, ours = (", ".join(map(str, np.flatnonzero(part).tolist())) for part in (predicted, true))
+        pixels = f"pixels have {shorten(theirs, 60)}" if theirs else "no pixel has a class"
+        listed = "" if are_listed else ": list the classes with -classes=FILE if these are some"
+        raise UserError(f"{results}: {pixels}, but the classes of {truth} are {shorten(ours, 60)}{listed}")
 
 
 def _list_maps(folder: str, suffix: str) -> dict[str, str]:

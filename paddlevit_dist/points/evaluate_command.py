@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core.commands.parser import CommandParser, path
-from ..core.commands.scored import add_options, data_set, print_scores, takes_data
+from ..core.commands.scored import add_options, data_set, find_predicted, print_scores, takes_data
 from ..core.runtime.errors import UserError
 
 
@@ -32,6 +32,7 @@ def run(words: list[str]) -> None:
     )
     parser.option("kind", None, "what to score (default: detected)", choices=(SEMANTIC, INSTANCES))
     options = parser.parse_args(words)
+    options.results = find_predicted(options.results, ".")
 
     from .data.scenes import GROUPS_BY
     from .scored_scenes import score

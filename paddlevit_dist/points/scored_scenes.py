@@ -65,6 +65,13 @@ def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreR
     return report
 
 
+def _require_known(files: SubmissionFiles, label_by_number: dict[int, int], unknown: Counter[int]) -> None:
+    """Refuse results, none of which has the number of a class: a score of 0 would say something about a model."""
+    if unknown:
+        theirs, ours = (shorten(", ".join(map(str, sorted(numbers))), 60) for numbers in (unknown, label_by_number))
+        raise UserError(f"{files.path}: no class of the results is one of the truth: they have {theirs}, it has {ours}")
+
+
 def _score_classes(
     files: SubmissionFiles,
     truth: SceneGroundTruth,
@@ -79,6 +86,8 @@ def _score_classes(
         labeled = (true >= 0) & (true < number)
         rows.append(count_statistics(true[labeled], predicted[labeled], number))
     statistics = np.stack(rows)
+    if not statistics[:, 2].any():
+        _require_known(files, label_by_number, unknown)
     _require_labels(statistics[:, 1], truth)
     return ScoreReport(
         counted=f"{len(rows):,} scenes of {number:,} classes: {files.path}, truth of {truth.source}",
@@ -152,6 +161,8 @@ def _score_instances(
         statistics = np.full((3, number), np.nan)  # predicted classes of vertices are unknown
         statistics[1] = np.bincount(scene.semantic[(scene.semantic >= 0) & (scene.semantic < number)], minlength=number)
         metrics.add(statistics=statistics, losses=np.nan)
+    if not num_found:
+        _require_known(files, label_by_number, unknown)
     arrays = metrics.to_sample_table(metrics.per_sample()).arrays
     _require_labels(arrays["statistics"][:, 1], truth)
     notices = [] if num_found else [f"{files.path}: no instance in any file: every AP is 0"]

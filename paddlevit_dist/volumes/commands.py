@@ -4,7 +4,15 @@ import os
 from pathlib import Path
 
 from ..core.commands.parser import CommandParser, at_least, path
-from ..core.commands.scored import add_options, data_set, load_data_keys, print_scores, takes_data
+from ..core.commands.scored import (
+    add_options,
+    data_set,
+    find_predicted,
+    load_data_keys,
+    print_scores,
+    takes_data,
+)
+from ..core.inference.rows import ROWS_CSV
 from ..core.runtime.printing import count, one_line
 from ..core.tasks.sample_groups import SUBJECT
 
@@ -53,6 +61,8 @@ def run_landmarks(words: list[str]) -> None:
     )
     parser.option("coordinate_system", None, "coordinate system of files that do not name one", choices=("ras", "lps"))
     options = parser.parse_args(words)
+    if not os.path.isdir(options.results):
+        options.results = find_predicted(options.results, ROWS_CSV)
 
     from . import landmark_files
     from .landmarks import scored

@@ -20,6 +20,7 @@ from .slicer_files import LandmarkRow, parse_fcsv, parse_markups
 
 SUFFIXES = (".csv", ".json", ".fcsv", ".mrk.json")
 TABLES = ("landmarks.csv", "per_landmark.csv")  # written next to an evaluation's landmark files
+_PREDICTED = ("predictions.jsonl", "predictions.csv", "about.json")  # written next to a prediction's landmark files
 _JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
 
 Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x, y, z; None: missing
@@ -58,9 +59,12 @@ def find_landmark_files(folder: str, case: str) -> list[str]:
 
 
 def list_files(folder: str) -> list[str]:
-    """List the names of the visible landmark files in a folder, sorted, without the ``TABLES`` of an evaluation."""
+    """List the names of the visible landmark files in a folder, sorted.
+
+    The ``TABLES`` of an evaluation, and the tables of a prediction, are left out.
+    """
     names = os.listdir(folder)
-    tables = TABLES if set(TABLES) <= set(names) else ()
+    tables = {name for tables in (TABLES, _PREDICTED) if set(tables) <= set(names) for name in tables}
     return sorted(name for name in names if name.lower().endswith(SUFFIXES) and name[0] != "." and name not in tables)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..inference.rows import ROWS_CSV, ROWS_JSON
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
 from ..registry.extension_points import WRITE_SCORED
 from ..runtime.errors import UserError
@@ -147,6 +148,17 @@ def takes_data(
     if named:
         raise UserError(f"{options.truth} and {named[0]} both name the ground truth: remove one")
     return False
+
+
+def find_predicted(results: str, name: str) -> str:
+    """Return the file or folder ``name`` of a prediction if ``results`` is its folder or one of its tables.
+
+    All other ``results`` are returned unchanged.
+    """
+    is_table = os.path.basename(results) in (ROWS_CSV, ROWS_JSON)
+    folder = os.path.dirname(results) if is_table else results
+    path = os.path.normpath(os.path.join(folder, name))
+    return path if (is_table or os.path.isdir(folder)) and os.path.exists(path) else results
 
 
 def find_sample_groups(

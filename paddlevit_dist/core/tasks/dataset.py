@@ -403,6 +403,11 @@ def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetT
             for name in list_names("dataset")
             if find_package("dataset", name) in packages and resolve("dataset", name).holds in ("", base.holds)
         ]
+        if not candidates:  # a command that reads what another task trains on
+            raise UserError(
+                f"dataset {config.DATA.DATASET} of TASK {config.TASK} holds {holds}, expected {base.holds}; use the "
+                "settings of another run"
+            )
         raise UserError(
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {base.holds}; set "
             f"DATA.DATASET to one of {', '.join(candidates)}"

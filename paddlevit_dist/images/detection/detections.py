@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 BOXES, MASKS = "bbox", "segm"  # COCO's names of what is compared
+# Files of results. Masks are separate: COCO's tools use the areas of boxes if a result has both.
+RESULT_FILES = {BOXES: "results.json", MASKS: "results_masks.json"}
 LARGEST_AREA = 1e5**2  # pixels, of an object that counts
 
 

@@ -17,6 +17,7 @@ from ...core.commands.scored import (
     add_output,
     compute_intervals,
     data_set,
+    find_predicted,
     find_sample_groups,
     find_small_sample_warning,
     publish_scores,
@@ -37,10 +38,13 @@ UNDEFINED = -1.0  # a score where nothing is annotated, as in COCO's tools
 
 def run(words: list[str]) -> None:
     """Read annotations and results, match them, print scores, and write them."""
+    from .detections import RESULT_FILES
     from .evaluation import scored_files, yolo_results
 
     options = _options(words)
     kind, origin = options.iou_type, UNKNOWN
+    if not yolo_results.has_files(options.results):
+        options.results = find_predicted(options.results, RESULT_FILES[kind])
     if not takes_data(options):
         annotations = scored_files.read_annotations(options.truth, kind)
         labels = {i: i for i in range(len(annotations.names))}

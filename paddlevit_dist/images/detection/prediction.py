@@ -25,7 +25,7 @@ from .coco_files import CocoFile, Id, file_name
 from .data.indexed_images import number_images
 from .data.samples import DetectionSample, see_stored
 from .data.transforms import DetectionEvaluationTransform, build_evaluation_transform, build_window_plan, whole_view
-from .detections import BOXES, MASKS, DetectedObjects, corners_to_boxes
+from .detections import BOXES, MASKS, RESULT_FILES, DetectedObjects, corners_to_boxes
 from .drawing import draw_boxes
 from .matched_ids import match_categories, match_files, require_categories, require_images
 from .predicted_dataset import FOLDER, VOC, PredictedDataset, complete_ids, require_voc_names
@@ -34,8 +34,6 @@ from .windows import WindowPlan
 
 _NO_BOXES = np.zeros((0, 4))
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
-# Files of results. Masks are separate: COCO's tools use the areas of boxes if a result has both.
-_FILES = {BOXES: "results.json", MASKS: "results_masks.json"}
 
 
 class ObjectPrediction(BackbonePrediction, AnnotationMatching, DatasetSaving):
@@ -212,7 +210,9 @@ class DetectionWriter(PredictionWriter):
         """Return the results of an image, with its name, in each file of results; the first file has all objects."""
         kinds = (BOXES,) if prediction.masks is None else (BOXES, MASKS)
         return {
-            _FILES[kind]: build_coco_results(image_id, prediction, self.category_ids, kind, name, self.result_names)
+            RESULT_FILES[kind]: build_coco_results(
+                image_id, prediction, self.category_ids, kind, name, self.result_names
+            )
             for kind in kinds
         }
 

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...core.commands.parser import CommandParser
-from ...core.commands.scored import MOST_SHOWN, add_inputs, add_output, data_set, print_scores, takes_data
+from ...core.commands.scored import (
+    MOST_SHOWN,
+    add_inputs,
+    add_output,
+    data_set,
+    find_predicted,
+    print_scores,
+    takes_data,
+)
 from ...core.intervals import quotient
 from ...core.runtime.printing import count, one_line, shorten
 from ...core.tasks.sample_groups import FOLDER
@@ -33,10 +41,12 @@ _LONGEST_NAME = 40
 
 def run(words: list[str]) -> None:
     """Read annotations and results, match them, print scores, and write them."""
+    from ..detection.detections import BOXES, RESULT_FILES
     from .evaluation import result_files
     from .evaluation.score_kind import TEN, score_table
 
     options, origin = _options(words), UNKNOWN
+    options.results = find_predicted(options.results, RESULT_FILES[BOXES])
     if not takes_data(options):
         annotations = result_files.read_annotations(options.truth, options.sigmas)
     else:

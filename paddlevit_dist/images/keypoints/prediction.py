@@ -12,7 +12,7 @@ from ...core.tasks.prediction import PredictionWriter, Row
 from ...core.tasks.sample_checks import BadSample
 from ..data.inputs import InputImages
 from ..detection.coco_files import Id
-from ..detection.detections import corners_to_boxes
+from ..detection.detections import BOXES, RESULT_FILES, corners_to_boxes
 from ..detection.predicted_dataset import complete_ids
 from ..detection.prediction import DetectionWriter, ObjectPrediction
 from .detected_keypoints import DetectedKeypoints
@@ -20,7 +20,6 @@ from .drawing import DrawnObjects, draw_keypoints
 from .keypoint_set import KeypointSet
 from .predicted_dataset import PredictedKeypoints
 
-_RESULTS = "results.json"
 _COLUMNS = ("category", "score", "x", "y", "width", "height")
 _POINT_COLUMNS = ("x", "y", "score")
 
@@ -113,7 +112,7 @@ class KeypointWriter(DetectionWriter):
         """Return the results of an image in the file of results."""
         numbers = [len(points.names) for points in self.keypoint_sets]
         results = build_coco_results(image_id, prediction, self.category_ids, numbers, name, self.result_names)
-        return {_RESULTS: results}
+        return {RESULT_FILES[BOXES]: results}
 
 
 def build_coco_results(

@@ -3,7 +3,7 @@
 import argparse
 
 from ...core.commands.parser import CommandParser, path
-from ...core.commands.scored import add_options, print_scores
+from ...core.commands.scored import add_options, find_predicted, print_scores
 from ...core.tasks.sample_groups import FOLDER
 
 
@@ -32,6 +32,7 @@ def run(words: list[str]) -> None:
     parser.option("truth_suffix", ".png", "suffix of file names in TRUTH", metavar="TEXT")
     parser.option("result_suffix", ".png", "suffix of file names in RESULTS", metavar="TEXT")
     options = parser.parse_args(words)
+    options.results = find_predicted(options.results, ".")
     listed = None if options.classes is None else read_class_list(options.classes)
     if not options.reduce_zero_label:
         require_same_numbers(options.truth, options.results, listed)

@@ -15,7 +15,7 @@ from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .. import landmark_files
 from ..dataset import VolumeDataset
 from ..geometry import convert
-from ..reading import find_conventions
+from ..reading import SUFFIXES, case_name, find_conventions
 
 # Factors of x, y, z, and the question to ask if they at least halve the mean error.
 _LIKELY_MISTAKES = (
@@ -83,11 +83,13 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
     """Read the landmarks of all volumes from one table, by volume; UserError if the file is not such a table.
 
     Columns are case, landmark, x, y, z (or x_mm and so on), and optionally world, LPS or RAS, like ``landmarks.csv`` of
-    an evaluation.
+    an evaluation. Instead of the case, ``predictions.csv`` has the volume's file as input.
     """
     reader = csv.DictReader(io.StringIO(landmark_files.read_landmark_text(file), newline=""), skipinitialspace=True)
     with csv_errors_as_user_errors(file):
         columns = [heading.strip().lower().removesuffix("_mm") for heading in reader.fieldnames or []]
+    has_files = "case" not in columns
+    columns = ["case" if has_files and heading == "input" else heading for heading in columns]
     missing = [heading for heading in ("case", "landmark", "x", "y", "z") if columns.count(heading) != 1]
     if missing:
         raise UserError(
@@ -100,6 +102,8 @@ def _read_table(file: str) -> dict[str, VolumeLandmarks]:
         case, name = (parse_cell((row[column] or "").strip()) for column in ("case", "landmark"))
         if not case or not name:
             raise UserError(f"{where}: the row has no {'landmark' if case else 'case'}; write its name")
+        if has_files:
+            case = case_name(case) if case.lower().endswith(SUFFIXES) else os.path.basename(case)
         world = (row.get("world") or "").strip().lower()
         if world not in ("", "lps", "ras"):
             raise UserError(f"{where}: world is {world!r}, expected LPS or RAS")

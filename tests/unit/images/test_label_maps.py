@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from PIL import Image
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.label_maps import LabelMapRules, score
@@ -112,3 +113,25 @@ def test_negative_numbers_of_signed_files_are_no_classes(tmp_path):
     np.testing.assert_array_equal(report.arrays["statistics"], [count(true, found, 3, [-1])])
     with pytest.raises(UserError, match="a.tif has pixels of class -1, but classes are 0 to 2"):
         score(truth, results, LabelMapRules(["a", "b", "c"], None, False, ".tif", ".tif"))
+
+
+@pytest.mark.parametrize(
+    ("pixels", "classes", "told"),
+    [
+        (
+            [[3, 5], [5, 3]],
+            None,
+            "pixels have 3, 5, but the classes of {} are 0, 1: list the classes with",
+        ),
+        ([[7, 9], [255, 9]], ["sky", "road", "car"], "no pixel has a class, but the classes of {} are 0, 1"),
+    ],
+)
+def test_results_without_any_class_of_the_truth_have_no_score(tmp_path, pixels, classes, told):
+    for name, values in (("truth", [[0, 1], [1, 1]]), ("found", pixels)):
+        (tmp_path / name).mkdir()
+        Image.fromarray(np.array(values, np.uint8)).save(tmp_path / name / "a.png")
+    rules = LabelMapRules(classes)
+    said = refusal_of(score, str(tmp_path / "truth"), str(tmp_path / "found"), rules)
+    assert said.startswith(f"{tmp_path / 'found'}: {told.format(tmp_path / 'truth')}")
+    Image.fromarray(np.array([[2, 2], [2, 1 if classes is None else 2]], np.uint8)).save(tmp_path / "found" / "a.png")
+    assert score(str(tmp_path / "truth"), str(tmp_path / "found"), rules).names == ["a.png"]  # wrong, but some class

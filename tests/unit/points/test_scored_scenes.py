@@ -364,3 +364,13 @@ def test_unknown_numbers_and_files_are_counted(tmp_path):
     assert len(found) == 200 and description == "ScanNet200's class numbers"
     numbers, description = submitted_numbers(["x", "y"])
     assert numbers.tolist() == [0, 1] and description == "class numbers"
+
+
+@pytest.mark.parametrize(("kind", "lines"), [(SEMANTIC, "50\n13\n50\n"), (INSTANCES, "m.txt 13 0.5\nm.txt 50 0.5\n")])
+def test_results_without_any_class_of_the_truth_have_no_score(tmp_path, kind, lines):
+    scene = Scene(np.zeros((3, 3), np.float32), np.zeros((3, 3), np.uint8), np.array([0, 1, 0]), np.full(3, -100), "a")
+    truth = SceneGroundTruth(["a"], [scene], ["a"], ["wall", "floor"], lambda: [0, 1], "rooms")
+    (tmp_path / "m.txt").write_text("1\n0\n1\n")
+    (tmp_path / "a.txt").write_text(lines)
+    said = refusal_of(score, str(tmp_path), truth, kind)
+    assert said == f"{tmp_path}: no class of the results is one of the truth: they have 13, 50, it has 0, 1"

@@ -30,6 +30,8 @@ from .match_tables import MAX_DETECTIONS, MatchTable
 from .matching import AnnotationFile, BoxGroundTruth, CandidateDetections, ImageMasks, make_size_error, match_detections
 from .named_results import NamedResult, match_names
 
+_MOST_NAMED = 10  # categories in a message
+
 
 def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
     """Read COCO's annotations from a JSON file, skipping lists that the comparison of ``kind`` does not need.
@@ -181,6 +183,7 @@ def read_rows(
         UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
     """
     images, labels, scores = array("q"), array("q"), array("d")
+    unlisted: dict[Id, None] = {}  # the first categories missing from the annotations
     unknown: dict[Id, int] = {}  # images missing from the annotations -> their first result
     try:
         elements, names = _read_elements(path, kind), match_names(path, annotations)
@@ -197,6 +200,8 @@ def read_rows(
                 unknown.setdefault(image_id, number)
                 continue
             label = names.label(result, category)
+            if label < 0 and len(unlisted) < _MOST_NAMED:
+                unlisted.setdefault(category)
             images.append(image)
             labels.append(label)
             scores.append(score)
@@ -214,6 +219,13 @@ def read_rows(
         hint = _hint(image_id, names.image_id_positions)
         raise UserError(f"{path}: {message}, such as image_id {image_id!r} of result {number}{hint}")
     rows = np.array(images, np.int64), np.array(labels, np.int64), np.array(scores)
+    if len(labels) and max(labels) < 0:
+        theirs = shorten(", ".join(map(repr, unlisted)), 80)
+        ours = shorten(", ".join(map(repr, annotations.category_ids)), 80)
+        raise UserError(
+            f"{path}: no result is of a category of {annotations.path}: category_id {theirs}, but it has {ours}: use "
+            "its ids, or give each result its category_name"
+        )
     return ResultRows(*rows, [*names.notices, *_notices(path, rows[1], names.unknown)], names.matched)
 
 

@@ -24,6 +24,7 @@ from .matching import AnnotationFile, BoxGroundTruth
 from .scored_files import ResultFile
 
 _SUFFIX = ".txt"
+_INNER = "labels"  # folder of the files of Ultralytics
 _NO_RESULTS = ("classes.txt",)  # labelImg's
 _LARGEST_BYTES = 1 << 24
 _MAX_FRACTION = 2.0  # larger values are pixels
@@ -77,6 +78,15 @@ class _DetectionRows(NamedTuple):
     masks: list[bytes]
 
 
+def has_files(path: str) -> bool:
+    """Return whether a folder has YOLO's text files, perhaps in its folder ``labels``."""
+    return os.path.isdir(path) and bool(_list_results(path) or os.path.isdir(os.path.join(path, _INNER)))
+
+
+def _list_results(folder: str) -> list[str]:
+    return [name for name in list_names(folder) if name.endswith(_SUFFIX) and name not in _NO_RESULTS]
+
+
 def read_yolo(folder: str, annotations: AnnotationFile, label_map: Mapping[int, int], kind: str = BOXES) -> ResultFile:
     """Read a folder of YOLO's results, with a file NAME.txt for each image, perhaps in its folder ``labels``.
 
@@ -87,8 +97,7 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_map: Mapping[int, 
     Raises:
         UserError: there are no such files, a file belongs to no image, or a line is invalid.
     """
-    names = [name for name in list_names(folder) if name.endswith(_SUFFIX) and name not in _NO_RESULTS]
-    inner = os.path.join(folder, "labels")
+    names, inner = _list_results(folder), os.path.join(folder, _INNER)
     if not names and os.path.isdir(inner):
         return read_yolo(inner, annotations, label_map, kind)
     if not names:

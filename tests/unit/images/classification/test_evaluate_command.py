@@ -176,7 +176,7 @@ def test_a_data_set_gives_names_labels_and_groups(monkeypatch, capsys, names, nu
     dataset = Data(labels=np.array([1, 0], np.int8), num_classes=number, class_names=names, groups_by="by")
     dataset.identity, dataset.is_random_split = "image {}".format, is_random
     calls = []
-    values = SimpleNamespace(MODEL=SimpleNamespace(NUM_CLASSES=requested))
+    values = SimpleNamespace(MODEL=SimpleNamespace(NUM_CLASSES=requested), DATA={"VAL_FRACTION": None})
     origin = ResultSource("pets", "val")
 
     @contextlib.contextmanager

@@ -194,6 +194,16 @@ def test_what_is_left_out_is_counted(evaluate):
         assert part in told
 
 
+def test_results_of_other_categories_alone_have_no_score(evaluate, tmp_path):
+    results = [dict(result, category_id=200 - result["category_id"]) for result in RESULTS]
+    ids = sorted({entry["id"] for entry in ANNOTATIONS["categories"]})
+    theirs = ", ".join(map(str, dict.fromkeys(result["category_id"] for result in results)))
+    said = refusal_of(evaluate, ANNOTATIONS, results)
+    assert "results.json: no result is of a category of " in said
+    expected = f"category_id {theirs}, but it has {', '.join(map(str, ids))}: use its ids, or give each result its"
+    assert said.endswith(f": {expected} category_name")
+
+
 def test_what_has_no_area_and_no_crowd_flag(evaluate):
     plain = {"image_id": 7, "category_id": 5}
     boxes = {1: [10, 10, 40, 40], 2: [60, 10, 20, 30]}

@@ -203,6 +203,10 @@ def test_categories_without_points_and_results_of_unknown_ones_do_not_count(eval
     assert values["stats"] == evaluate(ANNOTATIONS, RESULTS)[0]["stats"]
     assert values["per_category"]["ball"] == -1 and "1 result of unlisted categories" in notes
     assert "OKS of ball: no points" in values["protocol"]
+    with pytest.raises(
+        UserError, match="no result is of a category of .*: category_id 999, but it has 2, 5: use its ids"
+    ):
+        evaluate(dataset, others[1:])
 
 
 def test_tables_of_both_tasks_can_be_compared_and_others_cannot(evaluate, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ class ScenePrediction(TaskAspect, Predictable):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> SceneInputs:
         """Return the samples of the scenes in paths, for ``predict``."""
         task = self.task
-        scenes, unreadable, skipped = find_scenes(list(map(str, inputs)))
+        scenes, unreadable, skipped = find_scenes(inputs)
         uses_colors = COLORS in task.features
         needs = uses_colors, task.class_names, build_channels(task.features), task.config.DATA.UNIT_M
         dataset = InputScenes(scenes, task.coordinates, *needs)

@@ -1,11 +1,16 @@
 """Prediction of inputs without labels, in one process or on several ranks."""
 
+import copy
 import os
 import signal
 import struct
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ import paddle
 
 from ..checkpoint.download import silent
 from ..data.loader import DeviceLoader, build_loader
-from ..data.sampler import EvaluationSampler
+from ..data.sampler import EvaluationSampler, sample_generator
 from ..distributed import StopRequested, is_main, rank, world_size
 from ..engine.precision import EvaluationPrecision
 from ..launch import gpu
@@ -24,6 +29,7 @@ from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import remove_temporary_files
 from ..runtime.printing import one_line
+from ..runtime.transfers import batch_to_device
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
@@ -40,6 +46,7 @@ from .trained import TrainedWeights, build_trained, open_source
 _INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch in addition to the task's
 _INPUT_ERRORS = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, struct.error)
 _SECONDS_BETWEEN_LINES = 10.0
+_MOST_TOLD = 1000  # lines about inputs that a predictor writes, and keeps, in a server that runs for months
 
 
 class PredictionDataset(TransformedDataset):
@@ -85,7 +92,21 @@ def build_prediction_loader(
     return build_loader(config, dataset, sampler, dataset.collate, num_workers=num_workers)
 
 
-@paddle.no_grad()
+def read_batches(dataset: PredictionDataset, config: RunSettings, batch_size: int) -> Iterator[dict[str, Any]]:
+    """Yield the batches that ``build_prediction_loader`` would, on the host: no process, thread or queue is started."""
+    for keys in EvaluationSampler(dataset, batch_size, rank=rank(), world_size=world_size()):
+        yield dataset.collate([dataset.sample(key.index, sample_generator(config.SEED, key)) for key in keys])
+
+
+def read_ahead(batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield batches; a thread, which ends with them, reads the next one meanwhile."""
+    with ThreadPoolExecutor(1, "reading") as reader:
+        following = reader.submit(next, batches, None)
+        while (batch := following.result()) is not None:
+            following = reader.submit(next, batches, None)
+            yield batch
+
+
 def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
     """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order.
 
@@ -94,16 +115,17 @@ def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: Predic
     indices = batch.pop(_INDICES)
     entries = [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)]
     predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
-    for index, prediction in zip(indices, predict(model, batch) if indices else ()):
-        try:
-            rows = aspect.prediction_rows(prediction)
-        except BadSample as error:
-            entries.append(PredictionRecord(index, None, format_reason(error)))
-            continue
-        more = writer.write(index, prediction)
-        entries.append(
-            PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))
-        )
+    with paddle.no_grad():  # as a decorator it would keep one state for all threads
+        for index, prediction in zip(indices, predict(model, batch) if indices else ()):
+            try:
+                rows = aspect.prediction_rows(prediction)
+            except BadSample as error:
+                entries.append(PredictionRecord(index, None, format_reason(error)))
+                continue
+            more = writer.write(index, prediction)
+            entries.append(
+                PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))
+            )
     return sorted(entries)
 
 
@@ -227,8 +249,23 @@ class SharedProgress:
         return min(self._total, self._num_done * world_size())
 
 
+class PredictedRows(list[Row]):
+    """Rows of a call of ``Predictor``: those of ``predictions.jsonl``, in the order of the inputs.
+
+    Attributes:
+        unreadable: (path, reason) of each input of the call that cannot be read.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unreadable: list[tuple[str, str]] = []
+
+
 class Predictor:
     """Prediction with trained weights in this process: ``rows = Predictor("output")(["cat.jpg"])``.
+
+    Several threads may call it: each reads its inputs by itself, and the network computes one batch at a time. A
+    process that was forked after the first call may call it, too, unless the parent computes on a GPU.
 
     On a GPU, this sets the process to the run's TRAIN.TF32 and DETERMINISTIC.
 
@@ -238,14 +275,15 @@ class Predictor:
         recipe: YAML file, for weights without stored training settings.
         class_names: replace the class names of the weights.
         batch_size: inputs per step; None: the run's evaluation batch size.
-        num_workers: processes that read inputs; 0: a thread of this process reads them.
+        num_workers: processes that read files; 0: this process reads them, of several batches in a thread beside the
+            network. Images in memory are always read by the thread that calls.
         least_score: detection: lowest score of a returned box; None: the run's.
         max_detections: detection: boxes kept for each image and category, best first; None: the run's.
         window: segmentation, detection: size of the windows, pixels or (height, width); None: the run's.
         **keys: other flags and keys that the command predict takes: ``**{"DETECTION.FLIP": True}``.
 
     Attributes:
-        unreadable: (path, reason) of each unreadable input of the last call.
+        unreadable: ``unreadable`` of the last call in this thread, also if it has raised UserError.
         class_names: name of each class or landmark; None: unknown.
         model: the model in evaluation mode, on the current device.
     """
@@ -283,58 +321,113 @@ class Predictor:
         self.model, self.load_report = build_trained(self._task, self._source)
         self._precision = EvaluationPrecision(self._source.config)
         self.class_names = self._source.learned.class_names
-        self.unreadable: list[tuple[str, str]] = []
         self._told: set[str] = set()  # lines about inputs
+        self._of_thread = threading.local()
+        self._computing = threading.Lock()
+        _predictors.add(self)
 
-    def __call__(self, inputs: Any) -> list[Row]:
+    @property
+    def unreadable(self) -> list[tuple[str, str]]:
+        """Path and reason of each input of the last call in this thread that cannot be read."""
+        return getattr(self._of_thread, "unreadable", [])
+
+    def __call__(self, inputs: Any) -> PredictedRows:
         """Predict inputs and return the rows of ``predictions.jsonl``, in the order of the inputs.
 
-        A line names the first of the inputs that cannot be read and are skipped; ``unreadable`` has all.
+        A line names the first of the inputs that cannot be read and are skipped; ``unreadable`` of the rows has all.
 
         Args:
-            inputs: one or several paths; for tasks of images also PIL images or uint8 arrays (height, width[, 3]).
+            inputs: a path, or several in a list or another iterable; for tasks of images also PIL images, uint8 arrays
+                (height, width[, 3]) and the contents of files, as bytes.
 
         Raises:
             UserError: none of the inputs can be read.
         """
-        is_single = isinstance(inputs, (str, os.PathLike)) or not isinstance(inputs, Sequence)
-        with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as folder:
-            listed = [inputs] if is_single else inputs
-            paths = [os.fspath(each) if isinstance(each, os.PathLike) else each for each in listed]
-            samples = self._aspect.open_inputs(paths, Path(folder))
-            self.unreadable = [(name, format_reason(reason, name)) for name, reason in samples.unreadable]
-            for line in sorted(set(samples.notices) - self._told):
-                write_line(line)
-            self._told.update(samples.notices)
-            rows: list[Row] = []
+        gpu.require_unforked()
+        rows = PredictedRows()
+        aspect = copy.copy(self._aspect)  # it may keep facts of the inputs, which are of this call alone
+        listed = list_inputs(inputs)
+        with _cache_folder(listed) as folder:
+            samples = aspect.open_inputs(listed, Path(folder))
+            rows.unreadable = [(name, format_reason(reason, name)) for name, reason in samples.unreadable]
+            self._of_thread.unreadable = rows.unreadable
+            self._tell(samples.notices)
             predicted = 0
-            for entry in self._entries(samples):
+            for entry in self._entries(aspect, samples):
                 name = samples.names[entry.index]
                 if entry.rows is None:
-                    self.unreadable.append((name, entry.reason))
+                    rows.unreadable.append((name, entry.reason))
                 else:
                     predicted += 1
                 rows += [{"input": name, **row} for row in entry.rows or ()]
-        if self.unreadable:
-            self._report_unreadable(predicted)
+        if rows.unreadable:
+            _report_unreadable(rows.unreadable, predicted)
         return rows
 
-    def _report_unreadable(self, predicted: int) -> None:
-        """Say how many inputs of the last call cannot be read, or raise UserError if no other was ``predicted``."""
-        first = ": ".join(map(one_line, self.unreadable[0]))
-        bad = f"{len(self.unreadable):,} could not be read"
-        if not predicted:
-            raise UserError(f"predict: nothing was predicted: {bad}; the first: {first}")
-        write_line(f"note: {bad}, listed in Predictor.unreadable; the first: {first}")
+    def _tell(self, notices: Iterable[str]) -> None:
+        """Write lines about inputs, each once."""
+        if len(self._told) < _MOST_TOLD:
+            for line in sorted(set(notices) - self._told):
+                write_line(line)
+            self._told.update(notices)
 
-    def _entries(self, samples: InputSamples) -> Iterator[PredictionRecord]:
+    def _entries(self, aspect: Predictable, samples: InputSamples) -> Iterator[PredictionRecord]:
         if not len(samples):
             return
-        dataset = PredictionDataset(self._task, samples, np.arange(len(samples)))
-        for batch in build_prediction_loader(dataset, self._source.config, self._batch_size, self._num_workers):
-            with self._precision.patch_forward(self.model):
-                entries = predict_batch(self._aspect, self.model, batch, PredictionWriter())
+        config, dataset = self._source.config, PredictionDataset(self._task, samples, np.arange(len(samples)))
+        for batch in self._batches(dataset, config):
+            with self._computing, self._precision.patch_forward(self.model):
+                entries = predict_batch(aspect, self.model, batch, PredictionWriter())
             yield from entries
+
+    def _batches(self, dataset: PredictionDataset, config: RunSettings) -> Iterable[dict[str, Any]]:
+        """Yield batches on the device, without a loader unless processes are to read files."""
+        if self._num_workers and not dataset.samples.in_memory:
+            return build_prediction_loader(dataset, config, self._batch_size, self._num_workers)
+        batches = read_batches(dataset, config, self._batch_size)
+        if not dataset.samples.in_memory and len(dataset) > self._batch_size:
+            batches = read_ahead(batches)
+        return map(batch_to_device, batches)
+
+
+_predictors: weakref.WeakSet[Predictor] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """Unlock the predictors in a forked process: another thread of the parent may have been computing."""
+    for predictor in _predictors:
+        predictor._computing = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+def list_inputs(inputs: Any) -> list[Any]:
+    """List the inputs of a call: one, or those of a sequence, generator or other iterable. Paths become text.
+
+    Raises UserError for a mapping, of which it is unknown whether its keys or its values are meant.
+    """
+    if isinstance(inputs, Mapping):
+        raise UserError("predict: the inputs are a mapping: pass a list of its values or of its keys")
+    is_single = isinstance(inputs, (str, os.PathLike, bytes, bytearray, memoryview)) or not isinstance(inputs, Iterable)
+    is_single = is_single or hasattr(inputs, "__array__") or hasattr(inputs, "read")  # of pixels, or of lines
+    return [os.fspath(each) if isinstance(each, os.PathLike) else each for each in ([inputs] if is_single else inputs)]
+
+
+def _cache_folder(inputs: Sequence[Any]) -> AbstractContextManager[str]:
+    """Create a folder for indices of paths; of inputs in memory there are none, and a server has no time for it."""
+    if any(isinstance(each, str) for each in inputs):
+        return tempfile.TemporaryDirectory(prefix="paddlevit_dist_")
+    return nullcontext(tempfile.gettempdir())
+
+
+def _report_unreadable(unreadable: Sequence[tuple[str, str]], predicted: int) -> None:
+    """Say how many inputs of a call cannot be read, or raise UserError if no other was ``predicted``."""
+    first = ": ".join(map(one_line, unreadable[0]))
+    bad = f"{len(unreadable):,} could not be read"
+    if not predicted:
+        raise UserError(f"predict: nothing was predicted: {bad}; the first: {first}")
+    write_line(f"note: {bad}, listed in Predictor.unreadable; the first: {first}")
 
 
 def prepare_task(source: TrainedWeights) -> Task:

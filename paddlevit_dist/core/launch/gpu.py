@@ -21,6 +21,7 @@ from typing import Any
 import paddle
 
 from ..runtime import device_kinds, paddle_versions
+from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from . import tuning
 
@@ -33,6 +34,7 @@ _LEGACY_LINEAR = "FLAGS_use_legacy_linear"
 _TF32_PRODUCTS = "FLAGS_cublas_allow_tf32"  # of Paddle 3.4, which reads it in place of the switch, at each product
 _REPORTED = [*_REPEATED, _SEARCH, _LEGACY_LINEAR, _TF32_PRODUCTS, "FLAGS_conv_workspace_size_limit"]
 _REPORTED.append("FLAGS_cudnn_batchnorm_spatial_persistent")
+_users: set[int] = set()  # processes that have prepared for a GPU: this one, and those that it is a fork of
 
 
 def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, half: bool = False) -> None:
@@ -51,12 +53,23 @@ def prepare(tf32: bool, deterministic: bool, fixed_shapes: bool, half: bool = Fa
     """
     if not is_on_gpu():
         return
+    require_unforked()
+    _users.add(os.getpid())
     _use_tf32(tf32, half)
     if deterministic:
         os.environ[_WORKSPACES] = ":4096:8"
         _set_flags({**_REPEATED, _SEARCH: False})
     else:
         _set_flags({} if _SEARCH in os.environ else {_SEARCH: fixed_shapes})
+
+
+def require_unforked() -> None:
+    """Raise UserError in a fork of a process that computes on a GPU: CUDA does not work there."""
+    if is_on_gpu() and _users - {os.getpid()}:
+        raise UserError(
+            "this process was forked from one that computes on a GPU, where CUDA does not work: fork before the first "
+            "Predictor is made, or start processes with multiprocessing.get_context('spawn')"
+        )
 
 
 def _use_tf32(allowed: bool, half: bool) -> None:

@@ -143,7 +143,7 @@ def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
 
     Args:
         weights: ``source`` of ``Predictor``.
-        inputs: one or several paths of files and folders; for tasks of images also PIL images or uint8 arrays.
+        inputs: one or several paths of files and folders; for tasks of images also PIL images, uint8 arrays and bytes.
         **options: options of ``Predictor``.
 
     Raises:
@@ -154,8 +154,8 @@ def predict(weights: PathLike, inputs: Any, **options: Any) -> "list[Row]":
 
     predictor = Predictor(weights, **options)
     rows = predictor(inputs)
-    if predictor.unreadable:
-        raise UserError(f"predict: {': '.join(predictor.unreadable[0])}; use Predictor to skip unreadable inputs")
+    if rows.unreadable:
+        raise UserError(f"predict: {': '.join(rows.unreadable[0])}; use Predictor to skip unreadable inputs")
     return rows
 
 

@@ -8,7 +8,8 @@ On a CPU there is nothing to wait for, and these are ``paddle.to_tensor`` and ``
 """
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import numpy as np
 import paddle
@@ -29,6 +30,11 @@ def to_device(array: np.ndarray) -> paddle.Tensor:
         return paddle.to_tensor(array)
     # Paddle keeps the pinned memory until the stream has finished the copy.
     return _begin_copy(_pin(array), paddle.framework._current_expected_place())
+
+
+def batch_to_device(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy the arrays of a collated batch to tensors on this process's device, and keep its other values."""
+    return {name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
 
 
 def to_device_together(*arrays: np.ndarray) -> list[paddle.Tensor]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from ..runtime.errors import UserError
 from ..runtime.printing import count, one_line
 from ..runtime.text_files import Facts, convert_facts
 from .dataset import TransformedDataset
@@ -41,8 +42,10 @@ class InputSamples(TransformedDataset):
     Attributes:
         names: name of each sample in rows and lists, a path as the user would write it.
         unreadable: path and reason, in one line, of each input that was unreadable before any sample was read.
+        in_memory: whether samples are objects of this program, which no other process or thread needs to read.
     """
 
+    in_memory = False
     names: Sequence[str] = ()
     unreadable: Sequence[tuple[str, str]] = ()
 
@@ -142,7 +145,7 @@ _MOST_SUFFIXES = 5
 
 
 def find_inputs(
-    inputs: Sequence[str],
+    inputs: Sequence[Any],
     list_folder: Callable[[str, list[str]], Iterable[Item]],
     open_file: Callable[[str], Item | None],
     *,
@@ -152,7 +155,7 @@ def find_inputs(
     """List the inputs at these paths in their order, paths without inputs with reasons, and lines on skipped files.
 
     Args:
-        inputs: files and folders; ``~`` is expanded.
+        inputs: files and folders; ``~`` is expanded. UserError: one is not a path.
         list_folder: returns all inputs below a folder, in order, and appends the paths of other files to a list, but
             not of those that belong to an input.
         open_file: returns the input that a file is, judged by its name; None if it is not one.
@@ -162,7 +165,10 @@ def find_inputs(
     items: list[Item] = []
     unreadable: list[tuple[str, str]] = []
     notices: list[str] = []
-    for path in map(os.path.expanduser, inputs):
+    for given in inputs:
+        if not isinstance(given, (str, os.PathLike)):
+            raise UserError(f"predict: {what}s are given as paths of files and folders, not as {type(given).__name__}")
+        path = os.path.expanduser(os.fspath(given))
         if os.path.isdir(path):
             others: list[str] = []
             folder_items = list(list_folder(path, others))

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import paddle
 
-from ..runtime.transfers import to_device
+from ..runtime.transfers import batch_to_device
 from .aspects import get_aspect
 from .dataset import TransformedDataset
 from .figures import Color, Figure
@@ -221,7 +221,8 @@ class Predictable(ABC):
         Args:
             inputs: paths as the user wrote them, such as files, folders and archives; from Python also other inputs
                 that the task supports, such as images in memory.
-            cache_folder: existing folder for indices and similar files, which are needed until the prediction ends.
+            cache_folder: existing folder for indices of paths and similar files, which are needed until the prediction
+                ends. If no input is a path, nothing may be written to it.
 
         Raises:
             UserError: the task cannot predict such inputs.
@@ -401,5 +402,4 @@ def predict_again(task: Task, dataset: TransformedDataset, index: int, model: pa
     if predicting is None:
         return None
     batch = task.collate([dataset.sample(index, np.random.default_rng(0))])
-    tensors = {name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()}
-    return predicting.predict_step(model, tensors)[0]
+    return predicting.predict_step(model, batch_to_device(batch))[0]

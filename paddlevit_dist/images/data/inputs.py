@@ -33,6 +33,7 @@ from .tar_files import OpenFiles
 
 IMAGES = "pictures"  # folder
 _QUALITY = 92  # of JPEG
+_ENCODED = (bytes, bytearray, memoryview)
 Transform = Callable[..., Any]
 
 
@@ -144,7 +145,9 @@ class ImageInputs(InputImages):
 
 
 class InMemoryImages(InputImages):
-    """Images in memory: PIL images, and uint8 arrays (height, width[, 1 or 3 or 4])."""
+    """Images in memory: PIL images, uint8 arrays (height, width[, 1 or 3 or 4]), and contents of files, as bytes."""
+
+    in_memory = True
 
     def __init__(self, images: Sequence[Any], transform: Transform, mode: str, reading: ReadConfig) -> None:
         super().__init__(transform, mode, reading)
@@ -154,19 +157,25 @@ class InMemoryImages(InputImages):
         turned = [k for k, each in pictures if not reading.exif_rotate and orientation(each) != 1]
         # One that a program has moved to a later page is meant so.
         paged = [k for k, each in pictures if not each.tell() and has_more_pages(each)]
-        found = {TURNED: turned, PAGES: paged}
-        self.notices = list_found(found, f"{len(self):,} images", self.describe)
+        found = list_found({TURNED: turned, PAGES: paged}, f"{len(self):,} images", self.describe)
+        encoded = [k for k, each in enumerate(images) if isinstance(each, _ENCODED)]
+        names = [self.describe(k) for k in encoded]
+        notes = note_pixels(len(encoded), lambda k: images[encoded[k]], names.__getitem__, reading.exif_rotate)
+        self.notices = [*found, *notes]
 
     def image(self, index: int) -> Image.Image:
         """Return image ``index``, converted to the mode."""
         image = self._images[index]
+        if isinstance(image, _ENCODED):
+            return decode_image(bytes(image), self.names[index], self._mode, self._reading)
         if isinstance(image, np.ndarray):
             is_image = image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (1, 3, 4))
             if image.dtype != np.uint8 or not is_image or not image.size:
                 raise BadSample(f"expected uint8 (height, width[, 3]), got {image.dtype} {image.shape}")
             image = Image.fromarray(image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image)
         elif not isinstance(image, Image.Image):
-            raise BadSample(f"expected a path, a PIL image or an array, got {type(image).__name__}")
+            expected = "a path, a PIL image, an array or a file's content as bytes"
+            raise BadSample(f"expected {expected}, got {type(image).__name__}")
         require_8_bits(image)
         return convert(image, self._mode, self._reading)
 

@@ -41,9 +41,7 @@ class ShapePrediction(ClassifierPrediction):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> ShapeInputs:
         """Return the samples of the shapes in paths, for ``predict``."""
         expected = f"expected {', '.join(SUFFIXES)}, or a folder of these"
-        paths, unreadable, skipped = find_inputs(
-            list(map(str, inputs)), _find_shapes, _check_suffix, what="shape", expected=expected
-        )
+        paths, unreadable, skipped = find_inputs(inputs, _find_shapes, _check_suffix, what="shape", expected=expected)
         return ShapeInputs(self.task.config.SHAPES, paths, unreadable, skipped)
 
 

@@ -51,7 +51,7 @@ class LandmarkPredictor(TaskAspect, Predictable):
         """Open the volumes in files and folders for prediction."""
         task, volumes = self.task, self.task.config.VOLUMES
         intensities = IntensityConfig.from_config(volumes, 1, task.within)
-        files, unreadable, skipped = find_volumes(list(map(str, inputs)))
+        files, unreadable, skipped = find_volumes(inputs)
         dataset = InputVolumes(files, task.names, task.spacing, volumes.COORDINATE_SYSTEM, volumes.MAX_VOXELS)
         dataset.within = regions_per_channel(intensities.within, intensities.kinds)
         self._cases = list_cases(dataset)

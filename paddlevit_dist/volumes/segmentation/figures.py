@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 
 from ...core.runtime.text_rendering import legend
-from ...core.runtime.transfers import to_device
+from ...core.runtime.transfers import batch_to_device
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Figure, FigureTable, Gallery, SliceStack, class_colors
@@ -42,10 +42,7 @@ class VolumeLabelFigures(TaskAspect, Reportable):
 
         def segment(index: int) -> tuple[SegmentedVolume, np.ndarray]:
             batch = task.collate([samples.sample(index, np.random.default_rng(0))])
-            tensors = {
-                name: to_device(value) if isinstance(value, np.ndarray) else value for name, value in batch.items()
-            }
-            return next(task.segment_batch(model, tensors))
+            return next(task.segment_batch(model, batch_to_device(batch)))
 
         names = list(group_labels(task.class_names, task.regions))
         return segmentation_figures(

@@ -58,7 +58,7 @@ class VolumeLabelPrediction(TaskAspect, Ensembling):
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> VolumeInputs:
         """Open the volumes in files and folders for prediction."""
         task = self.task
-        files, unreadable, skipped = find_volumes(list(map(str, inputs)))
+        files, unreadable, skipped = find_volumes(inputs)
         intensities = IntensityConfig.from_config(task.config.VOLUMES, len(task.channels), task.within)
         dataset = NewVolumes(files, task)
         dataset.within = regions_per_channel(intensities.within, intensities.kinds)

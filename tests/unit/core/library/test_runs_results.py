@@ -134,7 +134,10 @@ def test_an_input_that_cannot_be_read_ends_a_prediction(monkeypatch):
             made.append((arguments, options))
 
         def __call__(self, inputs):
-            return [{"file": name} for name in inputs]
+            rows = predictor.PredictedRows()
+            rows += [{"file": name} for name in inputs]
+            rows.unreadable = self.unreadable
+            return rows
 
     monkeypatch.setattr(predictor, "Predictor", Predictor)
     with pytest.raises(UserError, match="^predict: b.jpg: is empty; use Predictor to skip unreadable inputs$"):

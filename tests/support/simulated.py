@@ -58,9 +58,10 @@ class SimulatedTime:
 def simulated_time(monkeypatch) -> SimulatedTime:
     """The time passes only when a test sets it, or this process sleeps or waits for something that does not come.
 
-    Other threads wait for their events as ever.
+    Other threads wait and sleep as ever: the time would pass as often as the machine gives them a turn.
     """
     simulated, wait, wait_for_any = SimulatedTime(), threading.Event.wait, multiprocessing.connection.wait
+    sleep = time.sleep
     own_thread = threading.get_ident()
 
     def wait_for_event(event: threading.Event, seconds: float | None = None) -> bool:
@@ -71,15 +72,20 @@ def simulated_time(monkeypatch) -> SimulatedTime:
         return event.is_set()
 
     def wait_for_objects(objects, timeout: float | None = None) -> list:
+        if threading.get_ident() != own_thread:
+            return wait_for_any(objects, timeout)
         ready = wait_for_any(objects, None if timeout is None else -1.0)
         if not ready:
             simulated.sleep(timeout)
         return ready
 
+    def sleep_for(seconds: float) -> None:
+        (simulated.sleep if threading.get_ident() == own_thread else sleep)(seconds)
+
     monkeypatch.setattr(multiprocessing.connection, "wait", wait_for_objects)
     for name in ("monotonic", "perf_counter", "time"):
         monkeypatch.setattr(time, name, simulated.read)
-    monkeypatch.setattr(time, "sleep", simulated.sleep)
+    monkeypatch.setattr(time, "sleep", sleep_for)
     monkeypatch.setattr(threading.Event, "wait", wait_for_event)
     return simulated
 

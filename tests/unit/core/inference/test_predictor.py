@@ -186,7 +186,7 @@ def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(classi
         predict_share(task, [source], samples, remaining, tmp_path, batch_size=2, num_workers=0)
         assert [entry.index for entry in rows.read_entries(tmp_path) if entry.index not in before] == expected
     opened = [os.path.realpath(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd")]
-    assert not [path for path in opened if path.startswith(f"{tmp_path}/")]
+    assert not [path for path in opened if path.startswith(f"{tmp_path / rows.UNFINISHED}/")]
     assert capsys.readouterr().out.count(f"weights {classifier}: loaded") == 1
     act_as(0, 1)
     with pytest.raises(RuntimeError, match="5 of 7 inputs have a prediction or a reason"):

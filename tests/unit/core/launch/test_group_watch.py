@@ -275,7 +275,8 @@ def test_an_end_is_forwarded_by_rank_0_and_ends_all_but_the_guilty(build, simula
 
 def test_a_rank_whose_main_thread_has_ended_is_not_ended_by_another(exit_codes, simulated_time, capsys):
     with GroupWatch(1, {}, 0.5) as watch:
-        pass
+        for _ in range(2_000_000):  # the watching thread gets its turn: it must not pass the simulated time
+            pass
     watch.hear(0, {"end": "no disk", "code": 7, "guilty": 0})
     for _ in range(3):  # without progress
         watch.judge()

@@ -299,6 +299,26 @@ def test_what_makes_an_interval_rough_is_one_line():
         assert small_sample_warning(99, "image", flat, {}, [*shown]) == line
 
 
+def test_an_interval_of_decisions_that_are_all_alike_is_told_to_be_that_of_the_samples():
+    """Its lower end is below that of a rate with one error, whose halves vary as if decisions were independent."""
+
+    def rate(wrong, samples=6, most=3):
+        right = np.full((samples, most), 100.0)
+        right.flat[:wrong] = 0.0
+        values = means({"hits": right.mean(axis=1)})
+        found = bootstrap(ProportionRecompute(values, {"hits": samples * most}, pooled=("hits",)), samples)
+        line = small_sample_warning(samples, "volume", found, {"hits": samples * most}, ["hits"], few=0)
+        return found["hits"], line or ""
+
+    all_right, told = rate(0)
+    cause = "all decisions are alike, so nothing shows whether those of one volume depend on one another"
+    assert told.endswith(f"; the interval of hits is that of 6 volumes: {cause}")
+    assert all_right.low == pytest.approx(100 / (1 + student_quantile(0.975, 5) ** 2 / 6))
+    assert all_right.low < rate(1)[0].low
+    assert "all decisions are alike" not in rate(1)[1]
+    assert "all decisions are alike" in rate(18)[1] and "all decisions are alike" not in rate(0, most=1)[1]
+
+
 def test_an_interval_without_width_is_none_in_files():
     found = bootstrap(means({"same": np.full(40, 0.3), "other": np.arange(40.0)}), 40)
     widths = {(0.0, 0.0): False, (0.0, 1e-300): True, (-1e6, -1e6 + 1e-4): False, (-1e6, -1e6 + 1e-2): True}

@@ -33,7 +33,7 @@ from ..data.reading import check_labels
 from ..data.seen_images import see_whole
 from ..imagenet_classes import names_by_synset
 from ..settings import RGB
-from ..transforms.crops import TrainingTransform
+from ..transforms.crops import EvaluationTransform, TrainingTransform
 from ..transforms.on_device import MixParameters, PixelNormalizer, RandomErasing, smooth_targets, soft_cross_entropy
 from ..views import compute_logits, join_softmax
 from .augmentation import build_mixing
@@ -105,9 +105,11 @@ class LabeledImageTask(Task):
         if dataset.labels is not None:
             check_labels(np.asarray(dataset.labels), number, name, dataset.describe)
         if self._inspection is not None:
-            notes += self._inspection.inspect(
-                dataset, split, number, see_whole(self.config.DATA.IMAGE_SIZE, self.config.DATA.IMAGE_CHANNELS)
-            )
+            data = self.config.DATA
+            transform = evaluation_transform(data, dataset.kind)
+            cropping = transform if isinstance(transform, EvaluationTransform) else None  # glyphs are not cropped
+            seen = see_whole(data.IMAGE_SIZE, data.IMAGE_CHANNELS, cropping)
+            notes += self._inspection.inspect(dataset, split, number, seen)
         return dataset, [*map(one_line, notes)]
 
     def _open_evaluated(self, split: str, cache_folder: Path) -> ClassificationSamples:

@@ -1,13 +1,20 @@
 """What a run does to its images: their stored size and colors, those that the network sees, and what is lost."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ..image_size import ImageSize, as_pair
 
 _GRAY_MODES = ("1", "L", "I", "F")  # how Pillow's modes without colors begin; "LA" has transparency, "LAB" has colors
+
+
+class CroppingTransform(Protocol):
+    """A transform that resizes an image and crops it to its middle."""
+
+    def resized(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the (width, height) before the crop of an image of (width, height)."""
 
 
 class SeenImages(NamedTuple):
@@ -17,17 +24,28 @@ class SeenImages(NamedTuple):
         text: size, width first, such as "16 x 16" or "shorter side 480 to 800".
         pixels: that it sees of a whole image; None if this follows from each image's own size.
         is_gray: whether it sees no colors.
+        size: (height, width) of ``pixels``; None if they are not of one crop.
+        cropping: the transform that crops to this size; None if none does.
     """
 
     text: str
     pixels: int | None = None
     is_gray: bool = False
+    size: tuple[int, int] | None = None
+    cropping: CroppingTransform | None = None
+
+    def measure_crop(self, height: int, width: int) -> float:
+        """Return the share of a stored image that the crop keeps, 0 to 1."""
+        if self.size is None or self.cropping is None:
+            return 1.0
+        columns, rows = self.cropping.resized((width, height))
+        return min(self.size[0] / rows, 1.0) * min(self.size[1] / columns, 1.0)
 
 
-def see_whole(size: ImageSize, channels: int = 3) -> SeenImages:
-    """Return what a network sees of images that are resized to pixels, or (height, width)."""
+def see_whole(size: ImageSize, channels: int = 3, cropping: CroppingTransform | None = None) -> SeenImages:
+    """Return what a network sees of images that are resized, or cropped, to a square or to (height, width)."""
     height, width = as_pair(size)
-    return SeenImages(f"{width} x {height}", height * width, channels == 1)
+    return SeenImages(f"{width} x {height}", height * width, channels == 1, (height, width), cropping)
 
 
 def see_sides(shortest: Sequence[int], longest: int | None, is_square: bool = False) -> SeenImages:
@@ -54,9 +72,12 @@ def describe_change(sizes: Sequence[tuple[int, int]], modes: Sequence[str], seen
     has_colors = num_gray < len(modes)
     colors = "color" if not num_gray else "gray" if not has_colors else "color and gray"
     lost = ["colors"] if has_colors and seen.is_gray else []
-    share = 1.0 if seen.pixels is None else seen.pixels / float(np.median(areas))
+    crops = np.array([seen.measure_crop(*size) for size in sizes])
+    shares = crops if seen.pixels is None else np.minimum(crops, seen.pixels / areas)
+    share, crop = float(np.median(shares)), float(np.median(crops))
     if share < 1:
-        lost.append(f"{100 * (1 - share):.3g} % of the pixels")
+        cut = f" (an evaluation crops to the middle {100 * crop:.3g} %)" if crop < 1 else ""
+        lost.append(f"{100 * (1 - share):.3g} % of the pixels{cut}")
     loss = f"; lost: {', '.join(lost)}" if lost else ""
     return f"images of {split}: {stored} {colors} -> {seen.text} {'gray' if seen.is_gray else 'color'}{loss}"
 

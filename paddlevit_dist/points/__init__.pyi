@@ -1,15 +1,17 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
 from .data.scene import Scene
+from .data.scene_fields import make_scene
 from .data.scenes import SceneDataset
 from .data.voxels import sparse_collate, sparse_quantize
 from .prepare.listing import SceneReader
 from .prepare.tables import TableReader
 from .scene_task import SceneTask
-from .shapes.data import ShapeDataset
+from .shapes.data import SampledShape, ShapeDataset, make_shape
 from .sparse import SparseTensor
 
 __all__ = [
+    "SampledShape",
     "Scene",
     "SceneDataset",
     "SceneReader",
@@ -17,6 +19,8 @@ __all__ = [
     "ShapeDataset",
     "SparseTensor",
     "TableReader",
+    "make_scene",
+    "make_shape",
     "sparse_collate",
     "sparse_quantize",
 ]

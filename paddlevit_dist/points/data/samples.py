@@ -7,15 +7,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.sample_checks import BadSample, require_finite
 from .augment import Step, apply
 from .elastic import elastic_distortion
 from .features import build_channels, require_channels
 from .scene import IGNORED, Scene
 from .scenes import SceneDataset
 from .voxels import first_occurrences, sparse_collate, voxel_means
-
-_MAX_INSTANCE = (1 << 24) - 1
 
 
 class SceneView(NamedTuple):
@@ -64,12 +61,7 @@ class SceneSamples(TransformedDataset):
 
     def sample(self, index: int, generator: np.random.Generator) -> VoxelizedSample:
         """Return scene ``index`` as network input; all randomness comes from ``generator``."""
-        scene = self._with_channels(self.dataset.read(index))
-        # Checked before coordinates become voxels, and instances become rows of a table.
-        require_finite(scene)
-        if len(scene.instance) and scene.instance.max() > _MAX_INSTANCE:
-            raise BadSample(f"instance {scene.instance.max()} is out of range, expected 0 to {_MAX_INSTANCE}")
-        return self.build_sample(scene, generator)
+        return self.build_sample(self.dataset.read(index), generator)
 
     def build_sample(self, scene: Scene, generator: np.random.Generator) -> VoxelizedSample:
         """Return an arbitrary scene as network input; all randomness comes from ``generator``."""

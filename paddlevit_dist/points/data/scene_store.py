@@ -28,7 +28,9 @@ import numpy as np
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, open_regular, read_regular, readable
 from ...core.runtime.text_files import read_json, refuse_null_bytes, to_utf8
+from ...core.tasks.sample_checks import BadSample
 from .scene import IGNORED, Scene, channel_width
+from .scene_fields import make_scene
 
 MAGIC = b"pdscene\0"
 VERSION = 5
@@ -105,10 +107,9 @@ class SceneHeader(NamedTuple):
 def write_scene(path: Path, scene: Scene, labeled: bool = True, key: bytes = NO_KEY) -> SceneHeader:
     """Write a scene atomically, ``labeled`` or not, with 32 bytes for ``SceneHeader.key``.
 
-    UserError if the scene is empty, has points or channels that are not finite, labels beyond int16, or the disk is
-    full.
+    UserError if the scene is empty, ``make_scene`` refuses it, it has labels beyond int16, or the disk is full.
     """
-    _check(path, scene)
+    scene = _check(path, scene)
     header = build_header(scene, labeled, key)
     names = _pack_names(header.channels, header.num_skipped)
     arrays = [np.array(scene.skipped_rows, "<i8"), np.ascontiguousarray(scene.xyz, "<f4")]
@@ -208,31 +209,30 @@ def _is_centered(xyz: np.ndarray) -> bool:
     return bool(np.abs(xyz.mean(axis=0, dtype=np.float64)).max() <= max(share * extent, meters))
 
 
-def _check(path: Path, scene: Scene) -> None:
-    if not len(scene.xyz):
-        raise UserError(f"scene {path.stem} has no points; remove it from the list of its split")
-    if not np.isfinite(scene.xyz).all():
-        row = int(np.flatnonzero(~np.isfinite(scene.xyz).all(axis=1))[0])
-        raise UserError(f"scene {path.stem}: point {row} has a coordinate that is not a finite number; remove it")
+def _check(path: Path, scene: Scene) -> Scene:
+    """Return the scene with arrays of the stated types; a user's reader may return others."""
     for name, values in scene.channels.items():
-        if values.shape != (len(scene.xyz), channel_width(name)):
-            raise ValueError(f"channel {name} has shape {values.shape} in a scene of {len(scene.xyz)} points")
-        if not np.isfinite(values).all():
-            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+        if np.asarray(values).dtype.kind == "f" and not np.isfinite(values).all():
+            row = int(np.argwhere(~np.isfinite(values))[0][0])
             raise UserError(
                 f"scene {path.stem}: {name} of point {row} is not a finite number; repair it, or remove {name} from "
                 "--channels"
             )
+    try:
+        scene = make_scene(**scene._asdict())
+    except BadSample as error:
+        raise UserError(f"scene {path.stem}: {error}") from error
+    if not len(scene.xyz):
+        raise UserError(f"scene {path.stem} has no points; remove it from the list of its split")
     if len(_pack_names(tuple(scene.channels), 0)) > _MAX_NAME_BYTES:
         raise UserError(f"scene {path.stem} has {len(scene.channels):,} channels; choose fewer with --channels")
-    for kind, labels in (("class", scene.semantic), ("instance", scene.instance)):
-        wrong = (labels > np.iinfo(np.int16).max) | ((labels < 0) & (labels != IGNORED))
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise UserError(
-                f"scene {path.stem}: point {row} has {kind} {labels[row]}, which is out of range; expected 0 to 32767, "
-                f"or {IGNORED} for none"
-            )
+    if scene.instance.dtype != np.int16:
+        row = int(np.argmax(scene.instance > np.iinfo(np.int16).max))
+        raise UserError(
+            f"scene {path.stem}: point {row} has instance {scene.instance[row]}, which is out of range; expected 0 to "
+            f"32767, or {IGNORED} for none"
+        )
+    return scene
 
 
 def _pack_names(channels: tuple[str, ...], num_skipped: int) -> bytes:

@@ -14,8 +14,10 @@ from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
 from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import Dataset, require_folder
+from ...core.tasks.sample_arrays import read_fields
 from .scannet_classes import CLASS_NAMES
 from .scene import AS_GIVEN, CENTERED, Scene
+from .scene_fields import make_scene
 from .scene_store import (
     CLASSES_FILE,
     SceneHeader,
@@ -34,7 +36,10 @@ _MIN_WIDE_VOXELS, _MIN_SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every vo
 
 
 class SceneDataset(Dataset):
-    """Scenes of points: ``read(index)`` returns a ``Scene``; the label ``IGNORED`` means no class or no instance."""
+    """Scenes of points: ``read(index)`` returns a ``Scene``; the label ``IGNORED`` means no class or no instance.
+
+    The ``read`` of a derived class may return what ``make_scene`` takes, as a ``Scene`` or as a dictionary.
+    """
 
     holds = "scenes"
     #: coordinate convention: CENTERED if each scene is centered on the origin, else AS_GIVEN
@@ -46,6 +51,15 @@ class SceneDataset(Dataset):
     #: by the name of a channel that only some of them have, a description of the others
     lacking: Mapping[str, str] = {}
     groups_by = GROUPS_BY
+    #: the numbers of black and white in colors that are floating-point numbers, such as (0, 1); None: there are none
+    rgb_range: tuple[float, float] | None = None
+
+    def make_sample(self, sample: Any) -> Scene:
+        """Return what ``read`` of a derived class returned as a ``Scene``; BadSample if a field is wrong."""
+        fields = read_fields(sample, Scene, ("xyz", "name"), f"{type(self).__name__}.read")
+        return make_scene(
+            **fields, class_names=self.class_names, num_classes=self.num_classes, rgb_range=self.rgb_range
+        )
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
         """Return a warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""

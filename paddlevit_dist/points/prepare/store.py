@@ -11,7 +11,9 @@ from ...core.data.prepare_workers import check_stop, work
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, readable, require_regular
 from ...core.runtime.json_format import format_json
+from ...core.runtime.printing import describe_value
 from ...core.runtime.text_files import read_json
+from ..data.scene import Scene
 from ..data.scene_store import (
     CLASSES_FILE,
     RECORD_FILE,
@@ -164,6 +166,8 @@ def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tupl
     num_before = len(reader.remarks)
     try:
         scene = reader.read(source)
+        if not isinstance(scene, Scene):
+            raise UserError(f"{source.files[0]}: read returns {describe_value(scene)}, expected a Scene")
     except UserError as error:
         return source.name, [], str(error)
     except (OSError, MemoryError):

@@ -2,19 +2,24 @@
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import read_content
+from ...core.runtime.printing import describe_value
 from ...core.runtime.text_files import to_utf8
 from ...core.tasks.dataset import Dataset, require_folder, require_split
+from ...core.tasks.sample_arrays import read_fields, require_same_length, to_array, to_classes, to_floats
+from ...core.tasks.sample_checks import BadSample
 from ..data.scene_store import is_hidden, read_lines
 from ..prepare.tables import TABLES, read_table
 
 MESH = ".off"
+NO_LABEL = -1  # of a shape without a class
 SUFFIXES = (MESH, *(suffix for table in TABLES.values() for suffix in table.suffixes))
 _COLUMNS = ("x", "y", "z", "nx", "ny", "nz")
 _HEADER = re.compile("(ST)?C?N?OFF", re.IGNORECASE)  # vertices may have more values than coordinates
@@ -27,13 +32,62 @@ class SampledShape(NamedTuple):
 
     xyz: np.ndarray  # float (points, 3)
     normals: np.ndarray | None  # float (points, 3), of length 1; None: unknown
-    label: int  # class number
+    label: int  # class number, or ``NO_LABEL``
+
+
+def make_shape(
+    xyz: Any,
+    normals: Any = None,
+    label: Any = NO_LABEL,
+    *,
+    class_names: Sequence[str] | None = None,
+    num_classes: int | None = None,
+) -> SampledShape:
+    """Create a shape with float32 or float64 arrays, which are not copied if they have this type.
+
+    Args:
+        xyz: numbers (points >= 1, 3).
+        normals: numbers (points, 3); None: unknown.
+        label: whole number or name of a class; ``NO_LABEL`` or None for none.
+        class_names: names of the classes; None: they have none.
+        num_classes: number of classes; None: that of the names, or unknown.
+
+    Raises:
+        BadSample: there are no points, or a field has another form, or numbers that are not finite or out of range.
+    """
+    points, vectors = (
+        None if values is None and field == "normals" else _to_floats(values, field)
+        for field, values in (("xyz", xyz), ("normals", normals))
+    )
+    assert points is not None  # only the normals may be
+    if not len(points):
+        raise BadSample("the shape has no points")
+    if vectors is not None:
+        require_same_length({"xyz": points, "normals": vectors})
+    limit = num_classes or (len(class_names) if class_names else 1 << 31)
+    single = to_classes(NO_LABEL if label is None else label, "label", class_names, limit, NO_LABEL)
+    if single.size != 1:
+        raise BadSample(f"label is {describe_value(label)}, expected one class")
+    return SampledShape(points, vectors, int(single.reshape(-1)[0]))
+
+
+def _to_floats(values: Any, field: str) -> np.ndarray:
+    array = to_array(values, field)
+    return to_floats(array, field, 3, np.float32 if array.dtype == np.float32 else np.float64)
 
 
 class ShapeDataset(Dataset):
-    """Shapes: ``read(index)`` returns a ``SampledShape``; ``class_names`` and ``labels`` are known."""
+    """Shapes: ``read(index)`` returns a ``SampledShape``; ``class_names`` are known, and optionally ``labels``.
+
+    The ``read`` of a derived class may return what ``make_shape`` takes, as a ``SampledShape`` or as a dictionary.
+    """
 
     holds = "shapes"
+
+    def make_sample(self, sample: Any) -> SampledShape:
+        """Return what ``read`` of a derived class returned as a ``SampledShape``; BadSample if a field is wrong."""
+        fields = read_fields(sample, SampledShape, ("xyz",), f"{type(self).__name__}.read")
+        return make_shape(**fields, class_names=self.class_names, num_classes=self.num_classes)
 
 
 class ModelNet40(ShapeDataset):
@@ -102,14 +156,14 @@ class ModelNet10(ModelNet40):
     dataset_name = "modelnet10"
 
 
-def read_shape(path: str, label: int = -1) -> SampledShape:
+def read_shape(path: str, label: int = NO_LABEL) -> SampledShape:
     """Read a shape from a mesh (.off), or from a file of points in any format of scenes, without its faces.
 
     Columns without names are x, y, z, and optionally nx, ny, nz. UserError if the file cannot be read; the message
     names the file, and the line if it has lines.
     """
     if path.lower().endswith(MESH):
-        return SampledShape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
+        return make_shape(*sample_mesh(*parse_off(path), _MESH_POINTS, np.random.default_rng(0), path), label)
     kind = next(option for option, candidate in TABLES.items() if path.lower().endswith(candidate.suffixes))
     table = read_table(path, kind, default_names={3: _COLUMNS[:3], 6: _COLUMNS})
     points, normals = (
@@ -120,7 +174,7 @@ def read_shape(path: str, label: int = -1) -> SampledShape:
         raise UserError(f"{path} has columns {', '.join(table)}; expected x, y, z, and optionally nx, ny, nz")
     if normals is not None:
         normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
-    return SampledShape(points, normals, label)
+    return make_shape(points, normals, label)
 
 
 def parse_off(path: str) -> tuple[np.ndarray, np.ndarray]:

@@ -20,11 +20,10 @@ from ..data.samples import compile_loops
 from ..data.voxels import discretize, first_occurrences, sparse_collate
 from ..scene_task import compute_outputs
 from ..sparse import Plan, PlanSpec, SparseTensor, build_plan
-from .data import SampledShape, ShapeDataset
+from .data import NO_LABEL, SampledShape, ShapeDataset
 from .settings import ShapeSection, ShapeSettings
 
 _CHANNELS = {"xyz": 3, "normals": 3, "ones": 1}
-_NO_LABEL = -1
 # PointNet++'s provider.py: range of the scale factor, maximum shift along each axis, deviation of each point's noise.
 _SCALE, _SHIFT, _JITTER = (0.8, 1.25), 0.1, 0.01
 
@@ -50,14 +49,11 @@ class ShapeSamples(TransformedDataset):
 
 
 def build_sample(shape: SampledShape, keys: ShapeSection, generator: np.random.Generator | None = None) -> ShapeSample:
-    """Return a shape as network input, augmented if there is a generator; BadSample if it has no points or no normals.
+    """Return a shape as network input, augmented if there is a generator; BadSample if it has no normals.
 
     Normals are only needed if they are a feature.
     """
     xyz, normals, label = shape
-    if not len(xyz):
-        raise BadSample("the shape has no points")
-    require_finite(xyz, "shape")
     if normals is None and "normals" in keys.FEATURES:
         raise BadSample('this shape has no normals: remove "normals" from SHAPES.FEATURES')
     normals = np.zeros_like(xyz) if normals is None else normals
@@ -117,7 +113,7 @@ class ShapeClassification(ClassifierTask):
     def check_sample(self, sample: ShapeSample) -> None:
         """Check that features are finite, and the range of the label."""
         require_finite(sample.features, "shape")
-        if sample.label != _NO_LABEL:
+        if sample.label != NO_LABEL:
             require_label(sample.label, self.num_classes)
 
     def collate(self, samples: Sequence[ShapeSample]) -> dict[str, Any]:
@@ -156,7 +152,7 @@ class ShapeClassification(ClassifierTask):
     ) -> dict[str, LossTerm]:
         """Return the loss and the accuracy of a batch."""
         logits, labels = self.logits(model, batch), batch["labels"]
-        losses = adjusted_losses(logits, labels, _NO_LABEL, smoothing=self.config.SHAPES.LABEL_SMOOTHING)
+        losses = adjusted_losses(logits, labels, NO_LABEL, smoothing=self.config.SHAPES.LABEL_SMOOTHING)
         with paddle.no_grad():
             correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
         number = labels.shape[0]

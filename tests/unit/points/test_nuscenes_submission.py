@@ -37,6 +37,8 @@ def test_segments_are_numbered_in_their_class(tmp_path):
 class Scans(PreparedScenes):
     """Two scans of a split, each with a row that was skipped."""
 
+    class_names = CLASS_NAMES
+
     def __init__(self, names) -> None:
         self.split, self.scans = "test", [make_scene(30, seed=seed, name=name) for seed, name in enumerate(names)]
 

@@ -10,6 +10,7 @@ from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.points.data.augment import PointDropout
 from paddlevit_dist.points.data.samples import PointSample, SceneSamples, SceneView, collate_samples
 from paddlevit_dist.points.data.scene import Scene
+from paddlevit_dist.points.data.scenes import SceneDataset
 
 
 @pytest.mark.parametrize("labeled", [True, False])
@@ -30,16 +31,20 @@ class Voxelized(SceneSamples):
 
 def make_scene(points, seed=0, **changes):
     generator = np.random.default_rng(seed)
-    labels = generator.integers(-1, 4, points).astype(np.int16)
+    labels = generator.integers(0, 4, points).astype(np.int16)
     channels = {name: generator.random((points, 1), np.float32) for name in ("ring", "time")}
     xyz = generator.uniform(0, 3, (points, 3)).astype(np.float32)
     fields = {"xyz": xyz, "rgb": np.zeros((points, 3), np.uint8), "semantic": labels, "instance": labels}
     return Scene(**{**fields, "name": "room", "channels": channels, **changes})
 
 
-class Scenes(list):
+class Scenes(list, SceneDataset):
+    """Scenes whose ``read`` returns what the list has."""
+
     labeled, class_names = True, None
-    read = list.__getitem__
+
+    def read(self, index):
+        return list.__getitem__(self, index)
 
 
 @pytest.mark.parametrize("kind", ["first", "mean"])

@@ -176,8 +176,8 @@ def test_what_cannot_be_a_scene_is_not_written(tmp_path):
     many = {f"a long name of the channel {number}": np.zeros((9, 1), np.float32) for number in range(700)}
     cases = {
         "has no points": Scene(*(array[:0] for array in scene[:4]), "room"),
-        "point 4 has a coordinate that is not a finite number": scene._replace(xyz=points),
-        "point 0 has class -7, which is out of range": scene._replace(semantic=np.full(9, -7, np.int16)),
+        r"scene a: xyz\[4, 2\] is nan": scene._replace(xyz=points),
+        r"scene a: semantic\[0\] is -7, which is out of range": scene._replace(semantic=np.full(9, -7, np.int16)),
         "point 3 has instance 40000, which is out of range": scene._replace(instance=wide),
         "has 700 channels; choose fewer with --channels": scene._replace(channels=many),
     }

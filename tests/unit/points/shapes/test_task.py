@@ -20,7 +20,15 @@ from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.points.data.images import draw
 from paddlevit_dist.points.data.ply import write_points
-from paddlevit_dist.points.shapes.data import ModelNet10, ModelNet40, SampledShape, parse_off, read_shape, sample_mesh
+from paddlevit_dist.points.shapes.data import (
+    ModelNet10,
+    ModelNet40,
+    SampledShape,
+    make_shape,
+    parse_off,
+    read_shape,
+    sample_mesh,
+)
 from paddlevit_dist.points.shapes.figures import draw_shape
 from paddlevit_dist.points.shapes.solids import SOLIDS, SyntheticSolids, revolve_profile
 from paddlevit_dist.points.shapes.task import ShapeClassification, ShapeMetrics, build_sample
@@ -187,7 +195,7 @@ def test_an_evaluated_shape_fills_a_ball_and_a_trained_one_varies_with_its_gener
     with pytest.raises(BadSample, match="this shape has no normals: remove"):
         build_sample(shape._replace(normals=None), keys)
     with pytest.raises(BadSample, match="no points"):
-        build_sample(SampledShape(np.zeros((0, 3), np.float32), None, 0), keys)
+        make_shape(np.zeros((0, 3), np.float32), None, 0)
 
 
 @pytest.mark.parametrize("up", ["x", "y", "z"])

@@ -1,0 +1,132 @@
+"""Conversion of what people have to the arrays of a sample: lists, all types of numbers, and names of classes.
+
+Each function raises a ``BadSample`` of one line that names the field. Arrays that have the right type are not copied.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runtime.printing import describe_value, shorten
+from .sample_checks import BadSample, require_finite
+
+
+def to_array(value: Any, field: str) -> np.ndarray:
+    """Return numbers or texts as an array; nothing, a ragged list and an array with masked gaps are refused."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise BadSample(f"{field} is a masked array: fill its gaps, or remove these elements")
+    if isinstance(value, (str, bytes, Mapping, set)) or value is None:
+        raise BadSample(f"{field} is {describe_value(value)}, expected an array")
+    try:
+        array = np.asarray(value)
+    except Exception as error:  # of a list whose parts have other lengths, or of another library's type
+        raise BadSample(f"{field} cannot become an array: {shorten(str(error))}") from error
+    if array.dtype.kind in "iufbUO":
+        return array
+    raise BadSample(f"{field} is {describe_value(array)}, expected numbers")
+
+
+def to_floats(value: Any, field: str, columns: int, dtype: type = np.float32) -> np.ndarray:
+    """Return finite numbers, (rows, columns) of ``dtype``, contiguous; without a number there are no rows."""
+    array = to_array(value, field)
+    if array.dtype.kind not in "iuf":
+        raise BadSample(f"{field} is {describe_value(array)}, expected numbers")
+    array = array.reshape(-1, columns) if not array.size or (columns == 1 and array.ndim == 1) else array
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise BadSample(f"{field} has the shape {array.shape}, expected (n, {columns})")
+    with np.errstate(over="ignore"):  # refused below
+        converted = np.ascontiguousarray(array, dtype)
+    if array.dtype.kind == "f":
+        require_finite(converted, field)
+    return converted
+
+
+def to_classes(
+    value: Any, field: str, class_names: Sequence[str] | None, limit: int, none: int | None = None
+) -> np.ndarray:
+    """Return the classes of elements, an array of integers of the same shape, from whole numbers or names.
+
+    Args:
+        value: integers of any type, truth values, whole floating-point numbers, or names.
+        field: what the classes are of, for messages.
+        class_names: names of the classes; None: they have none.
+        limit: number of classes, or of possible ones.
+        none: number of an element without a class; a name of None is such an element, too; None: all have one.
+    """
+    array = to_array(value, field)
+    if array.dtype.kind in "UO" and array.size:
+        array = _find_names(array, field, class_names, none)
+    if array.dtype.kind == "f":
+        require_finite(array, field)
+        if (np.rint(array) != array).any():
+            raise BadSample(f"{field} has {array[np.rint(array) != array][0]:g}, expected the whole number of a class")
+    require_range(array, field, limit, none)
+    return array if array.dtype.kind == "i" else array.astype(np.int64)
+
+
+def require_range(array: np.ndarray, field: str, limit: int, none: int | None = None) -> None:
+    """Raise a BadSample unless all numbers are from 0 to below ``limit``, or ``none``."""
+    if not array.size or (array.max() < limit and has_no_other_negative(array, none)):
+        return
+    wrong = (array < 0) | (array >= limit)
+    if none is not None:
+        wrong &= array != none
+    if wrong.any():
+        first = tuple(int(place) for place in np.argwhere(wrong)[0])
+        nothing = "" if none is None else f", or {none} for none"
+        raise BadSample(
+            f"{field}{list(first) if first else ''} is {array[first].item():g}, which is out of range, as "
+            f"{np.count_nonzero(wrong):,} of {array.size:,} are: expected 0 to {limit - 1}{nothing}"
+        )
+
+
+def has_no_other_negative(array: np.ndarray, none: int | None) -> bool:
+    """Return True if no number is negative, or only ``none`` is; False if it is not known from the extremes."""
+    lowest = array.min()
+    if lowest >= 0 or none is None or lowest != none or array.dtype.kind != "i" or not array.flags.c_contiguous:
+        return bool(lowest >= 0)
+    # As numbers without a sign, negative ones are the largest ones, in their order.
+    return bool(array.view(f"u{array.itemsize}").max() == array.dtype.type(none).view(f"u{array.itemsize}"))
+
+
+def _find_names(array: np.ndarray, field: str, class_names: Sequence[str] | None, none: int | None) -> np.ndarray:
+    """Return the class of each name, int64 of the array's shape; numbers are kept."""
+    numbers: dict[Any, Any] = {name: number for number, name in enumerate(class_names or ())}
+    numbers |= {} if none is None else {None: none}
+    result = np.empty(array.shape, np.int64)
+    for place, name in zip(np.ndindex(array.shape), array.reshape(-1).tolist()):
+        is_number = isinstance(name, (int, np.integer)) and abs(name) < 1 << 62
+        if not is_number and (not isinstance(name, (str, type(None))) or name not in numbers):
+            known = shorten(", ".join(map(str, class_names))) if class_names else "which have no names"
+            raise BadSample(f"{field} has {shorten(repr(name))}, expected the number or the name of a class ({known})")
+        result[place] = name if is_number else numbers[name]
+    return result
+
+
+def require_same_length(fields: Mapping[str, np.ndarray]) -> None:
+    """Raise a BadSample unless all arrays have the length of the first one."""
+    lengths = {name: len(values) for name, values in fields.items()}
+    number = next(iter(lengths.values()))
+    if any(length != number for length in lengths.values()):
+        listed = ", ".join(f"{name} {length:,}" for name, length in lengths.items())
+        raise BadSample(f"its fields have different lengths ({listed}): expected a row for each point")
+
+
+def read_fields(sample: Any, form: type, required: Sequence[str], what: str) -> dict[str, Any]:
+    """Return the fields of a named tuple ``form``, or of a dictionary with names of these fields.
+
+    ``what`` is what has returned the sample, for messages, such as "Rooms.read".
+    """
+    known: Sequence[str] = form._fields  # type: ignore[attr-defined]
+    if isinstance(sample, form):
+        return sample._asdict()  # type: ignore[attr-defined]
+    if not isinstance(sample, Mapping):
+        raise BadSample(f"{what} returns {describe_value(sample)}, expected a {form.__name__}")
+    unknown = [name for name in sample if name not in known]
+    if unknown:
+        raise BadSample(f"{what} returns a field {unknown[0]!r}, which is none of {', '.join(known)}")
+    missing = [name for name in required if name not in sample]
+    if missing:
+        raise BadSample(f"{what} returns a dictionary without {', '.join(missing)}")
+    return dict(sample)

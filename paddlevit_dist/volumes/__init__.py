@@ -2,7 +2,7 @@
 
 - ``landmarks``, ``segmentation``: the two tasks; ``settings``: keys of both; ``unet3d``: the network;
   ``planning``: its plan for a dataset
-- ``dataset``, ``phantoms``: volumes with landmarks
+- ``dataset``, ``phantoms``: volumes with landmarks; ``volume_fields``: creation from what people have
 - ``reading``, ``dicom``, ``landmark_files``, ``slicer_files``, ``geometry``, ``store``: files and voxel geometry
 - ``samples``, ``intensities``, ``nonzero``: training crops; ``sliding_window``: whole volumes
 - ``inputs``: input of ``predict``; ``images``: rendered slices; ``export``: descriptions of exported networks

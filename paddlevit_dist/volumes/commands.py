@@ -82,7 +82,7 @@ def run_landmarks(words: list[str]) -> None:
         dataset = dataset_class(values, VolumeDataset).open(values, origin.split, cache)
         identities = list(map(dataset.identity, range(len(dataset))))
         truth, source = scored.landmarks_from_dataset(dataset), str(origin)
-        details = dataset.names, options.coordinate_system, identities, origin
+        details = dataset.class_names, options.coordinate_system, identities, origin
         print_scores(scored.score(options.results, truth, source, *details), options, dataset.groups_by)
 
 

@@ -1,16 +1,20 @@
 """Base class of all datasets of volumes with landmarks."""
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..core.tasks.dataset import Dataset
+from ..core.runtime.printing import describe_value
+from ..core.tasks.dataset import Dataset, DatasetType
+from ..core.tasks.sample_checks import BadSample
 from ..core.tasks.sample_groups import SUBJECT
 from .settings import MAX_VOXELS, VolumeSettings
 from .store import DecodedVolume
+from .volume_fields import check_volume, make_landmarks
 
 
 class VolumeOptions(NamedTuple):
@@ -27,14 +31,18 @@ DEFAULT_OPTIONS = VolumeOptions()
 
 
 class VolumeDataset(Dataset):
-    """Base class of datasets of volumes with landmarks; ``read(index)`` returns ``(DecodedVolume, points)``."""
+    """Base class of datasets of volumes with landmarks; ``read(index)`` returns ``(DecodedVolume, points)``.
+
+    ``class_names`` are the names of the landmarks. The ``read`` of a derived class may return points in each form that
+    ``make_landmarks`` takes; ``make_volume`` creates a volume.
+    """
 
     holds = "volumes"
     groups_by = SUBJECT
     #: names of the landmarks, in the order of the model's outputs
-    names: list[str] = []
+    names: Sequence[str] = []
     #: voxel spacing of all volumes, millimeters (depth, height, width)
-    spacing: np.ndarray
+    spacing: Any  # of an own dataset also a list
     #: region of each channel's mean and deviation, set by the task, see ``nonzero``; None: always the whole volume
     within: Sequence[str] | None = None
 
@@ -43,16 +51,31 @@ class VolumeDataset(Dataset):
         """Open a split with the DATA and VOLUMES keys of a configuration."""
         volumes = config.VOLUMES
         options = VolumeOptions(*(volumes[name.upper()] for name in VolumeOptions._fields))
-        return cls(config.DATA.DATA_PATH, split, cache_folder, options)
+        return open_with_options(cls, config.DATA.DATA_PATH, split, cache_folder, options)
+
+    def make_sample(self, sample: Any) -> tuple[DecodedVolume, np.ndarray]:
+        """Return what ``read`` of a derived class returned with float64 points; BadSample if a part is wrong.
+
+        Voxels are not read.
+        """
+        if not isinstance(sample, (tuple, list)) or len(sample) != 2:
+            what = f"{type(self).__name__}.read returns {describe_value(sample)}"
+            raise BadSample(f"{what}, expected (DecodedVolume, points)")
+        decoded = check_volume(sample[0], "volume", getattr(self, "spacing", None))
+        return decoded, make_landmarks(sample[1], self.class_names, decoded.geometry)
 
     @abstractmethod
     def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:
         """Return a volume with geometry, and its landmarks' voxels z, y, x, float64 (landmarks, 3), NaN if missing."""
 
     @property
-    def class_names(self) -> list[str]:  # type: ignore[override] # each output of the model is a landmark
+    def class_names(self) -> Sequence[str]:
         """Names of the landmarks."""
         return self.names
+
+    @class_names.setter
+    def class_names(self, names: Sequence[str] | None) -> None:
+        self.names = names or []
 
     def stored(self, index: int) -> list[np.ndarray]:
         """Read the channels of volume ``index`` at their stored spacing, without resampling."""
@@ -74,3 +97,14 @@ class VolumeDataset(Dataset):
     def convention(self, index: int) -> str:
         """Return the convention of predictions for volume ``index``: "ras" or "lps"."""
         return "ras"
+
+
+def open_with_options(
+    cls: type[DatasetType], data_path: str | None, split: str, cache_folder: Path, options: Any
+) -> DatasetType:
+    """Open a dataset; options are passed if its constructor has a parameter for them: a user's may have three."""
+    try:
+        inspect.signature(cls).bind(data_path, split, cache_folder, options)
+    except TypeError:
+        return cls(data_path, split, cache_folder)
+    return cls(data_path, split, cache_folder, options)

@@ -7,12 +7,13 @@ read, and output for them is converted when it is written.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import DEFLATE_RATIO
+from ..core.runtime.printing import describe_value
 
 _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
@@ -270,6 +271,21 @@ def require_spacing(spacing: np.ndarray | None) -> np.ndarray:
     if spacing is None:
         raise ValueError("the voxel spacing is not known: open a dataset, or load metadata of trained weights")
     return spacing
+
+
+def find_spacing(name: str, dataset: Any) -> np.ndarray:
+    """Return the attribute ``spacing`` of a dataset as float64 (3,); UserError if it is not three positive numbers."""
+    spacing = getattr(dataset, "spacing", None)
+    try:
+        lengths = np.array(spacing, np.float64)
+    except (TypeError, ValueError):
+        lengths = np.zeros(0)
+    if lengths.shape != (3,) or not ((lengths > 0) & np.isfinite(lengths)).all():
+        raise UserError(
+            f"dataset {name}: spacing is {describe_value(spacing)}, expected three positive numbers, the millimeters "
+            "between voxels (depth, height, width)"
+        )
+    return lengths
 
 
 def require_same_spacing(dataset: str, other_spacing: np.ndarray | None, spacing: np.ndarray) -> None:

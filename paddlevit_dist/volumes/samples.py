@@ -6,7 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..core.tasks.dataset import TransformedDataset
-from ..core.tasks.sample_checks import BadSample
 from .dataset import VolumeDataset
 from .geometry import gaussian_weights, rotation
 from .intensities import IntensityConfig
@@ -107,9 +106,6 @@ class VolumeSamples(TransformedDataset):
         also ``affine`` float64 (4, 4), from voxels x, y, z to millimeters, and ``index``.
         """
         decoded, points = self.dataset.read(index)
-        infinite = np.isinf(points).any(axis=-1)
-        if infinite.any():
-            raise BadSample(f"landmark {infinite.argmax()} (from 0) has an infinite coordinate: correct or remove it")
         scaling = self.intensities.scaling(0, decoded)
         if self.crop_size is None:
             volume = scaling(decoded.array)

@@ -170,7 +170,12 @@ def at_spacing(
         why = f" at the spacing of {' x '.join(f'{length:g}' for length in spacing)} mm (VOLUMES.SPACING_MM)"
         check_voxels(file, resampled_shape(voxels.shape, affine, spacing), max_voxels, why)
         voxels, affine = resample(voxels, affine, spacing, are_labels)
-    return np.ascontiguousarray(voxels, None if voxels.dtype.name in _SMALL else np.float32), affine
+    return keep_small(voxels), affine
+
+
+def keep_small(voxels: np.ndarray) -> np.ndarray:
+    """Return voxels of a small type unchanged, others as float32; contiguous."""
+    return np.ascontiguousarray(voxels, None if voxels.dtype.name in _SMALL else np.float32)
 
 
 def _belong_together(facts: Path, array: Path) -> bool:

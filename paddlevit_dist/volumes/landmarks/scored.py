@@ -46,7 +46,8 @@ def landmarks_from_dataset(dataset: VolumeDataset) -> list[VolumeLandmarks]:
     for index in range(len(dataset)):
         world = dataset.world(index)
         positions = {
-            name: position if np.isfinite(position).all() else None for name, position in zip(dataset.names, world)
+            name: position if np.isfinite(position).all() else None
+            for name, position in zip(dataset.class_names, world)
         }
         volumes.append(
             VolumeLandmarks(dataset.case(index), dataset.describe(index), positions, True, dataset.convention(index))

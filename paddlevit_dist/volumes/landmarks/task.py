@@ -20,7 +20,7 @@ from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition, Tas
 from ...core.tasks.task import Records, Task
 from .. import sliding_window
 from ..dataset import VolumeDataset
-from ..geometry import VolumeGeometry, convert, require_same_spacing, require_spacing, round_spacing
+from ..geometry import VolumeGeometry, convert, find_spacing, require_same_spacing, require_spacing, round_spacing
 from ..input_facts import VolumeInputFacts
 from ..intensities import IntensityConfig
 from ..nonzero import set_region
@@ -79,15 +79,16 @@ class LandmarkDetection(Task):
 
     def _load_dataset_meta(self, dataset: VolumeDataset) -> None:
         """Take channels and landmarks from a split, and raise ``UserError`` if it does not fit keys or weights."""
-        require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
-        require_unique(dataset.names, f"dataset {self.config.DATA.DATASET}: landmarks")
+        spacing, names = find_spacing(self.config.DATA.DATASET, dataset), list(dataset.class_names)
+        require_same_spacing(self.config.DATA.DATASET, self.spacing, spacing)
+        require_unique(names, f"dataset {self.config.DATA.DATASET}: landmarks")
         num_classes = self.config.MODEL.NUM_CLASSES
-        if num_classes is not None and num_classes != len(dataset.names):
+        if num_classes is not None and num_classes != len(names):
             raise UserError(
-                f"MODEL.NUM_CLASSES (-num_classes) is {num_classes}, but there are {len(dataset.names)} landmarks; "
+                f"MODEL.NUM_CLASSES (-num_classes) is {num_classes}, but there are {len(names)} landmarks; "
                 "remove it, or list the landmarks in VOLUMES.LANDMARKS"
             )
-        self.spacing, self.names = dataset.spacing, list(dataset.names)
+        self.spacing, self.names = spacing, names
 
     def _intensities(self) -> IntensityConfig:
         return IntensityConfig.from_config(self.config.VOLUMES, 1, self.within)

@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.printing import describe_value
 from ...core.tasks.dataset import Dataset
+from ...core.tasks.sample_arrays import to_classes
+from ...core.tasks.sample_checks import BadSample
 from ...core.tasks.sample_groups import SUBJECT
+from ..dataset import open_with_options
 from ..geometry import VolumeGeometry
 from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS
 from ..store import DecodedStore, DecodedVolume, read_stored, read_upright
+from ..volume_fields import check_place, check_volume, place_labels
 from .regions import LabelRegion
 from .settings import VolumeSegmentationSettings
 
@@ -63,38 +68,97 @@ class LabelMap(NamedTuple):
         return cls(array, geometry, places)
 
 
+def make_label_map(
+    array: Any, *, axes: str, spacing: Any = None, affine: Any = None, class_names: Sequence[str] | None = None
+) -> LabelMap:
+    """Create a label map with axes aligned with the world's. Labels are never shifted: label 1 stays label 1.
+
+    Keep the result rather than creating it at each read: this takes several passes over the voxels.
+
+    Args:
+        array: integers of any type, whole numbers, truth values or names of classes, with three axes; 0 is the
+            background, ``IGNORED`` (255) a voxel without a class.
+        axes: the order of the array's axes; for this, spacing and affine see ``make_volume``.
+        spacing: millimeters along the array's axes.
+        affine: from voxel indices x, y, z to millimeters.
+        class_names: names of the classes, the background first; None: names are not looked up.
+
+    Raises:
+        BadSample: an argument has another form, or a label is out of range.
+    """
+    limit = len(class_names) if class_names else IGNORED
+    upright, geometry = place_labels(array, axes, spacing, affine)
+    return LabelMap.from_array(to_classes(upright, "labels", class_names, limit, IGNORED).astype(np.uint8), geometry)
+
+
 class SegmentedVolumes(Dataset):
     """Base class of datasets of volumes with one or several channels and a class for each voxel.
 
-    ``read(index)`` returns ``(channels, labels)``. Label 0 is the background.
+    ``read(index)`` returns ``(channels, labels)``. Label 0 is the background. ``make_volume`` creates a channel, and
+    ``make_label_map`` the labels.
     """
 
     holds = "volumes with label maps"
     groups_by = SUBJECT
     #: names of the network's outputs: of the labels, the background first, or of the regions
-    class_names: list[str] = []
-    #: number of each label in the files
-    numbers: list[int] = []
+    class_names: Sequence[str] = []
+    #: number of each label in the files; empty: 0, 1 and so on
+    numbers: Sequence[int] = []
     #: regions of labels, each with an output; empty: each label has an output
     regions: Sequence[LabelRegion] = ()
     #: names of the channels, such as "CT"
-    channels: list[str] = ["intensity"]
+    channels: Sequence[str] = ["intensity"]
     #: target spacing, millimeters (depth, height, width)
-    spacing: np.ndarray
+    spacing: Any  # of an own dataset also a list
     #: region of each channel's mean and deviation, set by the task, see ``nonzero``; None: always the whole volume
     within: Sequence[str] | None = None
+    makers = {**Dataset.makers, "stored_labels": "make_stored_labels"}
 
     @classmethod
     def open(cls, config: VolumeSegmentationSettings, split: str, cache_folder: Path) -> "SegmentedVolumes":
         """Open a split with the DATA and VOLUMES keys of a configuration."""
         volumes = config.VOLUMES
         options = SegmentationOptions(volumes.SPACING_MM, volumes.MAX_VOXELS, volumes.FOLD)
-        return cls(config.DATA.DATA_PATH, split, cache_folder, options)
+        return open_with_options(cls, config.DATA.DATA_PATH, split, cache_folder, options)
 
     @property
     def num_classes(self) -> int:  # type: ignore[override]
         """Number of outputs of a network: classes with the background, or regions."""
         return len(self.class_names)
+
+    def make_sample(self, sample: Any) -> tuple[list[DecodedVolume], LabelMap | None]:
+        """Return what ``read`` of a derived class returned; BadSample if a part is wrong. Voxels are not read."""
+        if not isinstance(sample, (tuple, list)) or len(sample) != 2 or isinstance(sample, DecodedVolume):
+            what = f"{type(self).__name__}.read returns {describe_value(sample)}"
+            raise BadSample(f"{what}, expected (channels, labels)")
+        channels = [sample[0]] if isinstance(sample[0], DecodedVolume) else sample[0]
+        if not isinstance(channels, (tuple, list)) or len(channels) != len(self.channels):
+            number, names = len(self.channels), ", ".join(self.channels)
+            raise BadSample(
+                f"channels are {describe_value(channels)}, expected a list of {number} DecodedVolume ({names})"
+            )
+        spacing = getattr(self, "spacing", None)
+        volumes = [check_volume(each, f"channel {name}", spacing) for name, each in zip(self.channels, channels)]
+        for name, volume in zip(self.channels, volumes):
+            if volume.array.shape != volumes[0].array.shape:
+                shapes = f"{volume.array.shape}, and channel {self.channels[0]} {volumes[0].array.shape}"
+                raise BadSample(f"channel {name} has the shape {shapes}: expected the same")
+        labels = self.make_stored_labels(sample[1])
+        if labels is not None and labels.array.shape != volumes[0].array.shape:
+            shapes = f"{labels.array.shape}, and the channels {volumes[0].array.shape}"
+            raise BadSample(f"the label map has the shape {shapes}: expected the same")
+        return volumes, labels
+
+    def make_stored_labels(self, labels: Any) -> LabelMap | None:
+        """Return what ``stored_labels`` of a derived class returned; BadSample if it is wrong. Voxels are not read."""
+        if labels is None:
+            return None
+        if not isinstance(labels, LabelMap):
+            raise BadSample(f"labels are {describe_value(labels)}, expected a LabelMap: make_label_map creates one")
+        array = labels.array
+        if not isinstance(array, np.ndarray) or array.dtype != np.uint8:
+            raise BadSample(f"the label map has {describe_value(array)}, expected uint8: make_label_map creates one")
+        return labels._replace(geometry=check_place(array, labels.geometry, "the label map"))
 
     @abstractmethod
     def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
@@ -108,9 +172,12 @@ class SegmentedVolumes(Dataset):
         """Return the channels at their stored spacing, without resampling; by default the channels of ``read``."""
         return [np.asarray(channel.array) for channel in self.read(index)[0]]
 
-    @abstractmethod
     def source(self, index: int) -> LabelSource:
-        """Return the file and geometry of the labels of volume ``index``."""
+        """Return the file and geometry of the labels of volume ``index``; by default that of its channels.
+
+        Labels of another size than the channels need it.
+        """
+        return LabelSource(None, self.read(index)[0][0].geometry)
 
     @abstractmethod
     def case(self, index: int) -> str:

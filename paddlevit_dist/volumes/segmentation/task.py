@@ -21,7 +21,7 @@ from ...core.tasks.prediction import CheckpointMeta
 from ...core.tasks.sample_checks import BadSample, require_finite
 from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 from ...core.tasks.task import Records, Task
-from ..geometry import require_same_spacing, require_spacing, round_spacing, step_lengths
+from ..geometry import find_spacing, require_same_spacing, require_spacing, round_spacing, step_lengths
 from ..input_facts import VolumeInputFacts
 from ..intensities import IntensityConfig
 from ..nonzero import set_region
@@ -112,7 +112,8 @@ class VolumeSegmentation(Task):
 
     def _load_dataset_meta(self, dataset: SegmentedVolumes) -> None:
         """Take channels and classes from a split, and raise ``UserError`` if it does not fit keys or weights."""
-        require_same_spacing(self.config.DATA.DATASET, self.spacing, dataset.spacing)
+        spacing = find_spacing(self.config.DATA.DATASET, dataset)
+        require_same_spacing(self.config.DATA.DATASET, self.spacing, spacing)
         require_unique(dataset.class_names, f"dataset {self.config.DATA.DATASET}: classes")
         num_classes = self.config.MODEL.NUM_CLASSES
         if num_classes is not None and num_classes != len(dataset.class_names):
@@ -120,10 +121,11 @@ class VolumeSegmentation(Task):
                 f"MODEL.NUM_CLASSES (-num_classes) is {num_classes}, but there are {len(dataset.class_names)} classes "
                 f"with the background ({', '.join(dataset.class_names)}); remove it"
             )
-        self.class_names, self.numbers = list(dataset.class_names), list(dataset.numbers)
+        self.class_names = list(dataset.class_names)
+        self.numbers = list(dataset.numbers) or [*range(len(self.class_names))]
         self.regions = list(dataset.regions)
         self._find_removals()
-        self.channels, self.spacing = list(dataset.channels), dataset.spacing
+        self.channels, self.spacing = list(dataset.channels), spacing
 
     def load_meta(self, meta: CheckpointMeta) -> None:
         """Load classes, channels, spacing and input settings from the record of weights."""

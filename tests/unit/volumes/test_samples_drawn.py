@@ -7,7 +7,6 @@ import pytest
 from scipy.ndimage import map_coordinates
 from scipy.spatial.transform import Rotation
 
-from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.samples import (
@@ -175,12 +174,3 @@ def test_voxels_of_crops_are_taken_or_interpolated(center, matrix):
         inside = ((near >= 0) & (near < np.reshape(SHAPE, (3, 1, 1, 1)))).all(axis=0)
         np.testing.assert_array_equal(cut_labels(LABELS.array, crop), LABELS.array[tuple(near * inside)] * inside)
     assert crop.is_on_grid == (set(np.abs(matrix).ravel()) == {0.0, 1.0} and center[1] == 5.0)
-
-
-def test_a_landmark_at_infinity_is_named():
-    points = POINTS.copy()
-    points[2, 1] = -np.inf
-    dataset = SimpleNamespace(read=lambda index: (CHANNELS[0], points))
-    samples = VolumeSamples(dataset, SIZE, AugmentationConfig(), EXCHANGED, None)
-    with pytest.raises(BadSample, match=r"^landmark 2 \(from 0\) has an infinite coordinate"):
-        samples.sample(0, np.random.default_rng(0))

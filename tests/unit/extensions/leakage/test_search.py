@@ -19,6 +19,7 @@ from paddlevit_dist.points.data.scene import Scene
 from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
 from paddlevit_dist.volumes.dataset import VolumeDataset
+from paddlevit_dist.volumes.geometry import VolumeGeometry
 from paddlevit_dist.volumes.segmentation.dataset import SegmentedVolumes
 from paddlevit_dist.volumes.store import DecodedVolume
 
@@ -71,7 +72,7 @@ class Rooms(SceneDataset):
 
 
 class Scans(VolumeDataset):
-    axes = (0, 1, 2)
+    axes, names, spacing = (0, 1, 2), ["ear"], (1.0, 1.0, 1.0)
 
     def __init__(self, seeds) -> None:
         self.seeds = seeds
@@ -81,7 +82,8 @@ class Scans(VolumeDataset):
 
     def read(self, index: int):
         array = np.random.default_rng(self.seeds[index]).integers(-1000, 2000, (4, 5, 6)).astype(np.int16)
-        return DecodedVolume(array.transpose(self.axes), None, (0.0, 1.0)), np.zeros((1, 3))
+        array = array.transpose(self.axes)
+        return DecodedVolume(array, VolumeGeometry(array.shape, np.eye(4)), (0.0, 1.0)), np.zeros((1, 3))
 
 
 def test_each_copy_is_found_with_its_partner_and_kind(tmp_path, monkeypatch):
@@ -151,7 +153,8 @@ def test_volumes_are_equal_by_their_values():
 
 
 class LabeledScans(SegmentedVolumes):
-    axes, __init__, __len__ = Scans.axes, Scans.__init__, Scans.__len__
+    axes, spacing, __init__, __len__ = Scans.axes, Scans.spacing, Scans.__init__, Scans.__len__
+    channels = ["T1", "T2"]
 
     def read(self, index: int):
         return [Scans.read(self, index)[0]] * 2, None

@@ -1,7 +1,6 @@
 """What an ``about.yaml`` may contain: facts that every task writes, and settings that the keys of its task accept."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +13,7 @@ from ..settings.files import StoredSettings, read_stored
 from ..settings.table import index_keys
 from ..settings.values import InvalidValue
 
+ABOUT_ADVICE = "remove the file to continue without it"
 _MOST_CLASSES = 1 << 20
 _Names = Annotated[list[str | int | float | bool], Meta(max_length=_MOST_CLASSES)]
 
@@ -47,11 +47,13 @@ class AboutFacts(msgspec.Struct):
     settings: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None
     low_rank: _LowRankFacts | None = None
-    thresholds: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = None  # of an export, by class
+    thresholds: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = (
+        None  # of an export or converted weights, by class
+    )
     thresholds_settings: dict[str, Any] | None = None  # under which they were chosen
 
 
-def require_valid_settings(file: Path, settings: Mapping[str, Any]) -> None:
+def require_valid_settings(file: str, settings: Mapping[str, Any], advice: str = ABOUT_ADVICE) -> None:
     """Raise UserError unless the keys of their task, as far as it has them, accept the settings that a file stores."""
     task = settings.get("TASK")
     rows = index_keys(known_tables(task if isinstance(task, str) else None))
@@ -62,5 +64,5 @@ def require_valid_settings(file: Path, settings: Mapping[str, Any]) -> None:
         except InvalidValue:
             raise UserError(
                 f"{file}: settings: {setting.name} is {shorten(setting.value, 60)}: expected {row and row.expected()}; "
-                "remove the file to continue without it"
+                f"{advice}"
             ) from None

@@ -19,7 +19,7 @@ from msgspec import Meta
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.text_files import convert_facts, parse_yaml, read_bytes
-from .about_schema import AboutFacts, require_valid_settings
+from .about_schema import ABOUT_ADVICE, AboutFacts, require_valid_settings
 from .array_files import read_npz
 
 MODEL: str = "model.pdparams"  # weights
@@ -255,12 +255,6 @@ def read_about(source: str) -> dict[str, Any] | None:
         return read_about_file(file)
 
 
-def read_stored_settings(source: str) -> Mapping[str, Any] | None:
-    """Return the settings of the run whose folder or checkpoint is at ``source``; None without them."""
-    stored = (read_about(str(resolve_checkpoint(source))) or {}).get("settings")
-    return stored if isinstance(stored, Mapping) else None
-
-
 def read_weights_info(file: Path) -> dict[str, Any]:
     """Read the metadata of the weights in ``file``; empty if there are none. Raises UserError if they cannot be read.
 
@@ -279,16 +273,6 @@ def find_about_file(file: Path) -> Path:
     names = (ABOUT,) if is_run_checkpoint(str(file)) else (f"{file.name}.{ABOUT}", f"{file.stem}.{ABOUT}", ABOUT)
     candidates = [file.with_name(name) for name in names]
     return next(filter(Path.is_file, candidates), candidates[-1])
-
-
-def find_trained_size(file: Path) -> tuple[int, int] | None:
-    """Return height and width of the images that the weights in ``file`` were trained on; None: unknown."""
-    settings = read_weights_info(file).get("settings") if file.is_file() else None
-    data = settings.get("DATA") if isinstance(settings, dict) else None
-    size = data.get("IMAGE_SIZE") if isinstance(data, dict) else None
-    if isinstance(size, int):
-        return size, size
-    return (size[0], size[1]) if isinstance(size, list) and [type(side) for side in size] == [int, int] else None
 
 
 def read_samples(source: str) -> dict[str, np.ndarray] | None:
@@ -321,19 +305,40 @@ def read_evaluated_values(source: str) -> dict[str, float]:
 
 def read_about_file(file: Path) -> dict[str, Any]:
     """Read an ``about.yaml``: plain values, with mappings where expected. Raises UserError for any other content."""
-    advice = "remove the file to continue without it"
     try:
-        content = copy.deepcopy(_parse_about(read_bytes(file, _LARGEST_BYTES)))
+        content = read_bytes(file, _LARGEST_BYTES)
     except (OSError, ValueError, MemoryError) as error:
-        raise UserError(f"{file} cannot be read ({_reason(error)}); {advice}") from error
-    require_valid_settings(file, convert_facts(content, AboutFacts, file).settings or {})
-    return content
+        raise UserError(f"{file} cannot be read ({_reason(error)}); {ABOUT_ADVICE}") from error
+    return parse_about(content, str(file))
+
+
+def parse_about(
+    content: bytes, source: str, text_keys: tuple[str, ...] = (), advice: str = ABOUT_ADVICE
+) -> dict[str, Any]:
+    """Parse the content of an ``about.yaml``, which may also be inside of ``source``; empty for no content.
+
+    Raises UserError with the source and the advice for anything but plain values, with mappings where expected.
+
+    Args:
+        content: YAML, at most as large as such a file may be.
+        source: where it is, for messages.
+        text_keys: keys of words that stay as written, see ``parse_yaml``.
+        advice: what to do if it is damaged.
+    """
+    try:
+        if len(content) > _LARGEST_BYTES:
+            raise ValueError(f"it has more than {_LARGEST_BYTES:,} bytes, far more than such files need")
+        about = copy.deepcopy(_parse_about(content, text_keys))
+    except (ValueError, MemoryError) as error:
+        raise UserError(f"{source} cannot be read ({_reason(error)}); {advice}") from error
+    require_valid_settings(source, convert_facts(about, AboutFacts, source, advice).settings or {}, advice)
+    return about
 
 
 @functools.lru_cache(maxsize=2)
-def _parse_about(content: bytes) -> Any:
+def _parse_about(content: bytes, text_keys: tuple[str, ...]) -> Any:
     """Parse an ``about.yaml``, which several parts of one evaluation read, once."""
-    return parse_yaml(content)
+    return parse_yaml(content, text_keys)
 
 
 _Count = Annotated[int, Meta(ge=0, le=1 << 53)]

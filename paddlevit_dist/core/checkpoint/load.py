@@ -16,7 +16,6 @@ from ..tasks.model import Model, as_model
 from . import low_rank
 from .class_rows import ClassNames, find_class_axis, follow_names, keep_named_rows
 from .completion import complete, describe_base
-from .content import find_trained_size
 from .load_report import (
     LoadReport,
     Shape,
@@ -28,6 +27,7 @@ from .load_report import (
     require_statistics,
 )
 from .low_rank import LowRankBase
+from .model_record import find_trained_size
 from .naming import list_targets, name_for
 from .network_facts import list_network_differences
 from .published import is_fetched

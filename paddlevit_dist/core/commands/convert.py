@@ -17,6 +17,7 @@ from ..checkpoint.finding import find_run_settings
 from ..checkpoint.foreign_names import rename_states, to_torch_names
 from ..checkpoint.load import describe_dropped, find_pretraining_part
 from ..checkpoint.low_rank import is_factor
+from ..checkpoint.model_record import read_record
 from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
 from ..checkpoint.published import is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
@@ -30,6 +31,7 @@ from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line, shorten, without_credentials
+from ..settings.table import effects, split_paths
 from ..tasks.model import as_model
 from ..tasks.model_factory import create_model, variant_options
 from .parser import CommandParser
@@ -124,8 +126,8 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
     dropped = [*of_pretraining]
     if names != "timm":
         converted, dropped = _name_like(names, converted, of_pretraining, path)
-    converted = converted._replace(notices=(*converted.notices, *describe_dropped(dropped)))
-    about = _describe(path_or_name)
+    about, lacking = _describe(path_or_name)
+    converted = converted._replace(notices=(*converted.notices, *describe_dropped(dropped), *lacking))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == _SAFETENSORS:
@@ -159,15 +161,21 @@ def _name_like(
     return converted._replace(state=renamed, linear=set(), unknown=[]), without_place
 
 
-def _describe(source: str) -> dict[str, Any]:
-    """Return the settings, input and class names of weights, as far as known, in the form of an ``about.yaml``."""
+def _describe(source: str) -> tuple[dict[str, Any], list[str]]:
+    """Return the record of weights, as far as known, in the form of an ``about.yaml``, and lines about what it lacks.
+
+    It has no files and folders of this computer: converted weights are passed on.
+    """
     file = local_file(source).path
-    about = {"converted_from": without_credentials(source), **read_weights_info(file)}
+    record, lost = read_record(file), list[str]()
+    about = {"converted_from": without_credentials(source), **record.about, **record.describe_choices()}
     if (settings := find_run_settings(about, file)) is not None:
-        about["settings"] = settings
+        about["settings"], paths = split_paths(settings)
+        known = effects(settings)
+        lost = [f"{name} {value}" for name, value in paths.items() if known.get(name) == "score"]
     if not about.get("data") and (names := read_class_names(source)[0]):
         about["data"] = {"weights": {"classes": names}}
-    return about
+    return about, [f"{text} is of this computer and not written: name it where the weights are used" for text in lost]
 
 
 def keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:

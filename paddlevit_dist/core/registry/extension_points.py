@@ -56,6 +56,8 @@ FIRST_LAYER_FINDER = ExtensionPoint[Callable[[Any], Callable[..., Any]]]("FirstL
 # (run, model) -> name of the evaluated model, lines for the log
 LOAD_COMPARISON_WEIGHTS = ExtensionPoint[Callable[[Any, Any], tuple[str | Path, list[str]]]]("load_comparison_weights")
 LOAD_EXPORTED_LAYER = ExtensionPoint[Callable[[Any, Any], Any]]("load_exported_layer")  # (config, task)
+# (path) -> the file that describes an exported model, and its content
+READ_EXPORTED_ABOUT = ExtensionPoint[Callable[[str], tuple[str, dict[str, Any]]]]("read_exported_about")
 # (word) -> KEY=VALUE, the weights that its description names, why it cannot be read; None: no exported model is named
 PARSE_EVALUATED_ARGUMENT = ExtensionPoint[Callable[[str], tuple[str, str | None, str] | None]](
     "parse_evaluated_argument"

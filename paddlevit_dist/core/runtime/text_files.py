@@ -91,7 +91,9 @@ def read_json_facts(file: Place) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def convert_facts(values: object, kind: type[Facts], source: Place) -> Facts:
+def convert_facts(
+    values: object, kind: type[Facts], source: Place, advice: str = "remove the file to continue without it"
+) -> Facts:
     """Convert plain values that a file says about weights to ``kind``, a ``msgspec.Struct``, which bounds them.
 
     Raises UserError with the file, the first wrong value and what was expected.
@@ -101,7 +103,7 @@ def convert_facts(values: object, kind: type[Facts], source: Place) -> Facts:
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise UserError(f"{source}: {shorten(error)}; remove the file to continue without it") from error
+        raise UserError(f"{source}: {shorten(error)}; {advice}") from error
 
 
 def parse_json(content: str | bytes, pairs: Callable[[Any], Any] | None = None) -> Any:

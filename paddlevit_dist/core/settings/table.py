@@ -222,6 +222,29 @@ def default_config(task: str | None = None) -> CfgNode:
     return config
 
 
+def split_paths(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return stored settings, nested as before, without files and folders of their computer, and these by dotted name.
+
+    Paths that are None are in neither; keys of other versions stay.
+    """
+    rows = index_keys(known_tables(settings.get("TASK")))
+    kept: dict[str, Any] = {}
+    paths: dict[str, Any] = {}
+
+    def walk(section: Mapping[str, Any], target: dict[str, Any], above: str) -> None:
+        for name, value in section.items():
+            key = f"{above}{name}"
+            if key in rows and rows[key].kind == "path":
+                paths.update({key: value} if value else {})
+            elif isinstance(value, Mapping) and key != OPTIONS:
+                walk(value, target.setdefault(name, {}), f"{key}.")
+            else:
+                target[name] = value
+
+    walk(settings, kept, "")
+    return kept, paths
+
+
 def put(config: CfgNode, name: str, value: object) -> None:
     """Set the dotted ``name`` in the tree; missing sections are created."""
     *sections, last = name.split(".")

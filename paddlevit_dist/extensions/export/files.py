@@ -1,18 +1,27 @@
 """Find the files of an exported model and read its description; needs neither Paddle nor onnxruntime."""
 
+import io
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
+from ...core.checkpoint.content import ABOUT, parse_about
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import readable
+from ...core.runtime.files import open_regular, readable
 from ...core.runtime.printing import shorten
 from ...core.runtime.run_folders import suggest_runs
-from ...core.runtime.text_files import parse_yaml, read_yaml
+from ...core.runtime.text_files import LARGEST_YAML_BYTES, parse_yaml, read_bytes
 
 ONNX, PARAMETERS = ".onnx", ".pdiparams"
 ONNX_WEIGHTS = f"{ONNX}.data"  # of a model that exceeds the size of an ONNX file
 PROGRAMS = (".json", ".pdmodel")  # Paddle 3, Paddle 2.6
+PROPERTY = "about"  # of an ONNX file, with its description
+_ADVICE = "; export the model again or remove the file"
+_WORDS = ("classes",)  # keys whose values stay as written
+_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # types of fields in ONNX files, and bytes of those of one length
+_PROPERTIES, _KEY, _VALUE = 14, 1, 2  # numbers of fields
+_MOST_FIELDS = 100_000
+_SMALL = 1 << 10  # bytes of an entry beside its value
 _EXPECTED = (
     f"expected a run's folder, MODEL{ONNX}, or MODEL{PARAMETERS} with MODEL.json or MODEL.pdmodel; to evaluate "
     "weights, use -pretrained"
@@ -24,6 +33,8 @@ class ExportedModel(NamedTuple):
 
     file: Path  # the ONNX file, or the file of Paddle's parameters
     about: dict[str, Any]  # the description that ``export`` wrote; empty for models of other programs
+    described_by: Path = Path()  # the file that has it: an ONNX file itself, or its neighbor
+    note: str = ""  # that the neighbor of an ONNX file describes another model, or ""
 
     @property
     def is_onnx(self) -> bool:
@@ -75,9 +86,38 @@ def find_exported(source: str) -> ExportedModel:
     (file,) = files
     if file.suffix == PARAMETERS and not any(file.with_suffix(ending).is_file() for ending in PROGRAMS):
         raise UserError(f"EXPORTED {source}: the .json or .pdmodel of {file} is missing; {_EXPECTED}")
-    description = file.with_name(f"{file.stem}.about.yaml")
-    with readable(description, "; export the model again or remove the file"):
-        return ExportedModel(file, as_mapping(read_yaml(description, ("classes",)) if description.is_file() else None))
+    return _describe(file)
+
+
+def read_exported_about(source: str) -> tuple[str, dict[str, Any]]:
+    """Return the file that describes the exported model of a path, and its content; UserError as ``find_exported``."""
+    model = find_exported(source)
+    return str(model.described_by), model.about
+
+
+def _describe(file: Path) -> ExportedModel:
+    """Read the description of the model in ``file``: the one inside of an ONNX file, else the one next to it."""
+    neighbor = file.with_name(f"{file.stem}.{ABOUT}")
+    beside: dict[str, Any] = {}
+    if neighbor.is_file():
+        with readable(neighbor, _ADVICE):
+            content = read_bytes(neighbor, LARGEST_YAML_BYTES)
+        beside = as_mapping(parse_about(content, str(neighbor), _WORDS, _ADVICE.removeprefix("; ")))
+    inside = read_property(file) if file.suffix == ONNX else None
+    if inside is None or _is_text(inside):  # text of another program
+        return ExportedModel(file, beside, neighbor)
+    about = as_mapping(parse_about(inside, f"{file}: its property '{PROPERTY}'", _WORDS, "export the model again"))
+    others = [name for name, value in about.items() if beside and beside.get(name) != value]
+    note = f"note: {neighbor} is not of {file} ({shorten(', '.join(others), 80)}): the description in the file is used"
+    return ExportedModel(file, about, file, note if others else "")
+
+
+def _is_text(content: bytes) -> bool:
+    """Return whether YAML is nothing but text."""
+    try:
+        return isinstance(parse_yaml(content), str)
+    except ValueError:
+        return False
 
 
 def as_mapping(value: object) -> dict[str, Any]:
@@ -85,12 +125,54 @@ def as_mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def parse_description(text: str | None) -> dict[str, Any]:
-    """Parse the description inside an ONNX file of this package; empty for text in other formats."""
-    try:
-        return as_mapping(parse_yaml(text) if text else None)
-    except ValueError:
-        return {}
+def read_property(file: Path) -> bytes | None:
+    """Read the description inside an ONNX file of this package, as YAML; None without one, or if it is not ONNX.
+
+    Only the outermost fields of the file are looked at, not its weights. Source: onnx.proto, ``ModelProto`` and
+    ``StringStringEntryProto``; each field has a varint of its number and type, then a varint, bytes or their length.
+    """
+    found = None
+    with readable(file), open_regular(file, "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        for _ in range(_MOST_FIELDS):
+            tag, length = _read_varint(stream), 0
+            if tag is None:
+                return found
+            if tag & 7 == _BYTES:
+                length = _read_varint(stream) or 0
+            elif tag & 7 == _VARINT:
+                _read_varint(stream)
+            else:
+                length = _FIXED.get(tag & 7, size)
+            if tag >> 3 == _PROPERTIES and length <= LARGEST_YAML_BYTES + _SMALL:
+                entry = _read_entry(io.BytesIO(stream.read(length)))
+                found = entry.get(_VALUE, b"") if entry.get(_KEY) == PROPERTY.encode() else found
+            elif stream.tell() + length > size:
+                return None
+            else:
+                stream.seek(length, os.SEEK_CUR)
+    return found
+
+
+def _read_entry(stream: io.BytesIO) -> dict[int, bytes]:
+    """Read the fields of an entry of properties, all of which are text."""
+    fields: dict[int, bytes] = {}
+    while (tag := _read_varint(stream)) is not None and tag & 7 == _BYTES:
+        fields[tag >> 3] = stream.read(_read_varint(stream) or 0)
+    return fields
+
+
+def _read_varint(stream: IO[bytes]) -> int | None:
+    """Read a number of seven bits a byte, the lowest first; None at the end of the file."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = stream.read(1)
+        if not byte:
+            return None
+        value |= (byte[0] & 127) << shift
+        if byte[0] < 128:
+            return value
+    return None
 
 
 def _candidates(path: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from ...core.launch import gpu
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import captured_output, shorten
 from ...core.runtime.transfers import is_on_gpu, read, to_device
-from .files import ExportedModel, parse_description
+from .files import ExportedModel
 
 _FLOATS = {"float": "float32", "float16": "float16", "float32": "float32"}
 _GPU_PROVIDER, _CPU_PROVIDER = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -47,7 +47,7 @@ class ExportedFunction(NamedTuple):
     outputs: list[TensorSpec]
     about: dict[str, Any]  # the description that ``export`` wrote; empty for models of other programs
     computed_by: str  # library and device
-    note: str  # a warning about the device, or ""
+    note: str  # a warning about the device or the description, or ""
     #: inputs in order, on the device, and indices of outputs -> these outputs, float32
     run: Callable[[Sequence[paddle.Tensor], Sequence[int]], list[paddle.Tensor]]
 
@@ -88,13 +88,13 @@ def _load_onnx(model: ExportedModel) -> ExportedFunction:
         arrays = session.run([outputs[number].name for number in numbers], feeds)
         return [to_device(array.astype(np.float32)) for array in arrays]
 
-    about = parse_description(session.get_modelmeta().custom_metadata_map.get("about")) or model.about
     used = session.get_providers()[0]  # onnxruntime silently skips a requested provider that cannot start
-    note = ""
+    notes = [model.note] if model.note else []
     if is_on_gpu() and used != _GPU_PROVIDER:
         note = f"note: {model.file} runs on the CPU: {_GPU_PROVIDER} of onnxruntime cannot start here"
-        note += " (pip install onnxruntime-gpu)"
-    return ExportedFunction(inputs, outputs, about, f"onnxruntime {onnxruntime.__version__}, {used}", note, run)
+        notes.append(f"{note} (pip install onnxruntime-gpu)")
+    computed_by = f"onnxruntime {onnxruntime.__version__}, {used}"
+    return ExportedFunction(inputs, outputs, model.about, computed_by, "; ".join(notes), run)
 
 
 def _onnx_spec(slot: Any) -> TensorSpec:

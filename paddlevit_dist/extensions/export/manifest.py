@@ -11,5 +11,6 @@ MANIFEST = Manifest(
         "load_comparison_weights": ".scoring:load_comparison_weights",
         "load_exported_layer": ".scoring:load_exported_layer",
         "parse_evaluated_argument": ".files:parse_evaluated_argument",
+        "read_exported_about": ".files:read_exported_about",
     },
 )

@@ -13,7 +13,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import library_errors_as_os_errors, os_errors_as_user_errors
 from ...core.runtime.printing import captured_output
 from .descriptions import to_yaml
-from .files import ONNX, ONNX_WEIGHTS
+from .files import ONNX, ONNX_WEIGHTS, PROPERTY
 from .fusion import fuse
 from .graph import fix_shapes, simplify
 from .half import to_float16, value_types
@@ -134,7 +134,7 @@ def describe(model: "ModelProto", about: dict[str, Any]) -> None:
     """Write the description into the model as well, as YAML under "about"."""
     from onnx import helper
 
-    helper.set_model_props(model, {"about": to_yaml(about)})
+    helper.set_model_props(model, {PROPERTY: to_yaml(about)})
 
 
 def convert_program(prefix: Path, is_large: bool = False) -> Any:

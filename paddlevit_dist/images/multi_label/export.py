@@ -1,9 +1,9 @@
 """What an exported network of several labels needs without this package, in addition to what a classifier needs."""
 
+from ...core.checkpoint.model_record import list_conditions
 from ...core.tasks.step_types import ExportParts
 from ..classification.export import ImageClassExport
 from .task import MultiLabel
-from .thresholds import list_conditions
 
 
 class LabelExport(ImageClassExport):
@@ -17,6 +17,11 @@ class LabelExport(ImageClassExport):
         output = "logits of the labels; their sigmoid is the probability of each"
         about = {**parts.about, "output": output, "threshold": thresholds.fixed}
         if thresholds.chosen:
-            about["thresholds"], about["thresholds_source"] = dict(thresholds.chosen), thresholds.source
+            is_of_other = self.task.config.MULTI_LABEL.THRESHOLDS_OF is not None
+            about["thresholds"] = dict(thresholds.chosen)
+            # Not its folder, which is of this machine.
+            about["thresholds_source"] = "of MULTI_LABEL.THRESHOLDS_OF" if is_of_other else thresholds.source
             about["thresholds_settings"] = list_conditions(self.task.config)
+        if thresholds.notice:
+            about["note"] = thresholds.notice
         return parts._replace(about=about, paddlex=None, is_exclusive=False)

@@ -9,7 +9,7 @@ import paddle
 
 from ...core.runtime.errors import UserError
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import PredictionWriter, Row
+from ...core.tasks.prediction import InputSamples, PredictionWriter, Row
 from ...core.tasks.protocols import EnsembleMember
 from ...core.tasks.sample_checks import BadSample
 from ..classification.prediction import ImageClassPrediction, ImageClassWriter
@@ -26,6 +26,13 @@ class LabelPrediction(ImageClassPrediction):
     """Predicts several labels of images, with one or several networks."""
 
     task: MultiLabel
+
+    def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
+        """Open images as those of one class, and say that the wished thresholds are not known."""
+        samples = super().open_inputs(inputs, cache_folder)
+        notice = self.task.outputs.thresholds.notice
+        samples.notices = [*samples.notices, *([f"note: {notice}"] if notice else [])]
+        return samples
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[np.ndarray]:
         """Compute the probability of each label, float64 (classes,), for each image."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.checkpoint.model_record import THRESHOLD
 from ...core.intervals import ScoreRange, means, nanmean, quotient
 from ...core.intervals.resampling import Recompute
 from ...core.intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
@@ -13,7 +14,6 @@ from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arr
 from .curves import GOALS, sigmoid, sort_labels, transpose_weights
 
 KIND = "labels"
-THRESHOLD = "threshold {}"  # name of a class's threshold that reaches the goal
 _FRACTIONS = ("mAP", "micro AP", "AUC", "micro F1", "macro F1", "Hamming loss")
 _MOST_NAMED = 3
 

@@ -7,25 +7,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.checkpoint.content import ABOUT, read_about_file, read_evaluated_values, read_samples, read_weights_info
+from ...core.checkpoint.content import read_about_file, read_samples
+from ...core.checkpoint.model_record import ModelRecord, list_conditions, parse_thresholds, read_record
 from ...core.checkpoint.published import is_fetched
-from ...core.checkpoint.weight_files import find_weights_file
 from ...core.metrics.classification import require_num_classes
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json_facts
 from ...core.tasks.class_names import name_outputs
 from .curves import GOALS
 from .samples import MultiLabelSamples
-from .scores import THRESHOLD
 from .settings import MultiLabelSettings, goal_text
 
 _INTERVALS = "eval_intervals.json"  # of an evaluation that does not train
 _LAST = "checkpoints/last"  # of a run that -resume=auto continues
 _CONFIGURATION = "eval_config.yaml"  # of the same evaluation
-_GOAL = {"THRESHOLDS", "WISHED"}  # keys of ``goal_text``
 _MOST_NAMED = 3
-_CONDITIONS = ("IMAGE_SIZE", "CROP_PCT", "CROP_MODE", "INTERPOLATION", "TEST_VIEWS", "TEST_SCALES")  # below DATA
-_PREFIX = THRESHOLD.format("")
 
 
 class LabelThresholds(NamedTuple):
@@ -39,6 +35,7 @@ class LabelThresholds(NamedTuple):
         images: identities of the images on which they were chosen, uint64 (images,); None: not known.
         conditions: settings under which they were chosen (``list_conditions``); empty: not known.
         unfit: why chosen ones are not used here, in words; empty if none were found, or they are used.
+        lost: which model has none although its run chose some, in words; empty otherwise.
     """
 
     fixed: float
@@ -48,6 +45,17 @@ class LabelThresholds(NamedTuple):
     images: np.ndarray | None = None
     conditions: Mapping[str, Any] = {}
     unfit: str = ""
+    lost: str = ""
+
+    @property
+    def notice(self) -> str:
+        """Say that no threshold was chosen for the goal, where new images are labeled; empty if it was."""
+        if self.chosen or self.goal[0] == GOALS[0] or self.unfit:
+            return ""
+        reason = self.lost or "none were chosen for the weights"
+        return (
+            f"MULTI_LABEL.THRESHOLDS {self.goal[0]}: {reason}: labels are chosen above {self.fixed:g} for all classes"
+        )
 
     def require_fit(self) -> "LabelThresholds":
         """Return them; a ``UserError`` if others were chosen, but under other settings."""
@@ -70,7 +78,7 @@ class LabelThresholds(NamedTuple):
     def describe(self, samples: MultiLabelSamples) -> str:
         """Describe the thresholds after a score of these samples: it is too good where they were chosen on them."""
         if not self.source:
-            return f"threshold {self.fixed:g}{self.unfit and f'; {self.unfit}'}"
+            return "; ".join(filter(None, [f"threshold {self.fixed:g}", self.unfit, self.lost]))
         without = [name for name in samples.class_names or () if name not in self.chosen]
         text = f"thresholds {self.source}"
         if without:
@@ -118,13 +126,6 @@ class LabelOutputs:
         return self.thresholds.require_fit().levels(self.names)
 
 
-def list_conditions(settings: Mapping[str, Any] | MultiLabelSettings) -> dict[str, Any]:
-    """Return the settings under which thresholds hold, by name, from a configuration or its plain values."""
-    data = settings.get("DATA") or {}
-    values = {f"DATA.{name}": data[name] for name in _CONDITIONS if name in data}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-
-
 def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
     """Find the thresholds of a run: of the weights that it evaluates, or of MULTI_LABEL.THRESHOLDS_OF.
 
@@ -135,11 +136,11 @@ def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
     keys = config.MULTI_LABEL
     if keys.THRESHOLDS == "fixed" and keys.THRESHOLDS_OF is None:
         return LabelThresholds(keys.THRESHOLD)
-    found = None
-    if config.EVAL:
-        found = (
-            _read_evaluation(keys) if keys.THRESHOLDS_OF is not None else _read_weights(config) or _read_export(config)
-        )
+    found, lost = None, ""
+    if config.EVAL and keys.THRESHOLDS_OF is not None:
+        found = _read_evaluation(keys)
+    elif config.EVAL:
+        found, lost = _read_model(config)
     now = list_conditions(config)
     changes = [
         (name, then) for name, then in (found.conditions.items() if found else ()) if now.get(name, then) != then
@@ -148,42 +149,39 @@ def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
         return found
     others = " and ".join(f"{name} {then} (here {now[name]})" for name, then in changes)
     unfit = f"the thresholds {found.source} were chosen with {others}" if found else ""
-    chosen = LabelThresholds(keys.THRESHOLD, goal=(keys.THRESHOLDS, keys.WISHED), unfit=unfit)
+    chosen = LabelThresholds(keys.THRESHOLD, goal=(keys.THRESHOLDS, keys.WISHED), unfit=unfit, lost=lost)
     return chosen if keys.THRESHOLDS_OF is None else chosen.require_fit()
 
 
-def _read_weights(config: MultiLabelSettings) -> LabelThresholds | None:
-    """Return the thresholds that the run of the evaluated weights chose for the configured goal; None: it did not."""
-    source = config.MODEL.PRETRAINED or config.MODEL.RESUME
-    if source is None or is_fetched(source):
-        return None
+def _read_model(config: MultiLabelSettings) -> tuple[LabelThresholds | None, str]:
+    """Return the thresholds of the evaluated model, and ``LabelThresholds.lost``.
+
+    An exported file has its own; what else is known of them is that of the weights that it is compared with.
+    """
+    source, exported = config.MODEL.PRETRAINED or config.MODEL.RESUME, config.get("EXPORTED")
     source = str(Path(config.SAVE, _LAST)) if source == "auto" else source
-    file = find_weights_file(source)
-    settings = read_weights_info(file).get("settings") or {}
-    trained = settings.get("MULTI_LABEL") or {}
-    chosen = _parse(read_evaluated_values(str(file)))
-    if not chosen or not _GOAL.issubset(trained) or goal_text(trained) != goal_text(config.MULTI_LABEL):
-        return None
-    lists = read_samples(str(file)) or {}
-    source = f"for {goal_text(trained)} of the weights' run"
-    fixed, conditions = config.MULTI_LABEL.THRESHOLD, list_conditions(settings)
-    return LabelThresholds(fixed, chosen, source, images=lists.get("val"), conditions=conditions)
+    own = None if source is None or is_fetched(source) else read_record(source)
+    record = read_record(exported, is_exported=True) if exported is not None else own
+    if record is None or (not record.thresholds and own is None):
+        return None, ""
+    if own is not None and record.thresholds in ({}, own.thresholds):
+        return _read_weights(config, own)
+    source = f"of {record.source}"
+    return LabelThresholds(config.MULTI_LABEL.THRESHOLD, record.thresholds, source, conditions=record.conditions), ""
 
 
-def _read_export(config: MultiLabelSettings) -> LabelThresholds | None:
-    """Return the thresholds in the description of the exported file that is evaluated; None if it has none."""
-    exported = config.get("EXPORTED")
-    if exported is None:
-        return None
-    path = Path(exported).expanduser()
-    files = (path.with_name(f"{name}.{ABOUT}") for name in (path.name, path.stem))
-    file = next(filter(Path.is_file, files), None)
-    about = read_about_file(file) if file else {}
-    listed, conditions = about.get("thresholds"), about.get("thresholds_settings") or {}
-    if not listed:
-        return None
-    chosen = _parse({THRESHOLD.format(name): value for name, value in listed.items()})
-    return LabelThresholds(config.MULTI_LABEL.THRESHOLD, chosen, f"of {file}", conditions=conditions)
+def _read_weights(config: MultiLabelSettings, record: ModelRecord) -> tuple[LabelThresholds | None, str]:
+    """Return the thresholds that the run of the evaluated weights chose, and ``LabelThresholds.lost``."""
+    trained = (record.about.get("settings") or {}).get("MULTI_LABEL") or {}
+    goal = goal_text(trained) if {"THRESHOLDS", "WISHED"}.issubset(trained) else ""
+    if not record.thresholds:
+        is_lost = goal == goal_text(config.MULTI_LABEL)
+        reason = "a copy needs the run's evaluation.json next to it, and convert and export keep them"
+        return None, f"{record.source} has no thresholds for {goal} ({reason})" if is_lost else ""
+    lists = read_samples(record.source) or {}
+    source = f"for {goal} of the weights' run" if goal else f"of {record.source}"
+    fixed, chosen = config.MULTI_LABEL.THRESHOLD, record.thresholds
+    return LabelThresholds(fixed, chosen, source, images=lists.get("val"), conditions=record.conditions), ""
 
 
 def _read_evaluation(keys: Any) -> LabelThresholds:
@@ -197,20 +195,12 @@ def _read_evaluation(keys: Any) -> LabelThresholds:
         )
     content = read_json_facts(file).get("values")
     values = {name: row.get("value") for name, row in (content or {}).items() if isinstance(row, Mapping)}
-    chosen = _parse(values)
+    chosen = parse_thresholds(values)
     if not chosen:
         raise UserError(
             f"MULTI_LABEL.THRESHOLDS_OF {folder}: {file} has no thresholds: set MULTI_LABEL.THRESHOLDS in it"
         )
     configuration = folder / _CONFIGURATION
-    conditions = list_conditions(read_about_file(configuration)) if configuration.is_file() else {}
+    stored = read_about_file(configuration) if configuration.is_file() else {}
+    conditions = list_conditions({"DATA": stored.get("DATA")})  # what they are for is this run's choice
     return LabelThresholds(keys.THRESHOLD, chosen, f"of {folder}", conditions=conditions)
-
-
-def _parse(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return thresholds by class from an evaluation's values by name."""
-    return {
-        name.removeprefix(_PREFIX): float(value)
-        for name, value in values.items()
-        if name.startswith(_PREFIX) and isinstance(value, (int, float)) and 0 <= value <= 1
-    }

@@ -16,7 +16,7 @@ def find_run_input(source: object) -> ExpectedInput | None:
     """
     if not isinstance(source, str) or not os.path.exists(os.path.expanduser(source)):
         return None
-    from ...core.checkpoint.content import read_stored_settings  # it needs NumPy
+    from ...core.checkpoint.model_record import read_stored_settings  # it needs NumPy
 
     stored = read_stored_settings(source)
     if stored is None or stored.get("TASK") not in list_names("task", NO_LABELS):

@@ -22,6 +22,7 @@ from paddlevit_dist.extensions.compare.formatting import add_findings, format_li
 from paddlevit_dist.extensions.compare.pairs import compare_tables
 from paddlevit_dist.extensions.compare.tables import read_table as read_samples
 from paddlevit_dist.extensions.compare.tables import write_evaluated
+from paddlevit_dist.extensions.export.files import find_exported
 from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 
 _FILES = Path(__file__).resolve().parents[1] / "files" / "weights_of_torch"
@@ -189,6 +190,19 @@ def read_described_checkpoint(folder):
     """The same, as somebody would write it who knows that there is a manifest."""
     _describe_all(folder / "checkpoints" / "epoch_0003")
     read_checkpoint(folder)
+
+
+def make_onnx(folder):
+    """An ONNX file with nothing but the description of this package."""
+    about = b"classes: [wren, owl]\nthresholds: {wren: 0.25}\nsettings: {TASK: multi_label}\n"
+    entry = b"\x0a\x05about\x12" + bytes([len(about)]) + about
+    (folder / "net.onnx").write_bytes(b"\x08\x08r" + bytes([len(entry)]) + entry)
+    assert find_exported(str(folder / "net.onnx")).about["thresholds"] == {"wren": 0.25}
+    return [folder / "net.onnx"]
+
+
+def read_onnx(folder):
+    assert isinstance(find_exported(str(folder / "net.onnx")).about, dict)
 
 
 def make_shards(folder):

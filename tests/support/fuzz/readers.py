@@ -48,6 +48,7 @@ _TABLE = [
     Reader("events of a run", other_files.make_events, other_files.read_events, True, least_refused=0.0),
     Reader("checkpoint", other_files.make_checkpoint, other_files.read_checkpoint),
     Reader("checkpoint's texts", other_files.make_checkpoint_texts, other_files.read_described_checkpoint, True),
+    Reader("description in an ONNX file", other_files.make_onnx, other_files.read_onnx, least_refused=0.0),
     Reader("weights", other_files.make_weights, other_files.read_all_weights, packing=None),
     Reader("weights in archives", other_files.make_archived_weights, other_files.read_all_weights, packing=ZIP),
     Reader("samples of an evaluation", other_files.make_samples, other_files.compare_samples, packing=ZIP),

@@ -1,8 +1,11 @@
 """``convert``: weights from any source to timm's names, in Paddle's or timm's layout."""
 
+import shutil
+
 import numpy as np
 import paddle
 import pytest
+import yaml
 from support.networks.other_names import (
     REDUCED,
     arrays,
@@ -21,12 +24,15 @@ from support.registrations import forgotten
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import Manifest, UserError, register_feature, register_model
+from paddlevit_dist.core.checkpoint import store
 from paddlevit_dist.core.checkpoint.array_files import read_safetensors, write_safetensors
 from paddlevit_dist.core.checkpoint.class_rows import read_class_names
 from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.core.checkpoint.model_record import read_record
 from paddlevit_dist.core.commands.convert import convert, run
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.settings.table import leaves
 from paddlevit_dist.core.tasks.model import Model
 from paddlevit_dist.core.tasks.model_factory import create_model
 
@@ -212,9 +218,29 @@ def test_weights_keep_their_input_and_classes(tmp_path, target):
     before, after = (open_source(str(weights), "predict") for weights in (source, tmp_path / target))
     assert after.learned[:-1] == before.learned[:-1] and after.learned.class_names == ("wren", "owl")
     assert list(after.config.DATA.IMAGENET_MEAN) == [0.2, 0.5, 0.8] and after.config.DATA.CROP_PCT == 0.75
-    assert after.settings == before.settings
+    theirs, ours = leaves(before.settings), leaves(after.settings)
+    assert {"SAVE", "DATA.DATA_PATH"} <= theirs.keys() - ours.keys()  # of this computer
+    assert ours == {name: theirs[name] for name in ours}
     convert(str(tmp_path / target), str(tmp_path / "again.pdparams"))
-    assert open_source(str(tmp_path / "again.pdparams"), "predict").settings == before.settings
+    assert open_source(str(tmp_path / "again.pdparams"), "predict").settings == after.settings
+
+
+def test_weights_keep_what_their_run_has_chosen_and_name_no_file_of_this_computer(tmp_path):
+    source = write_weights(tmp_path / "run", ["wren", "owl"], "DATA.CROP_PCT=0.75", f"DATA.DATA_PATH={tmp_path}/birds")
+    best = {"name": "mAP", "value": 0.5, "epoch": 1, "line": "mAP 0.5"}
+    store.write_evaluation(source.parent, best, [(1, 0.5)], {"mAP": 0.5, "threshold owl": 0.25})
+    convert(str(source), str(tmp_path / "new.safetensors"))
+    convert(str(tmp_path / "new.safetensors"), str(tmp_path / "again.pdparams"))
+    for name in ("new.safetensors", "again.pdparams"):
+        about = yaml.safe_load((tmp_path / f"{name}.about.yaml").read_text())
+        assert about["thresholds"] == {"owl": 0.25} and about["thresholds_settings"]["DATA.CROP_PCT"] == 0.75
+        del about["converted_from"]
+        assert str(tmp_path) not in yaml.safe_dump(about)
+        record = read_record(tmp_path / name)
+        assert record.thresholds == {"owl": 0.25} and record.conditions == read_record(source).conditions
+    (tmp_path / "copy").mkdir()
+    copy = shutil.copy(source, tmp_path / "copy")  # without what is next to it
+    assert read_record(copy).thresholds == {}
 
 
 def test_weights_of_other_people_keep_their_classes(tmp_path):

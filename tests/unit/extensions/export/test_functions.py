@@ -12,7 +12,7 @@ from support.forced_device import forced_device
 
 from paddlevit_dist import UserError
 from paddlevit_dist.extensions.export import functions
-from paddlevit_dist.extensions.export.files import ExportedModel
+from paddlevit_dist.extensions.export.files import ExportedModel, find_exported
 
 
 class ThreeOutputs(paddle.nn.Layer):
@@ -109,7 +109,9 @@ def test_inputs_and_outputs_of_an_onnx_file_keep_their_types(tmp_path):
     assert float(total) == 7.5 and negative.tolist() == (-values[0]).tolist() and negative.dtype == paddle.float32
     helper.set_model_props(model, {"about": "weights: inside\n"})
     onnx.save(model, str(file))
-    assert functions.load(ExportedModel(file, {"weights": "beside"})).about == {"weights": "inside"}
+    (tmp_path / "m.about.yaml").write_text("weights: beside\n")
+    loaded = functions.load(find_exported(str(file)))
+    assert loaded.about == {"weights": "inside"} and loaded.note.startswith(f"note: {tmp_path / 'm.about.yaml'} is not")
     file.write_bytes(b"nothing")
     with pytest.raises(UserError, match=r"m.onnx: onnxruntime .* cannot load it: \[ONNXRuntimeError\]"):
         functions.load(ExportedModel(file, {}))

@@ -10,6 +10,7 @@ import yaml
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
+from paddlevit_dist.core.checkpoint.model_record import read_record
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.multi_label.metrics import LabelMetrics
 from paddlevit_dist.images.multi_label.thresholds import LabelOutputs, LabelThresholds, find_thresholds
@@ -154,9 +155,43 @@ def test_an_export_is_evaluated_at_the_thresholds_of_its_description(tmp_path):
     for value in ("much", 1.5, None):
         about.write_text(yaml.safe_dump({"thresholds": {"wing": 0.7, "hull": value}}))
         with pytest.raises(
-            UserError, match=r"^\S+tags.about.yaml: Expected `float`.* `\$.thresholds\[\.\.\.\]`; remove the"
+            UserError,
+            match=r"^\S+tags.about.yaml: Expected `float`.* `\$.thresholds\[\.\.\.\]`; export the model again",
         ):
             find("-eval", "-pretrained=none", *RECALL, "EXPORTED", str(tmp_path / "tags.onnx"))
+
+
+def test_converted_weights_keep_their_thresholds_and_a_copy_without_them_says_so(weights, tmp_path):
+    settings = yaml.safe_load((weights / "about.yaml").read_text())["settings"]
+    record = read_record(weights)
+    file, about = tmp_path / "new.pdparams", tmp_path / "new.pdparams.about.yaml"
+    file.write_bytes(b"x")
+    about.write_text(yaml.safe_dump({"settings": settings, **record.describe_choices()}))
+    found = find("-eval", f"-pretrained={file}", *RECALL)
+    assert found.chosen == {"hull": 0.25, "wing": 0.75} and found.notice == found.lost == ""
+    other = find("-eval", f"-pretrained={file}", "MULTI_LABEL.THRESHOLDS", "f1")
+    with pytest.raises(UserError, match=r"were chosen with MULTI_LABEL.THRESHOLDS recall \(here f1\)"):
+        other.require_fit()
+    about.write_text(yaml.safe_dump({"settings": settings}))
+    found = find("-eval", f"-pretrained={file}", *RECALL)
+    lost = (
+        f"{file} has no thresholds for recall 0.8 (a copy needs the run's evaluation.json next to it, and convert and"
+    )
+    assert found.notice.startswith(f"MULTI_LABEL.THRESHOLDS recall: {lost}")
+    assert found.notice.endswith(": labels are chosen above 0.4 for all classes")
+    assert found.describe(samples(1)).startswith(f"threshold 0.4; {lost}")
+    found = find("-eval", f"-pretrained={file}", "MULTI_LABEL.THRESHOLDS", "f1")  # its run has chosen none
+    assert found.describe(samples(1)) == "threshold 0.4" and "none were chosen for the weights" in found.notice
+
+
+def test_an_exported_file_has_thresholds_of_its_own_beside_other_weights(weights, tmp_path):
+    (tmp_path / "tags.onnx").touch()
+    about = tmp_path / "tags.about.yaml"
+    words = ("-eval", f"-pretrained={weights}", *RECALL, "EXPORTED", str(tmp_path / "tags.onnx"))
+    about.write_text(yaml.safe_dump({"thresholds": {"wing": 0.6}}))
+    assert find(*words).chosen == {"wing": 0.6}
+    about.write_text(yaml.safe_dump({"thresholds": {"hull": 0.25, "wing": 0.75}}))
+    assert find(*words).images is not None  # of the weights, which chose the same
 
 
 def test_renamed_classes_keep_their_thresholds(weights):

@@ -1,0 +1,99 @@
+"""The record of a model: what is known of weights or of an exported file, and what was chosen for their network.
+
+A run writes ``about.yaml`` before the evaluation that chooses, whose values are in ``evaluation.json``. ``convert`` and
+``export`` write both into one ``about.yaml``, and ``export`` into an ONNX file itself, too.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..registry.extension_points import READ_EXPORTED_ABOUT
+from ..runtime.errors import UserError
+from ..settings.every_run import RunSettings
+from .content import read_about, read_evaluated_values, read_weights_info, resolve_checkpoint
+from .weight_files import find_weights_file
+
+THRESHOLD = "threshold {}"  # name of a class's threshold among the values of an evaluation
+_PREFIX = THRESHOLD.format("")
+_INPUT = ("IMAGE_SIZE", "CROP_PCT", "CROP_MODE", "INTERPOLATION", "TEST_VIEWS", "TEST_SCALES")  # below DATA
+_GOAL = {"precision": ("THRESHOLDS", "WISHED"), "recall": ("THRESHOLDS", "WISHED"), "f1": ("THRESHOLDS",)}
+
+
+class ModelRecord(NamedTuple):
+    """What is known of a model.
+
+    Attributes:
+        source: the file that says so, for messages.
+        about: content of ``about.yaml``; empty: nothing is known.
+        thresholds: probability above which the label of a class is chosen, by its name; empty: none were chosen.
+        conditions: settings under which they were chosen, by key; empty: not known.
+    """
+
+    source: str
+    about: Mapping[str, Any]
+    thresholds: Mapping[str, float]
+    conditions: Mapping[str, Any]
+
+    def describe_choices(self) -> dict[str, Any]:
+        """Return what was chosen as facts of an ``about.yaml``; empty if nothing was."""
+        if not self.thresholds:
+            return {}
+        return {"thresholds": dict(self.thresholds), "thresholds_settings": dict(self.conditions)}
+
+
+def read_record(source: str | Path, is_exported: bool = False) -> ModelRecord:
+    """Read the record of weights at ``source``, a local file or folder, or of an exported model there.
+
+    Raises UserError if it is damaged, or there are no weights.
+    """
+    if is_exported:
+        name, about = READ_EXPORTED_ABOUT.require()(str(source))
+        values: Mapping[str, float] = {}
+    else:
+        file = find_weights_file(source)
+        name, about, values = str(file), read_weights_info(file), read_evaluated_values(str(file))
+    thresholds = parse_thresholds(values) or dict(about.get("thresholds") or {})
+    conditions = about.get("thresholds_settings") or list_conditions(about.get("settings") or {})
+    return ModelRecord(name, about, thresholds, dict(conditions) if thresholds else {})
+
+
+def read_stored_settings(source: str) -> Mapping[str, Any] | None:
+    """Return the settings of the run whose folder, checkpoint or converted weights are at ``source``; None without."""
+    about = read_about(str(resolve_checkpoint(source)))
+    if about is None:
+        file = None
+        with contextlib.suppress(UserError):  # loading says that there are no weights
+            file = find_weights_file(source)
+        about = read_weights_info(file) if file is not None else None
+    stored = (about or {}).get("settings")
+    return stored if isinstance(stored, Mapping) else None
+
+
+def find_trained_size(file: Path) -> tuple[int, int] | None:
+    """Return height and width of the images that the weights in ``file`` were trained on; None: unknown."""
+    settings = read_weights_info(file).get("settings") if file.is_file() else None
+    data = settings.get("DATA") if isinstance(settings, dict) else None
+    size = data.get("IMAGE_SIZE") if isinstance(data, dict) else None
+    if isinstance(size, int):
+        return size, size
+    return (size[0], size[1]) if isinstance(size, list) and [type(side) for side in size] == [int, int] else None
+
+
+def parse_thresholds(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the thresholds by class among the values of an evaluation by name."""
+    return {
+        name.removeprefix(_PREFIX): float(value)
+        for name, value in values.items()
+        if name.startswith(_PREFIX) and isinstance(value, (int, float)) and 0 <= value <= 1
+    }
+
+
+def list_conditions(settings: Mapping[str, Any] | RunSettings) -> dict[str, Any]:
+    """Return the settings under which thresholds hold, by key, from a configuration or its plain values."""
+    data, labels = settings.get("DATA") or {}, settings.get("MULTI_LABEL") or {}
+    values = {f"DATA.{name}": data[name] for name in _INPUT if name in data}
+    goal = _GOAL.get(labels.get("THRESHOLDS", ""), ())
+    values |= {f"MULTI_LABEL.{name}": labels[name] for name in goal if name in labels}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

@@ -31,6 +31,8 @@ CATEGORIES: tuple[Category, ...] = get_args(Category)
 SIDE_PX = Range(low=1, high=65_535)  # no common image format has longer sides
 RGB = 3  # channels
 _DRAWN = ("synthetic_shapes", "segmentation_shapes", "drawn_figures")  # datasets of drawn images
+_OF_COLUMNS = ("hub", "hub_boxes", "hub_label_maps")  # datasets in columns of data files
+_OF_TABLES = ("DATA.TABLE.IMAGES", "DATA.TABLE.FOLD", "DATA.TABLE.EMPTY")
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _SIZE = Range(low=1, high=1_000_000)
 _FACTOR = Range(low=0, high=1000, low_open=True)
@@ -38,6 +40,23 @@ _FACTOR = Range(low=0, high=1000, low_open=True)
 
 def _dimension(meaning: str, within: Range = _SIZE) -> Any:
     return key(None, f"{meaning}; None: the variant's", within)
+
+
+class LabelTableSection(Section):
+    """Keys of DATA.TABLE: tables of labels, and the columns of Parquet and Arrow files."""
+
+    IMAGES: PathText | None = key(None, "folder of the images; None: that of the table", effect="place")
+    IMAGE: str | None = key(
+        None, "column with the images' paths, or the images; None: found by its type, heading and content"
+    )
+    LABELS: list[str] = key(
+        [], "column of labels, boxes or label maps, or columns of classes; empty: found by types, headings and content"
+    )
+    FOLD: str | None = key(None, "value of the column fold that is validation; None: the first one")
+    EMPTY: Literal["unknown", "absent"] = key(
+        "unknown", "several labels: what an empty cell in a column of a class means; -1 is always unknown"
+    )
+    CONFIGURATION: str | None = key(None, "hub: configuration of the data; None: the default or only one")
 
 
 class ImageDataSection(every_run.DataSection):
@@ -84,6 +103,7 @@ class ImageDataSection(every_run.DataSection):
     MAX_PIXELS: int = key(
         89_478_485, "largest number of pixels of an image; larger ones are unreadable", AT_LEAST_1, effect="neutral"
     )
+    TABLE: LabelTableSection
 
 
 class ImageModelSection(every_run.ModelSection):
@@ -192,6 +212,12 @@ def _find_unused(view: ConfigView[ImageSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("DATA.VAL_FRACTION_IF_MISSING",), "DATA.VAL_FRACTION", "{} is for all data")
     elif data.VAL_FRACTION_IF_MISSING is None:
         yield IgnoredKeys(("DATA.VAL_SEED",), "DATA.VAL_FRACTION", "nothing is held out: {}")
+    if data.DATASET in _OF_COLUMNS:
+        yield IgnoredKeys(_OF_TABLES, "DATA.DATASET", "it is for table, and {}")
+    elif data.DATASET == "table":
+        yield IgnoredKeys(("DATA.TABLE.CONFIGURATION",), "DATA.DATASET", "it is for hub, and {}")
+    else:
+        yield IgnoredKeys(("DATA.TABLE.",), "DATA.DATASET", "it is for table and hub, and {}")
 
 
 IMAGES = KeyTable(

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from .features import FUNCTIONS, MANIFESTS
-from .manifest import BOX_LABELS, KEYPOINT_LABELS, NO_LABELS, Manifest
+from .manifest import BOX_LABELS, CLASS_LABELS, KEYPOINT_LABELS, MASK_LABELS, NO_LABELS, Manifest
 
 POINTS: dict[str, "ExtensionPoint[Any]"] = {}  # name -> point
 FunctionT = TypeVar("FunctionT")
@@ -95,7 +95,8 @@ GUESS: dict[Annotations, ExtensionPoint[Callable[[str], Any]]] = {  # (path)
 FIND_LAYOUTS: dict[
     Annotations, ExtensionPoint[Callable[[str, str], Sequence[Any]]]
 ] = {  # (folder, its name in messages)
-    annotations: ExtensionPoint(f"find {annotations}") for annotations in (BOX_LABELS, KEYPOINT_LABELS)
+    annotations: ExtensionPoint(f"find {annotations}")
+    for annotations in (BOX_LABELS, KEYPOINT_LABELS, CLASS_LABELS, MASK_LABELS)
 }
 METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {  # (class names)
     elements: ExtensionPoint(f"metrics of {elements}") for elements in ("pixels", "points")

@@ -91,7 +91,7 @@ def is_of_another_layout(accepted: dict[str, KeySetting]) -> bool:
     path, dataset = accepted.get("DATA.DATA_PATH"), accepted.get("DATA.DATASET")
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
-    layouts = lookup.find_layouts(dataset.value, path.value) if os.path.isdir(path.value or "") else []
+    layouts = lookup.find_layouts(dataset.value, path.value) if path.value else []
     return len(layouts) == 1 and dataset.value not in layouts
 
 

@@ -18,6 +18,7 @@ MANIFEST = Manifest(
         "folder": "..data.class_folders:ClassFolders",
         "tar": "..data.tar:TarImages",
         "table": "..data.table_images:TableImages",
+        "hub": "..data.hub.hub_images:HubImages",
     },
     bundled=("digits",),
     remote=("tar",),
@@ -33,6 +34,7 @@ MANIFEST = Manifest(
         "digits": "vit_digits",
         "folder": "finetune_folder",
         "table": "finetune_folder",
+        "hub": "finetune_folder",
         CLASS_LABELS: "vit_tiny_patch16_224",
     },
     spellings={
@@ -44,6 +46,10 @@ MANIFEST = Manifest(
             "imagefolder": "folder",
             "image_folder": "folder",
             "csv": "table",
+            "huggingface": "hub",
+            "hfds": "hub",
+            "parquet": "hub",
+            "arrow": "hub",
             "cifar_10": "cifar10",
             "cifar_100": "cifar100",
             "fashionmnist": "fashion_mnist",
@@ -63,5 +69,8 @@ MANIFEST = Manifest(
             "index tar files that are read from s3:// or https://",
         ),
     },
-    functions={"guess_dataset": "..data.guessing:guess"},
+    functions={
+        "guess_dataset": "..data.guessing:guess",
+        f"find {CLASS_LABELS}": "..data.guessing:find_hub_classes",
+    },
 )

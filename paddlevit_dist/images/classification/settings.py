@@ -49,18 +49,6 @@ _OF_PHOTOS = ("DATA.CROP_SCALE", "DATA.CROP_RATIO", "DATA.CROP_MODE", "DATA.INTE
 _MIXING = ("TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA", "TRAIN.CUTMIX_MINMAX")  # each turns mixing on
 
 
-class LabelTableSection(Section):
-    """Keys of DATA.TABLE: tables of labels."""
-
-    IMAGES: PathText | None = key(None, "folder of the images; None: that of the table", effect="place")
-    IMAGE: str | None = key(None, "column with the images' paths; None: found by its heading and content")
-    LABELS: list[str] = key([], "column of labels, or columns of classes; empty: found by their headings and content")
-    FOLD: str | None = key(None, "value of the column fold that is validation; None: the first one")
-    EMPTY: Literal["unknown", "absent"] = key(
-        "unknown", "several labels: what an empty cell in a column of a class means; -1 is always unknown"
-    )
-
-
 class ClassificationDataSection(settings.ImageDataSection):
     """Keys of DATA for image classification."""
 
@@ -105,7 +93,6 @@ class ClassificationDataSection(settings.ImageDataSection):
     GLYPH_DISTORTION: float = key(
         1.0, "training on glyphs: strength of the small affine maps, 0 for none", SHARE, training_only=True
     )
-    TABLE: LabelTableSection
     CLASS_BALANCED: bool = key(False, "training: read all classes equally often", training_only=True)
     REMOTE_CACHE_GIGABYTES: float = key(
         100.0,
@@ -282,8 +269,6 @@ def _find_unused(view: ConfigView[ClassificationSettings]) -> Iterator[IgnoredKe
         yield IgnoredKeys(
             tuple(f"TRAIN.{name}" for name in names), "TRAIN.DISTILLATION_TYPE", "there is no teacher: {}"
         )
-    if data.DATASET != "table":
-        yield IgnoredKeys(("DATA.TABLE.",), "DATA.DATASET", "it is for table, and {}")
     if data.DATA_PATH is None or not is_address(data.DATA_PATH):
         yield IgnoredKeys(
             ("DATA.REMOTE_CACHE_GIGABYTES",), "DATA.DATA_PATH", "images of this machine are not copied: {}"

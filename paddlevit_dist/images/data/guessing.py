@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ...core.registry.manifest import BOX_LABELS, MASK_LABELS
+from ...core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
@@ -17,6 +17,8 @@ from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, 
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import find_split_folders
 from .formats import SPLIT_FOLDERS, find_hint, get_suffix, readable_suffixes
+from .hub.guessing import find_hub
+from .hub.layout import ARROW, PARQUET, is_pattern
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
 from .reading import SPLITS
@@ -55,11 +57,13 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if is_address(os.fspath(path)):
         return DatasetGuess("tar", one_line(f"{path} is an address, from which tar files are read"))
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    shown = os.fspath(path).rstrip("/") or root
+    if is_pattern(root):
+        return find_hub(root, shown, contents)
     if not os.path.exists(root):
         raise UserError(f"data path {root} does not exist")
-    shown = os.fspath(path).rstrip("/") or root
     if os.path.isfile(root):
-        return _as_outlines(_detect_file(root, shown), contents)
+        return _as_outlines(_detect_file(root, shown, contents), contents)
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
@@ -75,7 +79,30 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if guesses:
         return _as_outlines(guesses[0]._replace(reason=one_line(guesses[0].reason)), contents)
     _refuse_point_clouds(root, shown)
-    return _detect_table(root, shown)
+    return find_hub(root, shown, contents) or _detect_table(root, shown)
+
+
+def find_hub_classes(root: str, shown: str) -> list[DatasetGuess]:
+    """Return the dataset of images with classes in data files, if nothing else is at a path; usually none."""
+    return _find_hub_only(root, CLASS_LABELS)
+
+
+def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
+    """Find the datasets of images with boxes at a path, ``shown`` in messages, also in data files."""
+    return (find_boxes(root, shown) if os.path.isdir(root) else []) or _find_hub_only(root, BOX_LABELS)
+
+
+def find_hub_maps(root: str, shown: str) -> list[DatasetGuess]:
+    """Return the dataset of images with label maps in data files, if nothing else is at a path; usually none."""
+    return _find_hub_only(root, MASK_LABELS)
+
+
+def _find_hub_only(root: str, contents: str) -> list[DatasetGuess]:
+    try:
+        found = guess(root, contents)
+    except UserError:  # the dataset that is named reports what is wrong
+        return []
+    return [found] if found is not None and found.dataset.startswith("hub") else []
 
 
 def _as_outlines(found: DatasetGuess | None, contents: str | None) -> DatasetGuess | None:
@@ -84,7 +111,7 @@ def _as_outlines(found: DatasetGuess | None, contents: str | None) -> DatasetGue
     return found._replace(dataset="coco_outlines") if found is not None and is_coco_file else found
 
 
-def _detect_file(file: str, shown: str) -> DatasetGuess | None:
+def _detect_file(file: str, shown: str, contents: str | None) -> DatasetGuess | None:
     """Detect the dataset that a file is; raise a ``UserError`` if its folder is the dataset."""
     if file.lower().endswith(".tar"):
         raise UserError(f"data path {shown} is a tar file; give its folder: {os.path.dirname(file)}")
@@ -95,6 +122,9 @@ def _detect_file(file: str, shown: str) -> DatasetGuess | None:
         raise UserError(
             f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(file)}"
         )
+    hub = find_hub(file, shown, contents) if file.lower().endswith((*PARQUET, *ARROW)) else None
+    if hub is not None:
+        return hub
     if file.lower().endswith(TABLE_SUFFIXES):
         return DatasetGuess("table", one_line(f"{shown} is a table, read as one of labels"))
     return _detect_cifar(file, shown)

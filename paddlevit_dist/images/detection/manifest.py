@@ -50,5 +50,5 @@ MANIFEST = Manifest(
             "COCO scores of boxes from any program; runs without Paddle",
         ),
     },
-    functions={f"find {BOX_LABELS}": "..data.box_layouts:find_boxes"},
+    functions={f"find {BOX_LABELS}": "..data.guessing:find_box_layouts"},
 )

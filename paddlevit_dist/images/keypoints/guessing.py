@@ -45,6 +45,8 @@ def guess_keypoints(path: str) -> DatasetGuess | None:
 
 def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with keypoints in a folder, ``shown`` in messages; usually none or one."""
+    if not os.path.isdir(root):
+        return []
     boxes = {guess.dataset: guess.reason for guess in find_boxes(root, shown)}
     found = []
     if "coco" in boxes:

@@ -6,7 +6,11 @@ MANIFEST = Manifest(
     __package__,
     requires=("paddlevit_dist.images.classification.task",),
     annotations=TAG_LABELS,
-    datasets={"multi_digits": ".digits:MultiDigits", "table": "..data.table_images:TableImages"},
+    datasets={
+        "multi_digits": ".digits:MultiDigits",
+        "table": "..data.table_images:TableImages",
+        "hub": "..data.hub.hub_images:HubImages",
+    },
     bundled=("multi_digits",),
     tasks={"multi_label": ".task:MultiLabel"},
     task_tables={"multi_label": ("..settings:IMAGES", "..classification.settings:TABLE", ".settings:TABLE")},

@@ -41,7 +41,10 @@ MANIFEST = Manifest(
             "coco_stuff10k": "coco_stuff",
         },
     },
-    functions={"metrics of pixels": ".metrics:SegmentationMetrics"},
+    functions={
+        "metrics of pixels": ".metrics:SegmentationMetrics",
+        f"find {MASK_LABELS}": "..data.guessing:find_hub_maps",
+    },
     commands={
         "evaluate masks": (
             ".evaluate_command:run",

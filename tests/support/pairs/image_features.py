@@ -49,6 +49,7 @@ CLASSIFICATION = Task(
             "lists": Value("-dataset=imagenet2012 -data_path={data:lists}"),
             "table": Value(f"{_TABLE} DATA.TABLE.IMAGES {{data:table}}/pictures"),
             "fold": Value(f"{_TABLE} DATA.TABLE.IMAGES {{data:table}}/pictures DATA.TABLE.FOLD 2"),
+            "hub": Value("-data_path={data:hub} DATA.CACHE_FOLDER {data:hub}/cache", "folder"),
             "held_out": Value("-dataset=folder -data_path={data:unsplit} DATA.VAL_FRACTION 0.25 DATA.VAL_SEED 3"),
         },
         "lora": NONE
@@ -135,6 +136,7 @@ MULTI_LABEL = Task(
             "columns": Value("-dataset=table -data_path={data:tags}/columns.csv"),  # with unknown labels
             "lists": Value("-dataset=table -data_path={data:tags}/lists.csv"),
             "absent": Value("-dataset=table -data_path={data:tags}/columns.csv DATA.TABLE.EMPTY absent"),
+            "hub": Value("-data_path={data:hub_tags}", "lists"),
         },
         "loss": NONE
         | {

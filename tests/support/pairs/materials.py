@@ -22,6 +22,7 @@ from paddlevit_dist.images.segmentation.data.segmentation_dataset import Segment
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
 from support.files import nnunet_folders
+from support.files.hub_files import IMAGE, classes, write_parquet, write_saved
 from support.files.voc_writer import an_object, write_xml
 from support.files.volume_files import write_landmarks, write_volume
 from support.hosts.range_server import RangeServer
@@ -144,6 +145,32 @@ def _write_tars(store: str) -> Callable[[Path, Materials], None]:
         succeed("prepare", "index", folder)
 
     return write
+
+
+def _write_hub(folder: Path, materials: Materials) -> None:
+    """The images of the class folders in their order, in Parquet files of 50 images with names of classes."""
+    for split in ("train", "val"):
+        files = sorted((materials.get("folder") / split).rglob("*.png"))
+        rows = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
+        labels = [int(file.parent.name[1:]) for file in files]
+        for number, first in enumerate(range(0, len(rows), 50)):
+            columns = {"picture": rows[first : first + 50], "kind": labels[first : first + 50]}
+            features = {"picture": IMAGE, "kind": classes(*CLASS_NAMES)}
+            write_parquet(
+                folder / "data" / f"{split}-{number:05d}-of-00002.parquet", columns, features, row_group_size=17
+            )
+
+
+def _write_hub_tags(folder: Path, materials: Materials) -> None:
+    """The images and labels of the table of lists in their order, as ``save_to_disk`` writes them."""
+    splits: dict[str, dict[str, list]] = {}
+    for line in (materials.get("tags") / "lists.csv").read_text().splitlines()[1:]:
+        image, split, labels = line.split(",")
+        columns = splits.setdefault(split, {"image": [], "tags": []})
+        columns["image"].append({"bytes": (materials.get("tags") / image).read_bytes(), "path": image})
+        columns["tags"].append(labels.split(";") if labels else [])
+    value = {"_type": "Value", "dtype": "string"}
+    write_saved(folder, splits, {"image": IMAGE, "tags": {"_type": "List", "feature": value}})
 
 
 def _list_images(split: str) -> Iterator[tuple[int, Image.Image, ImageAnnotations]]:
@@ -428,6 +455,8 @@ MAKERS: dict[str, Callable[[Path, Materials], None]] = {
     "tags": _write_tags,
     "pages": _write_tars("pages"),
     "jpeg": _write_tars("jpeg"),
+    "hub": _write_hub,
+    "hub_tags": _write_hub_tags,
     "coco": _write_coco,
     "coco_keypoints": _write_coco_figures("person", "hand"),
     "coco_people": _write_coco_figures("person"),

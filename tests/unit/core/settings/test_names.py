@@ -233,12 +233,12 @@ def test_a_task_given_with_the_command_is_to_be_left_out():
     """The recipe for these data may be the one that it replaced the task of."""
     file = {"DATA.DATASET": KeySetting("DATA.DATASET", "folder", "recipe.yaml", "recipe.yaml:13")}
     for settings in ({}, file):
-        with pytest.raises(UserError, match="leave out TASK for images, or choose one of multi_digits, table$"):
+        with pytest.raises(UserError, match="leave out TASK for images, or choose one of hub, multi_digits, table$"):
             names.check_task_dataset_model(
                 ConfigView(tree(task="multi_label"), {**settings, **settle(task="multi_label")})
             )
     assert check(task="multi_label", dataset="folder").endswith(
-        "choose a recipe for images, such as -cfg=finetune_folder, or one of multi_digits, table"
+        "choose a recipe for images, such as -cfg=finetune_folder, or one of hub, multi_digits, table"
     )
 
 

@@ -1,0 +1,1 @@
+"""Images in Parquet and Arrow files, as Hugging Face's library ``datasets`` writes and publishes them."""

@@ -1,0 +1,274 @@
+"""What the columns mean: images, and classes, lists of labels, objects with boxes or label maps, by types and names."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ....core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS, TAG_LABELS
+from ....core.runtime.errors import UserError
+from ....core.runtime.printing import shorten
+from ....core.runtime.tables import normalize_heading
+from .features import CLASS, IMAGE, LIST, STRUCT, VALUE, Feature, Features
+
+_IMAGES = (
+    *("image", "img", "images", "picture", "photo", "pixel_values", "jpg", "jpeg", "png", "webp", "image_bytes"),
+    *("file_name", "filename", "image_file_name"),
+)
+_LABELS = (
+    *("label", "labels", "class", "classes", "class_label", "class_id", "class_name", "category", "categories"),
+    *("target", "targets", "tag", "tags", "y", "cls"),
+)
+_MAPS = (
+    *("label", "labels", "annotation", "annotations", "mask", "masks", "segmentation", "segmentation_mask", "seg"),
+    *("segmentation_map", "semantic_segmentation", "semantic_mask", "label_map", "gt", "ground_truth", "segments"),
+    *("png_mask", "mask_file_name", "annotation_file_name", "label_file_name"),
+)
+_OBJECTS = ("objects", "annotations", "object", "annotation", "bboxes", "boxes", "instances", "detections", "labels")
+#: columns of boxes, and how they are written; COCO's is the one of a name that says nothing
+CORNERS, CENTERS, SIDES = "x0, y0, x1, y1", "center x, center y, width, height", "x, y, width, height"
+_BOXES = {
+    **dict.fromkeys(("bbox", "bboxes", "box", "boxes", "bounding_box", "bounding_boxes"), SIDES),
+    **dict.fromkeys(("xywh", "bbox_xywh", "bboxes_xywh", "boxes_xywh"), SIDES),
+    **dict.fromkeys(("xyxy", "bbox_xyxy", "bboxes_xyxy", "boxes_xyxy"), CORNERS),
+    **dict.fromkeys(("cxcywh", "bbox_cxcywh", "bboxes_cxcywh", "boxes_cxcywh"), CENTERS),
+}
+_PARTS = {
+    "label": (
+        "category",
+        "category_id",
+        "categories",
+        "label",
+        "labels",
+        "class",
+        "classes",
+        "class_id",
+        "category_ids",
+    ),
+    "area": ("area", "areas"),
+    "crowd": ("iscrowd", "is_crowd", "crowd"),
+    "id": ("id", "ids", "bbox_id", "annotation_id", "object_id"),
+}
+_SIZES = ("height", "width")
+_IDS = ("image_id", "id")
+
+
+class HubChoices(NamedTuple):
+    """What the user says: DATA.TABLE.IMAGE, LABELS and CONFIGURATION."""
+
+    image: str | None = None
+    labels: tuple[str, ...] = ()
+    configuration: str | None = None
+
+
+class ObjectColumns(NamedTuple):
+    """The parts of objects: each is a path of a column, or of a field in ``parent``; "" if there is none.
+
+    Attributes:
+        parent: column of a struct of lists, or a list of structs; "": the parts are columns.
+        box: boxes, written as ``form``.
+        label, area, crowd, id: of each object.
+        names: of the classes; None: labels are texts, or numbers without names.
+        height, width, image_id: columns of the image.
+    """
+
+    parent: str
+    box: str
+    form: str
+    label: str = ""
+    area: str = ""
+    crowd: str = ""
+    id: str = ""
+    names: tuple[str, ...] | None = None
+    height: str = ""
+    width: str = ""
+    image_id: str = ""
+
+
+class HubColumns(NamedTuple):
+    """The columns that are read.
+
+    Attributes:
+        image: of the images.
+        labels: one of classes or lists of them, or one of each class; or the one of label maps; empty: none.
+        objects: of boxes; None: none.
+    """
+
+    image: str
+    labels: tuple[str, ...] = ()
+    objects: ObjectColumns | None = None
+
+    def describe(self) -> str:
+        """Return what is read, for the log."""
+        if self.objects is not None:
+            place = f"{self.objects.parent}." if self.objects.parent else ""
+            label = f", classes in {place}{self.objects.label}" if self.objects.label else ""
+            return f"images in column {self.image}, boxes ({self.objects.form}) in {place}{self.objects.box}{label}"
+        labels = f", labels in {shorten(', '.join(self.labels), 80)}" if self.labels else ", no labels"
+        return f"images in column {self.image}{labels}"
+
+
+def find_contents(features: Features) -> str:
+    """Return the annotations that the columns are most likely for."""
+    if _list_objects(features):
+        return BOX_LABELS
+    if _find_map(features, HubChoices()) is not None:
+        return MASK_LABELS
+    return CLASS_LABELS
+
+
+def has_images(features: Features) -> bool:
+    """Return whether there is a column of images."""
+    return any(feature.kind == IMAGE for feature in features.values())
+
+
+def choose_columns(features: Features, contents: str, choices: HubChoices, source: str) -> HubColumns:
+    """Choose the columns for a task that reads ``contents``.
+
+    Raises:
+        UserError: a chosen column does not exist, nothing fits, or several do; with the columns of ``source``.
+    """
+    chosen = (*([choices.image] if choices.image is not None else []), *choices.labels)
+    missing = next((name for name in chosen if name.partition(".")[0] not in features), None)
+    if missing is not None:
+        key = "IMAGE" if missing == choices.image else "LABELS"
+        raise UserError(f"{source} has no column {shorten(missing, 60)} (DATA.TABLE.{key}), only {_show(features)}")
+    if contents == MASK_LABELS:
+        pair = _find_map(features, choices)
+        if pair is None:
+            images = [name for name, feature in features.items() if feature.kind == IMAGE]
+            many = f", and {shorten(', '.join(images), 80)} may be each" if len(images) > 2 else ""
+            raise UserError(
+                f"{source}: no two columns of images and their label maps among {_show(features)}{many}: set "
+                "DATA.TABLE.IMAGE and DATA.TABLE.LABELS"
+            )
+        return HubColumns(pair[0], (pair[1],))
+    image = _find_image(features, choices, source)
+    if contents == BOX_LABELS:
+        return HubColumns(image, objects=_find_objects(features, choices, source))
+    if choices.labels:
+        return HubColumns(image, choices.labels)
+    found = _find_labels(features, contents == TAG_LABELS, source)
+    if found is None and contents != NO_LABELS:
+        raise UserError(
+            f"{source}: no column of labels among {_show(features)}: set DATA.TABLE.LABELS to one; images without "
+            "labels are for 'predict' and tasks that learn without labels"
+        )
+    return HubColumns(image, () if found is None else (found,))
+
+
+def _show(features: Features) -> str:
+    return shorten(", ".join(f"{name} ({feature})" for name, feature in features.items()), 160)
+
+
+def _find_image(features: Features, choices: HubChoices, source: str) -> str:
+    if choices.image is not None:
+        feature = features[choices.image]
+        if feature.kind not in (IMAGE, VALUE):
+            raise UserError(f"{source}, column {choices.image} (DATA.TABLE.IMAGE): expected images, found {feature}")
+        return choices.image
+    others = [name for name, feature in features.items() if feature.kind == IMAGE and name not in choices.labels]
+    found = _prefer(others, _IMAGES)
+    if len(found) != 1:
+        what = f"images in several columns, {', '.join(found)}" if found else f"no column of images: {_show(features)}"
+        raise UserError(f"{source}: {shorten(what, 200)}; choose one with DATA.TABLE.IMAGE NAME")
+    return found[0]
+
+
+def _prefer(names: Sequence[str], words: Sequence[str]) -> list[str]:
+    """Return the one name that is the first of the words, or all names if there is none."""
+    known = {normalize_heading(name): name for name in reversed(names)}
+    return next(([known[word]] for word in words if word in known), list(names)) if len(names) > 1 else list(names)
+
+
+def _find_labels(features: Features, has_several: bool, source: str) -> str | None:
+    """Return the column of labels: of class numbers, else of texts or numbers with a usual name; None without one."""
+
+    def is_one(feature: Feature, kind: str) -> bool:
+        return feature.kind == kind and (kind == CLASS or feature.is_whole or feature.is_text)
+
+    def is_list(feature: Feature, kind: str) -> bool:
+        return feature.kind == LIST and feature.item is not None and is_one(feature.item, kind)
+
+    fits: tuple[Callable[[Feature, str], bool], ...] = (is_list, is_one) if has_several else (is_one, is_list)
+    for kind in (CLASS, VALUE):
+        for fit in fits:
+            found = [name for name, feature in features.items() if fit(feature, kind)]
+            if kind == VALUE:
+                found = [name for name in found if normalize_heading(name) in _LABELS]
+            found = _prefer(found, _LABELS)
+            if len(found) > 1:
+                raise UserError(
+                    f"{source}: labels in several columns, {shorten(', '.join(found), 120)}; choose one with "
+                    "DATA.TABLE.LABELS [NAME]"
+                )
+            if found:
+                return found[0]
+    return None
+
+
+def _find_map(features: Features, choices: HubChoices) -> tuple[str, str] | None:
+    """Return the columns of images and of their label maps; None unless there are two that differ in name."""
+    images = [name for name, feature in features.items() if feature.kind == IMAGE]
+    image, label_map = choices.image, choices.labels[0] if choices.labels else None
+    for words in (_MAPS, _IMAGES) if len(images) == 2 and not _has_word(images, _IMAGES) else (_IMAGES, _MAPS):
+        found = _prefer([name for name in images if name not in (image, label_map)], words)
+        if len(found) == 1 and words is _IMAGES and image is None:
+            image = found[0]
+        elif len(found) == 1 and words is _MAPS and label_map is None:
+            label_map = found[0]
+    return None if image is None or label_map is None else (image, label_map)
+
+
+def _has_word(names: Sequence[str], words: Sequence[str]) -> bool:
+    return any(normalize_heading(name) in words for name in names)
+
+
+def _fields(feature: Feature) -> Features:
+    """Return the types of the parts of objects: the fields of a struct of lists, or of the structs of a list."""
+    if feature.kind == LIST and feature.item is not None and feature.item.kind == STRUCT:
+        return {name: Feature(LIST, item=field) for name, field in feature.item.fields.items()}
+    return feature.fields if feature.kind == STRUCT else {}
+
+
+def _find_box(fields: Features) -> str | None:
+    """Return the field of boxes: lists of lists of numbers, by its name."""
+    known = {normalize_heading(name): name for name, feature in fields.items() if _is_boxes(feature)}
+    return next((known[word] for word in _BOXES if word in known), None)
+
+
+def _is_boxes(feature: Feature) -> bool:
+    item = feature.item.item if feature.kind == LIST and feature.item is not None else None
+    return item is not None and item.kind == VALUE and item.dtype.startswith(("float", "double", "int", "uint", "half"))
+
+
+def _list_objects(features: Features) -> list[str]:
+    """Return the columns of objects with boxes; "" for boxes that are a column themselves."""
+    found = [name for name, feature in features.items() if _find_box(_fields(feature)) is not None]
+    return found or ([""] if _find_box(features) is not None else [])
+
+
+def _find_objects(features: Features, choices: HubChoices, source: str) -> ObjectColumns:
+    parents = list(dict.fromkeys(name.partition(".")[0] for name in choices.labels)) or _list_objects(features)
+    if parents and _find_box(_fields(features[parents[0]]) if parents[0] else features) is None:
+        if choices.labels and _find_box(features) is not None:  # it names the classes of boxes in another column
+            parents = [""]
+        else:
+            raise UserError(f"{source}, column {parents[0]} (DATA.TABLE.LABELS): no boxes in it, such as a field bbox")
+    found = _prefer(parents, _OBJECTS)
+    if len(found) != 1:
+        what = f"boxes in several columns, {', '.join(found)}" if found else f"no column of boxes: {_show(features)}"
+        raise UserError(f"{source}: {shorten(what, 200)}; choose one with DATA.TABLE.LABELS [NAME]")
+    parent = found[0]
+    fields = _fields(features[parent]) if parent else features
+    box = _find_box(fields) or ""
+    known = {normalize_heading(name): name for name in fields if name != box}
+    lists = {name: known_name for name, known_name in known.items() if parent or fields[known_name].kind == LIST}
+    parts = {part: next((lists[word] for word in words if word in lists), "") for part, words in _PARTS.items()}
+    if not parent and choices.labels:
+        parts["label"] = choices.labels[0]
+    label = fields[parts["label"]].item if parts["label"] else None
+    columns = {normalize_heading(name): name for name, feature in features.items() if feature.is_whole}
+    sizes = {word: columns.get(word, "") for word in _SIZES}
+    image_id = next((columns[word] for word in _IDS if word in columns), "")
+    names = label.names if label is not None else None
+    form = _BOXES[normalize_heading(box)]
+    return ObjectColumns(parent, box, form, **parts, names=names, **sizes, image_id=image_id)

@@ -1,0 +1,294 @@
+"""Images with classes, several labels or none in the rows of data files: ``-dataset=hub``."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....core.data.checked_files import DamagedCacheError, map_verified, write_array
+from ....core.registry.lookup import annotation_type
+from ....core.registry.manifest import CLASS_LABELS, NO_LABELS, TAG_LABELS
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import map_array
+from ....core.runtime.printing import count, shorten
+from ..class_folders import IndexedClassImages
+from ..reading import decode_image
+from .columns import HubChoices
+from .features import LIST, Feature
+from .opening import LAYOUT, HubOptions, HubRows, HubSplit, ensure_store, locate_rows, open_split, require_files
+from .storage import DataFile
+from .values import UNKNOWN, LabelValues, read_class_columns, read_labels, sort_texts
+
+_MOST_LABELS = 1 << 33  # images x classes: 8 GiB
+
+
+class HubImages(IndexedClassImages):
+    """Images with one class each; classes are named by the type of the column, or by training labels, sorted.
+
+    Rows without a class are not used. Without a split of validation images, that of test images is used instead, unless
+    a part of the training images is held out.
+    """
+
+    layout = LAYOUT
+    contents = CLASS_LABELS
+
+    @classmethod
+    def open(cls, config: Any, split: str, cache_folder: Path) -> "HubImages":
+        """Open the split that the configuration describes, with the labels that its task reads."""
+        contents = annotation_type("task", config.TASK)
+        kind = {TAG_LABELS: HubLabelSets, NO_LABELS: HubUnlabeled}.get(contents or "", HubImages)
+        return kind(config.DATA.DATA_PATH, split, cache_folder, HubOptions.read(config, kind.contents))
+
+    def __init__(
+        self, data_path: str | None, split: str, cache_folder: Path, options: HubOptions | None = None
+    ) -> None:
+        """Find and index the rows of ``split``: "train", "val" or a published name.
+
+        A ``UserError`` says that there are no such files, split or columns, that several may be meant, or that a file
+        is damaged.
+        """
+        self.split = split
+        options = options or HubOptions(HubChoices(), self.contents)
+        opened = open_split(data_path, split, options)
+        store = self._index_rows(opened, options, cache_folder)
+        facts = store.index.class_names
+        self._store, self._content, self._names = store, facts["content"], facts["names"]
+        super().__init__(opened.found.root, store.index, len(facts["names"] or ()))
+        if facts["names"] is None:
+            self.num_classes = None  # type: ignore[assignment] # without labels
+        self.notices = [*filter(None, [opened.notice]), *facts["notices"]]
+
+    @staticmethod
+    def has_validation(data_path: str | None) -> bool:
+        """Return whether there is a split of validation or test images besides the training images."""
+        if data_path is None:
+            return False
+        found = require_files(data_path, takes_first=True)
+        try:
+            return found.find_split("val")[0] != found.find_split("train")[0]
+        except UserError:
+            return False
+
+    def _index_rows(self, opened: HubSplit, options: HubOptions, cache_folder: Path) -> Any:
+        def build() -> tuple[HubRows, np.ndarray, dict[str, Any]]:
+            files = opened.open_files(opened.name)
+            rows = locate_rows(opened, files, options, [opened.columns.image])
+            rows, labels, names = self._find_labels(opened, files, rows, cache_folder)
+            whole = f"{opened.found.root}, split {opened.name}: {count(len(rows.names), 'image')}"
+            return rows, labels, {"names": names, "notices": [f"{whole}, {opened.columns.describe()}", *rows.notices]}
+
+        key = opened.key(type(self).__name__)
+        return ensure_store(f"hub-{self.split}", key, cache_folder, opened.found.root, build)
+
+    def _find_labels(
+        self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
+    ) -> tuple[HubRows, np.ndarray, list[str] | None]:
+        """Return the rows with a label, the class of each, int, and the names of the classes."""
+        [column] = require_one(opened)
+        feature = opened.features[column]
+        values = read_labels(files, column, feature)
+        lengths = values.lengths[rows.rows]
+        if feature.kind == LIST and (lengths > 1).any():
+            several = count(int((lengths > 1).sum()), "image")
+            raise UserError(
+                f"{opened.found.root}, column {column}: {several} with several labels, expected one of each (TASK "
+                "multi_label reads several)"
+            )
+        codes, names = number_classes(opened, files, column, values)
+        labels = values._replace(codes=codes).single()[rows.rows]
+        known = labels != UNKNOWN
+        if not known.any():
+            raise UserError(f"{opened.found.root}: no row of split {opened.name} has a label in column {column}")
+        if not known.all():
+            rows.notices.append(f"{opened.name}: {count(int((~known).sum()), 'image')} without a label not used")
+        return rows.select(known), labels[known], names
+
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "notices": ()}
+
+    @property
+    def class_names(self) -> list[str] | None:  # type: ignore[override] # stored in the index
+        """Name of each class; None without labels."""
+        return self._names
+
+    @property
+    def content_key(self) -> str:  # type: ignore[override] # stored in the index
+        """Hash of the names and labels, independent of their location."""
+        return self._content
+
+    def describe(self, index: int) -> str:
+        """Return the data file and row of image ``index``, from 0, or the file that the row names."""
+        return self._store.describe(index)
+
+    def encoded(self, index: int) -> bytes:
+        """Return the bytes of image ``index``; raises what ``part`` does."""
+        return self._store.encoded(index)
+
+    def part(self, index: int, start: int, length: int) -> np.ndarray:
+        """Read ``length`` bytes of image ``index`` from ``start``, uint8; an ``UnreadableImage`` if that fails."""
+        return self._store.part(index, start, length)
+
+    def num_bytes(self, index: int) -> int:
+        """Return the size of image ``index`` in bytes; -1 if its file is missing."""
+        return self._store.num_bytes(index)
+
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of image ``index``."""
+        return self._store.peek(index, length)
+
+
+class HubLabelSets(HubImages):
+    """Images with several labels each, in lists or in a column of each class; ``read`` returns ``(image, int8)``."""
+
+    labels = None  # an image has several
+    contents = TAG_LABELS
+
+    def __init__(
+        self, data_path: str | None, split: str, cache_folder: Path, options: HubOptions | None = None
+    ) -> None:
+        super().__init__(data_path, split, cache_folder, options)
+        self._matrix: np.ndarray | None = None
+
+    def _index_rows(self, opened: HubSplit, options: HubOptions, cache_folder: Path) -> Any:
+        key = opened.key(type(self).__name__)
+        self._matrix_file = str(Path(cache_folder, f"hub-labels-{self.split}-{key.hex()[:16]}.npy"))
+        store = super()._index_rows(opened, options, cache_folder)
+        try:
+            is_stored = len(map_verified(self._matrix_file)) == len(store.index)
+        except DamagedCacheError:
+            is_stored = False
+        if not is_stored:
+            Path(store.index.file).unlink()
+            store = super()._index_rows(opened, options, cache_folder)
+        return store
+
+    def _find_labels(
+        self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
+    ) -> tuple[HubRows, np.ndarray, list[str] | None]:
+        columns = list(opened.columns.labels)
+        if len(columns) > 1:
+            matrix, names = read_class_columns(files, columns), columns
+        else:
+            feature = opened.features[columns[0]]
+            values = read_labels(files, columns[0], feature)
+            vectors = find_vectors(values) if feature.kind == LIST else None
+            codes, names = number_classes(opened, files, columns[0], values)
+            if vectors is not None:
+                matrix, names = vectors, list(map(str, range(vectors.shape[1])))
+            else:
+                matrix = make_matrix(values._replace(codes=codes), len(names), feature.kind == LIST, opened)
+        write_array(Path(self._matrix_file), np.ascontiguousarray(matrix[rows.rows]))
+        unknown = int((matrix[rows.rows] < 0).all(axis=1).sum())
+        if unknown:
+            rows.notices.append(f"{opened.name}: {count(unknown, 'image')} without a known label")
+        return rows, np.full(len(rows.names), UNKNOWN), names
+
+    def __getstate__(self) -> Any:
+        return {**super().__getstate__(), "_matrix": None}
+
+    def listed(self) -> dict[str, Iterable[Any]]:
+        """Return what identifies the data: names and labels."""
+        return {**super().listed(), "labels": [self.label_matrix]}
+
+    def read(self, index: int) -> tuple[Any, np.ndarray]:
+        """Decode image ``index``: (RGB image, labels int8 (classes,)); an ``UnreadableImage`` if it is damaged."""
+        image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
+        return image, self.label_matrix[index]
+
+    @property
+    def label_matrix(self) -> np.ndarray:  # type: ignore[override] # stored in a file
+        """The labels of all images, int8 (images, classes): 1 (has it), 0 (does not), -1 (not known); read-only."""
+        if self._matrix is None:
+            self._matrix = map_array(self._matrix_file)
+        return self._matrix
+
+
+class HubUnlabeled(HubImages):
+    """Images for tasks that read no labels; the score of an evaluation reads classes, if there is a column of them."""
+
+    contents = NO_LABELS
+
+    def _find_labels(
+        self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
+    ) -> tuple[HubRows, np.ndarray, list[str] | None]:
+        if opened.columns.labels and opened.features[opened.columns.labels[0]].kind != LIST:
+            return super()._find_labels(opened, files, rows, cache_folder)
+        return rows, np.full(len(rows.names), UNKNOWN), None
+
+    @property
+    def labels(self) -> np.ndarray | None:  # type: ignore[override] # stored in the index
+        """All labels, (samples,) int32; None if there are none."""
+        return None if self._names is None else self._index.labels
+
+    def listed(self) -> dict[str, Iterable[Any]]:
+        """Return what identifies the data: the names."""
+        return {"names": self._index.buffers()}
+
+
+def require_one(opened: HubSplit) -> tuple[str, ...]:
+    """Return the one column of labels; a ``UserError`` if there are several."""
+    columns = opened.columns.labels
+    if len(columns) != 1:
+        raise UserError(
+            f"{opened.found.root}: DATA.TABLE.LABELS {list(columns)}: expected one column (TASK multi_label reads one "
+            "of each class)"
+        )
+    return columns
+
+
+def number_classes(
+    opened: HubSplit, files: list[DataFile], column: str, values: LabelValues
+) -> tuple[np.ndarray, list[str]]:
+    """Return the class of each label, int64, and the names: of the type, or the training labels, sorted.
+
+    Raises:
+        UserError: a label is none of the training labels.
+    """
+    feature: Feature = opened.features[column.partition(".")[0]]
+    if values.texts is None:
+        return values.codes, list(_names_of(feature))
+    training = values
+    if opened.training_name != opened.name:
+        training = read_labels(opened.open_files(opened.training_name), column, feature)
+    assert training.texts is not None
+    names = sort_texts(training.texts)
+    position = {name: number for number, name in enumerate(names)}
+    unknown = [text for text in values.texts if text not in position]
+    if unknown:
+        raise UserError(
+            f"{opened.found.root}, split {opened.name}, column {column}: {count(len(unknown), 'label')} that no "
+            f"training image has: {shorten(', '.join(unknown), 80)}; correct them"
+        )
+    table = np.array([*(position[text] for text in values.texts), UNKNOWN], np.int64)
+    return table[values.codes], names
+
+
+def _names_of(feature: Feature) -> tuple[str, ...]:
+    item = feature.item if feature.kind == LIST and feature.item is not None else feature
+    assert item.names is not None  # or else labels are texts
+    return item.names
+
+
+def find_vectors(values: LabelValues) -> np.ndarray | None:
+    """Return the lists as a matrix, int8, if each has 0 or 1 for each class, such as 0, 1, 0; None for others."""
+    lengths, texts = np.unique(values.lengths[values.lengths >= 0]).tolist(), values.texts or []
+    if len(lengths) != 1 or lengths[0] < 3 or sorted(texts) != ["0", "1"] or (values.codes < 0).any():
+        return None
+    matrix = np.full((len(values.lengths), lengths[0]), UNKNOWN, np.int8)
+    matrix[values.lengths >= 0] = np.array(list(map(int, texts)), np.int8)[values.codes].reshape(-1, lengths[0])
+    return matrix
+
+
+def make_matrix(values: LabelValues, num_classes: int, has_lists: bool, opened: HubSplit) -> np.ndarray:
+    """Return int8 (rows, classes) of labels: 1, 0, or -1 in all classes where they are missing."""
+    if len(values.lengths) * num_classes > _MOST_LABELS:
+        raise UserError(
+            f"{opened.found.root}: {len(values.lengths):,} images with {num_classes:,} classes are too many"
+        )
+    matrix = np.zeros((len(values.lengths), num_classes), np.int8)
+    matrix[values.lengths < 0 if has_lists else values.single() == UNKNOWN] = UNKNOWN
+    rows = np.repeat(np.arange(len(values.lengths)), values.lengths.clip(min=0))
+    known = values.codes != UNKNOWN
+    matrix[rows[known], values.codes[known]] = 1
+    return matrix

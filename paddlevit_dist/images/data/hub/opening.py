@@ -1,0 +1,318 @@
+"""Open a split of data files: its columns and rows, and an index of the places of its images in the cache folder."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....core.checkpoint.download import cache_folder as shared_cache
+from ....core.data.checked_files import DamagedCacheError, map_verified, write_array
+from ....core.data.path_index import PathIndex, ensure_path_index, make_batch
+from ....core.runtime.errors import UserError
+from ....core.runtime.files import map_array, read_regular
+from ....core.runtime.printing import count
+from ..reading import UnreadableImage, read_file
+from ..tar_files import OpenFiles
+from .columns import HubChoices, HubColumns, choose_columns
+from .features import Feature
+from .layout import CARD, HubFiles, find_files, refuse_scripts
+from .storage import DataFile, ensure_arrow, open_data
+
+LAYOUT = (
+    "a folder with Parquet or Arrow files, as the library datasets publishes or save_to_disk writes them, one such "
+    "file, or a pattern of them"
+)
+_INDEX_VERSION = 1
+_INFOS = (CARD, "dataset_dict.json", "dataset_info.json", "state.json")  # what besides the data decides
+
+
+class HubOptions(NamedTuple):
+    """How data files are read.
+
+    Attributes:
+        choices: the user's columns.
+        contents: annotations that the task reads.
+        unpacked: folder for the images of Parquet files; None: one that all runs share.
+    """
+
+    choices: HubChoices
+    contents: str
+    unpacked: Path | None = None
+
+    @classmethod
+    def read(cls, config: Any, contents: str) -> "HubOptions":
+        """Return the options of a configuration."""
+        table, folder = config.DATA.TABLE, config.DATA.CACHE_FOLDER
+        choices = HubChoices(table.IMAGE, tuple(table.LABELS), table.CONFIGURATION)
+        return cls(choices, contents, None if folder is None else Path(folder).absolute())
+
+
+class HubSplit(NamedTuple):
+    """The data files of a split, opened.
+
+    Attributes:
+        found: all files.
+        name: published name of the split.
+        notice: a log line about it, or an empty text.
+        features: types of the columns.
+        columns: those that are read.
+    """
+
+    found: HubFiles
+    name: str
+    notice: str
+    features: dict[str, Feature]
+    columns: HubColumns
+
+    @property
+    def training_name(self) -> str:
+        """Published name of the training split; this one's if there is none."""
+        try:
+            return self.found.find_split("train")[0]
+        except UserError:
+            return self.name
+
+    def open_files(self, name: str) -> list[DataFile]:
+        """Open the files of a split; a ``UserError`` if one is damaged or has other columns."""
+        files = list(map(open_data, self.found.splits[name]))
+        for data in files:
+            data.require_columns(list(self._tops()))
+            own = data.features(self.found.features)
+            for column in self._tops():
+                if own[column] != self.features[column]:
+                    raise UserError(
+                        f"{data.path}, column {column}: its type or its names of classes differ from those in "
+                        f"{self.found.splits[self.name][0]}; write both again with one type"
+                    )
+        return files
+
+    def _tops(self) -> Iterator[str]:
+        columns = self.columns
+        yield columns.image
+        parts = columns.objects
+        if parts is not None:
+            yield from [parts.parent] if parts.parent else filter(None, (parts.box, parts.label, parts.area))
+        yield from (label.partition(".")[0] for label in columns.labels)
+
+    def key(self, *more: object) -> bytes:
+        """Return a hash of the files, their sizes and times of change, and the columns."""
+        names = [*self.found.splits[self.name], *self.found.splits[self.training_name]]
+        facts = (_INDEX_VERSION, self.found.root, self.name, self.columns, *more)
+        key = hashlib.sha256(repr(facts).encode("utf-8", "surrogateescape"))
+        for path in dict.fromkeys(names):
+            status = os.stat(path)
+            stamp = f"{path}\0{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}\n"
+            key.update(stamp.encode("utf-8", "surrogateescape"))
+        for folder in dict.fromkeys([self.found.root, *map(os.path.dirname, names)]):
+            for name in _INFOS:
+                if os.path.isfile(os.path.join(folder, name)):
+                    key.update(hashlib.sha256(read_regular(os.path.join(folder, name))).digest())
+        return key.digest()
+
+
+def require_files(data_path: str | None, configuration: str | None = None, takes_first: bool = False) -> HubFiles:
+    """Find the data files at a data path; a ``UserError`` says that there are none, or which configurations exist."""
+    if data_path is None:
+        raise UserError(f"dataset hub needs -data_path=<path>, {LAYOUT}")
+    path = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    found = find_files(path, configuration, takes_first)
+    if found is not None:
+        return found
+    if os.path.isdir(path):
+        refuse_scripts(path)
+    missing = "has no such files" if os.path.exists(path) else "does not exist"
+    raise UserError(f"data path {path} {missing}; dataset hub expects {LAYOUT}")
+
+
+def open_split(data_path: str | None, split: str, options: HubOptions) -> HubSplit:
+    """Find the files and columns of a split.
+
+    Raises:
+        UserError: nothing is found, several things may be meant, or the first file is damaged.
+    """
+    found = require_files(data_path, options.choices.configuration)
+    name, notice = found.find_split(split)
+    first = found.splits[name][0]
+    features = open_data(first).features(found.features)
+    columns = choose_columns(features, options.contents, options.choices, first)
+    return HubSplit(found, name, notice, features, columns)
+
+
+class HubStore:
+    """The bytes of the images in an index: of Arrow files by offset and size, or of files that the rows name.
+
+    Its pickle has the names of files only.
+
+    Args:
+        root: folder that the paths of the index are relative to.
+        index: path of each image; its ``class_names`` are a dictionary with the Arrow ``files`` and their sizes.
+        places_file: array int64 (images, 3 for each column): number of the Arrow file or -1, offset, size.
+    """
+
+    def __init__(self, root: str, index: PathIndex, places_file: str) -> None:
+        self.root, self.index, self._places_file = root, index, places_file
+        self.files = [str(path) for path, _ in index.class_names["files"]]
+        self._places: np.ndarray | None = None
+        self._open_files = OpenFiles()
+
+    def __getstate__(self) -> Any:
+        return {**self.__dict__, "_places": None}
+
+    def describe(self, index: int) -> str:
+        """Return the file of an image, or the data file with the number of the row, from 0."""
+        return os.path.join(self.root, self.index.path(index))
+
+    def place(self, index: int, column: int = 0) -> tuple[int, int, int]:
+        """Return number of the Arrow file, offset and size of an image."""
+        if self._places is None:
+            self._places = map_array(self._places_file)
+        number, offset, size = self._places[index, 3 * column : 3 * column + 3].tolist()
+        return number, offset, size
+
+    def num_bytes(self, index: int, column: int = 0) -> int:
+        """Return the size of an image; -1 for a file that is missing."""
+        number, _, size = self.place(index, column)
+        if number >= 0:
+            return size
+        try:
+            return os.path.getsize(self.describe(index))
+        except (OSError, ValueError):
+            return -1
+
+    def part(self, index: int, start: int, length: int, column: int = 0) -> np.ndarray:
+        """Read ``length`` bytes from byte ``start`` on, uint8; an ``UnreadableImage`` if that fails."""
+        number, offset, _ = self.place(index, column)
+        if number < 0:
+            content = read_file(self.describe(index))[start : start + length]
+            return np.frombuffer(bytearray(content), np.uint8)
+        try:
+            content = self._open_files.read(self.files[number], offset + start, length)
+        except OSError as error:
+            raise UnreadableImage(self.describe(index), error.strerror or str(error)) from error
+        if len(content) != length:
+            raise UserError(f"{self.files[number]} has become shorter since it was indexed; start the run again")
+        return content
+
+    def encoded(self, index: int, column: int = 0) -> bytes:
+        """Return the bytes of an image."""
+        if self.place(index, column)[0] < 0:
+            return read_file(self.describe(index))
+        return self.part(index, 0, self.num_bytes(index, column), column).tobytes()
+
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of an image."""
+        size = self.num_bytes(index)
+        return [(size, self.part(index, 0, min(size, length)).tobytes())]
+
+
+class HubRows(NamedTuple):
+    """The rows of a split that have an image.
+
+    Attributes:
+        names: of each image below the root, see ``HubStore.describe``.
+        places: int64 (rows, 3 for each column of images).
+        rows: int64, their numbers among all rows of the split.
+        files: Arrow files with their sizes.
+        notices: log lines.
+    """
+
+    names: list[bytes]
+    places: np.ndarray
+    rows: np.ndarray
+    files: list[tuple[str, int]]
+    notices: list[str]
+
+    def select(self, is_chosen: np.ndarray) -> "HubRows":
+        """Return some of the rows, bool (rows,)."""
+        names = [name for name, chosen in zip(self.names, is_chosen.tolist()) if chosen]
+        return self._replace(names=names, places=self.places[is_chosen], rows=self.rows[is_chosen])
+
+
+def locate_rows(split: HubSplit, files: Sequence[DataFile], options: HubOptions, columns: Sequence[str]) -> HubRows:
+    """Locate the images of a split in one or two columns; Parquet is unpacked first.
+
+    Raises:
+        UserError: the files are damaged, or have no images.
+    """
+    folder = options.unpacked or shared_cache() / "datasets"
+    names, arrows, notices = list[bytes](), list[tuple[str, int]](), list[str]()
+    places = [np.zeros((0, 3 * len(columns)), np.int64)]
+    unpacked = 0
+    for data in files:
+        arrow = ensure_arrow(data, columns, folder, notices)
+        located = [arrow.locate(column) for column in columns]
+        numbered = [_number(ranges.ranges, len(arrows)) for ranges in located]
+        arrows.append((arrow.path, os.path.getsize(arrow.path)))
+        unpacked += arrow is not data
+        relative = os.path.relpath(data.path, split.found.root)
+        own = [os.fsencode(f"{relative}/{row}") for row in range(len(numbered[0]))]
+        for row, path in located[0].paths.items():
+            own[row] = os.fsencode(_find_image(split.found.root, os.path.dirname(data.path), path))
+            numbered[0][row] = (-1, 0, 0)
+        names += own
+        places.append(np.concatenate(numbered, axis=1))
+    if unpacked:
+        notices.append(f"images of {count(unpacked, 'file')} of split {split.name} are unpacked in {folder}, once")
+    joined = np.concatenate(places)
+    found = HubRows(names, joined, np.arange(len(names)), arrows, notices)
+    is_there = (joined[:, 2::3] >= 0).all(axis=1)
+    if not is_there.all():
+        what = "image" if len(columns) == 1 else "image or label map"
+        notices.append(f"{split.name}: {count(int((~is_there).sum()), 'row')} without {what} not used")
+    if not is_there.any():
+        raise UserError(f"{files[0].path}: no row of split {split.name} has an image in {', '.join(columns)}")
+    return found.select(is_there)
+
+
+def _number(ranges: np.ndarray, number: int) -> np.ndarray:
+    return np.concatenate([np.full((len(ranges), 1), number), ranges], axis=1)
+
+
+def _find_image(root: str, folder: str, path: str) -> str:
+    """Return the path of an image that a row names, relative to the root if it is below it."""
+    if "://" in path:
+        raise UserError(f"{folder}: its rows name images at addresses, such as {path[:120]}: download them first")
+    places = [os.path.join(base, path) for base in (folder, root)]
+    place = os.path.normpath(next(filter(os.path.isfile, places), places[0]))
+    return os.path.relpath(place, root) if f"{place}/".startswith(f"{root}/") else place
+
+
+def ensure_store(
+    name: str,
+    key: bytes,
+    cache_folder: Path,
+    root: str,
+    build: Callable[[], tuple[HubRows, np.ndarray, dict[str, Any]]],
+) -> HubStore:
+    """Open the index of a split, built if the cache folder has none or a damaged one.
+
+    Args:
+        build: returns the rows, a number for each (its class), and facts of the index, such as ``names`` of classes.
+    """
+    places_file = Path(cache_folder, f"{name}-{key.hex()[:16]}.npy")
+    facts: dict[str, Any] = {}
+
+    def write() -> Iterable[Any]:
+        rows, labels, more = build()
+        write_array(places_file, rows.places)
+        batch = make_batch(rows.names, labels)
+        content = hashlib.sha256(repr(more.get("names")).encode("utf-8", "surrogateescape"))
+        for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
+            content.update(part)
+        facts.update(more, files=rows.files, content=content.hexdigest())
+        return [batch]
+
+    index = ensure_path_index(cache_folder, name, key, write, lambda: facts)
+    try:
+        fits = len(map_verified(places_file)) == len(index) and all(
+            os.path.getsize(path) == size for path, size in index.class_names["files"]
+        )
+    except (DamagedCacheError, OSError):
+        fits = False
+    if not fits:  # lost or damaged: all are made again
+        os.unlink(index.file)
+        index = ensure_path_index(cache_folder, name, key, write, lambda: facts)
+    return HubStore(root, index, str(places_file))

@@ -1,0 +1,169 @@
+"""Labels in columns: one of each row, or a list of them, as class numbers, texts or numbers without names."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ....core.runtime.errors import UserError
+from ....core.runtime.printing import shorten
+from ....core.runtime.spelling import compose
+from ..label_layouts import ClassValues
+from .features import CLASS, LIST, Feature, is_list
+from .storage import DataFile, readable_data
+
+UNKNOWN = -1
+
+
+class LabelValues(NamedTuple):
+    """The labels of rows.
+
+    Attributes:
+        lengths: int64 (rows,), labels of each row, together in ``codes``; -1: not known.
+        codes: int64 (labels,), class numbers, or places in ``texts``; -1: no label.
+        texts: distinct labels in the order of their first use; None: the codes are class numbers.
+    """
+
+    lengths: np.ndarray
+    codes: np.ndarray
+    texts: list[str] | None = None
+
+    def single(self) -> np.ndarray:
+        """Return the one label of each row, int64 (rows,); -1 for none."""
+        codes = np.full(len(self.lengths), UNKNOWN, np.int64)
+        codes[self.lengths > 0] = self.codes
+        return codes
+
+
+def read_labels(files: Sequence[DataFile], path: str, feature: Feature) -> LabelValues:
+    """Read the labels of all rows of ``files`` in a column, or in a field of it (``objects.category``).
+
+    Raises:
+        UserError: they are of another type than ``feature``, or class numbers are out of range.
+    """
+    has_lists = feature.kind == LIST
+    item = feature.item if has_lists and feature.item is not None else feature
+    coder = _Coder(item)
+    lengths, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for data in files:
+        first = 0
+        for array in read_arrays(data, path):
+            with readable_data(f"{data.path}, column {path}"):
+                numbers, values = _flatten(array) if has_lists else (_count_values(array), array.drop_null())
+            lengths.append(numbers)
+            codes.append(coder.encode(values, f"{data.path}, column {path}, rows {first} to {first + len(array) - 1}"))
+            first += len(array)
+    return LabelValues(np.concatenate(lengths), np.concatenate(codes), coder.texts())
+
+
+def read_arrays(data: DataFile, path: str) -> Iterator[Any]:
+    """Yield the arrays of a column, or of a field of it: of lists, if it is a list of structs or a struct of lists."""
+    top, _, field = path.partition(".")
+    for (array,) in data.batches([top]):
+        array = getattr(array, "storage", array)
+        if not field:
+            yield array
+            continue
+        with readable_data(f"{data.path}, column {path}"):
+            yield _field_of_list(array, field) if is_list(array.type) else _field(array, field)
+
+
+def _field(array: Any, name: str) -> Any:
+    kind = array.type
+    names = [kind.field(number).name for number in range(kind.num_fields)]
+    if name not in names:
+        raise ValueError(f"it has no field {shorten(name, 60)}, only {shorten(', '.join(names), 80)}")
+    return array.flatten()[names.index(name)]
+
+
+def _field_of_list(array: Any, name: str) -> Any:
+    """Return lists of a field of the structs in lists."""
+    import pyarrow
+
+    lengths, values = _flatten(array)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths.clip(min=0))])
+    mask = pyarrow.array(lengths < 0) if (lengths < 0).any() else None
+    return pyarrow.LargeListArray.from_arrays(pyarrow.array(offsets), _field(values, name), mask=mask)
+
+
+def _flatten(array: Any) -> tuple[np.ndarray, Any]:
+    """Return the lengths of lists, -1 for none, and all their values."""
+    from pyarrow import compute
+
+    if not is_list(array.type):
+        raise ValueError(f"expected lists, found {shorten(array.type, 60)}")
+    lengths = compute.fill_null(compute.list_value_length(array), -1)
+    return np.asarray(lengths).astype(np.int64), array.flatten()
+
+
+def _count_values(array: Any) -> np.ndarray:
+    return np.asarray(array.is_valid()).astype(np.int64)
+
+
+class _Coder:
+    """Numbers labels of a type; texts in the order of their first use."""
+
+    def __init__(self, feature: Feature) -> None:
+        self._feature = feature
+        self._numbers: dict[str, int] = {}
+
+    def texts(self) -> list[str] | None:
+        return None if self._feature.kind == CLASS and self._feature.names is not None else list(self._numbers)
+
+    def encode(self, array: Any, place: str) -> np.ndarray:
+        """Return a number for each value, int64; -1 for a value that is missing, or the class -1."""
+        import pyarrow
+        from pyarrow import types
+
+        kind = array.type
+        if types.is_null(kind):
+            return np.full(len(array), UNKNOWN, np.int64)
+        if types.is_dictionary(kind):
+            array = array.dictionary_decode()
+            kind = array.type
+        with readable_data(place):
+            if self._feature.kind == CLASS and types.is_integer(kind):
+                return self._check(np.asarray(array.cast(pyarrow.int64()).fill_null(UNKNOWN)), place)
+            if types.is_integer(kind) or types.is_boolean(kind) or str(kind).startswith(("string", "large_string")):
+                is_text = str(kind).startswith(("string", "large_string"))
+                plain = array.cast(pyarrow.large_string()) if is_text else array
+                encoded = plain.dictionary_encode()
+                places = [self._number(value) for value in encoded.dictionary.to_pylist()]
+                indices = np.asarray(encoded.indices.cast(pyarrow.int64()).fill_null(len(places)))
+                return np.array([*places, UNKNOWN], np.int64)[indices]
+        raise UserError(f"{place}: labels are {shorten(kind, 60)}, expected {self._feature}; choose DATA.TABLE.LABELS")
+
+    def _check(self, codes: np.ndarray, place: str) -> np.ndarray:
+        names = self._feature.names
+        if names is None:
+            return np.array([UNKNOWN if code < 0 else self._number(code) for code in codes.tolist()], np.int64)
+        if len(codes) and not UNKNOWN <= codes.min() <= codes.max() < len(names):
+            wrong = codes[(codes < UNKNOWN) | (codes >= len(names))][0]
+            raise UserError(f"{place}: class {wrong}, expected 0 to {len(names) - 1}, or -1 for none: its names")
+        return codes
+
+    def _number(self, value: Any) -> int:
+        text = compose(str(value)).strip()
+        return self._numbers.setdefault(text, len(self._numbers)) if text else UNKNOWN
+
+
+def read_class_columns(files: Sequence[DataFile], columns: Sequence[str]) -> np.ndarray:
+    """Read one column of each class, int8 (rows, classes): 1, 0, or -1 for not known; a UserError for other cells."""
+    values, rows = ClassValues(), [np.zeros((0, len(columns)), np.int8)]
+    for data in files:
+        for arrays in data.batches(columns):
+            cells = [array.to_pylist() for array in arrays]
+            for name, column in zip(columns, cells):
+                wrong = next((cell for cell in column if not values.accepts(cell)), None)
+                if wrong is not None:
+                    raise UserError(
+                        f"{data.path}, column {name} (DATA.TABLE.LABELS): {shorten(repr(wrong), 60)}, expected 1, 0 or "
+                        "nothing for a class"
+                    )
+            rows.append(np.array([[values[cell] for cell in column] for column in cells], np.int8).T)
+    return np.concatenate(rows)
+
+
+def sort_texts(texts: Sequence[str]) -> list[str]:
+    """Return labels in the order of classes: numbers by their value, else by their text."""
+    return sorted(texts, key=int) if all(text.lstrip("-").isdecimal() for text in texts) else sorted(texts)

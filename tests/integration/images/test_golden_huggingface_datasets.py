@@ -1,0 +1,89 @@
+"""Data sets that the library ``datasets`` wrote are read as it reads them."""
+
+import hashlib
+import io
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+from support.networks.golden import FOLDER
+
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.images.data.hub.hub_images import HubLabelSets
+
+pytest.importorskip("pyarrow")
+ROOT = FOLDER / "huggingface_datasets"
+SETS = json.loads((ROOT / "expected.json").read_text(encoding="utf-8"))["sets"] if ROOT.is_dir() else {}
+SPLITS = [(n, s) for n, c in SETS.items() for s in c["splits"] if n not in ("objects", "label_maps", "image_folder")]
+
+
+def digest(encoded: bytes) -> dict:
+    """What the file of expected values says of a picture."""
+    with Image.open(io.BytesIO(encoded)) as stored:
+        stored.load()
+        image = ImageOps.exif_transpose(stored) if stored.getexif().get(0x0112) else stored
+        pixels = f"{image.mode} {image.size} ".encode() + image.tobytes()
+    return {"pixels": hashlib.sha256(pixels).hexdigest()[:16], "mode": image.mode, "size": list(image.size)}
+
+
+def list_images(row: dict) -> list[str]:
+    return [column for column, value in row.items() if isinstance(value, dict) and "pixels" in value]
+
+
+def list_labels(rows: list[dict], names: dict) -> str:
+    """The column of classes: the one with names, or else with texts called label."""
+    named = [column for column in names if column in rows[0]]
+    return named[0] if len(named) == 1 else next(column for column in ("label", "labels") if column in rows[0])
+
+
+def name(value: object, names: list | None) -> object:
+    return names[value] if names is not None and isinstance(value, int) else str(value)
+
+
+def open_split(path: Path, split: str, cache: Path, rows: list[dict]):
+    """The data set at a path as a task would open it, in another process."""
+    found = guess(str(path))
+    assert found is not None, path
+    kind = resolve("dataset", found.dataset)
+    if found.dataset == "hub" and any(isinstance(value, list) for value in rows[0].values()):
+        kind = HubLabelSets
+    return found.dataset, pickle.loads(pickle.dumps(kind(str(path), split, cache)))
+
+
+@pytest.mark.parametrize(("entry", "split"), SPLITS)
+def test_rows_are_those_of_the_library(entry, split, tmp_path, monkeypatch):
+    monkeypatch.setenv("PADDLEVIT_DIST_CACHE", str(tmp_path / "unpacked"))
+    expected = SETS[entry]["splits"][split]
+    rows, names = expected["rows"], expected.get("names") or {}
+    kind, dataset = open_split(ROOT / entry, split, tmp_path, rows)
+    check = {"hub_boxes": check_boxes, "hub_label_maps": check_maps}.get(kind, check_classes)
+    check(dataset, rows, names)
+
+
+def check_classes(dataset, rows, names):
+    column = list_labels(rows, names)
+    known = [row for row in rows if row[column] is not None and row[column] != -1]
+    images = [digest(dataset.encoded(index)) for index in range(len(dataset))]
+    assert images == [row[list_images(row)[0]] for row in known]
+    if dataset.label_matrix is None:
+        wanted = [name(row[column], names.get(column)) for row in known]
+        assert [dataset.class_names[label] for label in dataset.labels.tolist()] == wanted
+    else:
+        found = [[dataset.class_names[label] for label in np.flatnonzero(row > 0)] for row in dataset.label_matrix]
+        assert found == [
+            sorted((name(v, names.get(column)) for v in row[column]), key=dataset.class_names.index) for row in known
+        ]
+    if column in names:
+        assert dataset.class_names == names[column]
+
+
+def check_boxes(dataset, rows, names):
+    raise NotImplementedError
+
+
+def check_maps(dataset, rows, names):
+    raise NotImplementedError

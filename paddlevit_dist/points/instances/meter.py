@@ -7,6 +7,7 @@ import numpy as np
 
 from ...core.library.checks import check_label_pair, host, require, require_classes, require_parts
 from ...core.library.meters import NO_CLASS, Meter, to_host_tensors
+from ...core.runtime.printing import describe_value
 from ...core.tasks.metrics import PerSampleMetrics
 
 
@@ -48,17 +49,26 @@ class ScanNetAP(Meter):
             f"instances of the target: {instances.dtype} of shape {instances.shape}: expected a whole number per point",
         )
         predictions = []
+        is_list = hasattr(output["instances"], "__len__")
+        require(is_list, f"instances of the output: {describe_value(output['instances'])}: expected a list")
         for instance in output["instances"]:
-            require(len(instance) == 3, "an instance of the output has to be (class, confidence, points)")
-            label, confidence, points = int(instance[0]), float(instance[1]), host(instance[2])
-            require_classes(np.array(label), len(self._names), "an instance")
+            is_triple = hasattr(instance, "__len__") and len(instance) == 3
+            require(is_triple, "an instance of the output has to be (class, confidence, points)")
+            label, score, points = map(host, instance)
+            require(
+                label.size == 1 == score.size and score.dtype.kind in "iuf",
+                f"an instance is {describe_value(instance)}",
+            )
+            require_classes(label, len(self._names), "an instance")
+            confidence = float(score.reshape(-1)[0])
             require(bool(np.isfinite(confidence)), f"an instance has the confidence {confidence}: expected a number")
             points = np.flatnonzero(points) if points.dtype == bool and points.shape == classes.shape else points
             is_inside = not points.size or (
                 points.dtype.kind in "iu" and points.min() >= 0 and points.max() < len(classes)
             )
             require(bool(is_inside), f"points of an instance have to be indices below {len(classes)}")
-            predictions.append(InstancePrediction(label, confidence, np.unique(points).astype(np.int64)))
+            number = int(label.reshape(-1)[0])
+            predictions.append(InstancePrediction(number, confidence, np.unique(points).astype(np.int64)))
         return classes, true_classes, instances, predictions
 
     def _add(self, number: int, *sample: Any) -> None:

@@ -8,6 +8,7 @@ import paddle
 
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import Row
+from ...core.tasks.sample_checks import BadSample
 from ..scene_prediction import ScenePrediction
 from ..scene_task import get_slices
 from .matching import InstancePrediction
@@ -26,9 +27,14 @@ class InstanceScenePrediction(ScenePrediction):
     def predict_step(
         self, model: paddle.nn.Layer, batch: dict[str, Any]
     ) -> list[tuple[np.ndarray, list[InstancePrediction]]]:
-        """Return the class of each point, int64 (points,), and the instances, best first, for each scene."""
+        """Return the class of each point, int64 (points,), and the instances, best first, for each scene.
+
+        A point whose outputs are not finite has the class -1.
+        """
         output = self.task.forward(model, batch, HostPoints(batch), CENTERED)
-        classes = output.semantic_scores.argmax(axis=-1).numpy()
+        scores = output.semantic_scores
+        is_known = paddle.isfinite(scores).all(axis=-1).numpy()
+        classes = np.where(is_known, scores.argmax(axis=-1).numpy(), -1)
         predictions_by_scene = self.task.select_instances(output, classes, batch)
         return [(classes[part], predictions) for part, predictions in zip(get_slices(batch), predictions_by_scene)]
 
@@ -38,7 +44,12 @@ class InstanceScenePrediction(ScenePrediction):
         return InstanceWriter(folder, samples, names, find_instance_classes(names, self.task.keys.STUFF_CLASSES))
 
     def prediction_rows(self, prediction: tuple[np.ndarray, list[InstancePrediction]]) -> list[Row]:
-        """Return a row for each instance, best first; one without values if there is none."""
+        """Return a row for each instance, best first; one without values if there is none.
+
+        BadSample if outputs are not finite.
+        """
+        if (prediction[0] < 0).any():
+            raise BadSample("the model's outputs for it are not finite")
         rows: list[tuple[Any, ...]] = [
             (
                 number,

@@ -10,7 +10,6 @@ import paddle
 import paddle.nn.functional as F
 
 from ...core.distributed import rank
-from ...core.losses import cross_entropies
 from ...core.metrics.counts import count_confusion
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import read_later, to_device
@@ -23,7 +22,7 @@ from ..data.samples import compile_loops
 from ..data.scene import IGNORED, Scene
 from ..data.scenes import SceneDataset
 from ..scene_task import SceneTask, get_slices
-from ..segmentation.metrics import semantic_terms
+from ..segmentation.metrics import point_losses, semantic_terms
 from ..sparse import Plan, SparseTensor
 from .batches import instance_fields
 from .grouping import PointClusters, proposal_ious
@@ -227,7 +226,7 @@ class InstanceSegmentation(SceneTask):
         output = self.forward(model, batch, points, CENTERED, step.epoch)
         labels = batch["labels"]
         predicted = output.semantic_scores.argmax(axis=-1)
-        losses = cross_entropies(output.semantic_scores, labels, IGNORED)
+        losses = point_losses(output.semantic_scores, output.semantic_scores, labels)
         metrics.update(predicted, labels, losses, batch["offsets"])
         true_class, true_instance, classes = labels.numpy(), points.instances, predicted.numpy()
         parts, predictions_by_scene = get_slices(batch), self.select_instances(output, classes, batch)

@@ -2,7 +2,7 @@
 
 import paddle
 
-from ...core.losses import summed_cross_entropy
+from ...core.losses import cross_entropies, summed_cross_entropy
 from ...core.metrics.confusion import ConfusionMetrics
 from ...core.tasks.step_types import LossTerm
 from ..data.scene import IGNORED
@@ -48,6 +48,16 @@ class SemanticMetrics(ConfusionMetrics):
         # Infinite instead of NaN, which means that losses are not known.
         losses = paddle.where(losses == losses, losses, paddle.full_like(losses, float("inf")))
         self.add_batch(statistics=statistics, losses=losses)
+
+
+def point_losses(outputs: paddle.Tensor, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """Return the cross-entropy of each point, float32 (P,), NaN where a network's outputs are not finite.
+
+    On CPUs Paddle's operation for eight classes and more takes NaN for a small logit. ``outputs`` are float32 (views x
+    P, classes), ``logits`` (P, classes) what was computed from them, and ``labels`` int64 (P,).
+    """
+    not_finite = (outputs * 0.0).sum(axis=-1).reshape([-1, labels.shape[0]]).sum(axis=0)  # 0 or NaN
+    return cross_entropies(logits, labels, IGNORED) + not_finite
 
 
 def semantic_terms(logits: paddle.Tensor, labels: paddle.Tensor) -> tuple[LossTerm, LossTerm]:

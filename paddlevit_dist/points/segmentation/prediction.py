@@ -8,6 +8,7 @@ import paddle
 from ...core.runtime.files import atomic_file
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import Row
+from ...core.tasks.sample_checks import BadSample
 from ..data.images import build_legend, color, draw_classes, get_palette, sheet, write_png
 from ..data.scene import IGNORED, Scene
 from ..inputs import count_points
@@ -23,8 +24,10 @@ class SemanticPrediction(ScenePrediction):
     task: SemanticSegmentation
 
     def predict_step(self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor]) -> list[np.ndarray]:
-        """Return the class of each point, int64 (points,), for each scene."""
-        classes = self.task.score(model, batch)[0].numpy()
+        """Return the class of each point, int64 (points,), for each scene; -1 if its outputs are not finite."""
+        labels = paddle.zeros_like(batch["labels"])  # the loss of any class is NaN where outputs are
+        classes, losses = self.task.score(model, {**batch, "labels": labels})
+        classes = np.where(np.isnan(losses.numpy()), -1, classes.numpy())
         return [classes[part] for part in get_slices(batch)]
 
     def prediction_writer(self, folder: Path, samples: TransformedDataset) -> "SceneClassWriter":
@@ -32,7 +35,9 @@ class SemanticPrediction(ScenePrediction):
         return SceneClassWriter(folder, samples, self.task.class_names)
 
     def prediction_rows(self, prediction: np.ndarray) -> list[Row]:
-        """Return the number of points of each class as a table row."""
+        """Return the number of points of each class as a table row; BadSample if outputs are not finite."""
+        if (prediction < 0).any():
+            raise BadSample("the model's outputs for it are not finite")
         return [count_points(prediction, self.task.class_names)]
 
 

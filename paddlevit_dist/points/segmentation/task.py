@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from ...core.losses import adjusted_losses, cross_entropies, look_up_weights, lovasz_softmax, scene_dice_losses
+from ...core.losses import adjusted_losses, look_up_weights, lovasz_softmax, scene_dice_losses
 from ...core.metrics.counts import count_confusion
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import read, to_device
@@ -30,7 +30,7 @@ from ..scene_task import SceneTask, compute_outputs, get_slices
 from ..sparse import Plan, SparseTensor, build_plan
 from .feature_origin import FeatureOrigin
 from .fragments import BlockNetwork, FloorBlocks, score_fragments
-from .metrics import SemanticMetrics, semantic_terms
+from .metrics import SemanticMetrics, point_losses, semantic_terms
 from .settings import SceneSegmentationSettings, SegmentationPointSection
 from .voting import score_votes
 
@@ -275,12 +275,13 @@ class SemanticSegmentation(SceneTask):
         """Return the class of each point, int64 (P,), and its cross-entropy, float32 (P,)."""
         if "coordinates" in batch:
             return self._score_in_fragments(model, batch)
-        logits = self._mean_logits(model, batch)
-        return logits.argmax(axis=-1), cross_entropies(logits, batch["labels"], IGNORED)
+        outputs = self.point_logits(model, batch)
+        logits = self._mean_logits(outputs)
+        return logits.argmax(axis=-1), point_losses(outputs, logits, batch["labels"])
 
-    def _mean_logits(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> paddle.Tensor:
-        """Return float32 (P, classes), the mean over all views of a scene."""
-        logits, points = self.point_logits(model, batch), self.config.POINTS
+    def _mean_logits(self, logits: paddle.Tensor) -> paddle.Tensor:
+        """Return float32 (P, classes), the mean over all views of a scene, from logits (views x P, classes)."""
+        points = self.config.POINTS
         views = points.TEST_ROTATIONS * (2 if points.TEST_FLIPS else 1) * len(points.TEST_SCALES)
         if views == 1:
             return logits

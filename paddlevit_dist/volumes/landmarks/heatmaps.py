@@ -161,6 +161,8 @@ def decode(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the peak of each map: voxels z, y, x, float64 (landmarks, 3), and confidence, 0 to 1, (landmarks,).
 
+    A map with a number that is not finite has no peak: position and confidence are NaN.
+
     Args:
         maps: float32 (landmarks, depth, height, width), mostly 0 to 1.
         method: "quadratic": along each axis the vertex of the parabola through the logarithms of the peak and its two
@@ -170,10 +172,14 @@ def decode(
     """
     landmarks, *shape = maps.shape
     flat = maps.reshape([landmarks, -1])
-    peaks = flat.argmax(axis=-1).numpy()
+    is_finite = is_known(flat).all(axis=-1).astype("int64")
+    peaks, finite = paddle.stack([flat.argmax(axis=-1), is_finite]).numpy()  # waits once for a GPU
     reach = np.maximum(np.asarray(reach, dtype=np.int64), 1)
     points, confidences = np.zeros((landmarks, 3)), np.zeros(landmarks)
     for number, peak in enumerate(peaks.tolist()):
+        if not finite[number]:
+            points[number] = confidences[number] = np.nan
+            continue
         center = np.array(np.unravel_index(peak, shape))
         low = np.maximum(center - reach, 0)
         high = np.minimum(center + reach + 1, shape)

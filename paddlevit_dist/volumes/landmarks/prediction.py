@@ -15,6 +15,7 @@ from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import PredictionRecord, PredictionWriter, Row
 from ...core.tasks.protocols import Predictable
+from ...core.tasks.sample_checks import BadSample
 from ..geometry import convert
 from ..images import orthogonal_slices
 from ..inputs import InputVolumes, VolumeInputs, find_volumes
@@ -59,7 +60,12 @@ class LandmarkPredictor(TaskAspect, Predictable):
         return VolumeInputs(samples, unreadable, skipped)
 
     def prediction_rows(self, prediction: LandmarkPrediction) -> list[Row]:
-        """Return a row for each landmark, in millimeters of the volume's convention."""
+        """Return a row for each landmark, in millimeters of the volume's convention.
+
+        BadSample if the outputs are not finite.
+        """
+        if not np.isfinite(prediction.confidences).all():
+            raise BadSample("the model's outputs are not finite")
         convention = self._get_cases()[prediction.index][1]
         rows = zip(build_points(prediction, self.task.names, convention), prediction.confidences)
         return [

@@ -192,6 +192,8 @@ class LandmarkDetection(Task):
         for prediction, true_voxels in zip(predictions, points):
             true = prediction.geometry.world(true_voxels)
             errors = np.linalg.norm(prediction.world - true, axis=-1)
+            if (np.isnan(errors) & np.isfinite(true).all(axis=-1)).any():
+                raise UserError("the network's outputs for a volume are not finite, so it cannot be scored")
             convention = self.cases[prediction.index][1]
             columns = [
                 convert(prediction.world, convention),

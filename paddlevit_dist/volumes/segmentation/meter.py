@@ -28,7 +28,7 @@ class VolumeDice(Meter):
         require(len(names) > 1, f"classes={names}: expected the background and at least one more")
         self._spacing = np.asarray(spacing_mm, np.float64)
         require(
-            self._spacing.shape == (3,) and bool((self._spacing > 0).all()),
+            self._spacing.shape == (3,) and bool(((self._spacing > 0) & np.isfinite(self._spacing)).all()),
             f"spacing_mm={spacing_mm}: expected three positive numbers: depth, height and width",
         )
         return VolumeMetrics(names, distances)

@@ -199,6 +199,18 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
         ([np.full((2, 3), np.nan)], [np.zeros((2, 3))]),
         "landmark 0 has a true position, but its output is not finite",
     ),
+    (pv.RadialError, 2, ([np.zeros((2, 3))], [np.full((2, 3), np.inf)]), "landmark 0 has an infinite coordinate"),
+    (pv.RadialError, 2, ([np.zeros((2, 3))], [{"0": [1, 2, 3], "nose": None}]), "points has the landmark 'nose'"),
+    (
+        pv.ScanNetAP,
+        2,
+        ([{**SCENE, "instances": [("car", 0.5, [3])]}], [SCENE]),
+        "an instance: .*expected class numbers",
+    ),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(np.nan, 0.5, [3])]}], [SCENE]), "an instance: float64"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, "much", [3])]}], [SCENE]), "an instance is tuple of 3"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": [3]}], [SCENE]), r"to be \(class, confidence, points\)"),
+    (pv.ScanNetAP, 2, ([{**SCENE, "instances": None}], [SCENE]), "instances of the output: None: expected a list"),
     (pv.VolumeDice, 1, None, "expected the background and at least one more"),
     (pv.VolumeDice, 2, ([np.full((2, 2, 2), 2)], [np.zeros((2, 2, 2), int)]), "outputs: class 2 of 2"),
 ]
@@ -218,6 +230,21 @@ def test_what_would_count_as_something_else_is_refused_and_adds_nothing(make, cl
             meter.compute()
 
 
+def test_true_landmarks_may_be_missing_in_any_form():
+    found = np.random.default_rng(0).normal(0, 5, (2, 3))
+    forms = [
+        np.array([[1.0, 2, 3], [np.nan] * 3]),
+        [[1, 2, 3], None],
+        {"ear": [1, 2, 3]},
+        {"ear": (1, 2, 3), "chin": None},
+    ]
+    for form in forms:
+        meter = pv.RadialError(["ear", "chin"])
+        meter.update([found], [form])
+        expected = np.linalg.norm(found[0] - [1, 2, 3])
+        assert meter.compute().values["mre_mm"] == pytest.approx(expected) and meter.compute().values["landmarks"] == 1
+
+
 def test_percents_that_are_none_and_meters_of_other_settings_are_refused():
     for percent in (0, 100, 200, 0.95, "95"):
         with pytest.raises(UserError, match=f"percent={percent!r}: expected 1 to 99, such as 95, or None"):
@@ -230,7 +257,9 @@ def test_percents_that_are_none_and_meters_of_other_settings_are_refused():
         meter.merge(meter)
 
 
-@pytest.mark.parametrize("spacing", [(1.0, 0.0, 2.0), (1.0, 2.0, -0.5), (np.nan, 1.0, 1.0), (1.0, 2.0), 1.0])
+@pytest.mark.parametrize(
+    "spacing", [(1.0, 0.0, 2.0), (1.0, 2.0, -0.5), (np.nan, 1.0, 1.0), (np.inf, 1.0, 1.0), (1.0, 2.0), 1.0]
+)
 def test_sizes_of_voxels_that_are_not_three_positive_numbers_are_refused(spacing):
     with pytest.raises(UserError, match=r"^VolumeDice: spacing_mm=.*expected three positive numbers"):
         pv.VolumeDice(3, spacing_mm=spacing)

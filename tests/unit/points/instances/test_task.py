@@ -15,6 +15,7 @@ from paddlevit_dist.core.inference.evaluation import SavedPredictions
 from paddlevit_dist.core.intervals import nanmean
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.protocols import Drawable, Predictable
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.points.data.images import draw_classes, fit_in_cell
 from paddlevit_dist.points.data.ply import read_vertices
@@ -257,6 +258,19 @@ def test_a_prediction_is_the_classes_and_instances_of_each_scene():
         assert len(predictions) > 3 and confidences == sorted(confidences, reverse=True)
         for prediction in predictions:
             assert (room.semantic[prediction.points] == prediction.class_number).all()
+
+
+def test_a_prediction_of_outputs_that_are_not_finite_is_refused():
+    task = make_task(*DENSE)
+    batch = batch_alone(task)
+    outputs = [true_output(read_room("val", i, 0.08), 0.02) for i in range(2)]
+    outputs[1][0][5, 3] = float("nan")
+    prediction = get_aspect(task, Predictable)
+    oracle = Oracle(*(paddle.concat(part) for part in zip(*outputs)))
+    first, second = prediction.predict_step(oracle, batch)
+    assert prediction.prediction_rows(first)
+    with pytest.raises(BadSample, match="the model's outputs for it are not finite"):
+        prediction.prediction_rows(second)
 
 
 @pytest.mark.parametrize("least", [None, 60])

@@ -22,6 +22,7 @@ from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBER
 from paddlevit_dist.points.data.scene import AS_GIVEN, CENTERED
 from paddlevit_dist.points.scene_task import compute_outputs
 from paddlevit_dist.points.segmentation.task import PointSamples, SemanticSegmentation, loss_terms
+from paddlevit_dist.points.sparse import Plan, SparseTensor
 
 SMALL = ["TASK", "semantic_segmentation", "-dataset=remembered_rooms", "MODEL.NAME", "minkunet_tutorial"]
 NETWORKS = {
@@ -306,6 +307,19 @@ def test_a_prediction_is_of_each_scene_and_looks_at_no_label(scenes, network):
         model, tensors(task.collate(read_all(make_samples(scenes[-1], rotations=2))))
     )
     np.testing.assert_array_equal(known[-1], alone[0], strict=True)
+
+
+def test_a_prediction_of_outputs_that_are_not_finite_is_refused():
+    task = make_task()
+    task.build_dataset("val", None)
+    model, prediction = task.build_model(), get_aspect(task, Predictable)
+    batch = tensors(task.collate(read_all(make_samples(scene(80), scene(30, 1)))))
+    broken = paddle.zeros_like(model(SparseTensor(batch["features"], plan=Plan.of_batch(batch))))
+    broken[-1, 3] = float("nan")  # a voxel of the second scene
+    first, second = prediction.predict_step(lambda inputs: broken, batch)
+    assert prediction.prediction_rows(first)[0]["points"] == 80
+    with pytest.raises(BadSample, match="the model's outputs for it are not finite"):
+        prediction.prediction_rows(second)
 
 
 def test_a_scene_with_a_wrong_label_or_feature_is_told():

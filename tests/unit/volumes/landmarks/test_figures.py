@@ -6,9 +6,11 @@ import numpy as np
 import paddle
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.aspects import get_aspect
-from paddlevit_dist.core.tasks.protocols import Drawable, Reportable
+from paddlevit_dist.core.tasks.protocols import Drawable, Predictable, Reportable
+from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep
 from paddlevit_dist.volumes.dataset import VolumeDataset
 from paddlevit_dist.volumes.geometry import VolumeGeometry
@@ -83,6 +85,32 @@ def test_errors_places_and_figures_of_an_evaluation_are_those_of_its_predictions
     assert rows["all"][1:3] == pytest.approx((np.nanmean(errors), np.nanstd(errors)), abs=6e-4)
     assert rows["all"][1:3] == pytest.approx((values["mre_mm"], values["sd_mm"]), abs=6e-4)
     assert rows["all"][-1] == values["landmarks"] == 19 and rows["mark 8"][-1] == 3
+
+
+def test_outputs_that_are_not_finite_are_neither_scored_nor_written():
+    task = LandmarkDetection(settings.load(TINY).values)
+    task.names, task.spacing, task.cases = (
+        FourVolumes.names,
+        FourVolumes.spacing,
+        [("case_0", "ras"), ("case_1", "ras")],
+    )
+    samples = VolumeSamples(FourVolumes(), None, AugmentationConfig(), range(9), (0.0, 1.0))
+
+    def evaluate(index, broken):
+        batch = task.collate([samples.sample(index, np.random.default_rng(0))])
+        shift = np.zeros((1, 9, 1, 1, 1), np.float32)
+        shift[0, broken] = np.nan
+        network = lambda windows: windows.tile([1, 9, 1, 1, 1]) + paddle.to_tensor(shift)  # noqa: E731
+        batch = {name: paddle.to_tensor(values) for name, values in batch.items()}
+        task.eval_step(network, batch, EvaluationStep(task.build_metrics()))
+        return get_aspect(task, Predictable), task.locate(network, batch)[0]
+
+    prediction, found = evaluate(1, broken=2)  # volume 1 has landmark 8 only
+    with pytest.raises(BadSample, match="the model's outputs are not finite"):
+        prediction.prediction_rows(found)
+    for index, broken in ((0, 2), (1, 8)):
+        with pytest.raises(UserError, match="outputs for a volume are not finite, so it cannot be scored"):
+            evaluate(index, broken)
 
 
 @pytest.fixture(scope="module")

@@ -64,3 +64,14 @@ def test_confidence_is_the_peaks_value():
     maps = make_maps([[8.0, 8.0, 8.0]])
     for scale, expected in ((0.25, 0.25), (3.0, 1.0), (-1.0, 0.0)):
         assert decode(maps * scale)[1][0] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["quadratic", "soft_argmax"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_map_that_is_not_finite_has_no_peak(method, value):
+    maps = make_maps(INSIDE[:2])
+    expected = decode(maps[:1], method)
+    maps[1, 3, 4, 5] = value
+    points, confidences = decode(maps, method)
+    assert np.isnan(points[1]).all() and np.isnan(confidences[1])
+    assert points[0].tolist() == expected[0][0].tolist() and confidences[0] == expected[1][0]

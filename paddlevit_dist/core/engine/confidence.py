@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..distributed import broadcast_object, is_main
-from ..intervals import ConfidenceInterval, bootstrap, small_sample_warning
+from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, paired_difference, small_sample_warning
 from ..runtime.json_format import format_json
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics, SampleTable, TableMetrics, gather_columns
 from ..tasks.sample_groups import SampleGroups
+from ..tasks.score_kind import require_score_kind
 
 
 class IntervalConfig(NamedTuple):
@@ -65,6 +66,36 @@ class PerSampleResults(NamedTuple):
         if confidence is None:
             return {}
         return bootstrap(self.metrics.declare(self.columns), len(self.indices), *confidence, self.group_names)
+
+    def interval_of_difference(
+        self, other: "PerSampleResults", name: str, confidence: IntervalConfig | None
+    ) -> ConfidenceInterval | None:
+        """Compute the interval of how much a value exceeds that of ``other``, of the same samples, which are paired.
+
+        A rate has Newcombe's interval, which has a width even if no decision differs; with groups, or several decisions
+        a sample, the wider ends of this one and of the interval from half samples. None: there is no interval.
+        """
+        results = (other, self)
+        if confidence is None or not np.array_equal(self.indices, other.indices):
+            return None
+        declared = self.metrics.declare(self.columns)
+
+        def subtract(weights: np.ndarray) -> dict[str, np.ndarray]:
+            before, after = (one.metrics.bootstrap_values(one.columns, weights) for one in results)
+            return {name: after[name] - before[name]} if name in before and name in after else {}
+
+        difference = ProportionRecompute(subtract, {}, count_units=declared.count_units)
+        found = bootstrap(difference, len(self.indices), *confidence, self.group_names).get(name)
+        tables = [one.to_sample_table() for one in results]
+        columns = [require_score_kind(one.kind).hits(one.arrays, one.classes).get(name) for one in tables if one]
+        hits = [column for column in columns if column is not None]
+        if found is None or len(hits) < len(results):
+            return found
+        own = [one.intervals(confidence)[name] for one in results] if self.groups is not None else []
+        exact = paired_difference(hits[0], hits[1], confidence.percent, own)
+        if own or name in declared.pooled or len(hits[0]) > len(self.indices):
+            exact = exact._replace(low=min(exact.low, found.low), high=max(exact.high, found.high))
+        return exact._replace(value=found.value)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
         """Return the warning of ``intervals.small_sample_warning`` for these samples and ``shown`` values, or None."""

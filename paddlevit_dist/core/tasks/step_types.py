@@ -119,6 +119,8 @@ class ExportParts(NamedTuple):
         sizes_name: name of a second input, int64 (batch, 2), width and height of the images as stored; None: there is
             none.
         is_exclusive: whether classes exclude one another, so that the softmax of the only output are probabilities.
+        choose: returns which labels are chosen, bool (n, classes), by the only output, float (n, classes), if classes
+            do not exclude one another; None: those above 0.
         difference: compares expected with computed outputs, both in the order of ``output_names``; returns the relative
             difference and a text that says what it is relative to. None: the largest absolute difference.
     """
@@ -133,4 +135,5 @@ class ExportParts(NamedTuple):
     output_shape: tuple[int | None, ...] | None = None
     sizes_name: str | None = None
     is_exclusive: bool = True
+    choose: Callable[[np.ndarray], np.ndarray] | None = None
     difference: Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], tuple[float, str]] | None = None

@@ -10,8 +10,9 @@ import paddle
 from paddle.nn import functional as F
 
 from ...core.checkpoint.class_rows import ClassNames, drop_unnamed, order_outputs
-from ...core.distributed import all_gather, reduce_dict
+from ...core.distributed import all_gather, broadcast_object, reduce_dict
 from ...core.engine.compatibility import FactDifference, judge_changes, show
+from ...core.engine.confidence import PerSampleResults, compute_intervals
 from ...core.engine.evaluation import EvaluationObserver
 from ...core.engine.trainer import Trainer
 from ...core.inference.evaluation import load_evaluated_weights
@@ -21,6 +22,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import is_on_gpu, read, to_device
 from ...core.settings.every_run import RunSettings
 from ...core.settings.table import get_value
+from ...core.tasks.metrics import PerSampleMetrics, TableMetrics
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_model, build_outline
 from ...core.tasks.protocols import count_samples
@@ -361,8 +363,16 @@ class ExportComparison(EvaluationObserver):
             if self._exported.parts.is_exclusive:
                 is_other = actual.argmax(axis=-1) != expected.argmax(axis=-1)
             else:
-                is_other = ((actual > 0) != (expected > 0)).any(axis=-1)
+                is_other = self._differ_in_labels(actual, expected)
             self._totals[2] = changed + is_other.astype("int64").sum()
+
+    def _differ_in_labels(self, actual: paddle.Tensor, expected: paddle.Tensor) -> paddle.Tensor:
+        """Return which samples have other labels, bool (samples,), by the task's rule."""
+        choose = self._exported.parts.choose
+        if choose is None:
+            return ((actual > 0) != (expected > 0)).any(axis=-1)
+        ours, theirs = map(choose, read(actual, expected))  # waits for the device: the rule is that of the scores
+        return paddle.to_tensor((ours != theirs).any(axis=-1))
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:
         """Log the difference between both models over all ranks."""
@@ -370,7 +380,9 @@ class ExportComparison(EvaluationObserver):
         if exported.pairs is None:
             return
         exported.pairs = None
-        state = reduce_dict(self._metrics.state, average=False)
+        state, indices = reduce_dict(self._metrics.state, average=False), run.evaluator.loader.sampler.indices()
+        if isinstance(self._metrics, TableMetrics):
+            self._metrics.indices = indices
         totals = all_gather([value.item() for value in self._totals])
         largest, output, changed = max(t[0] for t in totals), max(t[1] for t in totals), sum(t[2] for t in totals)
         differences: dict[str, Any] = {"largest_difference": largest if math.isfinite(largest) else None}
@@ -386,9 +398,37 @@ class ExportComparison(EvaluationObserver):
             run_log.log_and_print(f"trained weights: {self._metrics.summary(values)}")
             event["trained_values"] = values
             if score in values and score in run.evaluator.values:
-                messages.insert(0, f"{score} {round(run.evaluator.values[score] - values[score], 6) + 0.0:+.4g}")
+                text, ends = self._measure_cost(score, values[score], indices)
+                messages.insert(0, text)
+                event.update(ends)
         run_log.event("difference_of_export", event)
         run_log.log_and_print(f"after the export: {'; '.join(messages)}")
+        self._explain_difference(difference)
+
+    def _measure_cost(self, score: str, value: float, indices: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        """Format by how much the exported model's score exceeds the ``value`` of the trained one, with its interval.
+
+        Return the interval's ends as facts of an event, too; without intervals none. Every rank must call this.
+        """
+        evaluator, found, tables = self._run.evaluator, None, list[PerSampleResults]()
+        difference = round(evaluator.values[score] - value, 6) + 0.0
+        text = f"{score} {difference:+.4g}"
+        if evaluator.confidence is None or not isinstance(self._metrics, PerSampleMetrics):
+            return text, {}
+        compute_intervals(self._metrics, indices, None, tables.append, evaluator.groups)
+        if evaluator.table is not None and tables:
+            found = evaluator.table.interval_of_difference(tables[0], score, evaluator.confidence)
+        found = broadcast_object(found)
+        if found is None or not found.has_width():
+            return text, {}
+        low, high = found.low, found.high
+        return f"{text} [{low:+.4g}, {high:+.4g}]", {
+            "difference": {"percent": evaluator.confidence.percent, score: [float(f"{end:.6g}") for end in (low, high)]}
+        }
+
+    def _explain_difference(self, difference: OutputDifference) -> None:
+        """Say that rounding does not explain the difference of outputs, if it does not."""
+        exported, run_log = self._exported, self._run.run_log
         # TF32 has the digits of float16
         precision = "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision
         if not difference.is_rounding(precision):

@@ -1,8 +1,11 @@
 """What an exported network of several labels needs without this package, in addition to what a classifier needs."""
 
+import numpy as np
+
 from ...core.checkpoint.model_record import list_conditions
 from ...core.tasks.step_types import ExportParts
 from ..classification.export import ImageClassExport
+from .curves import sigmoid
 from .task import MultiLabel
 
 
@@ -24,4 +27,9 @@ class LabelExport(ImageClassExport):
             about["thresholds_settings"] = list_conditions(self.task.config)
         if thresholds.notice:
             about["note"] = thresholds.notice
-        return parts._replace(about=about, paddlex=None, is_exclusive=False)
+        return parts._replace(about=about, paddlex=None, is_exclusive=False, choose=self._choose)
+
+    def _choose(self, logits: np.ndarray) -> np.ndarray:
+        """Return whether each label is chosen, bool (images, classes), as the scores of an evaluation have it."""
+        outputs = self.task.outputs
+        return sigmoid(logits) > outputs.thresholds.levels(outputs.names)

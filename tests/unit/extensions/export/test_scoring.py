@@ -198,7 +198,15 @@ class Samples(list):
 
 
 def compare_models(
-    actual, expected, *, labeled=True, precision="float32", difference=None, passes=(1, 0), is_exclusive=True
+    actual,
+    expected,
+    *,
+    labeled=True,
+    precision="float32",
+    difference=None,
+    passes=(1, 0),
+    is_exclusive=True,
+    choose=None,
 ):
     """Score the outputs of both models for some batches; return the event and the lines of the log.
 
@@ -207,13 +215,14 @@ def compare_models(
     events, lines, outputs, trained = [], [], iter([actual[0], *actual]), iter(expected)
     function, _ = make_function(lambda _: [paddle.to_tensor(next(outputs))], "out", dtype=precision)
     shape = actual[0].shape[1:]
-    parts = ExportParts(3, {}, output_shape=shape, difference=difference, is_exclusive=is_exclusive)
+    parts = ExportParts(3, {}, output_shape=shape, difference=difference, is_exclusive=is_exclusive, choose=choose)
     layer = ExportedLayer("net.onnx", function, parts, SHAPE, None)
     layer.weights, layer.compared_with = "weights", lambda _: paddle.to_tensor(next(trained))
     log = SimpleNamespace(event=lambda kind, facts: events.append((kind, facts)), log_and_print=lines.append)
     samples = Samples(range(5))
     samples.labeled = labeled
-    evaluator = SimpleNamespace(values={"score": 10.5})
+    loader = SimpleNamespace(sampler=SimpleNamespace(indices=lambda: list(range(5))))
+    evaluator = SimpleNamespace(values={"score": 10.5}, loader=loader, confidence=None)
     task = Scored(load(["-cfg=vit_digits"]).values)
     task.passes = passes[0]
     run = SimpleNamespace(model=layer, task=task, eval_dataset=samples, run_log=log, evaluator=evaluator)
@@ -254,6 +263,18 @@ def test_answers_of_labels_that_do_not_exclude_one_another_are_their_signs():
     actual = [np.array([[1.0, -2.0, 3.0], [-1.0, 5.0, -1.0], [2.0, 1.0, -3.0]], np.float32)]
     expected = [np.array([[9.0, -1.0, 0.5], [-1.0, 5.0, 0.25], [-2.0, 1.0, 3.0]], np.float32)]
     assert compare_models(actual, expected, is_exclusive=False)[0]["changed"] == 2  # the best of the first is another
+
+
+def test_answers_of_labels_are_those_of_the_task_if_it_has_a_rule():
+    actual = [np.array([[1.0, -2.0, 3.0], [-1.0, 5.0, -1.0], [2.0, 1.0, -3.0]], np.float32)]
+    expected = [np.array([[9.0, -1.0, 0.5], [-1.0, 5.0, 0.25], [-2.0, 1.0, 3.0]], np.float32)]
+    levels = np.array([1.5, -1.5, 4.0])  # only those of the last two samples' first and second class are between both
+
+    def choose(logits):
+        return logits > levels
+
+    facts, _ = compare_models(actual, expected, is_exclusive=False, choose=choose)
+    assert facts["changed"] == int((choose(actual[0]) != choose(expected[0])).any(axis=1).sum()) == 2
 
 
 def test_all_passes_for_scores_are_compared_and_those_for_figures_are_not():

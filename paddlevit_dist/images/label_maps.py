@@ -7,7 +7,7 @@ import numpy as np
 
 from ..core.metrics.counts import boundary_statistics, count_statistics
 from ..core.runtime.errors import UserError
-from ..core.runtime.printing import shorten
+from ..core.runtime.printing import count, shorten
 from ..core.tasks.sample_names import SampleNames
 from ..core.tasks.score_report import ScoreReport
 from .data.inspection import run_in_threads
@@ -51,7 +51,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     _require_classes(results, truth, statistics.sum(axis=0), rules.classes is not None)
     occurring = np.flatnonzero(statistics.any(axis=(0, 1)))
     classes = rules.classes
-    notices = [f"{results}: {left_over:,} maps without an image in {truth}: skipped"] if left_over else []
+    notices = [f"{results}: {count(left_over, 'map')} without an image in {truth}: skipped"] if left_over else []
     if classes is None:
         unknown = [label for label in occurring.tolist() if not statistics[:, 1, label].any()]
         if unknown:
@@ -61,7 +61,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
         statistics, boundaries = statistics[:, :, occurring], boundaries[:, :, occurring]
     if outside:
         notices.append(
-            f"{results}: {outside:,} pixels without a class where the ground truth has one: counted as wrong"
+            f"{results}: {count(outside, 'pixel')} without a class where the ground truth has one: counted as wrong"
         )
     if ignored and (statistics[:, 1].sum(axis=0) > 0).sum() == 1:
         notices.append(
@@ -73,7 +73,7 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     )
     shift = "; 0 in the ground truth is ignored as well, and k is class k - 1" if rules.reduce_zero_label else ""
     return ScoreReport(
-        counted=f"{len(pairs):,} images of {len(classes):,} classes: {results}, ground truth: {truth}",
+        counted=f"{count(len(pairs), 'image')} of {len(classes):,} classes: {results}, ground truth: {truth}",
         names=list(true_files),
         sample="image",
         shown=dict.fromkeys(("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU"), 4),

@@ -9,7 +9,7 @@ from tqdm import tqdm
 
 from ..core.metrics.counts import count_statistics
 from ..core.runtime.errors import UserError
-from ..core.runtime.printing import shorten
+from ..core.runtime.printing import agree, count, shorten
 from ..core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .data.scannet_classes import submitted_numbers
 from .data.scene import Scene
@@ -59,9 +59,8 @@ def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreR
     expected = {f"{name}.txt" for name in truth.names}
     others = [name for name in files.names if name.endswith(".txt") and "/" not in name and name not in expected]
     if others:
-        report.notices.append(
-            f"{path}: {len(others):,} files belong to no scene of {truth.source}, such as {others[0]}: ignored"
-        )
+        found = f"{count(len(others), 'file')} {agree(len(others), 'belongs', 'belong')} to no scene of {truth.source}"
+        report.notices.append(f"{path}: {found}, such as {others[0]}: ignored")
     return report
 
 
@@ -126,7 +125,7 @@ def _read_labels(
     classes: dict[bytes, int] = {}
     skipped = set(map(int, scene.skipped_rows))
     kept = [text for row, text in enumerate(lines) if row not in skipped]
-    for line, count in Counter(kept).items():
+    for line, times in Counter(kept).items():
         try:
             number = int(line)
         except ValueError:
@@ -134,7 +133,7 @@ def _read_labels(
             raise UserError(f"{message}: expected the number of a class") from None
         classes[line] = label_by_number.get(number, -1)
         if number not in label_by_number:
-            unknown[number] += count
+            unknown[number] += times
     return np.array([classes[text] for text in kept], np.int64)
 
 
@@ -171,8 +170,9 @@ def _score_instances(
             f"{truth.source}: no true instance has at least {truth.min_points} vertices, so AP is not defined: set "
             "POINTS.INSTANCES.AP_MIN_POINTS lower if smaller ones are to count"
         ]
+    counted = f"{count(num_found, 'instance')} in {count(len(metrics.tables), 'scene')}"
     return ScoreReport(
-        counted=f"{num_found:,} instances in {len(metrics.tables):,} scenes: {files.path}, truth of {truth.source}",
+        counted=f"{counted}: {files.path}, truth of {truth.source}",
         names=truth.identities,
         sample="scene",
         shown={"AP": 4, "AP50": 4, "AP25": 4},

@@ -8,6 +8,7 @@ import paddle
 from ..data.sampler import TrainingSampler
 from ..distributed import broadcast_statistics, rank, recompute_layers, world_size
 from ..runtime.errors import UserError
+from ..runtime.printing import agree, count
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
@@ -174,8 +175,13 @@ def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log:
         paddle.seed(config.SEED)
         add_low_rank_terms(model, train.LORA.RANK, train.LORA.ALPHA, train.LORA.TARGETS, log)
     frozen, kept = freeze(model, train.FREEZE), keep_frozen_statistics(model)
-    norms = f"{kept} batch norms without trained parameters keep their running statistics" if kept else ""
-    parameters = f"{frozen} parameters are frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})" if frozen else ""
+    kept_norms = f"{count(kept, 'batch norm')} without trained parameters"
+    norms = f"{kept_norms} {agree(kept, 'keeps its', 'keep their')} running statistics" if kept else ""
+    parameters = (
+        f"{count(frozen, 'parameter')} {agree(frozen)} frozen (TRAIN.FREEZE {', '.join(train.FREEZE)})"
+        if frozen
+        else ""
+    )
     if frozen or kept:
         log("; ".join(filter(None, [parameters, norms])))
     if train.RECOMPUTE:
@@ -183,6 +189,6 @@ def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log:
         if recomputable is None:
             raise UserError(f"TRAIN.RECOMPUTE: task {config.TASK} cannot recompute; remove TRAIN.RECOMPUTE")
         number = recompute_layers(recomputable.recomputed_layers(model))
-        log(f"{number} blocks are recomputed in the backward pass (TRAIN.RECOMPUTE)")
+        log(f"{count(number, 'block')} {agree(number)} recomputed in the backward pass (TRAIN.RECOMPUTE)")
     if notice := compile_model(config, task, model):
         log(notice)

@@ -111,6 +111,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
+def agree(number: int, singular: str = "is", plural: str = "are") -> str:
+    """Return the word that agrees with a number: ``singular`` for 1."""
+    return singular if number == 1 else plural
+
+
 def one_line(text: object) -> str:
     r"""Return ``text`` as one line that can be shown anywhere.
 

@@ -282,6 +282,7 @@ class EvaluationSection(Section):
         95,
         "percent of the confidence interval that is reported with the main score; off: none",
         effect="neutral",
+        flag=Flag("interval", "PERCENT", "data", 4, "confidence level: 95, 99, or off"),
     )
     RESAMPLES: int = key(1000, "half samples for INTERVAL", Range(low=100, high=1_000_000), effect="neutral")
     GROUP: PathText | None = key(

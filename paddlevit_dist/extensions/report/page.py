@@ -15,7 +15,7 @@ from ...core.registry.extension_points import COMPARE_RUNS
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.metrics_file import METRICS
-from ...core.runtime.printing import one_line
+from ...core.runtime.printing import agree, count, one_line
 from . import curves
 from .parts import (
     Part,
@@ -125,7 +125,9 @@ def make_data(runs: Sequence[ReportedRun]) -> list[Part]:
             notes += [name_run(note, run, runs) for note in (split_notes if isinstance(split_notes, list) else ())]
         if run.unreadable:
             shown = "; ".join(run.unreadable[:_MOST_UNREADABLE])
-            text = f"{len(run.unreadable):,} unreadable samples were replaced by others: {shown}"
+            number = len(run.unreadable)
+            replaced = f"{count(number, 'unreadable sample')} {agree(number, 'was', 'were')} replaced"
+            text = f"{replaced} by others: {shown}"
             notes.append(name_run(text, run, runs))
     tables = [make_table("Splits", ["split", "contents"], rows)] if rows else []
     return [*tables, *bars, make_lines(dict.fromkeys(notes))] if tables or bars else []
@@ -176,7 +178,7 @@ def make_figures(runs: Sequence[ReportedRun], render_part: Callable[[Part], str]
             if len(run.figures) > 1:
                 title += ", at the end of training" if title_part == "Training" else ", evaluated afterwards"
             if sections:  # only the figures of the first run are unfolded
-                parts = [fold(f"{len(stored.figures)} figures", *parts)]
+                parts = [fold(count(len(stored.figures), "figure"), *parts)]
             sections.append((f"figures-{number}-{title_part.lower()}", title, parts))
     return sections
 
@@ -187,8 +189,8 @@ def prepare_matrix(figure: Part) -> Part:
     if size > _LARGEST_GRID:
         return figure
     rows = [[0] * size for _ in range(size)]
-    for row, column, count in zip(cells, cells, cells):
-        rows[row][column] = count
+    for row, column, number in zip(cells, cells, cells):
+        rows[row][column] = number
     return {**figure, "rows": rows}
 
 

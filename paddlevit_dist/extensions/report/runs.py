@@ -13,7 +13,7 @@ from ...core.launch.lock import is_running
 from ...core.logging.record import ENDS, FOUND_LATER
 from ...core.runtime.errors import UserError
 from ...core.runtime.metrics_file import METRICS, find_best_evaluation, get_interval, is_number, recorded_events
-from ...core.runtime.printing import one_line
+from ...core.runtime.printing import agree, count, one_line
 from ...core.runtime.text_files import read_json, read_yaml
 from ...core.settings.table import leaves
 from ...core.tasks.class_names import ALL_NAMES
@@ -136,8 +136,8 @@ def _require_run(folder: Path) -> None:
 def shorten_names(folders: Sequence[Path]) -> list[str]:
     """Return the shortest ends of the paths that are unique."""
     parts = [Path(os.path.abspath(folder)).parts for folder in folders]
-    for count in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-count:]) for part in parts]
+    for number in range(1, max(map(len, parts)) + 1):
+        names = ["/".join(part[-number:]) for part in parts]
         if len(set(names)) == len(names):
             break
     else:  # the same folder twice
@@ -164,7 +164,7 @@ def read_run(folder: Path, name: str) -> ReportedRun:
     load_report = _read_optional(folder, report_files, read_json, notices)
     unreadable = _read_optional(folder, (_QUARANTINE,), lambda file: _read_quarantine(file.read_bytes()), notices)
     if metrics.omitted:
-        notices.append(f"{metrics.omitted:,} more events are not listed")
+        notices.append(f"{count(metrics.omitted, 'more event')} {agree(metrics.omitted)} not listed")
     figures = _read_figures(folder, notices)
     if not figures:
         notices.append(_format_figures_hint(folder))

@@ -13,6 +13,7 @@ from PIL import Image
 from ...core.data.path_index import PathIndex, ensure_path_index, make_batch
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, map_array
+from ...core.runtime.printing import count
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import InputSamples, output_names
 from ...core.tasks.sample_checks import BadSample
@@ -157,7 +158,7 @@ class InMemoryImages(InputImages):
         turned = [k for k, each in pictures if not reading.exif_rotate and orientation(each) != 1]
         # One that a program has moved to a later page is meant so.
         paged = [k for k, each in pictures if not each.tell() and has_more_pages(each)]
-        found = list_found({TURNED: turned, PAGES: paged}, f"{len(self):,} images", self.describe)
+        found = list_found({TURNED: turned, PAGES: paged}, count(len(self), "image"), self.describe)
         encoded = [k for k, each in enumerate(images) if isinstance(each, _ENCODED)]
         names = [self.describe(k) for k in encoded]
         notes = note_pixels(len(encoded), lambda k: images[encoded[k]], names.__getitem__, reading.exif_rotate)

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from ...core.launch.devices import cpu_cores
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import one_line
+from ...core.runtime.printing import count, one_line
 from .formats import readable_formats
 from .reading import (
     UnreadableImage,
@@ -181,7 +181,7 @@ def note_pixels(
                 found[_TRANSPARENT] += [index] if is_transparent(image) else []
         except UnreadableImage:  # reported when it is decoded
             continue
-    return list_found(found, f"{opened:,} images", describe)
+    return list_found(found, count(opened, "image"), describe)
 
 
 def list_found(found: dict[str, list[int]], images: str, describe: Callable[[int], str]) -> list[str]:

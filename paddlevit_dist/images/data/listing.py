@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.printing import count
 from ...core.tasks.prediction import stamps
 from .formats import (
     HEAD_BYTES,
@@ -134,7 +135,7 @@ class InputListing:
         except (UserError, OSError) as error:
             self.unreadable.append((shown, str(error)))
         self.images[first:] = keep_last(self.images[first:], skipped)
-        self._log(skipped, f"in {shown}: {hidden:,} hidden files" if hidden else "")
+        self._log(skipped, f"in {shown}: {count(hidden, 'hidden file')}" if hidden else "")
         if before == len(self.images) + len(self.unreadable):
             self.unreadable.append((shown, "the archive contains no images"))
 

@@ -12,7 +12,7 @@ from PIL import Image
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
-from ...core.runtime.printing import count, shorten
+from ...core.runtime.printing import agree, count, shorten
 from ...core.tasks.class_names import make_unique
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
@@ -237,7 +237,7 @@ class DetectionWriter(PredictionWriter):
         if not files:
             return []
         written = " and ".join(str(self.folder / file_name) for file_name in files)
-        message = f"{number:,} detections are in {written}, in COCO's format"
+        message = f"{count(number, 'detection')} {agree(number)} in {written}, in COCO's format"
         if self._ids is None:
             return [message]
         is_running = self._ids == list(range(1, len(self._ids) + 1))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ...core.commands.parser import CommandParser, at_least, path
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import one_line
+from ...core.runtime.printing import count, one_line
 
 if TYPE_CHECKING:
     from .store import StoreSummary
@@ -194,7 +194,7 @@ def _prepare_scenes(options: Namespace, kind: str, **chosen: Any) -> None:
         sys.exit(signals.exit_code(error))
     remarks = [*list_remarks, *summary.remarks[:_MOST_REMARKS]]  # a fault of one scene is often a fault of all
     if (left := len(summary.remarks) - _MOST_REMARKS) > 0:
-        remarks.append(f"{left} more lines of this kind")
+        remarks.append(f"{count(left, 'more line')} of this kind")
     for remark in remarks:
         print(one_line(f"note: {remark}"))
     dataset = "scannet" if reader.class_names == CLASS_NAMES else "scenes"

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import count_by_suffix
+from ...core.runtime.printing import agree, count
 from ...core.tasks.sample_groups import find_groups
 from ..data.scene import CENTERED, IGNORED, Scene
 from ..data.scene_store import SPLITS, is_hidden, read_lines
@@ -185,7 +186,8 @@ class SceneReader:
             raise UserError(f"{path} has columns of different lengths ({listed}): each needs a value for each point")
         columns, skipped = drop_nonfinite(columns)
         if len(skipped):
-            self.remarks.append(f"{path}: {len(skipped):,} points without finite coordinates are skipped")
+            points = f"{count(len(skipped), 'point')} without finite coordinates"
+            self.remarks.append(f"{path}: {points} {agree(len(skipped))} skipped")
             parts = (None if values is None else np.delete(values, skipped) for values in (semantic, instance))
             semantic, instance = parts
         xyz, rgb = read_points(path, columns, choices.gray, self.remarks)

@@ -8,7 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import shorten
+from ...core.runtime.printing import count, shorten
 from ..geometry import step_lengths, turned_spacing
 from ..nonzero import choose_evenly, compute_box, nonzero_mask
 from .dataset import IGNORED, SegmentedVolumes
@@ -96,7 +96,8 @@ def fingerprint(dataset: SegmentedVolumes) -> Iterator[str]:
     geometries = [dataset.source(index).geometry for index in range(len(dataset))]
     spacings = np.array([step_lengths(turned_spacing(geometry)) for geometry in geometries])
     extents = np.array([upright_shape(geometry) for geometry in geometries]) * spacings
-    yield f"spacing as stored (depth, height, width): {_ranges(spacings)} mm (VOLUMES.SPACING_MM)"
+    whose = f"(depth, height, width) of {count(len(dataset), 'volume')}"
+    yield f"spacing as stored {whose}: {_ranges(spacings)} mm (VOLUMES.SPACING_MM)"
     yield f"size (depth, height, width): {_ranges(extents)} mm (a crop covers VOLUMES.CROP_SIZE times the spacing)"
     found = compute_fingerprint([(dataset, index) for index in choose_evenly(len(dataset))])
     names = group_labels(dataset.class_names, dataset.regions)

@@ -8,6 +8,7 @@ import yaml
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
+from ...core.runtime.printing import count
 from ..planning import MAX_WIDTH, WIDTH, NetworkPlan, Size, format_lengths, plan_network
 from .dataset import SegmentationOptions
 from .fingerprint import choose_kind, compute_fingerprint, plan_intensities
@@ -39,7 +40,8 @@ def write_plan(data_path: str, file: Path, memory_gb: int, cache_folder: Path, *
         "VOLUMES": {**_network_keys(plan), **plan_intensities(dataset.channels, found)},
     }
     lines = [
-        f"{len(volumes):,} volumes, median {format_lengths(np.median(found.shapes, axis=0))} voxels, resampled to "
+        f"{count(len(volumes), 'volume')} of training and validation, median "
+        f"{format_lengths(np.median(found.shapes, axis=0))} voxels, resampled to "
         f"{format_lengths(plan.spacing_mm)} mm",
         f"patches of {format_lengths(plan.levels.size)} voxels, {plan.batch_size} in a batch, for one device of "
         f"{memory_gb} GB",

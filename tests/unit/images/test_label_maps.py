@@ -46,7 +46,7 @@ def test_a_report_says_what_was_compared_left_over_and_ignored(tmp_path):
     ignored = sum((values == 7).sum() for values in true.values())
     outside = sum(((true[name] != 7) & np.isin(found[name], [4, 5, 7])).sum() for name in true)
     assert report.notices == [
-        f"{results}: 1 maps without an image in {truth}: skipped",
+        f"{results}: 1 map without an image in {truth}: skipped",
         f"{results}: {outside} pixels without a class where the ground truth has one: counted as wrong",
     ]
     assert report.protocol == [

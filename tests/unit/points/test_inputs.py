@@ -386,7 +386,7 @@ def test_remarks_are_of_each_file_and_then_of_all_files_of_a_kind(tmp_path):
         0
     ].remarks()
     starts = (
-        f"{tmp_path}/a.ply: 1 points without finite coordinates are skipped",
+        f"{tmp_path}/a.ply: 1 point without finite coordinates is skipped",
         f"{tmp_path}/d.ply stores x, y and z up to 1,000,00",
         f"1 of 3 scenes seem to be in millimeters or centimeters ({tmp_path}/b.ply spans ",
         f"1 of 2 scenes are not centered on the origin, where PointGroup's preparation puts them ({tmp_path}/f.pth has",

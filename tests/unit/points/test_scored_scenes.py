@@ -339,7 +339,7 @@ def test_unknown_numbers_and_files_are_counted(tmp_path):
     assert "rooms: no true instance has at least 100 vertices, so AP is not defined" in report.notices[0]
     assert report.notices[1:] == [
         f"{tmp_path}: 3 instances have a number without a class: [13, 31] (ScanNet's class numbers): ignored",
-        f"{tmp_path}: 1 files belong to no scene of rooms, such as z.txt: ignored",
+        f"{tmp_path}: 1 file belongs to no scene of rooms, such as z.txt: ignored",
     ]
     (tmp_path / "b.txt").write_text("m/a.txt 3 0.5\nm/a.txt 4 0.4\n")
     both = truth._replace(names=["a", "b"], read=iter([scene, scene._replace(name="b")]), identities=["a", "b"])

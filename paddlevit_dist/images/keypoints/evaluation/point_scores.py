@@ -7,6 +7,7 @@ import numpy as np
 
 from ....core.intervals import ScoreRange, quotient, weighted_sums
 from ....core.intervals.score_ranges import ERROR_RANGE
+from ....core.runtime.printing import count
 from ....core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..detected_keypoints import DetectedKeypoints
 
@@ -121,7 +122,7 @@ class KeypointErrorScores(ScoreKind):
         rates = [f"{radius:g} mm {values[name]:.2f}" for radius in RADII_MM if (name := _sdr_name(radius)) in values]
         parts += [f"sdr {' '.join(rates)}"] if rates else []
         if values.get("points not detected"):  # unknown for a part of the images
-            parts.append(f"({int(values['points not detected']):,} points of objects that are not detected)")
+            parts.append(f"({count(int(values['points not detected']), 'point')} of objects that are not detected)")
         return " ".join(parts)
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:

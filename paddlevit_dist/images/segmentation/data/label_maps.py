@@ -14,7 +14,7 @@ from PIL import Image
 from ....core.data.path_index import ensure_path_index, make_batch
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import read_regular, readable
-from ....core.runtime.printing import shorten
+from ....core.runtime.printing import count, shorten
 from ....core.runtime.text_files import to_utf8
 from ....core.tasks.class_names import make_unique
 from ....core.tasks.dataset import peek_files
@@ -100,7 +100,7 @@ class LabelMaps(SegmentationDataset):
         entries = [entry for row in zip(*names, files.notes) for entry in row]
         key = hashlib.sha256(b"label maps 1\0" + b"\0".join(entries)).digest()
         self._index = ensure_path_index(cache_folder, f"label-maps-{split}", key, lambda: [make_batch(entries, 0)])
-        self.notices.insert(0, f"{split}: {len(self):,} images in {match.top}: {match.layout.words}")
+        self.notices.insert(0, f"{split}: {count(len(self), 'image')} in {match.top}: {match.layout.words}")
 
     @classmethod
     def open(cls, config: SegmentationSettings, split: str, cache_folder: Path) -> "LabelMaps":

@@ -13,6 +13,7 @@ from support.registrations import forgotten
 from paddlevit_dist import Manifest, UserError, register_feature, register_score_kind
 from paddlevit_dist.core.commands import scored
 from paddlevit_dist.core.commands.parser import CommandParser
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.score_kind import ScoreKind
 from paddlevit_dist.core.tasks.score_report import ResultSource, ScoreReport
 
@@ -227,3 +228,11 @@ def test_a_column_of_groups_may_be_in_the_truth_or_in_a_table_of_results(tmp_pat
                 scored.find_sample_groups(options, REPORT.names, {})
         elif suffix != ".json":
             assert scored.find_sample_groups(options, REPORT.names, {}).names.tolist() == list(cells.values())
+
+
+@pytest.mark.parametrize("level", ["off", "95", "99"])
+def test_levels_of_intervals_are_those_of_a_run(level):
+    parser = CommandParser("evaluate shares", "Score shares.", ())
+    scored.add_interval(parser, "images")
+    assert parser.parse_args([f"-interval={level}"]).interval == level
+    assert load([f"-interval={level}"]).values.EVALUATION.INTERVAL == (level != "off" and int(level))

@@ -168,7 +168,7 @@ class RecomputedTask(Task, Recomputable):
 def test_frozen_and_recomputed_layers_are_counted():
     words = ["TRAIN.FREEZE", "['first.*','norm.*']"]
     frozen = "4 parameters are frozen (TRAIN.FREEZE first.*, norm.*)"
-    kept = "1 batch norms without trained parameters keep their running statistics"
+    kept = "1 batch norm without trained parameters keeps its running statistics"
     assert build(*words)[1] == [f"{frozen}; {kept}"]
     plain = Small()
     plain.norm = nn.Linear(3, 3)

@@ -89,7 +89,7 @@ def test_members_of_an_archive_are_at_their_offsets(tmp_path, monkeypatch):
     for image, expected in zip(found.images, (PNG, PNG + b"more")):
         assert stored[image.offset : image.offset + image.size] == expected
     assert [path for path, _ in found.unreadable] == ["b.tar/y.dat", "b.tar/w.heic"]
-    assert found.notices[0] == "skipped in b.tar: 1 hidden files" and len(found.notices) == 2
+    assert found.notices[0] == "skipped in b.tar: 1 hidden file" and len(found.notices) == 2
 
 
 def test_the_digest_tells_inputs_order_size_and_time(tmp_path):

@@ -89,6 +89,8 @@ def test_five_remarks_on_scenes_are_printed_and_the_use_of_the_store(prepared, t
     *_, fifth, more, last = capsys.readouterr().out.splitlines()
     assert (fifth, more) == ("note: remark 4", "note: 3 more lines of this kind")
     assert f"; to evaluate on them: -eval -split=test -dataset=scannet -data_path={tmp_path}/out" in last
+    prepared(command.run_scannet, remarks=remarks[:6], splits=["test"], class_names=CLASS_NAMES)
+    assert "note: 1 more line of this kind\n" in capsys.readouterr().out
 
 
 def test_a_folder_that_does_not_exist_is_told(tmp_path):

@@ -51,7 +51,8 @@ class CountedVolumes(SegmentedVolumes):
 
 
 SIZES = [
-    "spacing as stored (depth, height, width): median 3 x 1.5 x 1, 2 x 1.5 x 1 to 4 x 2 x 1 mm (VOLUMES.SPACING_MM)",
+    "spacing as stored (depth, height, width) of 3 volumes: median 3 x 1.5 x 1, 2 x 1.5 x 1 to 4 x 2 x 1 mm "
+    "(VOLUMES.SPACING_MM)",
     "size (depth, height, width): median 15 x 7.5 x 8, 8 x 7.5 x 6 to 24 x 14 x 9 mm (a crop covers VOLUMES.CROP_SIZE "
     "times the spacing)",
 ]

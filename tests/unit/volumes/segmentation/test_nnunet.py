@@ -204,7 +204,7 @@ def test_inspect_data_tells_what_keys_are_chosen_by(tmp_path):
         opened(root)
     lines = list(fingerprint(opened(root, spacing_mm=[4.0, 1.5, 1.0])))
     assert lines[0].startswith(
-        "spacing as stored (depth, height, width): median 3 x 1.5 x 1, 2 x 1.5 x 1 to 4 x 1.5 x 1 "
+        "spacing as stored (depth, height, width) of 2 volumes: median 3 x 1.5 x 1, 2 x 1.5 x 1 to 4 x 1.5 x 1 "
     )
     depth, height, width = SHAPE
     assert f"median {3 * depth} x {1.5 * height:g} x {width}, {2 * depth} x " in lines[1]

@@ -37,7 +37,7 @@ def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, fewer_drawn_voxels, 
     run_plan([str(folder), str(file), "-memory_gb=11"])
     *lines, last = capsys.readouterr().out.splitlines()
     assert last == f"written to {file}: train with -cfg={file}"
-    assert lines[0] == "3 volumes, median 10 x 40 x 44 voxels, resampled to 4 x 1 x 1 mm"
+    assert lines[0] == "3 volumes of training and validation, median 10 x 40 x 44 voxels, resampled to 4 x 1 x 1 mm"
     size = " x ".join(map(str, yaml.safe_load(file.read_text())["VOLUMES"]["CROP_SIZE"]))
     assert lines[1].startswith(f"patches of {size} voxels, ") and lines[1].endswith(
         " in a batch, for one device of 11 GB"
@@ -83,7 +83,9 @@ def test_a_run_takes_the_plan_of_its_data(folder, tmp_path, fewer_drawn_voxels, 
 def test_a_plan_tells_which_volumes_the_fold_leaves_out(folder, tmp_path, fewer_drawn_voxels):
     (folder / "splits_final.json").write_text('[{"train": ["case_0"], "val": ["case_2"]}]')
     *lines, last = write_plan(str(folder), tmp_path / "plan.yaml", 11, tmp_path / "cache")
-    assert lines[0].startswith("2 volumes, ") and last.endswith("neither in train nor in val, not used: case_1")
+    assert lines[0].startswith("2 volumes of training and validation, ") and last.endswith(
+        "neither in train nor in val, not used: case_1"
+    )
 
 
 def test_the_number_of_strides_is_that_of_levels():

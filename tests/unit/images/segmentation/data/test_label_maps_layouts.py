@@ -187,7 +187,7 @@ def test_classes_without_a_list_are_the_numbers_of_all_splits(root, opened):
         own(root, f"{{0}}/{split}/a.{{1}}", numbers(0, values))
     assert opened("val").class_names == ["0", "1", "2", "4", "7"]
     assert opened().notices == [
-        f"train: 1 images in {root}: images and label maps",
+        f"train: 1 image in {root}: images and label maps",
         "no list of classes: 5, from the numbers in all 3 label maps (0, 1, 2, 4, 7); name them in classes.txt in "
         f"{root}",
     ]

@@ -19,7 +19,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count
 from ...core.runtime.spelling import compose
 from ..data.data_warnings import DataWarnings
-from ..run_lengths import are_plain_polygons, find_box, has_shape, require_segmentation
+from ..run_lengths import are_flat, are_plain_polygons, find_box, has_shape, require_segmentation
 from .detections import LARGEST_AREA
 from .json_lists import JsonElement, elements
 
@@ -245,8 +245,10 @@ class CocoFile:
         self.broken.append(has_mask and not is_plain and not self._check_mask(entry.segmentation))
         if entry.segmentation and not has_mask:
             self.odd.note("object", "with polygons without points, as without a mask", self._locate(-1))
-        elif is_plain and len(entry.segmentation[0]) < 6 and all(len(outline) < 6 for outline in entry.segmentation):
-            self.odd.note("object", "with polygons of fewer than three points, whose mask is empty", self._locate(-1))
+        elif is_plain and are_flat(entry.segmentation):
+            is_short = all(len(outline) < 6 for outline in entry.segmentation)
+            what = "polygons of fewer than three points" if is_short else "polygons whose points are on a line"
+            self.odd.note("object", f"with {what}, whose mask is empty", self._locate(-1))
 
     def _check_mask(self, segmentation: object) -> bool:
         """Return whether the mask of the last object can be used; note it if not."""

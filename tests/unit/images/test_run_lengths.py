@@ -7,6 +7,7 @@ from pycocotools import mask as peer
 from paddlevit_dist.images.run_lengths import (
     ManyRuns,
     _decode_lengths,
+    are_flat,
     compress_runs,
     compute_area,
     decode,
@@ -218,3 +219,21 @@ def test_the_largest_image_is_taken():
     most = (1 << 31) - 1
     runs = parse_segmentation({"size": [1, most], "counts": [most - 3, 2, 1]})
     assert (runs.starts.tolist(), runs.ends.tolist()) == ([most - 3], [most - 1])
+
+
+@pytest.mark.parametrize(
+    ("outline", "is_empty"),
+    [
+        ([1, 2, 9, 2, 5, 2], True),
+        ([3, 1, 3, 1, 3, 8, 3, 4], True),  # also with the first point twice
+        ([0.1, 0.1, 0.7, 0.7, 0.3, 0.3, 9.1, 9.1], True),  # rounded
+        ([1, 1, 4, 2, 7, 3, 10, 4, 1, 1], True),
+        ([1, 1, 4, 2, 7, 3, 10, 4, 10, 12], False),  # the last point alone is beside the line
+        ([2, 2, 2, 2, 9, 2, 5, 8], False),
+    ],
+)
+def test_an_outline_whose_points_are_on_a_line_has_no_pixel_as_pycocotools_draws_it(outline, is_empty):
+    assert are_flat([outline]) == is_empty
+    theirs = peer.frPyObjects([list(map(float, outline))], 16, 16)
+    assert (peer.area(theirs).sum() == 0) == is_empty == (compute_area(compress_runs([outline], 16, 16)) == 0)
+    assert not are_flat([outline, [0, 0, 9, 0, 9, 9]])

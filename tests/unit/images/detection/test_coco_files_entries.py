@@ -38,7 +38,7 @@ def lines(file: CocoFile) -> list[str]:
 
 
 def test_objects_refer_to_images_in_the_files_order_and_to_categories_by_id(read):
-    mask = [[1, 2, 3, 4, 5, 6]]
+    mask = [[1, 2, 3, 4, 5, 7]]
     things = [thing(4, 30, 7), thing(2, 20, 5, iscrowd=1, segmentation=mask), thing(9, 10, 3, bbox=[5, 6, 7, 8.5])]
     file = read(annotations=things)
     assert list(file.categories) == [3, 5, 7] and file.label_map == {3: 0, 5: 1, 7: 2}

@@ -96,13 +96,12 @@ def test_polygons_without_points_are_no_mask_and_stop_no_other_image(tmp_path, c
 
 
 def test_polygons_that_cover_nothing_are_told(tmp_path, cache):
-    line, point = [2.0, 3.0, 9.0, 8.0], [4.0, 5.0]
-    write(tmp_path, [SQUARE, [line], [point, line], [line, *SQUARE], SQUARE, SQUARE])
+    line, point, flat = [2.0, 3.0, 9.0, 8.0], [4.0, 5.0], [3.0, 4.0, 3.0, 9.0, 3.0, 5.5, 3.0, 4.0]
+    write(tmp_path, [SQUARE, [line], [point, line], [line, *SQUARE], [flat], [flat, line]])
     dataset = open_split(tmp_path, cache).dataset
-    (said,) = [notice for notice in dataset.notices if "three points" in notice]
-    assert said.endswith(
-        "has 2 objects with polygons of fewer than three points, whose mask is empty, such as 1 of 1.png"
-    )
+    said = [notice.partition("has 2 objects with polygons ")[2] for notice in dataset.notices]
+    assert "of fewer than three points, whose mask is empty, such as 1 of 1.png" in said
+    assert "whose points are on a line, whose mask is empty, such as 4 of 3.png" in said
 
 
 @pytest.mark.parametrize("crowds", [0, 1, 4])

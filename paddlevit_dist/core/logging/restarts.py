@@ -1,6 +1,9 @@
 """Whether a training run that another command has started is to be started again: only if it may succeed then."""
 
+import contextlib
 import os
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from ..launch.failures import is_killed
@@ -9,6 +12,7 @@ from .progress import write_line
 from .record import FAILURE, INTERRUPTION
 
 MOST_RESTARTS = 3  # that bring no new checkpoint
+_FEWEST_BYTES = 1 << 16  # free, so that a run can record why it has failed
 
 
 class RestartCount:
@@ -45,6 +49,21 @@ class RestartCount:
             return False
         write_line(f"{what}: a process was lost (exit code {code}): it is started again")
         return True
+
+
+def format_reason(folders: Iterable[str | Path]) -> str:
+    """Return why the first of the failed runs in these folders has failed, with ``"; "``; empty if none is known.
+
+    A run records it, unless the disk is full.
+    """
+    for folder in folders:
+        *_, last = {}, *recorded_events(Path(folder))
+        if last.get("kind") == FAILURE:
+            return f"{last.get('reason')}; "
+        with contextlib.suppress(OSError):
+            if shutil.disk_usage(folder).free < _FEWEST_BYTES:
+                return f"the disk of {folder} is full: free space; "
+    return ""
 
 
 def _find_last_save(folder: Path) -> int:

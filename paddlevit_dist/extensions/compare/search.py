@@ -23,7 +23,7 @@ from ...core.launch import devices, training_commands, tuning
 from ...core.launch.lock import is_running, lock_output_dir
 from ...core.logging.progress import write_line
 from ...core.logging.record import output_folder
-from ...core.logging.restarts import RestartCount
+from ...core.logging.restarts import RestartCount, format_reason
 from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
 from ...core.runtime.files import os_errors_as_user_errors
@@ -100,7 +100,8 @@ def run(arguments: list[str]) -> None:
             write_line(line)
     if failed:
         numbers = ", ".join(map(str, failed))
-        raise UserError(f"failed: trial {numbers}: see log.txt in the folder of each; {_REPEAT}")
+        reason = format_reason(get_folder(plan, number) for number in failed)
+        raise UserError(f"failed: trial {numbers}: {reason}see log.txt in the folder of each; {_REPEAT}")
 
 
 def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

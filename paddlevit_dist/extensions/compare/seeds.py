@@ -11,7 +11,7 @@ from ...core.launch import devices, plan_processes, training_commands
 from ...core.launch.lock import lock_output_dir
 from ...core.logging.progress import write_line
 from ...core.logging.record import SEEDS, output_folder
-from ...core.logging.restarts import RestartCount
+from ...core.logging.restarts import RestartCount, format_reason
 from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
 from ...core.runtime.metrics_file import recorded_events
@@ -57,7 +57,8 @@ def run(configuration: Configuration) -> None:
             write_line(line)
     failed = [f"{row['seed']} (exit code {row['code']})" for row in group.seeds if row["state"] == FAILED]
     if failed:
-        raise UserError(f"failed: seed {', '.join(failed)}: see log.txt in the folder of each; {REPEAT}")
+        reason = format_reason(Path(path, row["folder"]) for row in group.seeds if row["state"] == FAILED)
+        raise UserError(f"failed: seed {', '.join(failed)}: {reason}see log.txt in the folder of each; {REPEAT}")
 
 
 def assign_gpus(plan: devices.ProcessPlan) -> list[str | None]:

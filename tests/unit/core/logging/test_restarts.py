@@ -3,10 +3,11 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from paddlevit_dist.core.logging.restarts import RestartCount
+from paddlevit_dist.core.logging.restarts import RestartCount, format_reason
 
 
 def record(folder: Path, kind: str) -> None:
@@ -55,3 +56,20 @@ def test_three_restarts_may_bring_no_checkpoint_and_one_that_brings_some_begins_
     assert dues == [True] * 6 + [False] * 2  # the restarts 4, 5 and 6 after the checkpoint of the third
     line = "trial 2: 3 restarts have brought no new checkpoint: it is not started again"
     assert capsys.readouterr().out.splitlines()[-1] == line
+
+
+def test_the_reason_of_the_first_run_that_recorded_one_is_given_or_that_a_disk_is_full(tmp_path, monkeypatch):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+        record(folder, "epoch")
+    assert format_reason([first, second, tmp_path / "gone"]) == ""
+    usage = SimpleNamespace(free=(1 << 16) - 1)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage)
+    assert format_reason([first, second]) == f"the disk of {first} is full: free space; "
+    usage.free += 1
+    assert format_reason([first, second]) == ""
+    (second / "metrics.jsonl").write_text('{"kind": "failure", "reason": "No space left on device; free space"}\n')
+    assert format_reason([first, second]) == "No space left on device; free space; "
+    record(second, "interruption")
+    assert format_reason([first, second]) == ""

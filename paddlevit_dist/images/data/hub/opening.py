@@ -94,7 +94,8 @@ class HubSplit(NamedTuple):
         yield columns.image
         parts = columns.objects
         if parts is not None:
-            yield from [parts.parent] if parts.parent else filter(None, (parts.box, parts.label, parts.area))
+            yield from [parts.parent] if parts.parent else filter(None, parts[1:2] + parts[3:7])
+            yield from filter(None, (parts.height, parts.width, parts.image_id))
         yield from (label.partition(".")[0] for label in columns.labels)
 
     def key(self, *more: object) -> bytes:

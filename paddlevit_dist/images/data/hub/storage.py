@@ -33,6 +33,10 @@ _SPARE_BYTES = 1 << 26  # of the disk
 _FILE_MAGIC = b"ARROW1"
 
 
+class OddData(ValueError):
+    """A file is whole, but has something else than its types say."""
+
+
 class ImagePlaces(NamedTuple):
     """Where the images of a file are.
 
@@ -66,7 +70,8 @@ def readable_data(path: str) -> Iterator[None]:
         raise UserError(f"{path} cannot be read: a part of it does not fit into memory; is it damaged?") from error
     except (OSError, ValueError, OverflowError, IndexError, pyarrow.ArrowException) as error:
         reason = getattr(error, "strerror", None) or str(error).strip().partition("\n")[0]
-        raise UserError(f"{path} cannot be read: {shorten(reason)}; copy or download it again") from error
+        advice = "" if isinstance(error, OddData) else "; copy or download it again"
+        raise UserError(f"{path} cannot be read: {shorten(reason)}{advice}") from error
 
 
 class DataFile:
@@ -251,7 +256,7 @@ def is_plain_image(kind: Any) -> bool:
 
 
 def split_image(array: Any) -> tuple[Any, Any]:
-    """Return the bytes and the paths of an array of images, each None if there are none; a ValueError if it has others.
+    """Return the bytes and the paths of an array of images, each None if there are none; OddData if it has others.
 
     Images are structs of bytes and path, bytes alone, or paths alone.
     """
@@ -262,13 +267,13 @@ def split_image(array: Any) -> tuple[Any, Any]:
         parts = dict(zip(names, map(_decode, array.flatten())))
         content, paths = parts.get("bytes"), parts.get("path")
         if content is not None and not (is_binary(content.type) or str(content.type) == "null"):
-            raise ValueError(f"its images are {shorten(kind, 60)}, expected bytes and path")
+            raise OddData(f"its images are {shorten(kind, 60)}, expected bytes and path")
         return (None if content is None or str(content.type) == "null" else content), paths
     if is_binary(kind):
         return array, None
     if str(kind).startswith(("string", "large_string")):
         return None, array
-    raise ValueError(f"its images are {shorten(kind, 60)}, expected bytes and path")
+    raise OddData(f"its images are {shorten(kind, 60)}, expected bytes and path")
 
 
 def _decode(array: Any) -> Any:

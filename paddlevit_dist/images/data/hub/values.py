@@ -9,8 +9,8 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import shorten
 from ....core.runtime.spelling import compose
 from ..label_layouts import ClassValues
-from .features import CLASS, LIST, Feature, is_list
-from .storage import DataFile, readable_data
+from .features import CLASS, LIST, Feature, Features, is_list
+from .storage import DataFile, OddData, readable_data
 
 UNKNOWN = -1
 
@@ -56,6 +56,43 @@ def read_labels(files: Sequence[DataFile], path: str, feature: Feature) -> Label
     return LabelValues(np.concatenate(lengths), np.concatenate(codes), coder.texts())
 
 
+def read_numbers(files: Sequence[DataFile], path: str, width: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Read the numbers in a column of them, or of lists of them or of rows of ``width`` numbers.
+
+    Returns:
+        Their number in each row, int64 (rows,), -1 for none; and all together, float64 (n,) or (n, width), NaN for a
+        missing one.
+
+    Raises:
+        UserError: the column has something else.
+    """
+    lengths, numbers = [np.zeros(0, np.int64)], [np.zeros((0, width) if width else 0)]
+    for data in files:
+        for array in read_arrays(data, path):
+            with readable_data(f"{data.path}, column {path}"):
+                own, values = _flatten(array) if is_list(array.type) else (_count_values(array), array.drop_null())
+                if width:
+                    widths, values = _flatten(values)
+                    if (widths != width).any():
+                        raise OddData(f"a list of {widths[widths != width][0]} numbers, expected {width}")
+                lengths.append(own)
+                numbers.append(_to_floats(values).reshape((-1, width) if width else -1))
+    return np.concatenate(lengths), np.concatenate(numbers)
+
+
+def _to_floats(values: Any) -> np.ndarray:
+    import pyarrow
+    from pyarrow import types
+
+    if types.is_null(values.type):
+        return np.full(len(values), np.nan)
+    if types.is_boolean(values.type):
+        values = values.cast(pyarrow.int8())
+    if not (types.is_integer(values.type) or types.is_floating(values.type) or types.is_decimal(values.type)):
+        raise OddData(f"expected numbers, found {shorten(values.type, 60)}")
+    return np.asarray(values.cast(pyarrow.float64(), safe=False).fill_null(np.nan), np.float64)
+
+
 def read_arrays(data: DataFile, path: str) -> Iterator[Any]:
     """Yield the arrays of a column, or of a field of it: of lists, if it is a list of structs or a struct of lists."""
     top, _, field = path.partition(".")
@@ -72,7 +109,7 @@ def _field(array: Any, name: str) -> Any:
     kind = array.type
     names = [kind.field(number).name for number in range(kind.num_fields)]
     if name not in names:
-        raise ValueError(f"it has no field {shorten(name, 60)}, only {shorten(', '.join(names), 80)}")
+        raise OddData(f"it has no field {shorten(name, 60)}, only {shorten(', '.join(names), 80)}")
     return array.flatten()[names.index(name)]
 
 
@@ -91,7 +128,7 @@ def _flatten(array: Any) -> tuple[np.ndarray, Any]:
     from pyarrow import compute
 
     if not is_list(array.type):
-        raise ValueError(f"expected lists, found {shorten(array.type, 60)}")
+        raise OddData(f"expected lists, found {shorten(array.type, 60)}")
     lengths = compute.fill_null(compute.list_value_length(array), -1)
     return np.asarray(lengths).astype(np.int64), array.flatten()
 
@@ -167,3 +204,14 @@ def read_class_columns(files: Sequence[DataFile], columns: Sequence[str]) -> np.
 def sort_texts(texts: Sequence[str]) -> list[str]:
     """Return labels in the order of classes: numbers by their value, else by their text."""
     return sorted(texts, key=int) if all(text.lstrip("-").isdecimal() for text in texts) else sorted(texts)
+
+
+def find_feature(features: Features, path: str) -> Feature:
+    """Return the type of a column, or of a field in its structs: of lists, if it is a list of structs."""
+    top, _, field = path.partition(".")
+    feature = features[top]
+    if not field:
+        return feature
+    if feature.kind == LIST and feature.item is not None:
+        return Feature(LIST, item=feature.item.fields[field])
+    return feature.fields[field]

@@ -31,7 +31,8 @@ from ..registry.required_methods import require_methods
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.dataset import DescribedSamples, describe_sample
+from ..tasks.dataset import DescribedSamples
+from ..tasks.made_results import describe_sample
 from ..tasks.sample_checks import BadSample
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share

@@ -34,6 +34,7 @@ from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
+from ..tasks.made_results import require_described
 from ..tasks.model_factory import build_model
 from ..tasks.protocols import FeatureCaching, get_sample_check
 from ..tasks.step_types import StepPosition
@@ -104,6 +105,8 @@ class Trainer:
         self.datasets: dict[str, Any] = {
             part: require_derived(samples, TransformedDataset) for part, samples in datasets.items()
         }
+        for samples in self.datasets.values():
+            require_described(samples)
         notices = [*notices, *task.notices, *(text for samples in datasets.values() for text in samples.notices)]
         precision = EvaluationPrecision(config)
         notices.extend(filter(None, [precision.notice]))

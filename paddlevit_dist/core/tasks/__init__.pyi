@@ -2,6 +2,7 @@
 
 from .aspects import TaskAspect, get_aspect, has_aspect
 from .callback import Callback, RunFacts
+from .class_labels import require_label
 from .dataset import Dataset, TransformedDataset, dataset_class
 from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet, SliceStack
 from .metrics import Metrics, PerSampleMetrics, SampleTable, TableMetrics
@@ -28,7 +29,7 @@ from .protocols import (
     SampleChecking,
     StateKeeping,
 )
-from .sample_checks import BadSample, require_finite, require_label, require_labels
+from .sample_checks import BadSample, require_finite, require_labels
 from .score_kind import ScoreKind, join_arrays
 from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
 from .task import Task

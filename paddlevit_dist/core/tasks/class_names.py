@@ -6,14 +6,61 @@ one name apart by something else, such as COCO's ids, it becomes part of the nam
 
 import itertools
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
+from .class_labels import as_array, show_value
 
 ALL_NAMES = ("all", "all together")  # see ``name_all``
 _LONGEST = 60  # letters of a name in a message
+
+
+def make_class_names(names: Any, what: str) -> Sequence[str]:
+    """Return the names of classes as texts, without spaces around them, in their order; texts are returned unchanged.
+
+    Raises UserError, in which ``what`` is the attribute with the names, such as "dataset bars: class_names": they are
+    neither texts nor whole numbers in a list, a tuple, an array or a dictionary from 0, 1, 2 ..., or one is empty.
+    """
+    if isinstance(names, (list, tuple)) and all(type(name) is str and name == name.strip() and name for name in names):
+        return names
+    listed = names
+    if isinstance(names, Mapping):
+        listed = list(names.values()) if list(names) == list(range(len(names))) else None
+    elif isinstance(names, (str, bytes, Set, Iterator)) or not hasattr(names, "__len__"):
+        listed = None  # letters, without an order, or gone after they are read once
+    texts = [] if listed is None else [_make_name(name) for name in listed]
+    if listed is None or "" in texts:
+        wrong = names if listed is None else list(listed)[texts.index("")]
+        raise UserError(
+            f"{what} {'are' if listed is None else 'contain'} {show_value(wrong)}; expected a list of texts, one for "
+            "each class, in the order of the labels"
+        )
+    return texts
+
+
+def _make_name(name: Any) -> str:
+    """Return a name as text; empty if it is not a text or a whole number."""
+    if isinstance(name, (bytes, np.bytes_)):
+        name = name.decode("utf-8", "replace")
+    if isinstance(name, (str, int, np.integer, np.bool_)) and not isinstance(name, np.timedelta64):
+        return str(name).strip()
+    return ""
+
+
+def make_num_classes(number: Any, what: str) -> int:
+    """Return a number of classes as ``int``; raises UserError, in which ``what`` is the attribute that has it."""
+    array = None if isinstance(number, (str, bytes, bool)) else as_array(number)
+    value = array.reshape(-1)[0] if array is not None and array.size == 1 else None
+    if not isinstance(value, (int, np.integer, np.floating)) or value != value or value in (np.inf, -np.inf):
+        value = -1
+    if value < 1 or value != int(value):
+        raise UserError(f"{what} is {show_value(number)}; expected a whole number from 1 up")
+    return int(value)
 
 
 def require_unique(names: Iterable[str], places: str, numbers: Iterable[int] | None = None) -> None:

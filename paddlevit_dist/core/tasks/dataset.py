@@ -1,6 +1,5 @@
 """The contract between a dataset and the task that reads it, and between a task and its loader processes."""
 
-import functools
 import hashlib
 import os
 import re
@@ -16,7 +15,9 @@ from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
 from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
-from .sample_checks import BadSample
+from .class_labels import make_classes, show_value
+from .class_names import make_class_names, make_num_classes
+from .made_results import DESCRIPTIONS, is_ours, make_description, make_opened, make_results
 from .sample_groups import SampleGroups, read_groups
 
 
@@ -48,14 +49,16 @@ class Dataset:
     #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
     #: finds the name of the sample's group in its ``identity``
     groups_by: Mapping[str, str] = {}
-    #: methods by index whose results are made what the task expects, once, whichever class defines them: name -> method
+    #: methods by index whose results are made what the task expects, once, in any derived class: name -> method
     #: that takes the result and returns it made, or raises BadSample
     makers: Mapping[str, str] = {"read": "make_sample"}
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name, maker in cls.makers.items():
-            _make_results(cls, name, maker)
+        for name, maker in {**cls.makers, **({} if is_ours(cls) else DESCRIPTIONS)}.items():
+            make_results(cls, name, maker)
+        if isinstance(vars(cls).get("open"), classmethod):
+            setattr(cls, "open", classmethod(make_opened(vars(cls)["open"].__func__)))  # noqa: B010 (for mypy)
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None, options: Any = None) -> None:
         """Open a split, usually "train" or "val"; any other name may exist. By default, keep the arguments.
@@ -72,12 +75,42 @@ class Dataset:
         self.data_path, self.split, self.cache_folder, self.options = data_path, split, cache_folder, options
 
     @classmethod
+    @make_opened
     def open(cls: "type[DatasetType]", config: Any, split: str, cache_folder: Path) -> "DatasetType":
         """Open the dataset that the frozen configuration describes.
 
         A dataset with its own keys overrides this, and names the settings that it reads as the type of ``config``.
         """
         return cls(config.DATA.DATA_PATH, split, cache_folder)
+
+    def make_facts(self, name: str) -> None:
+        """Make what the attributes say of the classes what tasks expect: texts, ``int`` and an array of integers.
+
+        Called with the dataset's name when it is opened. Raises UserError: they are something else, or differ.
+        """
+        if (names := self.class_names) is not None:
+            self._set("class_names", names, make_class_names(names, f"{name}: class_names"), name)
+        if (number := self.num_classes) is not None and type(number) is not int:
+            self._set("num_classes", number, make_num_classes(number, f"{name}: num_classes"), name)
+        if self.class_names and self.num_classes is not None and len(self.class_names) != self.num_classes:
+            raise UserError(
+                f"{name} has {len(self.class_names):,} class_names, but num_classes is {self.num_classes:,}: expected "
+                "one name for each class"
+            )
+        if (labels := self.labels) is not None:
+            made = make_classes(labels, self.num_classes, self.class_names or (), self.describe)
+            self._set("labels", labels, made, name)
+
+    def _set(self, attribute: str, given: Any, made: Any, name: str) -> None:
+        """Set an attribute to what was made of the value that it has, unless that is the same object."""
+        if given is made:
+            return
+        try:
+            setattr(self, attribute, made)
+        except AttributeError:  # a property
+            raise UserError(
+                f"{name}: its property {attribute} returns {show_value(given)}; return {show_value(made)}"
+            ) from None
 
     @abstractmethod
     def __len__(self) -> int:
@@ -94,12 +127,16 @@ class Dataset:
         raise missing_method(type(self), "read")
 
     def make_sample(self, sample: Any) -> Any:
-        """Return what ``read`` of a derived class returned as the task expects it; by default, as it is.
+        """Return what ``read`` of a derived class returned as the task expects it; by default, unchanged.
 
         Raises:
             BadSample: it cannot be used; the message says which part and why, and the caller adds which sample.
         """
         return sample
+
+    def make_description(self, description: Any) -> str:
+        """Return what ``describe`` or ``identity`` of a user's class returned as text, if it is a text or a path."""
+        return make_description(self, description)
 
     def prefetch(self, indices: Sequence[int]) -> None:
         """Fetch samples at an address together, in a loader process before it reads a batch; may raise UserError."""
@@ -154,27 +191,6 @@ class Dataset:
 DatasetType = TypeVar("DatasetType", bound=Dataset)
 
 
-def _make_results(cls: type[Dataset], name: str, maker: str) -> None:
-    """Let a method of a dataset return what ``maker`` makes of its result; ``super()`` returns it as it is."""
-    method = getattr(cls, name, None)
-    if not callable(method) or getattr(method, "makes_results", None) is method:
-        return
-
-    @functools.wraps(method)
-    def made(self: Dataset, index: int, *more: Any, **options: Any) -> Any:
-        result = method(self, index, *more, **options)
-        if getattr(type(self), name, None) is not made:  # called by a derived class, whose result is made
-            return result
-        try:
-            return getattr(self, maker)(result)
-        except BadSample as error:
-            number, description = f"sample {index}", describe_sample(self, index)
-            raise error.name(number if description == number else f"{number} ({description})") from error.__cause__
-
-    setattr(made, "makes_results", made)  # noqa: B010 (an attribute of a function, for mypy)
-    setattr(cls, name, made)
-
-
 class DescribedSamples(Protocol):
     """Samples by index: a ``Dataset``, a ``TransformedDataset``, or a similar class of a user."""
 
@@ -213,6 +229,15 @@ class TransformedDataset:
     dataset: Any
     #: seed of the augmentation in ``self[index]``
     seed = 0
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not is_ours(cls):
+            make_results(cls, "describe", "make_description")
+
+    def make_description(self, description: Any) -> str:
+        """Return what ``describe`` of a user's class returned as text, if it is a text or a path."""
+        return make_description(self, description)
 
     def identities(self) -> np.ndarray | None:
         """Return digests that identify samples wherever the data are stored, uint64 (samples,); None: unknown."""
@@ -304,14 +329,6 @@ def reading_generator(seed: int, epoch: int, index: int, repeat: int, epochs: in
     generator = ReadingGenerator(np.random.Philox(key=np.array(words, dtype=np.uint64)))
     generator.epochs_left = None if epochs is None else epochs - epoch
     return generator
-
-
-def describe_sample(dataset: DescribedSamples, index: int) -> str:
-    """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
-    try:
-        return str(dataset.describe(index))
-    except Exception as error:  # a user's dataset may raise any exception
-        return f"no description: {error}"
 
 
 def _position(index: int, number: int) -> int:

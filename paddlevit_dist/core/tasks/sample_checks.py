@@ -66,32 +66,6 @@ def _is_finite(array: np.ndarray) -> bool:
         return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
-def require_label(label: object, num_classes: int | None) -> None:
-    """Check the class of a sample. Several numbers, the shares of all classes, must be finite.
-
-    Args:
-        label: a whole number, or an array of shares.
-        num_classes: number of classes; None: unknown, so that there is no upper limit.
-
-    Raises:
-        BadSample: the label is not a valid class.
-    """
-    array = np.asarray(label)
-    if array.size > 1:
-        require_finite(array, "label")
-        return
-    try:
-        first = array.ravel()[0]
-        first = float(first) if array.dtype.kind in "SU" else first  # "3" is a class as well
-        is_whole = float(first).is_integer()
-    except (TypeError, ValueError, OverflowError, IndexError):
-        is_whole = False
-    if not is_whole:
-        raise BadSample(f"label is {label!r}, expected the whole number of a class; repair or remove the sample")
-    if first < 0 or (num_classes is not None and first >= num_classes):
-        raise BadSample(f"label {int(first)} is out of range: {_describe_expected(num_classes)}")
-
-
 def require_labels(
     labels: np.ndarray, num_classes: int | None, ignored: int, what: str, element: str = "point"
 ) -> None:
@@ -116,11 +90,12 @@ def require_labels(
         first = int(wrong.argmax())
         raise BadSample(
             f"{element} {first} has {what} {labels[first]}, which is out of range, as {np.count_nonzero(wrong):,} of "
-            f"{len(labels):,} {element}s are: {_describe_expected(num_classes)}, and {ignored} means no class"
+            f"{len(labels):,} {element}s are: {describe_classes(num_classes)}, and {ignored} means no class"
         )
 
 
-def _describe_expected(num_classes: int | None) -> str:
+def describe_classes(num_classes: int | None) -> str:
+    """Return which labels there are, for a message."""
     if num_classes is None:
         return "classes count from 0"
     return f"with {num_classes} classes labels go from 0 to {num_classes - 1}"

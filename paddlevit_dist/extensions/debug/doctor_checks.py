@@ -261,7 +261,7 @@ def run_device_test(tf32: bool, deterministic: bool, target: str, precision: tup
 
 def check_data(context: CheckContext) -> CheckResult:
     """Check that both splits can be opened, and that random samples can be read and transformed."""
-    from ...core.tasks.dataset import describe_sample
+    from ...core.tasks.made_results import describe_sample
 
     task, bad, opened, lines, milliseconds = context.task, [], 0, [], {}
     for split, number in _OPENED.items():

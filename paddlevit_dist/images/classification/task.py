@@ -15,17 +15,18 @@ from ...core.metrics.classification import ClassificationMetrics, ClassifierTask
 from ...core.runtime.device_kinds import accelerator_bytes
 from ...core.runtime.printing import one_line
 from ...core.runtime.transfers import to_device
+from ...core.tasks.class_labels import require_label
 from ...core.tasks.class_names import resolve_class_names
 from ...core.tasks.dataset import is_training_split
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_network, model_options, require_unset
 from ...core.tasks.network_checks import check_network
-from ...core.tasks.sample_checks import BadSample, require_finite, require_label
+from ...core.tasks.sample_checks import BadSample, require_finite
 from ...core.tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ...core.tasks.task import Task
 from .. import expected_input
 from ..configured_options import configured_options
-from ..data.image_dataset import ImageDataset
+from ..data.image_dataset import CLASS, ImageDataset
 from ..data.imagenet import NUM_IMAGENET_1K_CLASSES
 from ..data.inspection import SplitInspection
 from ..data.quarantine import ReplacementReader
@@ -70,6 +71,8 @@ class LabeledImageTask(Task):
     _samples_type: type[ClassificationSamples] = ClassificationSamples
     #: number of classes that a dataset needs
     _fewest_classes = 2
+    #: what the label of an image is
+    _truth = CLASS
     num_classes: int | None
     class_names: Sequence[str] | None
     evaluated_classes: Sequence[str] | None
@@ -97,6 +100,7 @@ class LabeledImageTask(Task):
     def _open_labeled(self, split: str, cache_folder: Path) -> tuple[ImageDataset, list[str]]:
         """Open the images of a split, check their labels and some of their files, and return notices about them."""
         dataset, notes = open_images(self.config, split, cache_folder)
+        dataset.read_as(self._truth)
         self.num_classes = choose_num_classes(self.config, dataset, self.num_classes, self._fewest_classes)
         class_names = list(map(str, dataset.class_names or ()))
         resolve_class_names(self.config, class_names, before=self.evaluated_classes or ())
@@ -130,7 +134,7 @@ class LabeledImageTask(Task):
         return {**{f"DATA.{name}": data[name] for name in names}, "interpolation": data.INTERPOLATION}
 
     def check_sample(self, sample: Any) -> None:
-        """Check the values of an image and its label."""
+        """Check the values of an image and its label, also of samples that a program has made."""
         require_finite(sample[0], "image")
         if np.ndim(sample[1]):
             raise BadSample(f"label is {sample[1]!r}, expected the whole number of a class")

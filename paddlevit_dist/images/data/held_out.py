@@ -53,6 +53,10 @@ class DatasetPart(ImageDataset):
         make_row_method, ("read", "peek", "encoded", "num_bytes", "part", "describe", "identity", "require_size")
     )
 
+    def read_as(self, truth: str) -> None:
+        """Set what the label of an image is, ``truth``."""
+        self.dataset.read_as(truth)
+
     def prefetch(self, indices: Sequence[int]) -> None:
         """Fetch images of a dataset at an address together."""
         self.dataset.prefetch([int(self.rows[index]) for index in indices])

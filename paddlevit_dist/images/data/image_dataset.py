@@ -15,18 +15,21 @@ from ...core.runtime.files import readable
 from ...core.runtime.printing import describe_value
 from ...core.runtime.spelling import compose, find_spelling
 from ...core.runtime.text_files import read_text, split_lines
+from ...core.tasks.class_labels import make_class
 from ...core.tasks.class_names import make_unique, require_unique
 from ...core.tasks.dataset import Dataset
 from ...core.tasks.sample_checks import BadSample
 from ...core.tasks.sample_groups import SUBJECT
 from .formats import SkippedFiles
+from .image_labels import make_label_matrix, make_labels
 from .reading import ReadConfig, UnreadableImage, read_file, require_8_bits
 
 FILE = "classes.txt"
+ANY, CLASS, LABELS = "", "class", "labels"  # what the label of an image is
 
 
 class ImageDataset(Dataset):
-    """Labeled images: ``read(index)`` returns ``(PIL image, label)``."""
+    """Labeled images: ``read(index)`` returns ``(PIL image, label)``; docs/guides/samples.md lists forms of labels."""
 
     holds = "images"
     groups_by = SUBJECT
@@ -44,23 +47,52 @@ class ImageDataset(Dataset):
     is_random_split: bool = False
     #: other files in the folders, not read; None: not searched for
     skipped_files: SkippedFiles | None = None
-    #: type of what ``read`` returns with an image
-    truth_type: type = object
+    #: whether an image is converted to RGB; classifiers take gray images, too
+    needs_rgb: bool = False
+    #: what the label of an image is, set by the task: CLASS, LABELS, or ANY, what a user's own task reads
+    truth: str = ANY
+    #: what an image's truth is called in a message
+    truth_name: str = "label"
 
     @abstractmethod
     def read(self, index: int) -> tuple[Image.Image, Any]:
-        """Read image ``index``, from 0, and its label."""
+        """Read image ``index``, from 0, and its label, see ``make_truth``."""
 
     def make_sample(self, sample: Any) -> Any:
         """Return an image and its truth; a BadSample says that these are something else, or not of 8 bits."""
-        truth = self.truth_type
-        is_pair = isinstance(sample, (tuple, list)) and len(sample) == 2 and isinstance(sample[0], Image.Image)
-        if not is_pair or not isinstance(sample[1], truth):
-            expected = f"(PIL image, {'label' if truth is object else truth.__name__})"
-            raise BadSample(f"{type(self).__name__}.read returns {describe_value(sample)}, expected {expected}")
-        require_8_bits(sample[0])
-        is_plain = truth is object or sample[0].mode == "RGB"  # classifiers take gray images, too
-        return sample if is_plain else (sample[0].convert("RGB"), sample[1])
+        if not isinstance(sample, (tuple, list)) or len(sample) != 2 or not isinstance(sample[0], Image.Image):
+            what = f"{type(self).__name__}.read returns {describe_value(sample)}"
+            raise BadSample(f"{what}, expected (PIL image, {self.truth_name})")
+        image, truth = sample
+        require_8_bits(image)
+        if self.needs_rgb and image.mode != "RGB":
+            image = image.convert("RGB")
+        return image, self.make_truth(truth, image)
+
+    def read_as(self, truth: str) -> None:
+        """Set what the label of an image is, ``truth``."""
+        self.truth = truth
+
+    def make_truth(self, truth: Any, image: Image.Image) -> Any:
+        """Return the label of an image: a class as ``make_class`` does, several labels as ``make_labels``, or as is.
+
+        A derived class with other annotations returns these. Raises BadSample: they cannot be used.
+        """
+        if self.truth == CLASS:
+            return make_class(truth, self.num_classes, self.class_names or ())
+        if self.truth == LABELS and self.num_classes is not None:
+            return make_labels(truth, self.num_classes, self.class_names or ())
+        return truth
+
+    def make_facts(self, name: str) -> None:
+        """Make what the attributes say of the classes what tasks expect; without ``num_classes``, count the names."""
+        super().make_facts(name)
+        if self.num_classes is None and self.class_names is not None:
+            self.num_classes = len(self.class_names)
+        if self.label_matrix is not None:
+            names, matrix = self.class_names or (), self.label_matrix
+            made = make_label_matrix(matrix, self.num_classes, names, self.describe)
+            self._set("label_matrix", matrix, made, name)
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:

@@ -64,8 +64,6 @@ def open_share(
         dataset = open_whole(data.DATA_PATH, cache_folder)
     else:
         dataset = kind.open(config, split if fraction is None else "train", cache_folder)
-    if dataset.num_classes is None and dataset.class_names is not None:
-        dataset.num_classes = len(dataset.class_names)
     _require_equal_numbers(dataset, split, data)
     is_turned = dataset.reading is not None and dataset.reading.exif_rotate
     dataset.read_with(ReadConfig(is_turned if data.EXIF_ROTATE is None else data.EXIF_ROTATE, data.MAX_PIXELS))

@@ -15,12 +15,13 @@ from ...core.runtime.printing import one_line
 from ...core.runtime.transfers import constant
 from ...core.tasks.dataset import is_training_split
 from ...core.tasks.prediction import CheckpointMeta
-from ...core.tasks.sample_checks import BadSample, require_finite
+from ...core.tasks.sample_checks import require_finite
 from ...core.tasks.step_types import LossTerm, StepPosition
 from ...core.tasks.task import Records
 from ..classification.distillation import split_heads
 from ..classification.task import Classification
-from ..data.image_dataset import ImageDataset
+from ..data.image_dataset import LABELS, ImageDataset
+from ..data.image_labels import make_labels
 from ..views import join_sigmoid
 from .losses import asymmetric_loss, binary_cross_entropy, smooth_labels, teacher_loss
 from .metrics import LabelMetrics, record_later
@@ -45,6 +46,7 @@ class MultiLabel(Classification):
     best_metric = ("mAP", True)
     _samples_type = MultiLabelSamples
     _fewest_classes = 1
+    _truth = LABELS
     _join_views = staticmethod(join_sigmoid)
     traits = replace(Classification.traits, normalizers_per_sample=None, normalizer_names=("loss", "distillation"))
 
@@ -92,11 +94,10 @@ class MultiLabel(Classification):
         return tuple(listed)
 
     def check_sample(self, sample: Any) -> None:
-        """Check the values of an image and its labels."""
+        """Check the values of an image and its labels, also of samples that a program has made."""
         require_finite(sample[0], "image")
-        labels = np.asarray(sample[1])
-        if labels.ndim and not np.isin(labels, (-1, 0, 1)).all():
-            raise BadSample(f"its labels are {labels.tolist()}, expected 1, 0, or -1 where it is not known")
+        if np.ndim(sample[1]):  # not of an image without labels
+            make_labels(sample[1], len(sample[1]))
 
     def collate(self, samples: Sequence[Any]) -> dict[str, np.ndarray]:
         """Stack images and labels to a batch; in training also draw the mix of its images."""

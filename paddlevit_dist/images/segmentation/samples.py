@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...core.tasks.sample_checks import BadSample
 from ..data.held_out import DatasetPart, make_row_method
 from ..data.image_samples import ImageSamples
 from ..transforms.albumentations_file import AlbumentationsFile
@@ -50,8 +49,6 @@ class SegmentationSamples(ImageSamples):
         """Read and transform sample ``index``."""
         stored, labels = self.dataset.read(index)
         size = (stored.height, stored.width)
-        if labels.shape != size or labels.dtype != np.uint8:
-            raise BadSample(f"its labels are {labels.dtype} {labels.shape}: expected uint8 {size}, like the image")
         if self.augmentation is not None:
             stored, labels = self.augmentation.augment_label_map(stored, labels, generator)
         if self.is_training:

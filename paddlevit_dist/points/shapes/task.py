@@ -10,10 +10,11 @@ import paddle
 
 from ...core.losses import adjusted_losses
 from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
+from ...core.tasks.class_labels import require_label
 from ...core.tasks.class_names import resolve_class_names
 from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...core.tasks.model_factory import create_configured
-from ...core.tasks.sample_checks import BadSample, require_finite, require_label
+from ...core.tasks.sample_checks import BadSample, require_finite
 from ...core.tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ..data.augment import rotation
 from ..data.samples import compile_loops

@@ -45,7 +45,8 @@ class DetectionDataset(ImageDataset):
     """
 
     holds = "images with boxes"
-    truth_type = ImageAnnotations
+    needs_rgb = True
+    truth_name = "ImageAnnotations"
     makers: Mapping[str, str] = {**Dataset.makers, "annotations": "make_annotations"}
     groups_by = {**SUBJECT, **FOLDER}
     #: ascending ids of the categories in the annotation file
@@ -75,11 +76,14 @@ class DetectionDataset(ImageDataset):
         """Return the annotations of image ``index``, without opening it if possible."""
         return self.read(index)[1]
 
+    def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
+        """Return the annotations of an image as ``make_annotations`` does."""
+        return self.make_annotations(truth)
+
     def make_annotations(self, annotations: Any) -> ImageAnnotations:
-        """Return what ``annotations`` of a derived class returned as ``ImageAnnotations``; BadSample if it is not."""
+        """Return the annotations of an image as ``ImageAnnotations``; BadSample if they are something else."""
         if not isinstance(annotations, ImageAnnotations):
-            what = f"{type(self).__name__}.annotations returns {describe_value(annotations)}"
-            raise BadSample(f"{what}, expected ImageAnnotations")
+            raise BadSample(f"its annotations are {describe_value(annotations)}, expected ImageAnnotations")
         return annotations
 
     def size(self, index: int) -> tuple[int, int]:

@@ -1,19 +1,21 @@
 """Base class of datasets of images with label maps: the image, and the class of each of its pixels."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from ....core.runtime.printing import shorten
+from ....core.tasks.dataset import Dataset
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...data.image_dataset import ImageDataset
+from ...data.image_labels import IGNORED, make_label_map
 from ...data.inspection import run_in_threads
 from ...data.reading import UnreadableImage
 
-IGNORED = 255  # label of a pixel without a class, so a dataset has at most 255 classes
 _COUNTED, _WITHOUT_LIMIT, _SECONDS = 2_000, 100, 5.0  # label maps to count before a run, and the time for it
 _MOST_NAMED = 12  # classes in a line
 _NEARLY_ALL = 0.99
@@ -26,7 +28,9 @@ class SegmentationDataset(ImageDataset):
     """
 
     holds = "images with label maps"
-    truth_type = np.ndarray
+    needs_rgb = True
+    truth_name = "label map"
+    makers: Mapping[str, str] = {**Dataset.makers, "read_labels": "make_label_map"}
     groups_by = {**SUBJECT, **FOLDER}
     num_classes: int
     #: uint8 (classes, 3), the published color of each class in RGB; None: ``tasks.figures.class_colors``
@@ -34,19 +38,27 @@ class SegmentationDataset(ImageDataset):
 
     @abstractmethod
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
-        """Read RGB image ``index`` and its labels, uint8 (height, width).
+        """Read RGB image ``index`` and its labels, uint8 (height, width) or what ``make_label_map`` takes for them.
 
         Raises:
             UserError: one of the two cannot be read, they differ in size, or a label is unknown.
         """
 
     def read_labels(self, index: int) -> np.ndarray:
-        """Read the class of each pixel or ``IGNORED``, uint8 (height, width), if possible without decoding the image.
+        """Read the labels of image ``index``, if possible without decoding the image.
 
         Raises:
             UserError: the label map cannot be read, or has an unknown label; the message names file, row and column.
         """
         return self.read(index)[1]
+
+    def make_truth(self, truth: Any, image: Image.Image) -> np.ndarray:
+        """Return the labels of an image as ``make_label_map`` does."""
+        return make_label_map(truth, self.num_classes, (image.height, image.width))
+
+    def make_label_map(self, labels: Any) -> np.ndarray:
+        """Return what ``read_labels`` of a derived class returned as ``image_labels.make_label_map`` does."""
+        return make_label_map(labels, self.num_classes)
 
 
 def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:

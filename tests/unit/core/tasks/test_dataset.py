@@ -13,6 +13,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_dataset, register_task
 from paddlevit_dist.core.tasks import dataset as datasets
 from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset, require_folder
+from paddlevit_dist.core.tasks.made_results import describe_sample
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.task import Task
 
@@ -198,7 +199,7 @@ def test_a_dataset_is_opened_with_path_split_and_folder_in_this_order():
         def __init__(self, *given):
             self.given = given
 
-    config = SimpleNamespace(DATA=SimpleNamespace(DATA_PATH="/set"))
+    config = SimpleNamespace(DATA=SimpleNamespace(DATA_PATH="/set", DATASET="own"))
     assert Opened.open(config, "val", "/cache").given == ("/set", "val", "/cache")
     assert (Dataset.labeled, Dataset.is_remote) == (True, False)
     samples = TransformedDataset
@@ -216,8 +217,8 @@ def test_samples_are_grouped_by_the_patterns_of_their_dataset():
 
 
 def test_a_description_that_fails_is_told():
-    assert datasets.describe_sample(Files(NAMES), 2) == "p2_a.png"
-    assert datasets.describe_sample(Files(NAMES), 9) == "no description: list index out of range"
+    assert describe_sample(Files(NAMES), 2) == "p2_a.png"
+    assert describe_sample(Files(NAMES), 9) == "no description: list index out of range"
 
 
 def test_a_split_that_is_missing_is_refused():

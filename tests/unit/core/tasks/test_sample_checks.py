@@ -16,8 +16,9 @@ from paddlevit_dist.core.data.loader import DeviceLoader
 from paddlevit_dist.core.data.sampler import EvaluationSampler
 from paddlevit_dist.core.registry import lookup, register
 from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.tasks.class_labels import require_label
 from paddlevit_dist.core.tasks.protocols import get_sample_check
-from paddlevit_dist.core.tasks.sample_checks import BadSample, require_finite, require_label, require_labels
+from paddlevit_dist.core.tasks.sample_checks import BadSample, require_finite, require_labels
 from paddlevit_dist.core.tasks.task import Task
 from paddlevit_dist.images.data.image_dataset import ImageDataset
 
@@ -40,7 +41,7 @@ class ChangedDataset:
 
     def read(self, index):
         sample = self.dataset.read(index)
-        return self.change(sample) if index == 2 else sample
+        return self.dataset.make_sample(self.change(sample)) if index == 2 else sample
 
     def describe(self, index):
         return self.dataset.describe(index)
@@ -148,8 +149,11 @@ def test_bad_points_are_named(words, split):
     assert "xyz[7, 0] is nan" in read_all(words, split, in_scene("xyz", np.nan))
     assert "rgb[7, 0] is inf" in read_all(words, split, in_scene("rgb", np.inf))
     for label in (-1, 20, LARGEST):
-        assert f"has class {label}, which is out of range" in read_all(words, split, in_scene("semantic", label, ...))
-    assert f"instance {LARGEST} is out of range" in read_all(words, split, in_scene("instance", LARGEST))
+        assert f"semantic[0] is {label:.6g}, which is out of range" in read_all(
+            words, split, in_scene("semantic", label, ...)
+        )
+    message = read_all(words, split, in_scene("instance", LARGEST))
+    assert re.search(r"instance \d+ is out of range, expected 0 to \d+$", message)
 
 
 def test_a_bad_volume_is_named():

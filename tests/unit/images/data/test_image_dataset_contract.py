@@ -146,7 +146,7 @@ def test_images_without_class_folders_are_not_evaluated(tmp_path):
 
 @pytest.mark.parametrize(
     ("base", "truth", "expected"),
-    [(ImageDataset, 1, "label"), (SegmentationDataset, np.zeros((4, 6), np.uint8), "ndarray")],
+    [(ImageDataset, 1, "label"), (SegmentationDataset, np.zeros((4, 6), np.uint8), "label map")],
 )
 def test_what_a_users_class_reads_is_an_image_of_eight_bits_with_its_truth(base, truth, expected):
     class Own(base):

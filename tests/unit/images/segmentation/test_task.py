@@ -132,13 +132,17 @@ def test_own_data_read_labels_with_images_and_may_have_none(tmp_path):
     assert summarize_labels(val.dataset, "val") == []
 
 
-def test_labels_of_another_size_or_type_than_the_image_are_a_bad_sample(monkeypatch):
-    task, samples = build_task()
-    image, labels = samples["train"].dataset.read(0)
-    for wrong in (labels[:, :-1], labels.astype(np.int64)):
-        monkeypatch.setattr(samples["train"].dataset, "read", lambda index, wrong=wrong: (image, wrong))
-        with pytest.raises(BadSample, match=rf"its labels are {wrong.dtype} .*: expected uint8 \({labels.shape[0]}, "):
-            samples["train"].sample(0, np.random.default_rng(0))
+def test_labels_of_another_type_are_the_same_and_of_another_size_a_bad_sample():
+    own = OwnSet("3", "train", None)
+    plain = own.read(1)[1]
+    for change, is_right in ((np.int64, True), (lambda labels: labels[:, :-1], False)):
+        kind = type("Changed", (OwnSet,), {"read": lambda self, index: (own.read(index)[0], self.change(plain))})
+        kind.change = staticmethod(change if not is_right else lambda labels: labels.astype(np.int64))
+        if is_right:
+            np.testing.assert_array_equal(kind("3", "train", None).read(1)[1], plain, strict=True)
+        else:
+            with pytest.raises(BadSample, match=r"its labels are ndarray uint8 \(5, 5\): expected \(5, 6\), like"):
+                kind("3", "train", None).read(1)
 
 
 def test_a_label_that_is_no_class_is_refused():

@@ -1,0 +1,85 @@
+"""What a user's dataset returns, made what tasks expect, in any derived class."""
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+from ..runtime.errors import OwnCodeError, UserError
+from ..runtime.printing import describe_value, shorten
+from .sample_checks import BadSample
+
+#: methods of users' classes that return text; ours do, and are called for each of millions of samples
+DESCRIPTIONS = {"describe": "make_description", "identity": "make_description"}
+_PACKAGE = __name__.partition(".")[0]
+_FOLDER = str(Path(__file__).parents[2])
+
+
+def is_ours(cls: type) -> bool:
+    """Return whether a class is one of this package."""
+    return cls.__module__.startswith(f"{_PACKAGE}.")
+
+
+def make_results(cls: type[Any], name: str, maker: str) -> None:
+    """Let a method of a dataset return what ``maker`` makes of its result; ``super()`` returns it unchanged."""
+    method = getattr(cls, name, None)
+    if not callable(method) or getattr(method, "makes_results", None) is method:
+        return
+
+    @functools.wraps(method)
+    def made(self: Any, index: int, *more: Any, **options: Any) -> Any:
+        result = method(self, index, *more, **options)
+        if getattr(type(self), name, None) is not made:  # called by a derived class, whose result is made
+            return result
+        try:
+            return getattr(self, maker)(result)
+        except BadSample as error:
+            number, description = f"sample {index}", describe_sample(self, index)
+            raise error.name(number if description == number else f"{number} ({description})") from error.__cause__
+
+    setattr(made, "makes_results", made)  # noqa: B010 (an attribute of a function, for mypy)
+    setattr(cls, name, made)
+
+
+def make_opened(method: Any) -> Any:
+    """Let a method that opens a dataset return it with what it says of its classes as tasks expect it."""
+
+    @functools.wraps(method)
+    def opened(cls: type[Any], config: Any, split: str, cache_folder: Path) -> Any:
+        dataset = method(cls, config, split, cache_folder)
+        dataset.make_facts(f"dataset {config.DATA.DATASET}")
+        return dataset
+
+    return opened
+
+
+def make_description(samples: Any, description: Any) -> str:
+    """Return a description of a sample as text, if it is a text or a path; raises UserError."""
+    if isinstance(description, (str, bytes, os.PathLike)):
+        return str(os.fsdecode(description))
+    raise UserError(
+        f"{type(samples).__name__} describes a sample as {describe_value(description)}: return a text from describe "
+        "and identity, such as its file, which tells it from samples of other datasets"
+    )
+
+
+def require_described(samples: Any) -> None:
+    """Check that the first and the last sample have a description and a name, which are asked for after an epoch."""
+    for index in sorted({0, len(samples) - 1} if len(samples) else ()):
+        try:
+            samples.describe(index)
+            samples.name(index)
+        except UserError:
+            raise
+        except Exception as error:  # of a user's class
+            reason = shorten(f"{type(error).__name__}: {error}")
+            message = f"{type(samples).__name__} cannot describe sample {index}: {reason}"
+            raise OwnCodeError.wrap(message, error, lambda code: code.co_filename.startswith(_FOLDER)) from error
+
+
+def describe_sample(dataset: Any, index: int) -> str:
+    """Return a dataset's description of a sample, or the reason why it has none; for error messages."""
+    try:
+        return str(dataset.describe(index))
+    except Exception as error:  # a user's dataset may raise any exception
+        return f"no description: {error}"

@@ -134,6 +134,10 @@ class InputScenes(SceneDataset):
         """Return the path of scene ``index``."""
         return self.scenes[index].path
 
+    def unit_notice(self, voxel_size_m: float) -> str | None:
+        """Return None: ``remarks`` tells what is known of the unit."""
+        return None
+
     def read(self, index: int) -> Scene:
         """Return scene ``index`` as ``prepare`` would have written it, without labels."""
         return self._read(index)[0]

@@ -17,7 +17,8 @@ from ..core.tasks.prediction import CheckpointMeta
 from ..core.tasks.sample_checks import require_finite, require_labels
 from ..core.tasks.step_types import TaskTraits
 from ..core.tasks.task import Task
-from .data.features import POSITION, require_channels
+from .data.features import COLORS, POSITION, require_channels
+from .data.first_scenes import describe_scenes
 from .data.samples import SceneSamples, VoxelizedSample, collate_samples
 from .data.scene import AS_GIVEN, CENTERED, IGNORED
 from .data.scenes import SceneDataset
@@ -51,6 +52,7 @@ class SceneTask(Task):
         self.features: tuple[str, ...] = tuple(config.POINTS.FEATURES)
         self.voxel_features: str = config.POINTS.VOXEL_FEATURES or self._default_voxel_features
         self._should_check_unit = self._should_note_positions = True
+        self._first_notes: list[str] = []  # on the first training scenes, until they are listed
 
     def _open_scenes(self, split: str, cache_folder: Path) -> SceneDataset:
         """Open the dataset of ``split`` and store its classes and coordinate convention.
@@ -72,12 +74,16 @@ class SceneTask(Task):
         if dataset.channels is not None:
             owner = f"the scenes of dataset {self.config.DATA.DATASET}"
             require_channels(self.features, dataset.channels, owner, dataset.lacking)
-        return self.build_samples(dataset, is_training_split(self.config, split))
+        is_training = is_training_split(self.config, split)
+        if is_training:
+            self._first_notes = describe_scenes(dataset.first_scenes(), COLORS in self.features)
+        return self.build_samples(dataset, is_training)
 
     def list_notices(self, dataset: SceneDataset) -> list[str]:
-        """Return the dataset's notices and, once for all splits, warnings about its unit and about positions."""
-        notices = [*dataset.notices, *(self._note_positions() if self._should_note_positions else [])]
-        self._should_note_positions = False
+        """Return the dataset's notices and, once for all splits, warnings about first scenes, unit and positions."""
+        notices = [*dataset.notices, *self._first_notes]
+        notices += self._note_positions() if self._should_note_positions else []
+        self._should_note_positions, self._first_notes = False, []
         notice = dataset.unit_notice(self.config.DATA.VOXEL_SIZE_M / self.config.DATA.UNIT_M)
         if notice is None or not self._should_check_unit:
             return notices

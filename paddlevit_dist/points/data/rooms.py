@@ -259,6 +259,10 @@ class SyntheticRooms(SceneDataset):
             raise IndexError(f"room {index} is outside 0..{self._number - 1}")
         return generate_room(index, (self.seed, _SPLITS[self.split]), self.spacing_m, f"{self.split}_{index:05d}")
 
+    def first_scenes(self) -> list[Scene]:
+        """Return nothing: in generated rooms there is nothing to find."""
+        return []
+
     def describe(self, index: int) -> str:
         """Return the room's name and its seed."""
         return f"synthetic room {self.split}_{index:05d} (seed {self.seed}, generator {GENERATOR_VERSION})"

@@ -15,6 +15,7 @@ from ...core.runtime.errors import UserError
 from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import Dataset, require_folder
 from ...core.tasks.sample_arrays import read_fields
+from .first_scenes import NUM_FIRST, describe_largest, describe_unit
 from .scannet_classes import CLASS_NAMES
 from .scene import AS_GIVEN, CENTERED, Scene
 from .scene_fields import make_scene
@@ -32,7 +33,6 @@ from .scene_store import (
 
 #: scans of the same place: a scene in ScanNet's naming, a drive in nuScenes's, an area in S3DIS's
 GROUPS_BY = {"scene": r"(?:^|/)(scene\d{4})_\d\d", "drive": r"(?:^|/)(scene-\d{4})_", "area": r"(?:^|/)(Area_\d+)_"}
-_MIN_WIDE_VOXELS, _MIN_SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every voxel has one point and no neighbors
 
 
 class SceneDataset(Dataset):
@@ -62,8 +62,12 @@ class SceneDataset(Dataset):
         )
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
-        """Return a warning if the voxel size does not suit the unit of the coordinates; None if fine or unknown."""
-        return None
+        """Return a warning if the voxel size does not suit the unit of the first scenes; None if it does."""
+        return describe_largest(self.first_scenes(), voxel_size_m)
+
+    def first_scenes(self) -> list[Scene]:
+        """Read the first few scenes."""
+        return [self.read(index) for index in range(min(NUM_FIRST, len(self)))]
 
 
 class PreparedScenes(SceneDataset):
@@ -136,13 +140,7 @@ class PreparedScenes(SceneDataset):
     def unit_notice(self, voxel_size_m: float) -> str | None:
         """Return a warning if voxels are far too small for the scenes, as for scenes in millimeters."""
         header, name = self._largest
-        extent, spacing = header.extent / voxel_size_m, header.spacing / voxel_size_m  # in voxels
-        if extent < _MIN_WIDE_VOXELS or (spacing < _MIN_SPARSE_VOXELS and not header.looks_too_large):
-            return None
-        return (
-            f"scene {name} spans {extent:,.0f} voxels of DATA.VOXEL_SIZE_M, with about {spacing:,.0f} voxels between "
-            "neighboring points"
-        )
+        return describe_unit(name, header, voxel_size_m)
 
     def _folder(self, data_path: str | None) -> str:
         layout = f"written by '{program('prepare')}' (scenes, scannet, ply or pth)"

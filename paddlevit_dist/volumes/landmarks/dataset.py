@@ -18,14 +18,13 @@ from ..geometry import convert
 from ..nonzero import VOLUME
 from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_parts, list_volumes, read_header
 from ..store import DecodedStore, DecodedVolume, read_stored
-from .mirroring import propose_pairs
+from .position_notes import find_absent, find_exchanged
 
 _LAYOUT = (
     "with the folders train and val, each with volumes (files, or a folder for each DICOM series) and, next to each, "
     "its landmarks as <name>.csv, .json, .fcsv or .mrk.json"
 )
 _TRAINED = ("train", "val")  # splits that must have landmarks; other folders may have none
-_NEARLY_ALL = 0.9  # fraction of volumes with swapped sides that triggers the notice
 _LOOSE = "loose DICOM files (move each series to a separate folder)"
 
 
@@ -202,25 +201,6 @@ def _advice(position: np.ndarray, space: str, header: VolumeHeader, is_stated: b
     return f"{guess}; check VOLUMES.LANDMARK_UNITS and VOLUMES.COORDINATE_SYSTEM, or leave its coordinates empty"
 
 
-def _find_exchanged(folder: str, cases: list[LandmarkCase], names: list[str]) -> list[str]:
-    """Return a notice if the left one of two landmarks is to the right of the right one in nearly all volumes."""
-    pairs = [pair.partition(":")[::2] for pair in propose_pairs(names)]
-    rows = [(names.index(left), names.index(right)) for left, right in pairs]
-    compared = exchanged = 0
-    for case in cases:
-        ahead = np.array([case.world[left, 0] - case.world[right, 0] for left, right in rows])  # x grows to the right
-        ahead = ahead[np.isfinite(ahead)]
-        compared += len(ahead) > 0
-        exchanged += bool(2 * (ahead > 0).sum() > len(ahead))
-    if not compared or exchanged < _NEARLY_ALL * compared:
-        return []
-    return [
-        f"note: {folder}: in {exchanged:,} of {compared:,} volumes landmarks named left are to the right of landmarks "
-        f"named right ({', '.join(map(':'.join, pairs))}); check VOLUMES.COORDINATE_SYSTEM (ras or lps), the names, "
-        "and the orientation of the volumes"
-    ]
-
-
 def _other_files(folder: str) -> list[str]:
     """List the visible files in a folder that are neither volumes nor landmarks."""
     used = {part for file in list_volumes(folder) for part in list_parts(file)}
@@ -240,8 +220,6 @@ def _notices(folder: str, split: str, cases: list[LandmarkCase], names: list[str
         notices.append(f"note: {folder} contains {_LOOSE}; not used")
     elif others:
         notices.append(f"note: {folder} also contains {count_by_suffix(others)}; not used")
-    is_present = np.isfinite(np.stack([case.world for case in cases])).all(axis=-1).any(axis=0)
-    absent = [name for name, present in zip(names, is_present) if not present]
-    if absent and split == "train":
-        notices.append(f"note: {folder}: no volume has a position of {', '.join(absent)}: the model cannot learn it")
-    return [*notices, *_find_exchanged(folder, cases, names)]
+    worlds = [case.world for case in cases]
+    notices += find_absent(folder, worlds, names) if split == "train" else []
+    return [*notices, *find_exchanged(folder, worlds, names)]

@@ -31,8 +31,10 @@ from .heatmaps import HeatmapFactors, decode, gaussian_factors, is_known, radius
 from .losses import focal_loss, weighted_squared_error
 from .metrics import LandmarkMetrics
 from .mirroring import choose_pairs, mirror_order, note_missing_pairs
+from .position_notes import find_absent, find_exchanged
 from .results import LandmarkGroundTruth, LandmarkPrediction, LandmarkRecord
 
+_NUM_FIRST = 4  # volumes whose landmarks are looked at before training
 _MAPS = "heatmaps (crops, landmarks, depth, height, width)"
 _RARE = -4.6  # initial logit for the focal loss, probability 0.01: otherwise almost-empty maps cost thousands at first
 
@@ -72,10 +74,19 @@ class LandmarkDetection(Task):
         crop_size = volumes.CROP_SIZE if is_training else None
         mirrored: Sequence[int] = range(len(self.names))
         if is_training:
+            notices += self._describe_first(dataset)
             pairs = choose_pairs(volumes.FLIP, volumes.MIRROR_PAIRS, self.names)
             notices += note_missing_pairs(volumes.FLIP, pairs, self.names)
             mirrored = mirror_order(self.names, pairs)
         return VolumeSamples(dataset, crop_size, augmentation, mirrored, self._intensities(), notices)
+
+    def _describe_first(self, dataset: VolumeDataset) -> list[str]:
+        """Return notes on the landmarks of the first volumes, if the dataset does not know all of them already."""
+        if dataset.placed() is not None or not len(dataset):
+            return []
+        worlds = [dataset.world(index) for index in range(min(_NUM_FIRST, len(dataset)))]
+        where = f"the first {len(worlds)} volumes of dataset {self.config.DATA.DATASET}"
+        return [*find_absent(where, worlds, self.names), *find_exchanged(where, worlds, self.names)]
 
     def _load_dataset_meta(self, dataset: VolumeDataset) -> None:
         """Take channels and landmarks from a split, and raise ``UserError`` if it does not fit keys or weights."""

@@ -30,7 +30,7 @@ from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
 from ..unet3d import axis_options, level_steps, read_strides
 from .components import find_labels, keep_largest
-from .dataset import IGNORED, SegmentedVolumes
+from .dataset import IGNORED, SegmentedVolumes, VolumeFiles
 from .decoding import choose_labels, resample_maps, split_planes
 from .fingerprint import find_misnamed
 from .losses import region_losses
@@ -39,6 +39,7 @@ from .regions import LabelRegion, describe_regions, group_labels, load_regions
 from .samples import SegmentedSamples, SegmentedVolume, VolumeRecord, collate, split_batch
 from .settings import AXES, SegmentationVolumeSection, VolumeSegmentationSettings
 
+_NUM_FIRST = 2  # volumes that are looked at before training
 _UNKNOWN = "the weights do not record their labels, channels and spacing: pass the run's folder, or "
 _LOGITS = "logits (crops, classes, depth, height, width)"
 
@@ -103,9 +104,23 @@ class VolumeSegmentation(Task):
             return samples
         notices = [*dataset.notices, *region_notices, *find_misnamed(self.channels, intensities.kinds)]
         notices += intensities.find_shared(self.channels)
+        if not isinstance(dataset, VolumeFiles):  # of files, ``inspect data`` tells more
+            notices += self._describe_first(dataset)
         mirrored = [AXES.index(axis) for axis in volumes.MIRROR_AXES]
         crop_options = volumes.CROP_SIZE, AugmentationConfig.from_config(volumes), volumes.FOREGROUND_FRACTION, mirrored
         return SegmentedSamples(dataset, intensities, *crop_options, notices)
+
+    def _describe_first(self, dataset: SegmentedVolumes) -> list[str]:
+        """Return notes on the first volumes of a dataset if none has a class, or a channel has one intensity."""
+        volumes = [dataset.read(index) for index in range(min(_NUM_FIRST, len(dataset)))]
+        these = f"the first {len(volumes)} volumes of dataset {self.config.DATA.DATASET}"
+        notes = []
+        if not any(labels is not None and labels.places for _, labels in volumes):
+            notes.append(f"note: no voxel of {these} has a class but the background")
+        for number, name in enumerate(self.channels):
+            if all(channels[number].extremes[0] == channels[number].extremes[1] for channels, _ in volumes):
+                notes.append(f"note: all voxels of {these} have one intensity in channel {name}")
+        return notes
 
     def _intensities(self) -> IntensityConfig:
         return IntensityConfig.from_config(self.config.VOLUMES, len(self.channels) or 1, self.within)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.volumes import (
     DecodedVolume,
@@ -14,6 +15,8 @@ from paddlevit_dist.volumes import (
     make_landmarks,
     make_volume,
 )
+from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 
 SHAPE = (2, 3, 4)
 ARRAY = np.arange(24, dtype=np.int16).reshape(SHAPE)
@@ -268,3 +271,37 @@ def test_channels_have_one_shape():
     short = make_volume(ARRAY[:, :2], axes="zyx", spacing=SPACING)
     with pytest.raises(BadSample, match=r"channel T2 has the shape \(2, 2, 4\), and channel T1 \(2, 3, 4\)"):
         Both(([VOLUME, short], None)).read(0)
+
+
+HEADS = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "-dataset=synthetic_landmarks"]
+LIVERS = ["TASK", "volume_segmentation", "MODEL.NAME", "unet3d", "-dataset=synthetic_organs"]
+
+
+def test_first_volumes_of_own_datasets_are_described():
+    task = LandmarkDetection(settings.load(HEADS).values)
+    task.names = ["ear_left", "ear_right", "chin"]
+
+    class Ears(Heads):
+        class_names = task.names
+
+    where = "note: the first 1 volumes of dataset synthetic_landmarks: "
+    fine = {"ear_left": [0, 0, 1], "ear_right": [0, 0, 2], "chin": [0, 1, 1]}
+    assert task._describe_first(Ears((VOLUME, fine))) == []
+    exchanged, absent = (task._describe_first(Ears((VOLUME, {**fine, **other}))) for other in OTHERS)
+    assert [note.startswith(f"{where}in 1 of 1 volumes landmarks named left") for note in exchanged] == [True]
+    assert absent == [f"{where}no volume has a position of chin: the model cannot learn it"]
+
+
+OTHERS = ({"ear_left": [0, 0, 3]}, {"chin": None})
+
+
+def test_first_label_maps_of_own_datasets_are_described():
+    task = VolumeSegmentation(settings.load(LIVERS).values)
+    task.channels = ["intensity"]
+    assert task._describe_first(Livers(([VOLUME], LABEL_MAP))) == []
+    empty = make_volume(np.ones(SHAPE), axes="zyx", spacing=SPACING)
+    nothing = make_label_map(np.zeros(SHAPE, bool), axes="zyx", spacing=SPACING)
+    assert task._describe_first(Livers((empty, nothing))) == [
+        "note: no voxel of the first 1 volumes of dataset synthetic_organs has a class but the background",
+        "note: all voxels of the first 1 volumes of dataset synthetic_organs have one intensity in channel intensity",
+    ]

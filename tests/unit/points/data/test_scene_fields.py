@@ -5,6 +5,7 @@ import pytest
 
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.points import Scene, SceneDataset, make_scene
+from paddlevit_dist.points.data.first_scenes import describe_scenes
 
 XYZ = np.array([[0, 0, 0], [1, 2, 3], [4, 5, 6], [7, 8, 9]], np.float32)
 RGB = np.array([[0, 10, 255], [1, 2, 3], [4, 5, 6], [7, 8, 9]], np.uint8)
@@ -186,3 +187,33 @@ def test_wide_numbers_far_from_the_origin_keep_their_distances():
 def test_instances_beyond_16_bits_are_kept():
     made = make_scene(XYZ, instance=[40_000, -3, 5, 0])
     np.testing.assert_array_equal(made.instance, np.array([40_000, -100, 5, 0], np.int32), strict=True)
+
+
+SHARES = np.array([[0, 1, 1], [1, 0, 0], [0, 0, 1], [1, 1, 1]], np.uint8)
+SAME = np.zeros(4, np.int16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, []),
+        ({"rgb": SHARES}, ["no color of the first 2 scenes exceeds 1 of 255: if colors are shares from 0 to 1"]),
+        ({"rgb": (RGB % 2).astype(np.uint16)}, ["no color of the first 2 scenes exceeds 0 of 255"]),
+        ({"rgb": None}, ["all points of the first 2 scenes have one color, although POINTS.FEATURES has rgb"]),
+        ({"semantic": None}, ["no point of the first 2 scenes has a class"]),
+        ({"semantic": SAME}, ["all points of the first 2 scenes that have a class have class 0"]),
+    ],
+)
+def test_first_scenes_of_any_source_are_described(changes, said):
+    scenes = [make_scene(**{**PLAIN, **changes})] * 2
+    notes = describe_scenes(scenes, uses_colors=True)
+    assert [note.startswith(f"note: {one}") for note, one in zip(notes, said, strict=True)] == [True] * len(said)
+    assert not describe_scenes([], True) and not describe_scenes([make_scene([])], True)
+    without = describe_scenes(scenes, uses_colors=False)
+    assert without == [note for note in notes if "color" not in note]
+
+
+def test_a_unit_that_does_not_suit_the_voxels_is_told_for_own_scenes():
+    rooms = Rooms({**PLAIN, "xyz": XYZ * 1000})
+    assert rooms.unit_notice(1000 * 0.05) is None
+    assert rooms.unit_notice(0.05).startswith("scene room spans 180,000 voxels of DATA.VOXEL_SIZE_M")

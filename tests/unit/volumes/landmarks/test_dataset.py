@@ -11,8 +11,9 @@ from support.refusals import refusal_of
 from paddlevit_dist import UserError
 from paddlevit_dist.core.engine.compatibility import CheckpointDiff
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions, _find_exchanged
+from paddlevit_dist.volumes.landmarks.dataset import LandmarkDataset, VolumeOptions
 from paddlevit_dist.volumes.landmarks.mirroring import propose_pairs
+from paddlevit_dist.volumes.landmarks.position_notes import find_exchanged
 from paddlevit_dist.volumes.landmarks.task import LandmarkDetection
 from paddlevit_dist.volumes.phantoms import NAMES, SyntheticLandmarks
 
@@ -187,10 +188,10 @@ def test_of_several_pairs_most_decide(tmp_path):
         write_landmarks(
             tmp_path / "train" / f"case{number}.csv", {name: world(place) for name, place in places.items()}
         )
-    cases, names = built(tmp_path).cases, built(tmp_path).names
+    worlds, names = [case.world for case in built(tmp_path).cases], built(tmp_path).names
     assert propose_pairs(names) == pairs[::-1]
-    assert _find_exchanged("d", cases[1:], names) == []  # one of two pairs
-    (notice,) = _find_exchanged("d", cases[::2], names)
+    assert find_exchanged("d", worlds[1:], names) == []  # one of two pairs
+    (notice,) = find_exchanged("d", worlds[::2], names)
     assert notice.startswith("note: d: in 1 of 1 volumes ")  # the other has no pair
 
 

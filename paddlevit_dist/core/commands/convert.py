@@ -16,7 +16,8 @@ from ..checkpoint.entries import PADDLE_RANKING, RANKING
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.foreign_names import rename_states, to_torch_names
 from ..checkpoint.load import describe_dropped, find_pretraining_part
-from ..checkpoint.low_rank import is_factor
+from ..checkpoint.low_rank import KEY as LOW_RANK
+from ..checkpoint.low_rank import has_factors, is_factor
 from ..checkpoint.model_record import read_record
 from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
 from ..checkpoint.published import is_fetched
@@ -74,10 +75,11 @@ def run(words: list[str]) -> None:
     """Run the command."""
     parser = CommandParser(
         "convert",
-        "Write weights of a classifier, segmenter, detector or network of points under timm's names: .pdparams "
-        "with Linear weights (in, out), Paddle's layout, or .safetensors with (out, in), the layout of timm and "
-        "PyTorch. The origin of IN is detected; networks of your own, registered by -import, keep their names. "
-        "OUT.about.yaml keeps the known settings, preprocessing and class names, for evaluate, predict and export.",
+        "Write weights of a classifier, segmenter, detector or network of points under timm's names, or of another run "
+        "under its own: .pdparams with Linear weights (in, out), Paddle's layout, or .safetensors with (out, in), the "
+        "layout of timm and PyTorch. The origin of IN is detected; networks of your own, registered by -import, keep "
+        "their names. What TRAIN.LORA trained is merged with its base. OUT.about.yaml keeps the known settings, "
+        "preprocessing, class names and thresholds, for evaluate, predict and export.",
         ("vit.npz vit.safetensors", "output/vit_digits digits.pdparams", "timm/vit_small_patch16_224 vit.pdparams"),
         imports=True,
     )
@@ -115,7 +117,10 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
         raise UserError(f"convert: {target} has to end in {EXTENSION} or {_SAFETENSORS}")
     path_or_name = evaluated_weights(source)
     weights = read_weights(path_or_name, part)
-    converted = keep_timm_names(path_or_name, weights)
+    converted = None
+    if _is_rebuilt(path_or_name, weights):
+        converted = rebuild(path_or_name, part)
+    converted = converted or keep_timm_names(path_or_name, weights)
     if converted is None:
         converted = with_our_names(weights, _find_own_models(path_or_name))
     of_pretraining = {name: converted.state[name] for name in converted.unknown if find_pretraining_part(name)}
@@ -169,6 +174,7 @@ def _describe(source: str) -> tuple[dict[str, Any], list[str]]:
     file = local_file(source).path
     record, lost = read_record(file), list[str]()
     about = {"converted_from": without_credentials(source), **record.about, **record.describe_choices()}
+    about.pop(LOW_RANK, None)  # they are whole now
     if (settings := find_run_settings(about, file)) is not None:
         about["settings"], paths = split_paths(settings)
         known = effects(settings)
@@ -176,6 +182,45 @@ def _describe(source: str) -> tuple[dict[str, Any], list[str]]:
     if not about.get("data") and (names := read_class_names(source)[0]):
         about["data"] = {"weights": {"classes": names}}
     return about, [f"{text} is of this computer and not written: name it where the weights are used" for text in lost]
+
+
+def _is_rebuilt(source: str, weights: SourceWeights) -> bool:
+    """Return whether the record of weights says their network, and their names alone do not.
+
+    These are all networks but classifiers, segmenters, detectors and those on points, and weights of TRAIN.LORA, which
+    have to be merged with their base.
+    """
+    name = None if is_fetched(source) else _find_model(source)
+    if name is None or not isinstance(MODELS.get(name, ""), str):
+        return False
+    if has_factors(weights.state) and LOW_RANK in read_weights_info(find_weights_file(source)):
+        return True
+    name = find_name("model", name)
+    return (
+        ":" not in name and annotation_type("model", name) not in _CONVERTED and find_package("model", name) != "points"
+    )
+
+
+def rebuild(source: str, part: str | None) -> ConvertedWeights:
+    """Build the network of a run by its record, and return all of its weights, under its own names.
+
+    Raises UserError if the record lacks the settings, or the weights do not fit them.
+    """
+    import paddle
+
+    from ..inference.trained import build_trained, open_source
+    from ..tasks.protocols import load_meta
+    from ..tasks.task_factory import make_task
+
+    opened = open_source(source, "convert")
+    task = make_task(opened.config)
+    load_meta(task, opened.learned)
+    model, report = build_trained(task, opened, part)
+    state = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    layers = model.named_sublayers(include_self=True)
+    linear = {f"{name}.weight" for name, layer in layers if isinstance(layer, paddle.nn.Linear)}
+    origin = f"{opened.config.MODEL.NAME}, its own names, Linear weights (in, out)"
+    return ConvertedWeights(state, linear & state.keys(), origin, [], opened.weights, tuple(report.notices))
 
 
 def keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | None:
@@ -193,8 +238,8 @@ def _require_whole(source: str, names: Iterable[str], known: Collection[str] = (
     """Raise UserError if there are factors of TRAIN.LORA; ``known`` are masked names of a network's own parameters."""
     if any(is_factor(name) and mask_numbers(name) not in known for name in names):
         raise UserError(
-            f"convert: {source} has only what TRAIN.LORA changed, without its base; evaluate, predict and export "
-            "merge both"
+            f"convert: {source} has only what TRAIN.LORA changed, and no about.yaml that names its base: give the "
+            "run's folder"
         )
 
 

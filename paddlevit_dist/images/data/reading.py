@@ -24,6 +24,10 @@ warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
+_PHOTOMETRIC = 262  # TIFF's tag of what 0 means; Source: TIFF 6.0, section 8, PhotometricInterpretation
+_WHITE_16_BITS = np.uint16(65535)
+
+
 class ReadConfig(NamedTuple):
     """How image files are read.
 
@@ -131,13 +135,21 @@ def raise_as_unreadable(path: str) -> Iterator[None]:
 
 def convert(image: Image.Image, mode: str, reading: ReadConfig) -> Image.Image:
     """Convert an opened image to ``mode``, upright if ``reading`` requires it."""
+    shows_white_as_zero = _shows_white_as_zero(image)
     if reading.exif_rotate:
         image.load()
         image = ImageOps.exif_transpose(image) if orientation(image) != 1 else image
+    if shows_white_as_zero:
+        image = Image.fromarray(_WHITE_16_BITS - np.asarray(image))
     if image.mode == mode:
         image.load()  # converting to the same mode would copy it
         return image
     return image.convert(mode)
+
+
+def _shows_white_as_zero(image: Image.Image) -> bool:
+    """Return whether an opened image is a TIFF with 16 bits whose 0 is white: Pillow inverts those with 8 bits only."""
+    return image.mode == "I;16" and image.format == "TIFF" and image.tag_v2.get(_PHOTOMETRIC) == 0  # type: ignore[attr-defined]
 
 
 def require_8_bits(image: Image.Image) -> None:

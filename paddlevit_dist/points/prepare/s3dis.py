@@ -58,7 +58,8 @@ class S3disReader(SceneReader):
     def identify(self, path: str) -> tuple[str, str] | None:
         """Return the room's name, by area and room, and its folder of annotations."""
         *_, area, room, folder, name = ("", "", "", *Path(path).parts)
-        return (f"{area}_{room}", os.path.dirname(path)) if folder == _ANNOTATIONS and name.endswith(".txt") else None
+        is_object = folder == _ANNOTATIONS and name.lower().endswith(".txt")
+        return (f"{area}_{room}", os.path.dirname(path)) if is_object else None
 
     def find(self, root: str) -> dict[str, str]:
         """Return the folder of annotations of each room below ``root``, by name."""
@@ -81,7 +82,7 @@ class S3disReader(SceneReader):
         return tuple(
             os.path.join(path, name)
             for name in sorted(os.listdir(path))
-            if name.endswith(".txt") and not is_hidden(name)
+            if name.lower().endswith(".txt") and not is_hidden(name)
         )
 
     def read(self, source: RawScene) -> Scene:

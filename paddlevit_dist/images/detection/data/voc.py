@@ -152,7 +152,7 @@ def _part(folder: str, name: str) -> VocPart | None:
         lists = os.path.join(folder, "ImageSets", "Main")
         lists = lists if os.path.isdir(lists) else os.path.join(folder, "ImageSets")
         images = _first_existing(folder, VOC_IMAGES) or folder
-        has_lists = any(file.endswith(".txt") for file in list_names(lists)) if os.path.isdir(lists) else False
+        has_lists = any(file.lower().endswith(".txt") for file in list_names(lists)) if os.path.isdir(lists) else False
         return VocPart(annotations, images, lists if has_lists else None, part_name)
     if os.path.isdir(folder) and name and any(file.lower().endswith(".xml") for file in list_names(folder)[:50]):
         return VocPart(folder, folder, None, part_name)
@@ -173,8 +173,14 @@ def _find_stems(parts: list[VocPart], split: str) -> tuple[list[tuple[VocPart, s
     There are no images if nothing has the name of the split.
     """
     words = SPLIT_WORDS.get(split, (split,))
-    listed = [(part, os.path.join(part.lists, f"{word}.txt")) for part in parts if part.lists for word in words]
-    listed = [(part, file) for part, file in listed if os.path.isfile(file)] or _find_only_list(parts, split)
+    listed = [
+        (part, os.path.join(part.lists, name))
+        for part in parts
+        if part.lists
+        for word in words
+        for name in list_names(part.lists)
+        if os.path.splitext(name)[0] == word and name.lower().endswith(".txt")
+    ] or _find_only_list(parts, split)
     if listed:
         pairs, notices = list[tuple[VocPart, str]](), list[str]()
         for part, file in listed:
@@ -201,7 +207,7 @@ def _find_only_list(parts: list[VocPart], split: str) -> list[tuple[VocPart, str
 
 def _list_splits(part: VocPart) -> list[str]:
     """Return the lists of images of a part that are not of a class."""
-    return [name for name in list_names(part.lists or "") if name.endswith(".txt") and "_" not in name]
+    return [name for name in list_names(part.lists or "") if name.lower().endswith(".txt") and "_" not in name]
 
 
 def _stems(root: str, split: str) -> tuple[list[tuple[VocPart, str]], list[str]]:

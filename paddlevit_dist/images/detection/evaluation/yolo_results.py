@@ -84,7 +84,7 @@ def has_files(path: str) -> bool:
 
 
 def _list_results(folder: str) -> list[str]:
-    return [name for name in list_names(folder) if name.endswith(_SUFFIX) and name not in _NO_RESULTS]
+    return [name for name in list_names(folder) if name.lower().endswith(_SUFFIX) and name.lower() not in _NO_RESULTS]
 
 
 def read_yolo(folder: str, annotations: AnnotationFile, label_map: Mapping[int, int], kind: str = BOXES) -> ResultFile:

@@ -77,6 +77,29 @@ def test_odd_kinds_are_converted_as_pillow_does_and_without_a_word(kind, mode):
     np.testing.assert_array_equal(np.asarray(image), np.asarray(expected), strict=True)
 
 
+@pytest.mark.parametrize("rotates", [False, True])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+@pytest.mark.parametrize("dtype, white", [(np.uint8, 255), (np.uint16, 65535)])
+def test_a_tiff_whose_0_is_white_is_that_whose_0_is_black_with_inverted_numbers(dtype, white, mode, rotates):
+    """Bytes as TIFF 6.0 defines them, as Pillow inverts some numbers when it writes."""
+    pixels = (np.arange(12) * 20).astype(dtype).reshape(3, 4)  # Pillow cuts larger numbers off
+
+    def encode(numbers, photometric):
+        entries = [
+            *((256, 4), (257, 3), (258, 8 * dtype().itemsize), (259, 1), (262, photometric)),
+            *((273, 8 + 2 + 9 * 12 + 4), (277, 1), (278, 3), (279, numbers.nbytes)),
+        ]
+        tags = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in entries)
+        return b"II*\0" + struct.pack("<IH", 8, 9) + tags + bytes(4) + numbers.astype(f"<u{dtype().itemsize}").tobytes()
+
+    reading = ReadConfig(exif_rotate=rotates)
+    expected, inverted = (
+        decode_image(encode(*each), "x", mode, reading) for each in ((pixels, 1), (white - pixels, 0))
+    )
+    np.testing.assert_array_equal(np.asarray(inverted), np.asarray(expected))
+    assert len(np.unique(np.asarray(expected))) > 2
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_rotation_is_an_option(orientation):
     exif = Image.Exif()

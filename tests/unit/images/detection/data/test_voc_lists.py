@@ -48,3 +48,11 @@ def test_a_line_is_not_cut_to_a_name_that_exists(tmp_path, cache, line):
     write_voc(tmp_path, {"train": ["a", "b"]})
     write_list(tmp_path, f"b\n{line}\n")
     assert refused(tmp_path, cache).startswith(f"{tmp_path}/Annotations/{line.removesuffix(' 1')}.xml is missing, but ")
+
+
+def test_lists_and_annotations_may_have_uppercase_suffixes(tmp_path, cache):
+    write_voc(tmp_path, {"train": ["a", "b", "c"]})
+    write_list(tmp_path, "b\na\n")
+    lists = tmp_path / "ImageSets" / "Main"
+    (lists / "train.txt").rename(lists / "train.TXT")
+    assert read_stems(tmp_path, cache)[0] == ["b", "a"]

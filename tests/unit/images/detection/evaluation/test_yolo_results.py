@@ -68,6 +68,10 @@ def test_text_files_score_as_pycocotools_says_of_the_same_boxes(tmp_path, capsys
     said = capsys.readouterr()
     assert json.loads(said.out)["stats"] == pytest.approx(coco_peer.evaluated(coco, results).stats.tolist(), abs=1e-12)
     assert "images without a file, taken as without detections" in said.err and "far outside" not in said.err
+    for file in list((tmp_path / "found").iterdir())[:2]:
+        file.rename(file.with_suffix(".TXT"))
+    evaluate_detections.run([str(tmp_path / truth), str(tmp_path / "found"), "-json"])
+    assert json.loads(capsys.readouterr().out)["stats"] == json.loads(said.out)["stats"]
     for file in (tmp_path / "found").iterdir():
         rows = [line.split() for line in file.read_text().splitlines()]
         file.write_text("\n".join(" ".join([row[0], row[5], *row[1:5]]) for row in rows))

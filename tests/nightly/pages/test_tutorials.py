@@ -327,6 +327,8 @@ def test_custom_code_trains_and_evaluates(tmp_path):
     names = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page))}
     assert {
         "arrays.py",
+        "things.py",
+        "scans.py",
         "counting.py",
         "counting.yaml",
         "dot_files.py",

@@ -19,7 +19,9 @@ from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
+from ..tasks.made_results import is_ours
 from ..tasks.metrics import Metrics, PerSampleMetrics, TableMetrics
+from ..tasks.network_checks import has_own_layers, keep_buffers, require_unchanged
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.step_types import EvaluationStep
@@ -121,7 +123,7 @@ class Evaluator:
         """Evaluate all batches, or each rank's first ``number``, and return the sum of all ranks' states."""
         was_training = self.model.training
         self.model.eval()
-        with self.precision.patch_forward(self.model):
+        with keep_buffers(self.model), self.precision.patch_forward(self.model):
             leaves = False
             try:
                 with contextlib.closing(self.batches(label, step)) as batches:
@@ -141,10 +143,15 @@ class Evaluator:
         """Check, before the first update, that a user's metrics have the values that their task and summary name.
 
         They are computed for the first batch, and for all samples if one is missing there, since it may need samples of
-        a class. Metrics that a batch is too small for are not checked. Every rank must call this. Raises UserError, or
-        StopRequested on every rank.
+        a class. Metrics that a batch is too small for are not checked. A user's network is called for the first batch.
+        Every rank must call this. Raises UserError, or StopRequested on every rank.
         """
-        if type(self.task).__module__.startswith(f"{__package__.partition('.')[0]}."):
+        if is_ours(type(self.task)):
+            if has_own_layers(self.model):
+                with require_unchanged(self.model):
+                    self._evaluate(
+                        "check of the network", EvaluationStep(self.task.build_metrics(), None, epoch), number=1
+                    )
             return
         problem = ""
         for number in (1, None):

@@ -48,6 +48,9 @@ def create_model(
             f"model = create_model('{find_name('model', name)}'), then load_weights(model, '{as_source(name)}')"
         )
     chosen = {key: value for key, value in options.items() if value is not None}
+    # A network may accept any option and read none of them; tasks pass channels to any network.
+    named = _canonical_name(name)
+    _family(named).require_options(named, {key: value for key, value in chosen.items() if key != "in_channels"})
     return build_network(name, num_classes, image_size, chosen)
 
 

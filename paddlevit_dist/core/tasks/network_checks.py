@@ -1,7 +1,8 @@
 """Checks of a network that may be a user's: the names of its attributes, and what it returns."""
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -10,10 +11,12 @@ from paddle import nn
 
 from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
+from .made_results import is_ours
 
 # Kinds of values of a base class's attributes, by the kind of their default, or by name if that is None.
 _KINDS: dict[Any, Any] = {tuple: (tuple, list), dict: Mapping, int: Integral, float: Real, str: str}
 _KINDS |= {"image_size": (Integral, tuple, list), "layer_names": str}
+_NOT_OWN = (f"{__name__.partition('.')[0]}.", "paddle.")
 _OF_CLASSES = ("fixed_options", "variants", "works_on")  # never read from an object
 
 
@@ -29,7 +32,7 @@ def require_free(cls: type, name: str, value: object, is_of_class: bool = False)
     used, is_fine = vars(owner)[name], True
     if isinstance(value, (nn.Layer, paddle.Tensor)):
         is_fine = isinstance(used, property) and used.fset is not None
-    elif not owner.__module__.startswith(f"{__name__.partition('.')[0]}."):
+    elif not is_ours(owner):
         return
     elif isinstance(used, classmethod):
         is_fine = not is_of_class or isinstance(value, classmethod)
@@ -73,3 +76,43 @@ def require_output(outputs: Any, shape: Sequence[int | None], model: Any, meanin
         f"{type(network).__name__} returns {describe_value(outputs)} in {mode} mode, expected {meaning}, a float "
         f"tensor ({sizes}): return it alone, or register a task for other outputs (docs/guides/extending.md)"
     )
+
+
+def has_own_layers(model: nn.Layer) -> bool:
+    """Return whether a layer of a network is neither of this package nor of Paddle."""
+    return any(not type(layer).__module__.startswith(_NOT_OWN) for layer in model.sublayers(include_self=True))
+
+
+@contextlib.contextmanager
+def keep_buffers(model: nn.Layer) -> Iterator[None]:
+    """Give a network back the buffers that it had before the block, such as a counter of its calls.
+
+    An evaluation then scores what is saved and trained on, for any number of batches and processes.
+    """
+    kept = [
+        (layer, name, buffer, buffer.clone())
+        for layer in model.sublayers(include_self=True)
+        for name, buffer in layer._buffers.items()
+        if buffer is not None and buffer.size
+    ]
+    try:
+        yield
+    finally:
+        with paddle.no_grad():
+            for layer, name, buffer, copy in kept:
+                paddle.assign(copy, buffer)
+                layer._buffers[name] = buffer
+
+
+@contextlib.contextmanager
+def require_unchanged(model: nn.Layer) -> Iterator[None]:
+    """Raise UserError if a parameter that is not trained, such as running statistics, changes in the block."""
+    kept = [(name, value, value.clone()) for name, value in model.named_parameters() if value.stop_gradient]
+    yield
+    current = dict(model.named_parameters())
+    for name, value, copy in kept:
+        if current.get(name) is not value or not bool(((value == copy) | (copy != copy)).all()):
+            raise UserError(
+                f"{type(model).__name__} changes its parameter {name} in evaluation mode, so that its score is of "
+                "other weights than those that are saved: change it only if self.training, or use register_buffer"
+            )

@@ -115,6 +115,9 @@ def test_a_constructor_that_passes_options_on_has_those_of_its_parent():
         build("passing", "MODEL.OPTIONS.pol=max")
     with pytest.raises(UserError, match="model 'vit' has no option 'pol': did you mean 'pool'"):
         create_model("vit", pol="max")  # its **options are a list of names
+    with pytest.raises(UserError, match="model 'swallowing' has no option 'detph': did you mean 'depth'"):
+        create_model("swallowing", detph=4)
+    assert create_model("swallowing", in_channels=1, depth=4).arguments["depth"] == 4  # tasks pass channels to any
     assert build("open", "MODEL.OPTIONS.anything=[1]") == {"in_channels": 2, "anything": [1]}
 
 

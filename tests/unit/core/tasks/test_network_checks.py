@@ -1,10 +1,13 @@
 """Names of a network's attributes, and what it returns."""
 
+import contextlib
+
 import paddle
 import pytest
 from paddle import nn
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks import network_checks
 from paddlevit_dist.core.tasks.model import Model, input_size
 from paddlevit_dist.core.tasks.network_checks import check_network, require_output
 from paddlevit_dist.images import Detector, Segmenter
@@ -73,3 +76,48 @@ def test_shapes_follow_the_input():
     assert check_network(Pair(), "maps", 3, keeps_size=True)(maps.astype("bfloat16")).shape == [2, 3, 4, 5]
     with pytest.raises(UserError, match=r"expected maps, a float tensor \(2, 7, 4, 5\)"):
         check_network(Pair(), "maps", 7, keeps_size=True)(maps)
+
+
+class Counting(nn.Layer):
+    """Counts its calls: in a new tensor, in place, and in a parameter that is not trained."""
+
+    def __init__(self, parameter_changes=False):
+        super().__init__()
+        self.register_buffer("calls", paddle.zeros([1], "int64"))
+        self.register_buffer("in_place", paddle.zeros([2]))
+        self.register_buffer("none", None)
+        self.register_buffer("empty", paddle.zeros([0]))
+        self.mean = self.create_parameter([2])
+        self.mean.stop_gradient, self.parameter_changes = True, parameter_changes
+
+    def forward(self, x):
+        self.calls = self.calls + 1
+        self.in_place.add_(x)
+        if self.parameter_changes:
+            self.mean.set_value(self.mean + 1)
+        return self.in_place
+
+
+def test_an_evaluation_leaves_buffers_unchanged_also_if_it_fails():
+    network = Counting()
+    network(paddle.ones([2]))
+    before = network._buffers["calls"]
+    with pytest.raises(ZeroDivisionError), network_checks.keep_buffers(network):
+        assert network(paddle.ones([2])).tolist() == [2, 2] and network.calls.tolist() == [2]
+        raise ZeroDivisionError
+    assert (network.calls.tolist(), network.in_place.tolist()) == ([1], [1, 1])
+    assert network._buffers["calls"] is before
+
+
+def test_a_parameter_that_an_evaluation_changes_is_refused():
+    for changes in (False, True):
+        network = Counting(changes)
+        network.mean.set_value(paddle.to_tensor([float("nan"), 1.0]))
+        expected = pytest.raises(UserError, match="^Counting changes its parameter mean in evaluation mode")
+        with expected if changes else contextlib.nullcontext(), network_checks.require_unchanged(network):
+            network(paddle.ones([2]))
+
+
+def test_layers_of_users_are_told_from_ours_and_paddles():
+    assert network_checks.has_own_layers(nn.Sequential(nn.Linear(1, 1), Counting()))
+    assert not network_checks.has_own_layers(nn.Sequential(nn.Linear(1, 1), nn.BatchNorm2D(1)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.printing import describe_value, shorten
-from .sample_checks import BadSample, require_finite
+from .sample_checks import BadSample, has_no_other_negative, require_finite
 
 
 def to_array(value: Any, field: str) -> np.ndarray:
@@ -79,15 +79,6 @@ def require_range(array: np.ndarray, field: str, limit: int, none: int | None = 
             f"{field}{list(first) if first else ''} is {array[first].item():g}, which is out of range, as "
             f"{np.count_nonzero(wrong):,} of {array.size:,} are: expected 0 to {limit - 1}{nothing}"
         )
-
-
-def has_no_other_negative(array: np.ndarray, none: int | None) -> bool:
-    """Return True if no number is negative, or only ``none`` is; False if it is not known from the extremes."""
-    lowest = array.min()
-    if lowest >= 0 or none is None or lowest != none or array.dtype.kind != "i" or not array.flags.c_contiguous:
-        return bool(lowest >= 0)
-    # As numbers without a sign, negative ones are the largest ones, in their order.
-    return bool(array.view(f"u{array.itemsize}").max() == array.dtype.type(none).view(f"u{array.itemsize}"))
 
 
 def _find_names(array: np.ndarray, field: str, class_names: Sequence[str] | None, none: int | None) -> np.ndarray:

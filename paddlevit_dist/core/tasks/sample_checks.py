@@ -82,6 +82,8 @@ def require_labels(
         BadSample: names the first element with an invalid label.
     """
     labels = np.asarray(labels)
+    if labels.size and has_no_other_negative(labels, ignored) and (num_classes is None or labels.max() < num_classes):
+        return
     wrong = labels < 0
     if num_classes is not None:
         wrong |= labels >= num_classes
@@ -92,6 +94,15 @@ def require_labels(
             f"{element} {first} has {what} {labels[first]}, which is out of range, as {np.count_nonzero(wrong):,} of "
             f"{len(labels):,} {element}s are: {describe_classes(num_classes)}, and {ignored} means no class"
         )
+
+
+def has_no_other_negative(array: np.ndarray, none: int | None) -> bool:
+    """Return True if no number is negative, or only ``none`` is; False if it is not known from the extremes."""
+    lowest = array.min()
+    if lowest >= 0 or none is None or lowest != none or array.dtype.kind != "i" or not array.flags.c_contiguous:
+        return bool(lowest >= 0)
+    # As numbers without a sign, negative ones are the largest ones, in their order.
+    return bool(array.view(f"u{array.itemsize}").max() == array.dtype.type(none).view(f"u{array.itemsize}"))
 
 
 def describe_classes(num_classes: int | None) -> str:

@@ -7,14 +7,13 @@ import numpy as np
 
 from ...core.runtime.printing import describe_value
 from ...core.tasks.sample_arrays import (
-    has_no_other_negative,
     require_range,
     require_same_length,
     to_array,
     to_classes,
     to_floats,
 )
-from ...core.tasks.sample_checks import BadSample, require_finite
+from ...core.tasks.sample_checks import BadSample, has_no_other_negative, require_finite
 from .scene import IGNORED, Scene, channel_width
 
 _MAX_CLASSES = np.iinfo(np.int16).max + 1

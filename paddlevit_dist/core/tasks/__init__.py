@@ -8,7 +8,8 @@
 - ``metrics``: scores and tables of samples; ``score_kind``: computes scores again from these tables
 - ``figures``: tables, images and point sets that a task gives to the report
 - ``prediction``: inputs without labels, and the files of a prediction or an evaluation
-- ``sample_checks``: finite numbers, labels in range; ``class_labels``: a sample's class; ``sample_names``: matches
+- ``sample_checks``: finite numbers, labels in range; ``sample_arrays``: a sample's arrays from what people have;
+  ``class_labels``: its class; ``sample_names``: matches
   names from other programs' results; ``sample_groups``: samples that belong together
 """
 

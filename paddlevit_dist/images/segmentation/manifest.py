@@ -22,12 +22,13 @@ MANIFEST = Manifest(
         "segmentation_shapes": ".data.segmentation_dataset:SegmentationShapes",
         **dict.fromkeys(_LABEL_MAPS, ".data.label_maps:LabelMaps"),
         "coco_outlines": "..detection.data.coco_outlines:CocoOutlines",  # reads files as detection does
+        "hub_label_maps": ".data.hub_label_maps:HubLabelMaps",
     },
     bundled=("segmentation_shapes",),
     tasks={"image_segmentation": ".task:ImageSegmentation"},
     task_tables={"image_segmentation": ("..settings:IMAGES", "..settings:OBJECTS", ".settings:TABLE")},
     recipes={
-        **dict.fromkeys((*_LABEL_MAPS, "coco_outlines"), "segformer_b0_ade20k"),
+        **dict.fromkeys((*_LABEL_MAPS, "coco_outlines", "hub_label_maps"), "segformer_b0_ade20k"),
         "segmentation_shapes": "segformer_b0_shapes",
         "cityscapes": "segformer_b0_cityscapes",
         MASK_LABELS: "segformer_b0_shapes",

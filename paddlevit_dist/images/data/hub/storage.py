@@ -171,7 +171,7 @@ class ArrowData(DataFile):
     def _ranges(self, content: Any) -> np.ndarray:
         validity, offsets, data = content.buffers()
         kind = np.dtype("<i8") if str(content.type).startswith("large") else np.dtype("<i4")
-        if data is None or not len(content):
+        if data is None or not data.size or not len(content):
             sizes = np.zeros(len(content), np.int64)
             starts = np.zeros(len(content), np.int64)
         else:

@@ -93,9 +93,7 @@ class LabelMaps(SegmentationDataset):
             if is_drawn
             else self._open_maps(match, cache_folder, choices)
         )
-        self.num_classes = len(self.class_names)
-        if not 0 < self.num_classes <= IGNORED:
-            raise UserError(f"{self.root} has {self.num_classes:,} classes; expected 1 to {IGNORED}")
+        self._require_classes()
         names = [[os.fsencode(path.removeprefix(f"{self.root}{os.sep}")) for path in paths] for paths in files[:2]]
         entries = [entry for row in zip(*names, files.notes) for entry in row]
         key = hashlib.sha256(b"label maps 1\0" + b"\0".join(entries)).digest()
@@ -117,6 +115,10 @@ class LabelMaps(SegmentationDataset):
     def describe(self, index: int) -> str:
         """Return the file of image ``index``."""
         return os.path.join(self.root, self._index.path(3 * index))
+
+    def _describe_labels(self, index: int) -> str:
+        """Return the file of the labels of image ``index``."""
+        return os.path.join(self.root, self._index.path(3 * index + 1))
 
     def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
         """Return size and first ``length`` bytes of image ``index`` and of its labels."""
@@ -145,7 +147,7 @@ class LabelMaps(SegmentationDataset):
 
     def _read_labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
         """Read the labels of an image; ``size`` is its height and width, if known."""
-        file = os.path.join(self.root, self._index.path(3 * index + 1))
+        file = self._describe_labels(index)
         note = os.fsencode(self._index.path(3 * index + 2))
         if self._kind == MAPS:
             return self._table.labels(read_label_file(file, self.reading.max_pixels), file)
@@ -176,7 +178,7 @@ class LabelMaps(SegmentationDataset):
             value = "false" if self.reading.exif_rotate else "true"
             remedy = f"the image was turned before or after it was labeled: try DATA.EXIF_ROTATE {value}"
         sizes = [f"{width} x {height}" for height, width in (image, labels)]
-        file = os.path.join(self.root, self._index.path(3 * index + 1))
+        file = self._describe_labels(index)
         raise WrongSize(
             self.describe(index), f"has {sizes[0]} pixels (width x height), but {file} has {sizes[1]}; {remedy}"
         )
@@ -191,12 +193,22 @@ class LabelMaps(SegmentationDataset):
                 )
             self.class_names, self.palette, segments = read_panoptic(pairs.labels)
             return _SplitFiles(pairs.images, pairs.labels, segments)
+        self._find_classes(match, cache_folder, choices)
+        return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels))
+
+    def _find_classes(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> None:
+        """Set the classes of label maps: listed, published, or the numbers in them."""
         classes = _read_classes(match, choices)
         if not match.layout.classes and (classes is None or (len(classes.names) == 2 and classes.colors is None)):
             classes = self._count_classes(match, classes, cache_folder)
         assert classes is not None
         self._number_classes(match, classes, choices.reduce_zero_label)
-        return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels))
+
+    def _require_classes(self) -> None:
+        """Set the number of classes; raise a UserError if label maps of bytes cannot have as many."""
+        self.num_classes = len(self.class_names)
+        if not 0 < self.num_classes <= IGNORED:
+            raise UserError(f"{self.root} has {self.num_classes:,} classes; expected 1 to {IGNORED}")
 
     def _number_classes(self, match: MatchedLayout, classes: ClassList, reduces: bool | None) -> None:
         """Set names, palette and the labels of stored numbers and colors; ``reduces``: 0 is unlabeled."""
@@ -220,11 +232,7 @@ class LabelMaps(SegmentationDataset):
 
     def _count_classes(self, match: MatchedLayout, listed: ClassList | None, cache_folder: Path) -> ClassList:
         """Find classes in all splits' label maps: each number is one, but masks with 0 and 255 have two."""
-        files = []
-        for split in SPLIT_WORDS:
-            with contextlib.suppress(UserError):  # there is no such split
-                files += find_pairs(match, split).labels
-        numbers = _cache(cache_folder, files, find_label_numbers)
+        numbers, total = self._find_numbers(match, cache_folder)
         is_binary = numbers == [0, 255]
         numbers = [0, 255] if is_binary else [number for number in numbers if number != 255]
         if listed is not None and (listed.is_numbered or not is_binary):
@@ -239,12 +247,20 @@ class LabelMaps(SegmentationDataset):
             names = ["background", "foreground"] if is_binary else [str(number) for number in numbers]
             listed = ClassList(names, numbers)
             self.notices.append(
-                f"no list of classes: {len(numbers)}, from the numbers in all {len(files):,} label maps "
+                f"no list of classes: {len(numbers)}, from the numbers in all {total:,} label maps "
                 f"({shorten(', '.join(map(str, numbers)), 60)}); name them in classes.txt in {self.root}"
             )
         if is_binary:
             self.notices.append(f"all label maps contain only 0 and 255: 255 is the second class, {listed.names[1]}")
         return listed._replace(numbers=numbers, is_numbered=True)
+
+    def _find_numbers(self, match: MatchedLayout, cache_folder: Path) -> tuple[list[int], int]:
+        """Return the numbers in the label maps of all splits, ascending, and how many label maps there are."""
+        files = []
+        for split in SPLIT_WORDS:
+            with contextlib.suppress(UserError):  # there is no such split
+                files += find_pairs(match, split).labels
+        return _cache(cache_folder, files, find_label_numbers), len(files)
 
     def _open_outlines(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
         listed = list_outlines(self._kind, self.root, self.split)

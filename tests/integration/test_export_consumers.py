@@ -206,6 +206,9 @@ def test_a_program_repeats_a_prediction_by_the_description_alone(name, tmp_path)
     file = write_input(tmp_path, is_volume=consume is measure_classes)
     expected = Predictor(str(weights), **options)([file])
     run([str(weights), str(tmp_path / "out" / "net"), "-format=onnx"])
+    for row, other in zip(Predictor(tmp_path / "out" / "net.onnx", **options)([file]), expected, strict=True):
+        numbers = {key: each for key, each in other.items() if isinstance(each, float)}
+        assert row == {**other, **{key: pytest.approx(each, abs=0.02, rel=2e-3) for key, each in numbers.items()}}
     found = consume(str(tmp_path / "out" / "net"), file)
     assert len(found) == len(expected)
     for row, other in zip(found, expected, strict=True):

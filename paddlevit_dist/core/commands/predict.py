@@ -105,8 +105,9 @@ def parse_words(words: list[str]) -> Any:
         "source",
         metavar="SOURCE",
         type=path,
-        help="a run's folder (its best checkpoint, else its last), a checkpoint, or weights with an about.yaml in the "
-        "same folder; classification and volume segmentation: also several, whose probabilities are averaged",
+        help="a run's folder (its best checkpoint, else its last), a checkpoint, weights with an about.yaml in the "
+        "same folder, or an exported model; classification and volume segmentation: also several runs, whose "
+        "probabilities are averaged",
     )
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)
     parser.option("output", _FOLDER, "folder to write to", path)

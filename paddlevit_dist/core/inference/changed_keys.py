@@ -26,12 +26,16 @@ _UNREAD_BY = {
 }
 
 
-def require_prediction_keys(command: str, weights: str, config: RunSettings) -> None:
-    """Check that the words name no other weights, and start no training run. Raises UserError if they do."""
+def require_prediction_keys(command: str, weights: str, config: RunSettings, is_exported: bool = False) -> None:
+    """Check that the words name no other weights, and start no training run. Raises UserError if they do.
+
+    ``is_exported``: ``weights`` is an exported model.
+    """
     model = config.MODEL
     for name, is_wrong in (
         ("MODEL.RESUME (-resume)", model.RESUME is not None),
-        ("MODEL.PRETRAINED (-pretrained)", model.PRETRAINED != os.path.expanduser(weights)),
+        ("MODEL.PRETRAINED (-pretrained)", model.PRETRAINED != (None if is_exported else os.path.expanduser(weights))),
+        ("EXPORTED", is_exported and config.get("EXPORTED") != weights),
         ("EVAL (-eval)", not config.EVAL),
     ):
         if is_wrong:

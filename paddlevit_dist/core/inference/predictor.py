@@ -270,8 +270,8 @@ class Predictor:
     On a GPU, this sets the process to the run's TRAIN.TF32 and DETERMINISTIC.
 
     Args:
-        source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; or weights with an
-            ``about.yaml`` or the ``config.yaml`` of a run in their folder.
+        source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; weights with an
+            ``about.yaml`` or the ``config.yaml`` of a run in their folder; or an exported model, such as MODEL.onnx.
         recipe: YAML file, for weights without stored training settings.
         class_names: replace the class names of the weights.
         batch_size: inputs per step; None: the run's evaluation batch size.

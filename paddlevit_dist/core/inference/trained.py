@@ -18,6 +18,7 @@ from ..checkpoint.load_report import LoadReport
 from ..checkpoint.weight_files import evaluated_weights, local_file
 from ..checkpoint.weights import list_shards, read_weights
 from ..engine.compatibility import to_plain_settings
+from ..registry.extension_points import BUILD_EXPORTED, OPEN_EXPORTED
 from ..registry.lookup import find_built_in, find_package
 from ..runtime.errors import UserError
 from ..runtime.files import readable
@@ -33,6 +34,7 @@ from .changed_keys import find_changed_keys, find_ignored_words, require_predict
 _IMAGES = "folder"
 _GAPS = {"", "N/A"}  # names of numbers without a class
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
+_PARTS = (".pdmodel", ".json", ".onnx.data")  # of an exported model beside its file
 _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
     "EVAL": True,
     "SAVE_PREDICTIONS": False,
@@ -45,12 +47,14 @@ class TrainedWeights(NamedTuple):
 
     ``weights`` are those that an evaluation would use. ``config`` is frozen and changed for use without training;
     ``settings`` are the nested plain values that it was built from: stored with the weights, or a recipe's.
+    ``is_exported``: ``weights`` is an exported model, which is used as it is.
     """
 
     weights: str
     config: RunSettings
     settings: dict[str, Any]
     learned: CheckpointMeta
+    is_exported: bool = False
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of the weights, and of all settings that affect predictions, in hexadecimal."""
@@ -79,7 +83,7 @@ def open_source(
     Args:
         source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; weights with an
             ``about.yaml`` or the ``config.yaml`` of a run in their folder; or a URL or published name, which is
-            downloaded. Averaged weights are preferred, as in an evaluation.
+            downloaded. Averaged weights are preferred, as in an evaluation. For ``predict`` also an exported model.
         recipe: YAML file or name of a recipe, for weights without stored training settings.
         class_names: replace the class names of the weights.
         words: flags and keys of a command line, which override the settings of the weights.
@@ -88,34 +92,65 @@ def open_source(
         advice: what to do if the training settings are unknown, for messages.
     """
     weights_source = evaluated_weights(source)
-    weights = Path(weights_source)
-    if weights.suffix.lower() in _EXPORTED or weights.with_name(f"{weights.name}.pdiparams").is_file():
-        raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
-    file = local_file(weights_source, log=log).path
-    about = read_weights_info(file)
-    settings = _require_settings(command, file, about, advice) if recipe is None else None
+    exported = _open_exported(command, source, Path(weights_source))
+    if exported is None:
+        file = local_file(weights_source, log=log).path
+        about, described_by = read_weights_info(file), find_about_file(file)
+        settings = _require_settings(command, file, about, advice) if recipe is None else None
+    else:
+        file, about = exported
+        described_by = file
+        settings = _require_exported_settings(command, file, about) if recipe is None else None
     own = format_words(options)
-    loaded = build_configuration(str(file), settings, recipe, [*own, *words])
+    loaded = build_configuration(str(file), settings, recipe, [*own, *words], is_exported=exported is not None)
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
-    learned = learned._replace(source=str(find_about_file(file)))
-    if learned.class_names is None:
+    learned = learned._replace(source=str(described_by))
+    if learned.class_names is None and exported is None:
         learned = learned._replace(class_names=_read_listed_names(weights_source))
     if class_names is not None:
         before = learned.class_names or ()
         _require_names(str(file), class_names, learned.num_classes or len(before), before)
         learned = learned._replace(class_names=tuple(class_names))
     if words:
-        require_prediction_keys(command, str(file), loaded.values)
+        require_prediction_keys(command, str(file), loaded.values, exported is not None)
         for line in find_ignored_words(command, loaded):
-            log(line)
+            if exported is None or not line.startswith("EXPORTED "):  # no word of the user's
+                log(line)
     if settings is None:
         settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
     elif words:
-        stored = build_configuration(str(file), settings, words=own, is_checked=False).values
+        stored = build_configuration(
+            str(file), settings, words=own, is_checked=False, is_exported=bool(exported)
+        ).values
         require_same_network(str(file), stored, loaded.values, learned)
         settings = {**settings, **find_changed_keys(stored, loaded.values)}  # part of the digest
-    return TrainedWeights(str(file), loaded.values, settings, learned)
+    return TrainedWeights(str(file), loaded.values, settings, learned, exported is not None)
+
+
+def _open_exported(command: str, source: str, weights: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Return the exported model at a path with its description; None if the path is not one's.
+
+    Raises UserError for a command that needs weights.
+    """
+    named = weights.suffix.lower() in _EXPORTED
+    if not named and not any(weights.with_name(f"{weights.name}{suffix}").is_file() for suffix in _EXPORTED):
+        return None
+    found = OPEN_EXPORTED.find() if command == "predict" else None
+    if found is None:
+        raise UserError(f"{command}: {source} is an exported model; give the weights that it was exported from")
+    return found(source)
+
+
+def _require_exported_settings(command: str, file: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of the run that an exported model is from, or raise UserError."""
+    settings = about.get("settings")
+    if isinstance(settings, dict):
+        return settings
+    raise UserError(
+        f"{command}: {file} does not say with which settings it is used: export it again, as earlier versions did not "
+        "write them, or name the recipe that it was trained with: -cfg=FILE"
+    )
 
 
 def _require_settings(command: str, file: Path, about: dict[str, Any], advice: str) -> dict[str, Any]:
@@ -163,13 +198,17 @@ def build_configuration(
     recipe: str | None = None,
     words: Sequence[str] = (),
     is_checked: bool = True,
+    is_exported: bool = False,
 ) -> configuration.Configuration:
     """Build the configuration for ``weights``, from the ``settings`` of their ``about.yaml`` or else a ``recipe``.
 
-    ``words`` override the settings. ``is_checked``: as in ``StoredSettings``. UserError if a setting is wrong.
+    ``words`` override the settings. ``is_checked``: as in ``StoredSettings``; ``is_exported``: as in
+    ``TrainedWeights``. UserError if a setting is wrong.
     """
+    named = ["-pretrained=none"] if is_exported else []
     if settings is None:
-        arguments = [f"-cfg={recipe}", "-eval", f"-pretrained={weights}", "MODEL.RESUME", "None", *words]
+        named = [*named, f"EXPORTED={weights}"] if is_exported else [f"-pretrained={weights}"]
+        arguments = [f"-cfg={recipe}", "-eval", *named, "MODEL.RESUME", "None", *words]
         loaded = configuration.load(arguments)
         task = find_built_in(loaded.values.TASK)
         takes_images = task is not None and find_package("task", task) == find_package("dataset", _IMAGES)
@@ -178,9 +217,9 @@ def build_configuration(
             return configuration.load([*arguments, f"-dataset={_IMAGES}"])
         return loaded
     model = {**_mapping(settings.get("MODEL")), "PRETRAINED": weights, "PRETRAINED_PART": None, "RESUME": None}
-    content = {**settings, **_OVERRIDES, "MODEL": model}
+    content = {**settings, **_OVERRIDES, "MODEL": model, **({"EXPORTED": weights} if is_exported else {})}
     stored = configuration.StoredSettings(content, f"settings of {weights}", is_checked)
-    return configuration.load(words, is_trusted=False, stored=stored)
+    return configuration.load([*named, *words], is_trusted=False, stored=stored)
 
 
 def read_trained_meta(about: dict[str, Any], num_classes: int | None = None) -> CheckpointMeta:
@@ -202,6 +241,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
 
     Raises UserError if the weights are damaged or belong to another model.
     """
+    if source.is_exported:
+        return BUILD_EXPORTED.require()(source.config, task)
     weights = read_weights(source.weights, part or source.config.MODEL.PRETRAINED_PART)
     num_classes = source.learned.num_classes
     if num_classes is None:
@@ -223,6 +264,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
 def _compute_weights_digest(file: str) -> str:
     path = Path(file)
     parts = [path, *(list_shards(path) or ())]
+    if path.suffix in _EXPORTED:
+        parts += filter(Path.is_file, map(path.with_suffix, _PARTS))
     with readable(file):
         digests = [fingerprint(part)["sha256"] for part in parts]
     return digests[0] if len(digests) == 1 else _compute_digest("".join(digests).encode())

@@ -11,5 +11,6 @@ This extension can be deleted (see ``registry.features``).
 - ``descriptions``: description files of an exported model, for users and for PaddleX
 - ``outputs``: the files of an export, and which ones it may replace
 - ``settings``, ``files``: keys and file lookup of ``evaluate MODEL.onnx``
-- ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights
+- ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights;
+  ``prediction``: predict with them
 """

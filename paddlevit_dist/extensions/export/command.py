@@ -14,7 +14,7 @@ from ...core.runtime.files import explain_write_error, library_errors_as_os_erro
 from ...core.runtime.printing import one_line
 from ...core.settings import load
 from ...core.settings.key import OPTIONS
-from .descriptions import build_paddlex_description, describe_model, require_exportable, to_yaml
+from .descriptions import build_paddlex_description, describe_model, describe_run, require_exportable, to_yaml
 from .differences import LARGEST, OutputDifference, compare, require_small
 from .files import ONNX, PARAMETERS
 from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, require_replaceable, write_together
@@ -205,6 +205,7 @@ def load_trained_model(
         "report": report.summary(),
     }
     about.update(_describe_outputs(model, opened.learned.class_names, about))
+    about.update(describe_run(opened.config, opened.learned))
     exported = exportable.exported_model(model)
     exported.eval()
     return TrainedModel(exported, about, parts)
@@ -247,6 +248,7 @@ def _load_foreign_weights(
     from ...core.registry.lookup import SPELLINGS, annotation_type, find_name
     from ...core.registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
     from ...core.tasks.model_factory import build_outline, create_model, explain_options
+    from ...core.tasks.prediction import CheckpointMeta
     from .foreign_weights import find_class_names, find_detection, make_classifier_parts, make_detector_parts
 
     name = find_name("model", name)
@@ -283,6 +285,7 @@ def _load_foreign_weights(
     if parts is not None:
         exportable, detector_parts = parts
         model, facts = exportable.exported_model(model), {**facts, **detector_parts.about}
+        facts.update(describe_run(exportable.task.config, CheckpointMeta(num_classes, facts.get("classes"))))
     model.eval()
     return TrainedModel(model, facts, parts and parts[1])
 

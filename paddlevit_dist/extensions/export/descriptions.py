@@ -14,6 +14,8 @@ from ...core.runtime.errors import UserError
 if TYPE_CHECKING:
     from paddle import nn
 
+    from ...core.settings.every_run import RunSettings
+    from ...core.tasks.prediction import CheckpointMeta
     from ...core.tasks.protocols import Exportable
     from ...core.tasks.step_types import ExportParts
     from ...core.tasks.task import Task
@@ -97,3 +99,16 @@ def describe_model(name: str, weights: str, model: "nn.Layer", parts: "ExportPar
     shape = [None, parts.channels if parts else model.in_channels, *size]
     num_classes = getattr(model, "num_classes", 1)  # a network that no ``create_model`` built may have none
     return {"model": name, "weights": weights, "num_classes": num_classes, "input_shape": shape}
+
+
+def describe_run(config: "RunSettings", learned: "CheckpointMeta") -> dict[str, Any]:
+    """Return what ``predict`` needs to know of the run, as its ``about.yaml`` has it, without files and folders."""
+    from ...core.engine.compatibility import to_plain_settings
+    from ...core.settings.table import split_paths
+
+    settings, _ = split_paths(to_plain_settings(config))
+    names = None if learned.class_names is None else list(learned.class_names)
+    settings["MODEL"]["NUM_CLASSES"] = learned.num_classes
+    settings["ALLOW_CHANGES"] = False  # at the export
+    split = {"number of classes": learned.num_classes, "classes": names, **learned.data}
+    return {"input": dict(learned.input), "data": {"trained": split}, "settings": settings}

@@ -1,7 +1,9 @@
 """Computation of exported models: ONNX files with onnxruntime, Paddle's inference models with Paddle."""
 
+import functools
 import importlib
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,19 +75,25 @@ def _load_onnx(model: ExportedModel) -> ExportedFunction:
     if is_on_gpu() and _GPU_PROVIDER in onnxruntime.get_available_providers():
         device = paddle.get_device().partition(":")[2]
         providers.insert(0, (_GPU_PROVIDER, {"device_id": device, "use_tf32": str(int(gpu.rounds_to_tf32()))}))
-    try:
-        with captured_output():
-            session = onnxruntime.InferenceSession(str(model.file), options, providers=providers)
-    except Exception as error:  # onnxruntime's exceptions have no common class
-        raise UserError(
-            f"{model.file}: onnxruntime {onnxruntime.__version__} cannot load it: {find_reason(error)}"
-        ) from error
+
+    @functools.cache
+    def open_session(process: int) -> Any:
+        """Load the model in a process; a fork has none of the threads of its parent's, and would wait for them."""
+        try:
+            with captured_output():
+                return onnxruntime.InferenceSession(str(model.file), options, providers=providers)
+        except Exception as error:  # onnxruntime's exceptions have no common class
+            raise UserError(
+                f"{model.file}: onnxruntime {onnxruntime.__version__} cannot load it: {find_reason(error)}"
+            ) from error
+
+    session = open_session(os.getpid())
     inputs, outputs = ([_onnx_spec(slot) for slot in slots] for slots in (session.get_inputs(), session.get_outputs()))
 
     def run(tensors: Sequence[paddle.Tensor], numbers: Sequence[int]) -> list[paddle.Tensor]:
         values = zip(inputs, read(*tensors))  # the session reads host memory: waits for the GPU
         feeds = {slot.name: array.astype(slot.dtype) for slot, array in values}
-        arrays = session.run([outputs[number].name for number in numbers], feeds)
+        arrays = open_session(os.getpid()).run([outputs[number].name for number in numbers], feeds)
         return [to_device(array.astype(np.float32)) for array in arrays]
 
     used = session.get_providers()[0]  # onnxruntime silently skips a requested provider that cannot start

@@ -8,6 +8,8 @@ MANIFEST = Manifest(
     commands={"export": (".command:run", "export a trained model to Paddle Inference, PaddleX or ONNX")},
     observers={"EXPORTED": ".scoring:ExportComparison"},
     functions={
+        "open_exported": ".prediction:open_exported",
+        "build_exported": ".prediction:build_exported",
         "load_comparison_weights": ".scoring:load_comparison_weights",
         "load_exported_layer": ".scoring:load_exported_layer",
         "parse_evaluated_argument": ".files:parse_evaluated_argument",

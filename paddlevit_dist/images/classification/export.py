@@ -71,7 +71,7 @@ def _describe_resize(transform: EvaluationTransform | GlyphTransform) -> dict[st
         steps["resize"] = resized
     elif transform.crop_mode == BORDER:
         steps["resize_to_fit"] = resized
-        steps["sides"] = "round(side / the larger of height and width, each divided by resize_to_fit's)"
+        steps["sides"] = "round(side / the larger of height and width, each divided by resize_to_fit's), at least 1"
         steps["pad_to"] = crop
         steps["pad_with"] = list(transform.fill) if isinstance(transform.fill, tuple) else transform.fill
         steps["padding_starts_at"] = "(crop - side) // 2 where the side is shorter than the crop"
@@ -80,7 +80,7 @@ def _describe_resize(transform: EvaluationTransform | GlyphTransform) -> dict[st
         steps["longer_side"] = "int(resize_shorter_side * longer / shorter)"
     else:
         steps["resize_to_cover"] = resized
-        steps["sides"] = "round(side / the smaller of height and width, each divided by resize_to_cover's)"
+        steps["sides"] = "round(side / the smaller of height and width, each divided by resize_to_cover's), at least 1"
     return {**steps, "center_crop": crop, "crop_starts_at": "round((side - crop) / 2), halves to the even number"}
 
 

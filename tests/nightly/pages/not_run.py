@@ -76,6 +76,7 @@ NOT_RUN = {
     '-pretrained=weights.pth POINTS.COLOR_RANGE "[-0.5, 0.5]" POINTS.VOXEL_FEATURES mean '
     "DATA.VOXEL_SIZE_M 0.02": DOWNLOAD,
     "python -m paddlevit_dist export ./output/mine exported/mine -format=onnx": ONNX,
+    "python -m paddlevit_dist predict exported/mine.onnx my_data/val -output=of_onnx": ONNX,
     "python -m paddlevit_dist export ./output/mine exported/fast -format=onnxruntime -precision=float16": ONNX,
     "python -m paddlevit_dist export ./output/shapes exported/shapes -format=onnx -input=uint8": ONNX_BOXES,
     "python -m paddlevit_dist evaluate exported/shapes.onnx -cfg=rtdetr_shapes": ONNX_BOXES,

@@ -24,7 +24,9 @@ def test_a_key_of_the_input_is_in_the_description(source):
     trained = load_trained_model(source, words=words, log=said.append)
     assert said == ["DATA.BATCH_SIZE_EVAL 3 (-batch_size_eval): no effect: export does not read it"]
     stored = load_trained_model(source).about
-    assert [name for name in stored if trained.about[name] != stored[name]] == ["crop_pct", "preprocessing"]
+    changed = ["crop_pct", "preprocessing", "settings"]
+    assert [name for name in stored if trained.about[name] != stored[name]] == changed
+    assert trained.about["settings"]["DATA"]["CROP_PCT"] == 0.5
     assert trained.about["crop_pct"] == 0.5 and trained.about["preprocessing"]["resize_shorter_side"] == 32
 
 

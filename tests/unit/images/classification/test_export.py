@@ -18,7 +18,7 @@ CASES = {  # settings -> how people are told to resize, and PaddleX's operation;
     "DATA.IMAGE_SIZE [48,96]": (
         {
             "resize_to_cover": [64, 128],
-            "sides": "round(side / the smaller of height and width, each divided by resize_to_cover's)",
+            "sides": "round(side / the smaller of height and width, each divided by resize_to_cover's), at least 1",
             **WIDE,
         },
         None,
@@ -28,7 +28,7 @@ CASES = {  # settings -> how people are told to resize, and PaddleX's operation;
     "DATA.IMAGE_SIZE 48 DATA.CROP_MODE border": (
         {
             "resize_to_fit": [64, 64],
-            "sides": "round(side / the larger of height and width, each divided by resize_to_fit's)",
+            "sides": "round(side / the larger of height and width, each divided by resize_to_fit's), at least 1",
             "pad_to": [48, 48],
             "pad_with": [32, 64, 128],
             "padding_starts_at": "(crop - side) // 2 where the side is shorter than the crop",

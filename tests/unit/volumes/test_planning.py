@@ -143,6 +143,24 @@ def test_thick_slices_have_the_tenth_percentile(low, thick, size, expected):
     np.testing.assert_allclose(choose_spacing(spacings, shapes), [0.8, 1.0, expected], rtol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("spacing", "size", "strides", "first_kernel"),
+    [
+        ((1.0, 1.0, 1.0), (8, 8, 8), [(2, 2, 2)], (3, 3, 3)),  # the fewest voxels that are halved
+        ((1.0, 1.0, 1.0), (7, 8, 8), [(1, 2, 2)], (3, 3, 3)),
+        ((1.0, 1.0, 1.0), (4, 4, 12), [(1, 1, 2)], (3, 3, 3)),  # along a single axis
+        ((1.0, 1.0, 1.0), (4, 4, 11), [], (3, 3, 3)),
+        ((2.0, 1.0, 1.0), (8, 8, 8), [(1, 2, 2)], (1, 3, 3)),  # twice the shortest
+        ((1.99, 1.0, 1.0), (8, 8, 8), [(2, 2, 2)], (3, 3, 3)),
+        ((2.0, 1.0, 1.0), (8, 12, 7), [(1, 2, 1)], (1, 3, 3)),
+        ((1.0, 2.0, 2.0), (7, 8, 8), [(1, 2, 2)], (3, 1, 1)),  # the shortest of those that are halved decides
+    ],
+)
+def test_axes_at_the_limits_of_being_halved(spacing, size, strides, first_kernel):
+    levels = plan_levels(spacing, size)
+    assert levels.strides == strides and levels.kernels[0] == first_kernel
+
+
 def test_the_first_patch_is_of_the_nearest_whole_size():
     spacing = (320.7 / 256) ** 3, 1.0, 1.0  # 256 ** 3 voxels of these proportions are 163.1 x 320.7 x 320.7
     plan = plan_network(np.array([spacing]), np.array([[2000] * 3]), 3, 1e5, 2)

@@ -3,6 +3,7 @@
 import csv
 
 import numpy as np
+import pytest
 
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
@@ -143,3 +144,28 @@ def test_all_suspects_are_those_of_loops():
         np.testing.assert_allclose(suspects, expected, rtol=1e-5, atol=1e-5)
         kinds, longest = kinds | set(suspects[:, 0].tolist()), max(longest, len(suspects))
     assert kinds == {0, 1, 2, 3} and longest == 20
+
+
+@pytest.mark.parametrize(
+    ("right", "kinds"),
+    [
+        (7.5, []),  # an overlap of 0.75 is the right place
+        (7.4375, [("another place", 0.7437)]),
+        (5.0, [("another place", 0.5)]),  # the smallest overlap that pairs
+        (4.9375, [("no label here", 0.4938), ("not found", 0.0)]),
+    ],
+)
+def test_overlaps_at_the_limits_of_a_pair_and_of_a_good_place(right, kinds):
+    truth = BoxGroundTruth(np.array([[0.0, 0, 10, 10]]), np.array([0]), np.array([100.0]), np.array([False]))
+    found = DetectedObjects(np.array([[0, 0, right, 10]], np.float32), np.array([0.5], np.float32), np.array([0]))
+    rows = list_suspects([find_suspects(truth, found, 0.5)], ["a.png"], NAMES)  # a score that just counts
+    assert [(row[1], row[6]) for row in rows] == kinds
+
+
+@pytest.mark.parametrize(("left", "is_inside"), [(95.0, True), (95.0625, False)])
+def test_a_box_of_which_half_is_inside_a_crowd_needs_no_label(left, is_inside):
+    found = DetectedObjects(
+        np.array([[left, 70, left + 10, 80]], np.float32), np.array([0.9], np.float32), np.array([0])
+    )
+    rows = list_suspects([find_suspects(TRUTH, found, 0.5)], ["a.png"], NAMES)
+    assert ("no label here" in [row[1] for row in rows]) == (not is_inside)

@@ -174,6 +174,15 @@ def test_a_mosaic_removes_what_it_cuts_and_not_what_it_shrinks(with_masks):
     assert number > 48
 
 
+@pytest.mark.parametrize(("left", "number"), [(5, 0), (6, 1)])
+def test_a_tenth_of_a_box_is_too_little_in_a_mosaic(left, number):
+    """The lower right quarter of the first image is seen: of a box that is 50 or 49 pixels wide, five."""
+    empty = ImageObjects(Image.new("RGB", (100, 100)), np.zeros((0, 4)), np.zeros(0, int), None)
+    image = empty._replace(boxes=np.array([[left, 60.0, 55, 80]]), labels=np.array([0]))
+    middle = SimpleNamespace(uniform=lambda low, high, size=None: np.full(size, 0.5) if size else 1.0)
+    assert len(join_images([image, empty, empty, empty], 100, middle).boxes) == number
+
+
 def test_thin_objects_are_pasted():
     empty = ImageObjects(Image.new("RGB", (100, 80)), np.zeros((0, 4)), np.zeros(0, int), [])
     numbers = [

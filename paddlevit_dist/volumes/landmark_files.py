@@ -61,7 +61,7 @@ def find_landmark_files(folder: str, case: str) -> list[str]:
 def list_files(folder: str) -> list[str]:
     """List the names of the visible landmark files in a folder, sorted.
 
-    The ``TABLES`` of an evaluation, and the tables of a prediction, are left out.
+    Without the ``TABLES`` of an evaluation, and without the tables of a prediction.
     """
     names = os.listdir(folder)
     tables = {name for tables in (TABLES, _PREDICTED) if set(tables) <= set(names) for name in tables}

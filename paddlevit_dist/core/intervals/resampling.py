@@ -326,10 +326,10 @@ def small_sample_warning(
     why = "every half of them gives the same" if num_samples >= _FEWEST else f"too few {sample}s"
     notes += [f"no interval of {_list(alike)}: {why}"] if alike else []
     # Their lower end may be below that of a rate with one error, whose halves say that decisions are independent. An
-    # interval of all decisions would hold in two thirds of simulations if those of a sample are alike.
+    # interval of all decisions would hold in two thirds of simulations if all of a sample are alike.
     of_many = [name for name in shown if name in intervals and rates.get(name, 0) > num_samples]
     even = [name for name in of_many if intervals[name].value in (0.0, 100.0)]
-    cause = f"all decisions are alike, so nothing shows whether those of one {sample} depend on one another"
+    cause = f"all decisions are alike, so nothing shows whether several of one {sample} depend on one another"
     notes += [f"the interval of {_list(even)} is that of {num_samples} {sample}s: {cause}"] if even else []
     return "; ".join(notes) or None
 

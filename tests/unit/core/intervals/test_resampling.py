@@ -311,7 +311,7 @@ def test_an_interval_of_decisions_that_are_all_alike_is_told_to_be_that_of_the_s
         return found["hits"], line or ""
 
     all_right, told = rate(0)
-    cause = "all decisions are alike, so nothing shows whether those of one volume depend on one another"
+    cause = "all decisions are alike, so nothing shows whether several of one volume depend on one another"
     assert told.endswith(f"; the interval of hits is that of 6 volumes: {cause}")
     assert all_right.low == pytest.approx(100 / (1 + student_quantile(0.975, 5) ** 2 / 6))
     assert all_right.low < rate(1)[0].low

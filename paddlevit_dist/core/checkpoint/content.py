@@ -364,14 +364,14 @@ class _TrainingPosition(msgspec.Struct):
 
 class _BestRecord(msgspec.Struct):
     name: str
-    value: float
+    value: float | None  # not defined
     epoch: _Count
     line: str
 
 
 class _EvaluationRecord(msgspec.Struct):
     best: _BestRecord
-    evaluations: list[tuple[_Count, float]] = []  # epoch and value of each
+    evaluations: list[tuple[_Count, float | None]] = []  # epoch and value of each
     values: dict[str, float] = {}  # of this checkpoint
 
 
@@ -398,7 +398,7 @@ class _ExtraState(msgspec.Struct):
     evaluation_due: bool
     undecayed: list[str]
     training_means: _EpochMeans | None
-    evaluations: list[tuple[_Count, float]] = []
+    evaluations: list[tuple[_Count, float | None]] = []
     weights_digest: str = ""
     paddle: str = ""
     seed: int = 0

@@ -283,7 +283,7 @@ def _is_good(directory: Path) -> bool:
 def write_evaluation(
     directory: Path,
     best: dict[str, Any],
-    evaluations: Sequence[tuple[int, float]] = (),
+    evaluations: Sequence[tuple[int, float | None]] = (),
     values: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
     """Record in a checkpoint that its evaluation is done, and the best one so far. Main process only.

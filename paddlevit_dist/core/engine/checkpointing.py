@@ -67,7 +67,8 @@ class Checkpointer:
         on_saved: called with the folder of each checkpoint that is on disk, in the writing thread.
 
     Attributes:
-        best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before it.
+        best: name, value, epoch and line of the best evaluation so far (the latest of equal ones); None before it. Its
+            value is None as long as no evaluation has defined one: then it is the last.
         evaluations: epoch and value of each evaluation so far that counts, also for early stopping.
         sync_point: the step after which all ranks save or stop, if one is announced.
     """
@@ -129,20 +130,25 @@ class Checkpointer:
         self._save(checkpoint_store.epoch_name(epoch), f"epoch {epoch}", evaluation_due, means)
 
     def note_evaluation(
-        self, epoch: int, name: str, value: float, more_is_better: bool | None, line: str, counts: bool = True
+        self, epoch: int, name: str, value: float | None, more_is_better: bool | None, line: str, counts: bool = True
     ) -> bool:
         """Count the evaluation of ``epoch``, and return whether it is the best so far.
 
-        One that does not count is the best only if there is no other, and not for a resumed run. If ``more_is_better``
-        is None, each is better than those before.
+        One that does not count is the best only if there is no other, and not for a resumed run. One whose ``value`` is
+        not defined, None, is better than others like it alone. If ``more_is_better`` is None, each is better than those
+        before.
         """
         best = self.best
         if best is not None and best["name"] != name:  # the earlier run compared another metric
             best, self.evaluations = None, []
         if counts:
             self.evaluations = [*self.evaluations, (epoch, value)]
-        before = value if best is None or more_is_better is None else best["value"]  # of equal ones, the later is best
-        if best is None or (counts and (value >= before if more_is_better else value <= before)):
+        before = value if best is None or more_is_better is None else best["value"]
+        if before is None or value is None:
+            is_better = value is not None or before is None
+        else:
+            is_better = value >= before if more_is_better else value <= before  # of equal ones, the later is best
+        if best is None or (counts and is_better):
             best = {"name": name, "value": value, "epoch": epoch, "line": line}
         is_best, self.best = best is not self.best, best
         return is_best
@@ -162,10 +168,20 @@ class Checkpointer:
 
         self._on_main(write)
 
+    def describe_undefined(self, epoch: int) -> str:
+        """Say which checkpoint is the best after the evaluation of ``epoch``, whose value is not defined."""
+        assert self.best is not None, "call note_evaluation first"
+        best = self.best["epoch"]
+        which = "the last one, until it is" if self.best["value"] is None else f"that of epoch {best}, as before"
+        return f"note: {self.best['name']} is not defined in epoch {epoch}: the best checkpoint is {which}"
+
     def format_results(self, line: str, last_epoch: int) -> list[str]:
         """Format the last evaluation, then the best one, whose line ``evaluate`` prints again."""
         if self.best is None or self.best["epoch"] == last_epoch:
-            return [f"{line} (last and best, epoch {last_epoch})"]
+            why = ""
+            if self.best is not None and self.best["value"] is None:
+                why = f", as {self.best['name']} is not defined in any evaluation"
+            return [f"{line} (last and best, epoch {last_epoch}{why})"]
         epoch = self.best["epoch"]
         is_here = (self.folder / checkpoint_store.epoch_name(epoch)).exists()
         where = "" if is_here else ", in the folder of the run that this one continues"

@@ -7,8 +7,9 @@ from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
 from .checkpointing import Checkpointer
-from .evaluation import Evaluator, require_value
+from .evaluation import Evaluator
 from .hooks import Hook, require_finite
+from .metrics_check import require_value
 from .model_ema import describe_worse_average
 from .training_state import TrainingState
 
@@ -37,7 +38,7 @@ class EpochEvaluator:
         """Evaluate, with the observers of the hooks; return values by name and their line. Every rank must call this.
 
         Raises:
-            UserError: a value is not finite, or the one is missing that chooses the best checkpoint.
+            UserError: a value is infinite, or none has the name of the one that chooses the best checkpoint.
         """
         label, when, ema = f"evaluation {epoch}", f"in the evaluation of epoch {epoch}", self._state.ema
         if ema is None:
@@ -51,8 +52,8 @@ class EpochEvaluator:
             self._state.share_statistics()
             averaged = f"{label} of averaged weights", f"{when}'s averaged weights"
             values, line = self._evaluate(epoch, *averaged, hooks, is_last)
-        if raw is not None:
-            best = self._task.best_metric
+        best, self.note = self._task.best_metric, ""
+        if raw is not None and best[0] in raw and best[0] in values:
             interval = self._evaluator.intervals.get(best[0])
             self.note = describe_worse_average(best, raw[best[0]], values[best[0]], interval)
         return values, line
@@ -66,7 +67,7 @@ class EpochEvaluator:
         """
         observers = list(filter(None, [hook.before_evaluate(is_last) for hook in hooks]))
         values, line = self._evaluator(label, epoch=epoch, observers=observers)
-        require_value(self._task, values)
+        require_value(self._task, values, self._evaluator.undefined)
         try:
             require_finite(values, when)
         except UserError:

@@ -1,33 +1,37 @@
 """Evaluation of a split: reads each sample once over all ranks, computes values and their intervals."""
 
 import contextlib
+import dataclasses
 import itertools
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from typing import Any
 
 import paddle
 
 from ..data.loader import build_loader
 from ..data.sampler import EvaluationSampler
-from ..distributed import StopRequested, is_main, rank, reduce_dict, stops, world_size
+from ..distributed import StopRequested, all_gather, is_main, rank, reduce_dict, stops, world_size
 from ..intervals import ConfidenceInterval
-from ..intervals.score_ranges import InvalidScoreError
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..registry.extension_points import WRITE_EVALUATED
 from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
+from ..runtime.json_format import format_json
+from ..runtime.metrics_file import require_free_names
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.made_results import is_ours
-from ..tasks.metrics import Metrics, PerSampleMetrics, TableMetrics
+from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
 from ..tasks.network_checks import has_own_layers, keep_buffers, require_unchanged
 from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
+from ..tasks.score import HIGHER, LOWER, Score, to_plain
 from ..tasks.step_types import EvaluationStep
 from ..tasks.task import Records, Task
 from . import gpu_memory
 from .confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
+from .metrics_check import describe_owner, find_problem
 from .precision import EvaluationPrecision
 
 _GROUPS = "groups"  # key of an evaluation event
@@ -52,6 +56,8 @@ class Evaluator:
     Attributes:
         groups: groups of the samples that intervals resample together; None: each sample is resampled alone.
         facts: remarks that are logged after the values, by name, such as the precision or excluded samples.
+        scores: what the values of the evaluations so far are, by name; in the main process only.
+        undefined: names of the values that the last evaluation's samples do not define.
         intervals: intervals of the last evaluation by name, also of values that are not logged; may be empty.
         table: per-sample results of the last evaluation, in the main process; None if the metrics have none.
     """
@@ -80,6 +86,10 @@ class Evaluator:
         grouping = config.EVALUATION.GROUP if samples.labeled else None
         self.groups = None if grouping is None else samples.groups(grouping)
         self.values: dict[str, float] = {}
+        self.undefined: Collection[str] = ()
+        self.scores: dict[str, Score] = {}
+        self._of_classes: list[Score] = []
+        self._written: set[str] = set()  # names of the scores in the file
         self.intervals: dict[str, ConfidenceInterval] = {}
         self.keeps_table = self.confidence is not None
         self.table: PerSampleResults | None = None
@@ -97,25 +107,46 @@ class Evaluator:
     ) -> tuple[dict[str, float], str]:
         """Evaluate all samples; return values by name, equal on every rank, and their log line. Every rank calls this.
 
+        Values that the samples do not define are not among them.
+
         Ranks may have different numbers of batches: nothing is communicated before all have finished. Without labels
         there are no values and no line. ``writer`` and ``epoch``: see ``EvaluationStep``; ``observers``: called after
         each batch. Raises StopRequested on every rank if one is asked to stop.
         """
         metrics = self.task.build_metrics()
         step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
-        self.values, self.intervals, self.table = {}, {}, None
+        self.values, self.undefined, self.intervals, self.table = {}, (), {}, None
         with gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)):
             state = self._evaluate(label, step, observers)
         if not self.samples.labeled:
             return {}, ""
+        return self._score(metrics, state)
+
+    def _score(self, metrics: Metrics, state: dict[str, Any]) -> tuple[dict[str, float], str]:
         indices = self.loader.sampler.indices()
         if isinstance(metrics, TableMetrics):
             metrics.indices = indices
-        self.values = values = metrics.compute(state)
+        computed = metrics.compute(state)
+        self.undefined = metrics.find_undefined(computed)
+        require_free_names([*computed, *self.undefined], f"scores of {describe_owner(metrics)}")
+        self.values = values = {name: value for name, value in computed.items() if name not in self.undefined}
+        self._describe(metrics)
         if self.keeps_table and isinstance(metrics, PerSampleMetrics):
             intervals = compute_intervals(metrics, indices, self.confidence, self._keep, self.groups)
             metrics.intervals = self.intervals = intervals
-        return values, format_line(metrics, values, self._facts(self.groups))
+        return values, format_line(metrics, values, self._facts(self.groups), self.undefined)
+
+    def _describe(self, metrics: Metrics) -> None:
+        """Note what the values are that earlier evaluations did not define."""
+        new = {name: value for name, value in self.values.items() if name not in self.scores}
+        if not new:
+            return
+        self.scores |= metrics.describe(new)
+        best, more_is_better = self.task.best_metric
+        if best in self.scores:
+            better = HIGHER if more_is_better else LOWER
+            self.scores[best] = dataclasses.replace(self.scores[best], better=better)
+        self._of_classes = metrics.describe_classes()
 
     def _evaluate(
         self, label: str, step: EvaluationStep, observers: Sequence[EvaluationObserver] = (), number: int | None = None
@@ -140,28 +171,32 @@ class Evaluator:
 
     @paddle.no_grad()
     def check_metrics(self, epoch: int) -> None:
-        """Check, before the first update, that a user's metrics have the values that their task and summary name.
+        """Try, before the first update, what an evaluation asks of a user's network, task, metrics and kind of scores.
 
-        They are computed for the first batch, and for all samples if one is missing there, since it may need samples of
-        a class. Metrics that a batch is too small for are not checked. A user's network is called for the first batch.
-        Every rank must call this. Raises UserError, or StopRequested on every rank.
+        They get the first batch, and metrics all samples if something is wrong there, since a score may need samples of
+        a class. Every rank must call this. Raises UserError, or StopRequested on every rank.
         """
-        if is_ours(type(self.task)):
-            if has_own_layers(self.model):
-                with require_unchanged(self.model):
-                    self._evaluate(
-                        "check of the network", EvaluationStep(self.task.build_metrics(), None, epoch), number=1
-                    )
+        metrics = self.task.build_metrics()
+        parts, has_network = (self.task, metrics, getattr(metrics, "scores", metrics)), has_own_layers(self.model)
+        has_metrics = not all(is_ours(type(part)) for part in parts)
+        if not has_metrics and not has_network:
             return
-        problem = ""
-        for number in (1, None):
-            step = EvaluationStep(self.task.build_metrics(), None, epoch)
-            require_methods(type(step.metrics), "")
-            state = self._evaluate("check of the metrics", step, number=number)
-            problem = _find_problem(self.task, step.metrics, state)
-            if not problem:
-                return
-        raise UserError(problem)
+        require_methods(type(metrics), "")
+        label = f"check of the {'metrics' if has_metrics else 'network'}"
+        with require_unchanged(self.model) if has_network else contextlib.nullcontext():
+            state = self._evaluate(label, EvaluationStep(metrics, None, epoch), number=1)
+        if not has_metrics or not self._agree(find_problem(self.task, metrics, state)):
+            return
+        metrics = self.task.build_metrics()
+        state = self._evaluate(label, EvaluationStep(metrics, None, epoch))
+        problem = self._agree(find_problem(self.task, metrics, state))
+        if problem:
+            raise UserError(problem)
+
+    @staticmethod
+    def _agree(problem: str) -> str:
+        """Return the first problem that a rank has found; empty: none has."""
+        return next(filter(None, all_gather(problem)), "")
 
     def _keep(self, table: PerSampleResults) -> None:
         self.table = table
@@ -210,6 +245,12 @@ class Evaluator:
             groups = {} if self.groups is None else {_GROUPS: self.groups.to_dict()}
             run_log.file(name, to_json(self.intervals, self.confidence, {**facts, **self.facts, **groups}))
 
+    def write_scores(self, run_log: RunLog, name: str) -> None:
+        """Write what the values are to a JSON file in the record's folder, once for all evaluations with these."""
+        if self.scores and self.scores.keys() != self._written:
+            self._written = set(self.scores)
+            run_log.file(name, format_json(to_plain(self.scores, self._of_classes), indent=1) + "\n")
+
     def write_sample_table(self, run_log: RunLog, name: str, facts: dict[str, Any]) -> None:
         """Write the table of the samples next to the file ``name`` with the intervals, if there are any."""
         write = WRITE_EVALUATED.find()
@@ -217,33 +258,9 @@ class Evaluator:
             write(run_log.folder / name, self, facts)
 
 
-def require_value(task: Task, values: dict[str, float]) -> None:
-    """Raise UserError if an evaluation's values lack the one that the task's ``best_metric`` names."""
-    name = task.best_metric[0]
-    if name not in values:
-        names = ", ".join(values)
-        raise UserError(
-            f"best_metric of {type(task).__name__} is '{name}', which compute does not return, or as NaN; "
-            f"it returns {names or 'no value'}"
-        )
-
-
-def _find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
-    """Return which value the metrics lack; empty: none, or it cannot be told from these samples and weights."""
-    values = None
-    try:
-        values = metrics.compute(state)
-        require_value(task, values)
-        metrics.summary(values)
-    except Exception as error:  # a user's code may raise anything
-        if values is not None and isinstance(error, KeyError) and error.args[0] not in values:
-            return f"summary of {type(metrics).__name__}: compute does not return {error}"
-        is_problem = isinstance(error, InvalidScoreError) or (values is not None and isinstance(error, UserError))
-        return str(error) if is_problem else ""
-    return ""
-
-
-def format_line(metrics: Metrics, values: dict[str, float], facts: dict[str, Any]) -> str:
-    """Format the values of an evaluation, and facts about it."""
+def format_line(
+    metrics: Metrics, values: dict[str, float], facts: dict[str, Any], undefined: Collection[str] = ()
+) -> str:
+    """Format the values of an evaluation, and facts about it; ``undefined`` values read as NaN."""
     remarks = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
-    return " ".join([metrics.summary(values), *remarks])
+    return " ".join([metrics.summary(ShownValues(values, undefined)), *remarks])

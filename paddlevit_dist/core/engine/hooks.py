@@ -15,7 +15,7 @@ from ..launch.devices import cpu_cores
 from ..logging.callbacks import CallbackList
 from ..logging.meters import DataWaitHint, StepMeters, memory_mib
 from ..logging.progress import Heartbeat, ProgressBar, ReportField, build_fields, count_line_columns, fit_line
-from ..logging.record import RunLog
+from ..logging.record import SCORES, RunLog
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
@@ -267,9 +267,11 @@ class TrainingLogger(Hook):
         self._remaining.count_evaluation()
         name, _ = self._task.best_metric
         facts = {"epoch": epoch, **self._evaluator.build_event(values)}
+        self._evaluator.write_scores(self._run_log, SCORES)
         self._evaluator.write_intervals(self._run_log, "intervals.json", {"epoch": epoch})
         self._evaluator.write_sample_table(self._run_log, "intervals.json", {"epoch": epoch})
         self._evaluator.table = None  # 20 MB for COCO's val images
+        is_best = is_best and name in values  # else the checkpoint is only the last one
         self._run_log.event("evaluation", {**facts, "best": name} if is_best else facts)
         update = epoch * self._updates_per_epoch
         self._callbacks.evaluated(update, epoch, values, facts)
@@ -283,7 +285,8 @@ class TrainingLogger(Hook):
 class EarlyStopping(Hook):
     """Ends the training after TRAIN.PATIENCE evaluations without an improvement by more than TRAIN.MIN_IMPROVEMENT.
 
-    Every rank has one. A checkpoint holds the evaluations so far, which a resumed run counts with its own keys.
+    Every rank has one. A checkpoint holds the evaluations so far, which a resumed run counts with its own keys. One in
+    which the score is not defined is no improvement; before the first that defines it, none is counted.
     ``metric``: name of the value that counts, and whether larger ones are better. The evaluator's intervals show which
     improvements may be chance.
     """
@@ -310,8 +313,9 @@ class EarlyStopping(Hook):
 
     def after_evaluate(self, epoch: int, values: dict[str, float], line: str, is_best: bool) -> None:
         """Count this evaluation, and end the training if it is one too many without an improvement."""
-        before, gain, waited = self._epoch, self._gain(values[self._name]), self._waited
-        if self._count(epoch, values[self._name]) and before:
+        value = values.get(self._name)
+        before, gain, waited = self._epoch, math.nan if value is None else self._gain(value), self._waited
+        if self._count(epoch, value) and before:
             self._log_chance(before, gain, waited, self._evaluator.intervals.get(self._name))
         self._decide(epoch)
         if self.stop_reason and epoch < self._last_epoch:
@@ -322,13 +326,13 @@ class EarlyStopping(Hook):
         """Return how much better a value is than the last improvement; NaN if there is none yet."""
         return value - self._value if self._more_is_better else self._value - value
 
-    def _count(self, epoch: int, value: float) -> bool:
-        is_improvement = not self._epoch or self._gain(value) > self._least
-        if is_improvement:
+    def _count(self, epoch: int, value: float | None) -> bool:
+        """Count an evaluation, and return whether it is an improvement."""
+        if value is not None and (not self._epoch or self._gain(value) > self._least):
             self._epoch, self._value, self._waited = epoch, value, 0
-        else:
-            self._waited += 1
-        return is_improvement
+            return True
+        self._waited += bool(self._epoch)
+        return False
 
     def _decide(self, epoch: int) -> None:
         self.stop_reason = ""

@@ -62,7 +62,7 @@ class ResumeState(NamedTuple):
         samples: the sample lists of the checkpoint; None if it has none, empty for a new run.
         means: ``TrainingLogger.state_dict`` for the epoch in progress; None if the checkpoint has none.
         best: name, value, epoch and line of the best evaluation so far; None if there is none.
-        evaluations: epoch and value of each evaluation so far, of the value that ``best`` names.
+        evaluations: epoch and value (None: not defined) of each evaluation so far, of what ``best`` names.
         base: the weights that checkpoints of TRAIN.LORA leave out; None without it.
     """
 
@@ -74,7 +74,7 @@ class ResumeState(NamedTuple):
     means: dict[str, Any] | None = None
     best: dict[str, Any] | None = None
     base: LowRankBase | None = None
-    evaluations: list[tuple[int, float]] = []
+    evaluations: list[tuple[int, float | None]] = []
 
     def is_of_epoch(self, folder: Path) -> bool:
         """Return whether ``directory`` is the one in ``folder`` that was saved at the end of the last epoch."""
@@ -290,7 +290,7 @@ class StateLoader:
         return ResumeState(position, samples=None, base=report.base)
 
 
-def _find_scores(directory: Path, content: checkpoint_store.RunState) -> list[tuple[int, float]]:
+def _find_scores(directory: Path, content: checkpoint_store.RunState) -> list[tuple[int, float | None]]:
     """Return epoch and value of each evaluation before a checkpoint, by the record of its run."""
     best, last = content.extra["best"], content.position["epoch"] - content.extra["evaluation_due"]
     if best is None:

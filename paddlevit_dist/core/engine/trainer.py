@@ -305,7 +305,7 @@ class Trainer:
         """Write the last checkpoint, and log the results if an evaluation gave ``values`` and their ``line``."""
         with self.logger.paused("writing the last checkpoint"):
             self.checkpointer.finish()
-        if not values:
+        if not line:
             return
         for hook in self.hooks:
             hook.after_train()
@@ -432,7 +432,7 @@ class Trainer:
             Values by name, and their log line.
 
         Raises:
-            UserError: a value is not finite.
+            UserError: a value is infinite.
         """
         with self.logger.paused(f"in the evaluation {epoch}"):
             values, line = self._evaluate_epoch(epoch, epoch == self.last_epoch, self.hooks)
@@ -440,9 +440,12 @@ class Trainer:
             # One that only -stop_after_epoch causes, an uninterrupted run does not have.
             counts = is_evaluated(self.config, epoch, self.config.TRAIN.NUM_EPOCHS)
             direction = None if self.task.traits.takes_last else more_is_better
-            is_best = self.checkpointer.note_evaluation(epoch, name, values[name], direction, line, counts)
+            value = values.get(name)
+            is_best = self.checkpointer.note_evaluation(epoch, name, value, direction, line, counts)
             for hook in self.hooks:
                 hook.after_evaluate(epoch, values, line, is_best)
+            if value is None:
+                self.run_log.log_and_print(self.checkpointer.describe_undefined(epoch))
             self.checkpointer.record_evaluation(epoch, is_best, values)
             self.checkpointer.log_held_back()
         if self._stop_reason:

@@ -19,6 +19,7 @@ from ..engine.evaluation import EvaluationObserver
 from ..engine.precision import compile_model
 from ..engine.startup_log import start_run_log
 from ..engine.trainer import Trainer
+from ..logging.record import SCORES
 from ..metrics.classification import ClassifierTask
 from ..registry.extension_points import LOAD_COMPARISON_WEIGHTS, WRITE_EVALUATION_REPORT
 from ..registry.features import OBSERVERS, build_set
@@ -75,6 +76,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
         warnings = [note for note in lines if note.startswith("note: ")]
         notes = {"notes": warnings} if warnings else {}
         facts = {"weights": weights, "split": split, **notes}
+        run.evaluator.write_scores(run_log, f"eval_{SCORES}")
         run.evaluator.write_intervals(run_log, _INTERVALS, facts)
         event = run.evaluator.build_event(values)
         run_log.event("evaluation", {**facts, **event})

@@ -25,6 +25,7 @@ from ..settings.every_run import RunSettings
 from .progress import write_line
 
 COMPARED = "compared.html"  # a comparison with other runs, linked from the run's report
+SCORES = "quantities.json"  # what the values of evaluations are, see ``tasks.score``
 SEEDS = "seeds.json"  # in a folder of runs with several seeds
 INTERRUPTION, FAILURE = ENDS = "interruption", "failure"  # kinds of events
 FOUND_LATER = "found when resuming"  # the reason of an interruption that the run could not record

@@ -11,6 +11,7 @@ from ..runtime.printing import shorten
 from ..tasks.metrics import TableMetrics
 from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind
 
+MEANS = ("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU")
 _LONGEST_LIST = 60  # letters of the names of classes
 
 
@@ -27,7 +28,6 @@ class ConfusionScores(ScoreKind):
 
     class_score = "IoU {}"
     is_ranking = False
-    zeros: Sequence[str] = ("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU")
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute ``intervals.confusion_scores``."""
@@ -36,7 +36,7 @@ class ConfusionScores(ScoreKind):
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of fractions."""
-        names = (*ConfusionScores.zeros, *(f"IoU {name}" for name in classes))
+        names = (*MEANS, *(f"IoU {name}" for name in classes))
         return {"loss": ERROR_RANGE, **dict.fromkeys(names, SHARE_RANGE)}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:

@@ -6,9 +6,21 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from .errors import UserError
 from .text_files import parse_json
 
 METRICS = "metrics.jsonl"
+#: what an event is, and when
+POSITION_FIELDS = ("kind", "time", "epoch", "update", "superseded")
+#: names that events use for themselves, which no score and no term of the loss may have
+EVENT_FIELDS = frozenset(
+    (
+        *POSITION_FIELDS,
+        *("learning_rate", "gradient_norm", "skipped_updates", "samples_per_second", "data_wait_fraction"),
+        *("memory_mib", "seconds"),
+        *("best", "interval", "groups", "precision", "without", "protocol", "weights", "split", "notes"),
+    )
+)
 _LONGEST_EVENT = 1 << 22  # bytes of a line
 
 
@@ -46,6 +58,16 @@ def get_interval(event: dict[str, Any], name: str) -> dict[str, Any]:
     if not (isinstance(ends, list) and len(ends) == 2 and all(map(is_number, [*ends, about.get("percent")]))):
         return {}
     return {"interval": tuple(ends), "percent": about["percent"]}
+
+
+def require_free_names(names: Iterable[str], of: str) -> None:
+    """Raise UserError if one of these names of scores or terms, ``of`` something, is a field of events."""
+    taken = [name for name in names if name in EVENT_FIELDS]
+    if taken:
+        raise UserError(
+            f"{of}: {taken[0]!r} is a field of the lines of {METRICS}, which it would replace: choose another name, "
+            f"such as 'mean {taken[0]}'"
+        )
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

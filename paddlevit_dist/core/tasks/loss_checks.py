@@ -6,6 +6,7 @@ from typing import Any
 import paddle
 
 from ..runtime.errors import UserError
+from ..runtime.metrics_file import require_free_names
 from .step_types import LossTerm
 
 _EXPECTED = "expected a scalar float tensor, the sum over the micro-batch"
@@ -19,14 +20,15 @@ def require_terms(terms: Any, owner: type) -> None:
         owner: class of the task.
 
     Raises:
-        UserError: a term is not a ``LossTerm``, a sum not a scalar float tensor, or no term that counts has a
-            gradient.
+        UserError: a term is not a ``LossTerm``, has the name of a field of ``metrics.jsonl``, a sum is not a scalar
+            float tensor, or no term that counts has a gradient.
     """
     found = list(terms.values()) if isinstance(terms, Mapping) else [terms]
     others = [type(term).__name__ for term in found if not isinstance(term, LossTerm)]
     if not found or others:
         returned = others[0] if others else "nothing"
         raise UserError(f"{owner.__name__}.train_step returns {returned}: expected a dictionary of LossTerm")
+    require_free_names(terms, f"loss terms of {owner.__name__}.train_step")
     for name, term in terms.items():
         problem = _find_problem(term.sum)
         if problem:

@@ -1,8 +1,9 @@
 """A task's scores as the engine uses them: sums that ranks add up, and per-sample results for intervals and tables."""
 
 import functools
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..intervals import ConfidenceInterval, ProportionRecompute, concat_rank_tab
 from ..intervals.resampling import FEW, Recompute
 from ..intervals.score_ranges import require_inside
 from .packed_columns import exchange_columns
+from .score import Score
 from .score_kind import Arrays, require_score_kind
 from .table_checks import require_draws, require_rows
 
@@ -33,6 +35,19 @@ MetricsType = TypeVar("MetricsType", bound="Metrics")
 PerSampleType = TypeVar("PerSampleType", bound="PerSampleMetrics")
 
 
+class ShownValues(dict[str, Any]):
+    """Values for ``Metrics.summary``: one that is not defined reads as NaN, and is not among them."""
+
+    def __init__(self, values: Mapping[str, Any], undefined: Collection[str]) -> None:
+        super().__init__({name: value for name, value in values.items() if name not in undefined})
+        self._undefined = undefined
+
+    def __missing__(self, name: str) -> float:
+        if name in self._undefined:
+            return math.nan
+        raise KeyError(name)
+
+
 class Metrics:
     """Additive evaluation state: sums and counts, which are divided once, after the sums of all ranks have been added.
 
@@ -45,20 +60,35 @@ class Metrics:
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}
 
+    def find_undefined(self, values: Mapping[str, float]) -> Collection[str]:
+        """Return the names of values that the samples, or the answers, do not define: those that are NaN or None."""
+        return {name for name, value in values.items() if value is None or value != value}
+
+    def describe(self, values: Mapping[str, float]) -> dict[str, Score]:
+        """Describe values by name, after ``compute``; those that nothing is known of are omitted."""
+        return {}
+
+    def describe_classes(self) -> list[Score]:
+        """Describe the quantities that classes have, after ``compute``, the main one first."""
+        return []
+
     def merge(self: MetricsType, other: MetricsType) -> None:
         """Add the counts of metrics with the same settings, whose samples follow these, for ``library.meters``."""
         self.state = {name: value + other.state[name] for name, value in self.state.items()}
 
     @abstractmethod
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
-        """Compute the final values by name from the state, summed over all ranks.
+        """Compute the final values by name from the state, summed over all ranks; NaN where one is not defined.
 
-        It is not called for a split without labels.
+        It is not called for a split without labels. An infinite value ends a training run.
         """
 
     @abstractmethod
     def summary(self, values: dict[str, float]) -> str:
-        """Format the line that an evaluation ends with; for a part of the samples, from ``bootstrap_values`` only."""
+        """Format the line that an evaluation ends with; for a part of the samples, from ``bootstrap_values`` only.
+
+        A value that is not defined is not among ``values``, but reads as NaN.
+        """
 
 
 class PerSampleMetrics(Metrics, ABC):
@@ -198,6 +228,7 @@ class TableMetrics(PerSampleMetrics):
         self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
         self.few = self.scores.few
         self.settings = dict(settings or {})
+        self._undefined: Collection[str] = ()  # of the last ``compute``
         self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values
         self._prepared: tuple[Any, Recompute] | None = None  # the table that ``bootstrap_values`` had last, its scores
@@ -242,6 +273,8 @@ class TableMetrics(PerSampleMetrics):
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the defined values of all ranks' samples, and counts. Every rank must call this.
 
+        ``find_undefined`` names the others.
+
         A value that the kind computes as infinite is NaN here, which ends a training run. Raises InvalidScoreError: a
         value is outside of its range.
         """
@@ -251,7 +284,7 @@ class TableMetrics(PerSampleMetrics):
         self.column_names, table = list(gathered[1]), list(gathered[1].values())
         self.gathered = gathered if is_main() else None
         if not table:
-            return dict.fromkeys(self.scores.zeros, 0.0)
+            return {}
         arrays = self.to_arrays(table)
         columns = self.bootstrap_values(table, np.ones((1, len(table[0]))))
         find_range = self.declare(table).find_range
@@ -260,9 +293,28 @@ class TableMetrics(PerSampleMetrics):
                 require_inside(name, float(column[0]), find_range(name))
         hidden = () if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
         known = {name: float(column[0]) for name, column in columns.items() if name not in hidden}
-        defined = {name: value for name, value in known.items() if not np.isnan(value) or name in self.scores.zeros}
-        values = {n: float(np.nan_to_num(x, nan=0.0, posinf=np.nan, neginf=np.nan)) for n, x in defined.items()}
+        self._undefined = {name for name, value in known.items() if np.isnan(value)}
+        defined = {name: value for name, value in known.items() if name not in self._undefined}
+        values = {name: value if np.isfinite(value) else np.nan for name, value in defined.items()}
         return {**values, **self.scores.counts(arrays)}
+
+    def find_undefined(self, values: Mapping[str, float]) -> Collection[str]:
+        """Return the names of the scores that were NaN in ``compute``; those that are infinite are NaN here."""
+        return self._undefined
+
+    def describe(self, values: Mapping[str, float]) -> dict[str, Score]:
+        """Return ``ScoreKind.describe`` of all but the counts; in the main process only."""
+        if self.gathered is None or not self.gathered[1]:
+            return {}
+        arrays = self.to_arrays(list(self.gathered[1].values()))
+        names = [name for name, value in values.items() if not isinstance(value, int)]
+        return self.scores.describe(names, arrays, self.class_names)
+
+    def describe_classes(self) -> list[Score]:
+        """Return ``ScoreKind.describe_classes``; in the main process only."""
+        if self.gathered is None or not self.gathered[1]:
+            return []
+        return self.scores.describe_classes(self.to_arrays(list(self.gathered[1].values())), self.class_names)
 
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the scores of weighted samples by ``ScoreKind.recompute``, which prepares a table once."""
@@ -286,4 +338,4 @@ class TableMetrics(PerSampleMetrics):
 
     def summary(self, values: dict[str, float]) -> str:
         """Return ``ScoreKind.summary``."""
-        return self.scores.summary(values, self.format_interval)
+        return self.scores.summary(ShownValues(values, self._undefined), self.format_interval)

@@ -4,18 +4,20 @@ A kind of scores is registered by the name that ``SampleTable.kind`` has. It can
 """
 
 import copy
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..intervals.resampling import FEW, ProportionRecompute, Recompute
-from ..intervals.score_ranges import UNBOUNDED, ScoreRange, require_valid_range
+from ..intervals.score_ranges import PERCENT_RANGE, UNBOUNDED, ScoreRange, require_valid_range
 from ..registry import plugins
 from ..registry.lookup import KINDS, require_derived, resolve
 from ..runtime.errors import UserError
 from .class_names import require_unique
+from .score import CLASSES, DECISIONS, PERCENT, POOLED, SAMPLES, Score, find_direction, split_names
 
 Arrays = Mapping[str, np.ndarray]
 FormatInterval = Callable[[str, int], str]  # formats the interval of a value after a space: its name, its decimals
@@ -34,6 +36,11 @@ class ScoreKind:
     class_score: str = ""
     #: names of further scores of a class, likewise; their intervals count the samples of the class
     other_class_scores: Sequence[str] = ()
+    #: units of quantities that are neither rates nor plain numbers, such as {"mre_mm": "mm"}
+    units: Mapping[str, str] = {}
+    #: by quantity "higher" or "lower", whichever is better, or "" for neither. Without an entry its range tells: of an
+    #: error from 0 up lower is better, of a score with a highest value higher
+    directions: Mapping[str, str] = {}
     #: number of samples below which a note says that intervals are rough
     few: int = FEW
     #: number of decimals shown
@@ -51,8 +58,6 @@ class ScoreKind:
     tasks: Sequence[str] = ()
     #: names of arrays that only ``columns`` reads; files do not have them
     unsaved: Sequence[str] = ()
-    #: names of values that are 0 in an evaluation where nothing defines them, so that it can choose a checkpoint
-    zeros: Sequence[str] = ()
     #: names of rates of ``hits`` with several decisions a sample
     pooled_rates: Sequence[str] = ()
     #: by name, means of the rates of ``hits`` that have a name with "{}" for each class
@@ -125,6 +130,32 @@ class ScoreKind:
         true = self.truth(arrays) if self.class_score else None
         return [] if true is None else count_classes(true, num_classes, numbers)
 
+    def describe(self, names: Iterable[str], arrays: Arrays, classes: Sequence[str]) -> dict[str, Score]:
+        """Describe the values of these names: quantity, class, unit, range, direction, what they are counted over."""
+        rates, ranges = self.count_decisions(arrays), self.find_ranges(arrays, classes)
+        parts, scores = self.split_names(arrays, classes), {}
+        for name in names:
+            quantity, of_class = parts.get(name, (name, None))
+            bounds, unit, over = ranges.get(name, UNBOUNDED), self.units.get(quantity, ""), SAMPLES
+            if name in rates:
+                bounds, over = PERCENT_RANGE, POOLED if name in self.pooled_rates else DECISIONS
+            elif name in self.rate_means:
+                bounds, over = ranges.get(name, PERCENT_RANGE), CLASSES
+            unit = unit or (PERCENT if bounds == PERCENT_RANGE else "")
+            better = self.directions.get(quantity, find_direction(bounds))
+            scores[name] = Score(quantity, of_class, unit, bounds, better, over)
+        return scores
+
+    def describe_classes(self, arrays: Arrays, classes: Sequence[str]) -> list[Score]:
+        """Describe the quantities that classes have, the one of ``class_score`` first."""
+        names = {quantity: name for name, (quantity, _) in self.split_names(arrays, classes).items()}
+        described = self.describe(names.values(), arrays, classes)
+        return [dataclasses.replace(score, of_class=None) for score in described.values()]
+
+    def split_names(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return quantity and class of the scores of classes, by their name."""
+        return split_names(self.list_class_scores(arrays), classes)
+
     def list_class_scores(self, arrays: Arrays) -> Sequence[str]:
         """Return the names of all scores that a class has, with "{}" for the class, ``class_score`` first."""
         return (self.class_score, *self.other_class_scores) if self.class_score else ()
@@ -163,7 +194,8 @@ class ScoreKind:
         """Format the line that an evaluation ends with; by default all values but the scores of classes.
 
         Args:
-            values: all values and ``counts``; for a part of the samples without the counts.
+            values: all values and ``counts``; for a part of the samples without the counts. One that is not defined is
+                not among them, but reads as NaN.
             format_interval: see ``PerSampleMetrics.format_interval``.
         """
         class_scores = {self.class_score.format(name) for name in self.classes}

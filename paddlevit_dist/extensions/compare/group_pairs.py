@@ -40,9 +40,11 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     decimals = count_decimals(first.scores)
     lines = []
     for group in seed_groups:
-        number, left = len(group.scores), len(group.seeds) - len(group.scores)
-        unfinished, summary = f" ({left} unfinished)" if left else "", groups.format_summary(group.scores, decimals)
-        lines.append(f"{group.run}: {number} seeds{unfinished}, {summary}")
+        number = len(group.scores)
+        others = {"unfinished": len(group.seeds) - number - group.undefined, groups.UNDEFINED: group.undefined}
+        left = ", ".join(f"{count} {what}" for what, count in others.items() if count)
+        summary = groups.format_summary(group.scores, decimals)
+        lines.append(f"{group.run}: {number} seeds{f' ({left})' if left else ''}, {summary}")
     lines += _format_comparisons(comparisons, decimals) if comparisons else []
     lines += [line for row in single for line in ("", _format_single(row, decimals), *format_settings(row))]
     lines += [f"warning: {one_line(line)}" for other in [*comparisons, *single] for line in other["warnings"]]
@@ -54,6 +56,11 @@ def _require_comparable(first: SeedGroup, other: SeedGroup) -> None:
         if first.about[what] != other.about[what]:
             reason = f"{what} {other.about[what]} instead of {first.about[what]}"
             raise UserError(f"compare: {other.run} cannot be compared with {first.run}: {shorten(reason)}")
+    if len(other.scores) < 2 and other.undefined:
+        raise UserError(
+            f"compare: {other.about['score']} is {groups.UNDEFINED} in {other.undefined} of {len(other.seeds)} seeds "
+            f"of {other.run}: expected a score of two or more; compare groups on data that define it"
+        )
     if len(other.scores) < 2:
         raise UserError(
             f"compare: {other.run} has {len(other.scores)} finished seed(s): expected two or more; repeat its -seeds "
@@ -64,12 +71,13 @@ def _require_comparable(first: SeedGroup, other: SeedGroup) -> None:
 def _compare(first: SeedGroup, second: SeedGroup) -> dict[str, Any]:
     score, both = first.about["score"], (first.scores, second.scores)
     p, test = groups.permutation_test(*both)
-    intervals = [groups.clip_to_range(score, *groups.compute_interval(scores, 1 / len(scores))) for scores in both]
+    bounds = groups.find_range(first)
+    intervals = [groups.clip_to_range(bounds, *groups.compute_interval(scores, 1 / len(scores))) for scores in both]
     of_first, of_second = (
         ConfidenceInterval(statistics.fmean(scores), *ends).plain() for scores, ends in zip(both, intervals)
     )
     value, low, high = groups.compute_difference(*both)
-    low_in_range, high_in_range = groups.clip_to_range(score, low, high, is_difference=True)
+    low_in_range, high_in_range = groups.clip_to_range(bounds, low, high, is_difference=True)
     return {
         "first": first.run,
         "second": second.run,
@@ -80,7 +88,7 @@ def _compare(first: SeedGroup, second: SeedGroup) -> dict[str, Any]:
         "of_first": of_first,
         "of_second": of_second,
         "difference": ConfidenceInterval(value, low_in_range, high_in_range).plain(),
-        "noise": groups.clip_to_range(score, 0.0, high - value)[1],
+        "noise": groups.clip_to_range(bounds, 0.0, high - value, is_difference=True)[1],
         "p": float(f"{p:.6g}"),
         "smallest_p": groups.compute_smallest_p(*map(len, both)),
         "test": test,
@@ -116,7 +124,7 @@ def _compare_single(run: str, group: SeedGroup) -> dict[str, Any]:
             "group of seeds; give folders of -seeds or of training runs"
         )
     interval = groups.compute_interval(group.scores, 1 + 1 / len(group.scores))
-    low, high = groups.clip_to_range(group.about["score"], *interval)
+    low, high = groups.clip_to_range(groups.find_range(group), *interval)
     where = "within" if low <= best["value"] <= high else "below" if best["value"] < low else "above"
     about: dict[str, Any] = {"seeds_low": low, "seeds_high": high, "where": where}
     about["settings"] = find_differing_settings(group.about["settings"], load_run_settings(Path(run)))

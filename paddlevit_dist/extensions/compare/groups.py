@@ -1,5 +1,6 @@
 """Groups of training runs that differ only by their seed: their file ``seeds.json``, and statistics of their scores."""
 
+import contextlib
 import itertools
 import math
 import statistics
@@ -11,17 +12,20 @@ import numpy as np
 
 from ...core.checkpoint.content import find_best_epoch
 from ...core.intervals.quantiles import student_quantile
-from ...core.logging.record import SEEDS
+from ...core.intervals.score_ranges import UNBOUNDED, ScoreRange
+from ...core.logging.record import SCORES, SEEDS
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
 from ...core.runtime.metrics_file import find_best_evaluation, get_interval, is_number, recorded_events
 from ...core.runtime.text_files import read_json
+from ...core.tasks.score import parse_scores
 
 FINISHED, FAILED, UNFINISHED = "finished", "failed", "unfinished"
+UNDEFINED = "not defined"  # a score in all evaluations of a finished run
 PERCENT = 95
 _UPPER = 0.5 + PERCENT / 200
-# Largest value of scores from 0 up that choose a checkpoint.
+# Largest value of scores from 0 up that choose a checkpoint, for runs of former versions, which have no ``SCORES``.
 _MOST = {
     **dict.fromkeys(("top-1", "top-5", "balanced accuracy", "PCK"), 100.0),
     **dict.fromkeys(("mIoU", "mean Dice", "Dice", "mAP", "AP", "AP50", "AP75", "mask AP", "PQ"), 1.0),
@@ -46,6 +50,11 @@ class SeedGroup(NamedTuple):
     def scores(self) -> list[float]:
         """Scores of the finished seeds."""
         return [row["value"] for row in self.seeds if row["state"] == FINISHED and "value" in row]
+
+    @property
+    def undefined(self) -> int:
+        """Number of finished seeds whose evaluations do not define the score."""
+        return sum(row["state"] == FINISHED and "value" not in row for row in self.seeds)
 
     def write(self) -> None:
         """Write the file atomically; raises a UserError if it cannot be written."""
@@ -100,6 +109,11 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
     return {"value": best[score], "epoch": best["epoch"], **dict(zip(("low", "high"), ends))}
 
 
+def has_evaluation(folder: Path) -> bool:
+    """Return whether a training run has evaluated an epoch."""
+    return any(row["kind"] == "evaluation" and is_number(row.get("epoch")) for row in recorded_events(folder))
+
+
 def read_curve(folder: Path, score: str, first: float, sign: int) -> dict[int, float]:
     """Read the score of each evaluated epoch of a training run from ``first`` on, times ``sign``."""
     rows = (row for row in recorded_events(folder) if row["kind"] == "evaluation" and not row.get("superseded"))
@@ -134,11 +148,20 @@ def compute_interval(scores: Sequence[float], share_of_variance: float) -> tuple
     return mean - reach, mean + reach
 
 
-def clip_to_range(score: str, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
-    """Clip an interval to the possible values of a score, or of the difference of two, if its name is known."""
-    if score not in _MOST:
-        return low, high
-    return max(low, -_MOST[score] if is_difference else 0.0), min(high, _MOST[score])
+def find_range(group: SeedGroup) -> ScoreRange:
+    """Return the lowest and highest possible value of a group's score, as its runs describe it."""
+    score = group.about["score"]
+    for row in group.seeds:
+        with contextlib.suppress(OSError, ValueError, KeyError):  # a run may not have begun
+            described = parse_scores(read_json(Path(group.run, row["folder"], SCORES)))[0][score]
+            return described.range or UNBOUNDED
+    return (0.0, _MOST[score]) if score in _MOST else UNBOUNDED
+
+
+def clip_to_range(bounds: ScoreRange, low: float, high: float, is_difference: bool = False) -> tuple[float, float]:
+    """Clip an interval to the possible values of a score, or of the difference of two."""
+    least, most = (bounds[0] - bounds[1], bounds[1] - bounds[0]) if is_difference else bounds
+    return max(low, least), min(high, most)
 
 
 def compute_noise(scores: Sequence[float]) -> float:

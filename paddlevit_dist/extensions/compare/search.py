@@ -31,8 +31,8 @@ from ...core.runtime.printing import one_line
 from ...core.runtime.text_files import read_yaml
 from ...core.settings.table import COMMAND_LINE, public_leaves
 from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
-from .groups import find_best, read_curve
-from .pairs import TablePair, compare_tables
+from .groups import UNDEFINED, find_best, has_evaluation, read_curve
+from .pairs import DIFFERENCE, TablePair, compare_tables
 from .search_space import SearchRange, take_ranges
 from .search_storage import storage_errors_as_user_errors
 from .significance import is_behind
@@ -48,6 +48,7 @@ _COMPARED_FROM, _PRUNED_FROM = 0.5, 0.6  # shares of the epochs: of those that a
 _DRAWS = 20  # of the values of one trial, until no other trial has them
 _TABLE = "scored_samples.npz"
 _MAX_LISTED = 3  # changed settings in a message
+_STATES = {"RUNNING": "failed", "FAIL": UNDEFINED}  # of trials that have no score; Optuna's and ours
 _REPEAT = "repeat the command to continue"
 
 
@@ -283,8 +284,13 @@ def run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Froz
         return False
     else:
         keep_table(folder)
-        value, epoch = read_score(folder, plan.score)
         require_table(folder)
+        best = read_score(folder, plan.score)
+        if best is None:
+            study.tell(trial.number, state=state.FAIL)
+            write_line(f"trial {trial.number}: {plan.score} is {UNDEFINED}")
+            return True
+        value, epoch = best
         study.tell(trial.number, value)
         shown = format_number(value, count_decimals([value]))
         write_line(f"trial {trial.number}: {plan.score} {shown} (best, epoch {epoch})")
@@ -390,17 +396,20 @@ def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
         return None
     first, second = (read_table(str(file)) for file in files)
     pair = TablePair.match(first, second)
-    return pair.get_difference(pair.compute_intervals())
+    return pair.compute_intervals().get(f"{DIFFERENCE}{first.about['score']}")
 
 
-def read_score(folder: str, score: str) -> tuple[float, int]:
-    """Return score and epoch of a run's best checkpoint; raises a UserError if it has none."""
+def read_score(folder: str, score: str) -> tuple[float, int] | None:
+    """Return score and epoch of a run's best checkpoint; None if its evaluations do not define the score.
+
+    Raises UserError: it has no evaluation.
+    """
     best = find_best(Path(folder), score)
-    if not best:
-        raise UserError(
-            f"{folder} has no evaluation with {score}: set VALIDATE_FREQ so that the last epoch is evaluated"
-        )
-    return float(best["value"]), best["epoch"]
+    if best:
+        return float(best["value"]), best["epoch"]
+    if not has_evaluation(Path(folder)):
+        raise UserError(f"{folder} has no evaluation: set VALIDATE_FREQ so that the last epoch is evaluated")
+    return None
 
 
 def require_table(folder: str) -> None:
@@ -426,7 +435,8 @@ def rank_trials(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[tu
 
 def _read_best_table(folder: str, score: str) -> EvaluationTable:
     """Read the table of a run's best epoch, or of its last if that one was not copied."""
-    file = _table_file(folder, read_score(folder, score)[1])
+    best = read_score(folder, score)
+    file = Path(folder) if best is None else _table_file(folder, best[1])
     return read_table(str(file) if file.exists() else folder)
 
 
@@ -438,12 +448,14 @@ def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[
     others = [(candidate, None) for candidate in study.get_trials(deepcopy=False) if candidate not in ranked]
     rows = [["trial", *names, plan.score, "best epoch"]]
     for trial, best in [*scores, *others]:
-        state, epoch = trial.state.name.lower().replace("running", "failed"), ""
+        state, epoch = _STATES.get(trial.state.name, trial.state.name.lower()), ""
         if best is not None:
             state, epoch = format_number(best["value"], decimals), str(best["epoch"])
         shown = (trial.params.get(name, "") for name in names)
         rows.append([str(trial.number), *(f"{v:.4g}" if isinstance(v, float) else str(v) for v in shown), state, epoch])
     lines = ["", *map(one_line, align_columns(rows))]
+    if not ranked and any(candidate.state is optuna.trial.TrialState.FAIL for candidate, _ in others):
+        lines.append(one_line(f"{plan.score} is {UNDEFINED} in any trial: which is better is not known"))
     if len(ranked) < 2:
         return lines
     folders = [get_folder(plan, trial.number) for trial in ranked[:2]]

@@ -21,7 +21,7 @@ from ...core.settings import Configuration
 from ...core.settings.command_line import remove_keys
 from . import groups
 from .formatting import align_columns, count_decimals, format_interval, format_number
-from .groups import FAILED, FINISHED, UNFINISHED, SeedGroup
+from .groups import FAILED, FINISHED, UNDEFINED, UNFINISHED, SeedGroup
 from .settings import CompareSettings
 
 _POLL_SECONDS = 0.1
@@ -145,7 +145,8 @@ def record_end(group: SeedGroup, row: dict[str, Any], code: int, is_stopped: boo
             raise UserError(f"seed {row['seed']} did not start (see the error above); no other seed was started")
     group.write()
     value = format_interval(row, count_decimals([row["value"]])) if "value" in row else ""
-    score = [f"{group.about['score']} {value}"] if value else []
+    shown = value or (UNDEFINED if row["state"] == FINISHED else "")
+    score = [f"{group.about['score']} {shown}"] if shown else []
     write_line(f"seed {row['seed']}: {', '.join([row['state'], *score])}")
 
 
@@ -196,15 +197,22 @@ def format_group(group: SeedGroup) -> list[str]:
     decimals = count_decimals(values)
     rows = [["seed", f"best {group.about['score']}", "epoch", ""]]
     for row in group.seeds:
-        best = [format_interval(row, decimals), str(row["epoch"])] if "value" in row else ["", ""]
-        rows.append([str(row["seed"]), *best, "" if row["state"] == FINISHED else row["state"]])
+        is_finished = row["state"] == FINISHED
+        best = [UNDEFINED if is_finished else "", ""]
+        if "value" in row:
+            best = [format_interval(row, decimals), str(row["epoch"])]
+        rows.append([str(row["seed"]), *best, "" if is_finished else row["state"]])
     lines = ["", *map(one_line, align_columns(rows))]
-    scores = group.scores
+    scores, undefined = group.scores, group.undefined
     if not scores:
-        return lines
-    lines.append(f"best {group.about['score']} of {len(scores)} seed(s): {groups.format_summary(scores, decimals)}")
+        return (
+            [*lines, f"best {group.about['score']}: {UNDEFINED} in any of {undefined} seed(s)"] if undefined else lines
+        )
+    left_out = f", without {undefined} where it is {UNDEFINED}" if undefined else ""
+    summary = groups.format_summary(scores, decimals)
+    lines.append(f"best {group.about['score']} of {len(scores)} seed(s){left_out}: {summary}")
     if len(scores) > 1:
-        noise = groups.clip_to_range(group.about["score"], 0.0, groups.compute_noise(scores))[1]
+        noise = groups.clip_to_range(groups.find_range(group), 0.0, groups.compute_noise(scores), True)[1]
         lines.append(
             f"by chance alone the means of two such groups differ by up to {format_number(noise, decimals)} "
             f"({groups.PERCENT} % of pairs)"

@@ -2,15 +2,17 @@
 
 import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...core.runtime.metrics_file import is_number
 from ...core.runtime.printing import one_line, shorten
+from ...core.tasks.score import HIGHER
 from .parts import format_numbers
 from .runs import Points, ReportedRun
 
-_SCORES_OF_CLASSES = ("AP", "AP %", "IoU", "IoU %", "Dice", "recall %", "PCK %", "OKS")  # columns; less is worse
+#: headings of columns where less is worse, of runs of former versions, which do not tell it
+_SCORES_OF_CLASSES = ("AP", "AP %", "IoU", "IoU %", "Dice", "recall %", "PCK %", "OKS")
 _PLURALS = {"class": "classes", "category": "categories", "point": "points"}
 _TAKEN_FOR = "most often taken for"
 _WEIGHTS = ("CLASS_WEIGHTS", "VOLUMES.FOREGROUND_FRACTION")  # ends of keys that give rare classes more weight
@@ -59,7 +61,7 @@ def _unseen_detections(run: ReportedRun) -> Iterator[str]:
 
 
 def _worst_class(run: ReportedRun) -> Iterator[str]:
-    tables = ((column, run.find_table(column)) for column in _SCORES_OF_CLASSES)
+    tables = ((column, run.find_table(column)) for column in _list_columns(run))
     column, table = next(((column, table) for column, table in tables if table is not None), ("", None))
     if table is None:
         return
@@ -78,6 +80,16 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
         if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
             text += "; it is most often " + ("missed" if other == "nothing" else f"taken for {other}")
         yield f"{text}{_describe_rare(run, str(names[worst]))}."
+
+
+def _list_columns(run: ReportedRun) -> Sequence[str]:
+    """Return the headings of scores of classes of which more is better; in percent, they may end with the unit."""
+    if not run.of_classes:
+        return _SCORES_OF_CLASSES
+    if run.of_classes[0].better != HIGHER:
+        return ()
+    names = [score.quantity for score in run.of_classes if score.better == HIGHER]
+    return [heading for name in names for heading in (name, f"{name} %")]
 
 
 def _describe_rare(run: ReportedRun, name: str) -> str:

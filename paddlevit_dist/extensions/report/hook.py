@@ -151,7 +151,8 @@ def write_evaluation_report(run: Trainer, recorder: FigureRecorder | None, facts
 
 
 def _collect_facts(best: dict[str, Any]) -> dict[str, Any]:
-    return {"of": f"the best weights, of epoch {best['epoch']}", "split": "val", best["name"]: best["value"]}
+    value = {} if best["value"] is None else {best["name"]: best["value"]}
+    return {"of": f"the best weights, of epoch {best['epoch']}", "split": "val", **value}
 
 
 @contextlib.contextmanager

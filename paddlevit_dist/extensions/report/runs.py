@@ -10,18 +10,25 @@ from typing import Any, NamedTuple
 
 from ...core.checkpoint.content import find_best_epoch, find_last_saved
 from ...core.launch.lock import is_running
-from ...core.logging.record import ENDS, FOUND_LATER
+from ...core.logging.record import ENDS, FOUND_LATER, SCORES
 from ...core.runtime.errors import UserError
-from ...core.runtime.metrics_file import METRICS, find_best_evaluation, get_interval, is_number, recorded_events
+from ...core.runtime.metrics_file import (
+    METRICS,
+    POSITION_FIELDS,
+    find_best_evaluation,
+    get_interval,
+    is_number,
+    recorded_events,
+)
 from ...core.runtime.printing import agree, count, one_line
 from ...core.runtime.text_files import read_json, read_yaml
 from ...core.settings.table import leaves
 from ...core.tasks.class_names import ALL_NAMES
+from ...core.tasks.score import Score, parse_scores
 from . import store
 
 _RUN_FILES = (METRICS, "config.yaml", "run.json", "eval_run.json", "eval_config.yaml")
 _LONGEST_TEXT = 200  # of an unreadable line
-_NOT_MEASURED = ("kind", "time", "epoch", "update", "superseded")
 _COUNTS = re.compile(r"samples|points|images|landmarks|known labels|top-\d+ count")  # quantities that are not scores
 _MOST_EVENTS = 2_000
 _FEWEST_FOR_TOP_5 = 20  # classes; with fewer, five guesses are right too often
@@ -49,6 +56,8 @@ class ReportedRun(NamedTuple):
     figures: dict[str, store.StoredFigures]  # by "Training" and "Evaluation"
     notices: list[str]  # missing and damaged files, and how to fix them
     group: str = ""  # name of its group of seeds; empty for single runs
+    scores: dict[str, Score] = {}  # what the values of its evaluations are, by name; empty of former versions
+    of_classes: Sequence[Score] = ()  # the quantities that classes have, the main one first
     saved: tuple[str, int] | None = None  # "epoch" or "update", and the number, of its last checkpoint
 
     def list_figures(self, kind: str) -> list[dict[str, Any]]:
@@ -162,6 +171,9 @@ def read_run(folder: Path, name: str) -> ReportedRun:
     trained = metrics.last is not None or (folder / "config.yaml").exists()
     report_files = ("load_report.json",) if trained else ("eval_load_report.json",)
     load_report = _read_optional(folder, report_files, read_json, notices)
+    score_files = (SCORES, f"eval_{SCORES}") if trained else (f"eval_{SCORES}",)
+    described = _read_optional(folder, score_files, lambda file: parse_scores(read_json(file)), notices)
+    scores, of_classes = described or ({}, [])
     unreadable = _read_optional(folder, (_QUARANTINE,), lambda file: _read_quarantine(file.read_bytes()), notices)
     if metrics.omitted:
         notices.append(f"{count(metrics.omitted, 'more event')} {agree(metrics.omitted)} not listed")
@@ -183,6 +195,8 @@ def read_run(folder: Path, name: str) -> ReportedRun:
         is_running(folder),
         relative(figures),
         relative(notices),
+        scores={one_line(name): score for name, score in scores.items()},
+        of_classes=of_classes,
         saved=find_last_saved(folder),
     )
 
@@ -396,8 +410,13 @@ class RunMetrics:
         return round(epoch * self._last_updates[last] / max(last, 1))
 
 
-def is_count(name: str, names: Container[str]) -> bool:
-    """Return whether a quantity is a count, not a score; ``names`` are the names of all quantities."""
+def is_count(name: str, names: Container[str], scores: Container[str] = ()) -> bool:
+    """Return whether a quantity is a count, not a score.
+
+    ``names`` are the names of all quantities, ``scores`` those that are known to be scores.
+    """
+    if name in scores:
+        return False
     landmark = name.removesuffix(" landmarks")
     return _COUNTS.fullmatch(name) is not None or (landmark != name and f"{landmark} mre_mm" in names)
 
@@ -405,5 +424,5 @@ def is_count(name: str, names: Container[str]) -> bool:
 def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield names and values of an event's results that are finite numbers."""
     for name, value in event.items():
-        if name not in _NOT_MEASURED and is_number(value):
+        if name not in POSITION_FIELDS and is_number(value):
             yield one_line(name), float(value)

@@ -77,7 +77,7 @@ def find_scores(run: ReportedRun) -> tuple[list[ShownScore], str]:
             values = dict(find_measured(event))
     scores = []
     for name, value in values.items():
-        if not is_count(name, values):
+        if not is_count(name, values, run.scores):
             about = get_interval(event, name) if event is not None else {}
             is_share = f"{name} count" in values
             scores.append(ShownScore(name, value, about.get("interval"), about.get("percent", 0.0), is_share))

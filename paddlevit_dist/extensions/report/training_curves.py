@@ -1,10 +1,11 @@
 """Make the charts of losses and scores: one for each quantity, with all its classes."""
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from ...core.tasks.class_names import name_all
+from ...core.tasks.score import Score
 from . import curves
 from .parts import Part, fold, make_note
 from .runs import ReportedRun, is_count
@@ -33,8 +34,9 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     drawn = {name for name in names if constants[name] is None and _has_curve(name, series)}
     trained = {name for run in runs for name in run.metrics.training}
     classes = list(dict.fromkeys(name for run in runs for name in run.classes))
-    measured = sorted((name for name in names if not is_count(name, names)), key=_sort_key)
-    families = _group(measured, set(measured) - trained, classes)
+    described = {name: score for run in runs for name, score in run.scores.items()}
+    measured = sorted((name for name in names if not is_count(name, names, described)), key=_sort_key)
+    families = _group(measured, set(measured) - trained, classes, described)
     once = [name for own in families.values() if len(own) == 1 for name in own.values() if constants[name] is None]
     # Of classes, those that stay at 0 are shown, too.
     families = {title: own for title, own in families.items() if not drawn.isdisjoint(own.values())}
@@ -58,7 +60,7 @@ def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     constant = [
         f"{_TITLES.get(name, name)} {value:g}"
         for name, value in constants.items()
-        if value and name not in shown and not is_count(name, names)  # 0 is uninformative
+        if value and name not in shown and not is_count(name, names, described)  # 0 is uninformative
     ]
     if parts and constant:
         parts.append(make_note(f"Constant: {', '.join(constant)}."))
@@ -97,15 +99,18 @@ class _ScoreOfClass(NamedTuple):
     is_first: bool  # whether the class is first
 
 
-def _group(names: Sequence[str], scores: Set[str], classes: Sequence[str]) -> dict[str, dict[str, str]]:
+def _group(
+    names: Sequence[str], scores: Set[str], classes: Sequence[str], described: Mapping[str, Score]
+) -> dict[str, dict[str, str]]:
     """Group the names of a quantity's classes by their quantity: title -> label, such as the class -> name.
 
     Args:
         names: all names.
         scores: those that only evaluations have. Neither classes nor first words join them with other names.
         classes: names of classes.
+        described: what scores are, by name; the others, of runs of former versions, are told by their names.
     """
-    of_classes = _split_scores([name for name in names if name in scores], classes)
+    of_classes = _split_scores([name for name in names if name in scores], classes, described)
     quantities = {score.quantity for score in of_classes.values()}
     others = [name for name in names if name not in of_classes and name not in quantities & scores]
     first_words = Counter((name in scores, name.split(" ")[0]) for name in others)  # where classes are not known
@@ -124,14 +129,16 @@ def _group(names: Sequence[str], scores: Set[str], classes: Sequence[str]) -> di
     return families
 
 
-def _split_scores(scores: Sequence[str], classes: Sequence[str]) -> dict[str, _ScoreOfClass]:
-    """Split the scores of classes into quantity and class.
+def _split_scores(
+    scores: Sequence[str], classes: Sequence[str], described: Mapping[str, Score]
+) -> dict[str, _ScoreOfClass]:
+    """Split the scores of classes into quantity and class, see ``_group``.
 
     Where a name can be split in several ways, as with the classes "door" and "car door", its quantity is the one that
     most classes have.
     """
     known = set(classes)
-    ways = {name: list(_list_ways(name, known)) for name in scores}
+    ways = {name: list(_list_ways(name, known, described.get(name))) for name in scores}
     members = Counter((way.quantity, way.is_first) for each in ways.values() for way in each)
     result = {}
     for name, each in ways.items():
@@ -143,7 +150,11 @@ def _split_scores(scores: Sequence[str], classes: Sequence[str]) -> dict[str, _S
     return result
 
 
-def _list_ways(name: str, classes: Container[str]) -> Iterator[_ScoreOfClass]:
+def _list_ways(name: str, classes: Container[str], score: Score | None) -> Iterator[_ScoreOfClass]:
+    if score is not None:
+        if score.of_class is not None:
+            yield _ScoreOfClass(score.quantity, score.of_class, is_first=False)
+        return
     for space in (place for place, letter in enumerate(name) if letter == " "):
         first, last = name[:space], name[space + 1 :]
         if last in classes:

@@ -56,8 +56,7 @@ class MatchMetrics(TableMetrics):
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Return COCO's numbers as fractions, the AP of each class that occurs, and counts; every rank must call it.
 
-        Names of numbers of masks begin with "mask". Undefined numbers are omitted, except AP and AP50, which are 0
-        then; the summary mentions it.
+        Names of numbers of masks begin with "mask". Undefined numbers are omitted; the summary mentions it.
         """
         values = super().compute(state)
         images = int(values.get("images", 0))
@@ -108,7 +107,6 @@ class DetectionMetrics(MatchMetrics):
         settings = {"limits": limits, "wished": wished_rates, "least_score": np.array(least_score)}
         super().__init__("boxes", class_names, images, settings)
         self.with_masks = with_masks
-        self.scores.zeros = [f"{prefix}{name}" for prefix in PREFIXES[: 1 + with_masks] for name in ("AP", "AP50")]
 
     def update(
         self, image_id: int, truth: "ImageAnnotations", detections: DetectedObjects, size: tuple[int, int] | None = None
@@ -132,11 +130,14 @@ class DetectionMetrics(MatchMetrics):
         recall = f"AR_{self.limits[-1]}"
         names = ["AP", "AP50", "AP75", recall, *(f"{PREFIXES[1]}{name}" for name in ("AP", "AP50"))]
         parts = [f"{name} {values[name]:.4f}" for name in names if name in values]
-        parts[0] += self.format_interval("AP", 3)
+        if "AP" in values:
+            parts[0] += self.format_interval("AP", 3)
+        else:
+            parts.insert(0, "AP not defined")
         if self.limits != MAX_DETECTIONS:
             parts.append(f"({self.limits[-1]:,} detections per image and category, COCO uses 100)")
         if recall not in values:  # defined whenever AP is
-            parts.append("(no annotations: AP is undefined, -1 in COCO's tools)")
+            parts.append("(no annotations: -1 in COCO's tools)")
         if values.get("not finite"):  # unknown for a part of the images
             parts.append(f"({values['not finite']:,} detections are not finite)")
         return " ".join(parts)

@@ -31,11 +31,11 @@ class LabelScores(ScoreKind):
 
     class_score = "AP {}"
     other_class_scores = (THRESHOLD,)
+    directions = {"Hamming loss": "lower", "threshold": ""}
     swaps = 1_000
     right_rate = "exact match"
     settings = ("goal",)
     unsaved = ("goal",)
-    zeros = ("mAP",)
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function that computes mAP, AUC, AP of all labels together and of each class, F1, and the rest.
@@ -85,7 +85,8 @@ class LabelScores(ScoreKind):
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
         """Format the line that an evaluation ends with; it names classes without a known positive."""
         parts = [f"{name} {values[name]:.4f}" for name in ("mAP", "micro AP", "micro F1", "macro F1") if name in values]
-        parts[:1] = [f"{part}{format_interval('mAP', 3)}" for part in parts[:1]]
+        if "mAP" in values:
+            parts[0] += format_interval("mAP", 3)
         if "exact match" in values:
             parts.append(f"exact match {values['exact match']:.2f}%{format_interval('exact match', 1)}")
         parts += [f"{name} {values[name]:.4f}" for name in ("Hamming loss", "loss") if name in values]

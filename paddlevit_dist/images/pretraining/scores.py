@@ -25,7 +25,6 @@ class PretrainingScores(ScoreKind):
 
     is_ranking = False
     right_rate = TOP1
-    zeros = ("loss",)
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the means, and top-1 in percent."""

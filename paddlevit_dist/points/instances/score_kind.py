@@ -33,7 +33,6 @@ class InstanceScores(ConfusionScores):
     swaps = 1_000
     is_ranking = True
     settings = ("instance_classes",)
-    zeros = (*ConfusionScores.zeros, "PQ", "SQ", "RQ", "PQ_dagger")
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute AP, which is NaN without any true instance that is large enough, and the other scores."""
@@ -51,7 +50,7 @@ class InstanceScores(ConfusionScores):
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of fractions."""
-        names = [*_KINDS, *InstanceScores.zeros, "PQ_things", "PQ_stuff"]
+        names = [*_KINDS, "PQ", "SQ", "RQ", "PQ_dagger", "PQ_things", "PQ_stuff"]
         names += [f"{kind} {name}" for kind in (*_KINDS, "PQ") for name in classes]
         return {**super().find_ranges(arrays, classes), **dict.fromkeys(names, SHARE_RANGE)}
 

@@ -47,11 +47,12 @@ class LandmarkScores(ScoreKind):
 
     class_score = "{} mre_mm"
     other_class_scores = ("{} sd_mm", *(f"{{}} {rate_name(radius)}" for radius in RADII_MM))
+    units = {"mre_mm": "mm", "sd_mm": "mm"}
+    directions = {"sd_mm": "lower"}
     pooled_rates = (*map(rate_name, RADII_MM),)
     few = 100  # means of errors with rare large ones
     is_ranking = False
     unsaved = ("places", "worlds")
-    zeros = ("mre_mm", "sd_mm", *map(rate_name, RADII_MM))
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values of weighted volumes, of all landmarks and of each."""

@@ -90,8 +90,8 @@ class VolumeScores(ScoreKind):
 
     class_score = "Dice {}"
     other_class_scores = (*(f"{score} {{}}" for score in (_LABELED, _POOLED, *_DISTANCES)),)
+    units = dict.fromkeys(_DISTANCES, "mm")
     is_ranking = False
-    zeros = ("Dice", _POOLED)
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values of weighted volumes."""

@@ -1,6 +1,7 @@
 """Scores of tables of detections, which ``DetectionMetrics`` writes."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from ....core.intervals.resampling import Recompute
 from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.errors import UserError
+from ....core.tasks.score import Score, split_names
 from ....core.tasks.score_kind import Arrays, ScoreKind, are_below
 from .curves import DetectionCurves, stat_names
 from .images import build_image_columns
@@ -52,9 +54,13 @@ class BoxScores(ScoreKind):
 
     def list_class_scores(self, arrays: Arrays) -> Sequence[str]:
         """Return the names of the AP of boxes and of masks, and of the thresholds."""
-        wished = _read_wishes(arrays)
-        thresholds = (wished.name(kind, "{}") for kind in WishedRates._fields if getattr(wished, kind) is not None)
-        return (*super().list_class_scores(arrays), *thresholds)
+        return (*super().list_class_scores(arrays), *_list_thresholds(arrays))
+
+    def describe(self, names: Iterable[str], arrays: Arrays, classes: Sequence[str]) -> dict[str, Score]:
+        """Describe the values; of a threshold neither more nor less is better."""
+        scores, thresholds = super().describe(names, arrays, classes), split_names(_list_thresholds(arrays), classes)
+        undirected = {name: dataclasses.replace(scores[name], better="") for name in thresholds if name in scores}
+        return {**scores, **undirected}
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables: images are numbered over all of them, and matches are in this order."""
@@ -107,6 +113,12 @@ class BoxScores(ScoreKind):
 
 def _read_wishes(arrays: Arrays) -> WishedRates:
     return WishedRates(*(None if np.isnan(rate) else rate for rate in arrays.get("wished", ())))
+
+
+def _list_thresholds(arrays: Arrays) -> list[str]:
+    """Return the names of the thresholds of a class, with "{}" for the class."""
+    wished = _read_wishes(arrays)
+    return [wished.name(kind, "{}") for kind in WishedRates._fields if getattr(wished, kind) is not None]
 
 
 class JoinedMatches(NamedTuple):

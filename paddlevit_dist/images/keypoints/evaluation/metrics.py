@@ -57,7 +57,7 @@ class KeypointMetrics(MatchMetrics):
         if self.limit != MAX_DETECTIONS:
             parts.append(f"({self.limit:,} objects per image and category, COCO uses {MAX_DETECTIONS})")
         if "AR" not in values:  # defined whenever AP is
-            parts.append("(no annotations: AP is undefined, -1 in COCO's tools)")
+            parts.append("(no annotations: -1 in COCO's tools)")
         if values.get("not finite"):  # unknown for a part of the images
             parts.append(f"({values['not finite']:,} objects are not finite)")
         return " ".join(parts)

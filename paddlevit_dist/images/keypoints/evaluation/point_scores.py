@@ -55,13 +55,14 @@ class KeypointErrorScores(ScoreKind):
         *(f"{{}} {_sdr_name(radius)}" for radius in RADII_MM),
         *(f"{{}} mre_{unit}" for unit in _UNITS),
     )
+    units = {f"{error}_{unit}": unit for unit in ("px", "mm") for error in ("mre", "sd")}
+    directions = {"sd_px": "lower", "sd_mm": "lower"}
     pooled_rates = ("PCK", *map(_pck_name, _MORE_SHARES), *map(_sdr_name, RADII_MM))
     is_ranking = False
     decimals = 2
     tasks = TASKS
     settings = ("share",)
     unsaved = ("places",)
-    zeros = ("PCK",)
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute the values of weighted images, of all points and of each."""

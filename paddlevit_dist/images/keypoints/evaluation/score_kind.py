@@ -11,6 +11,7 @@ from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.json_format import format_json
 from ....core.runtime.text_files import parse_json
 from ....core.tasks.class_names import make_unique
+from ....core.tasks.score import split_names
 from ....core.tasks.score_kind import Arrays, FormatInterval, are_below
 from ...detection.evaluation.curves import DetectionCurves
 from ...detection.evaluation.images import build_image_columns
@@ -44,7 +45,6 @@ class KeypointScores(BoxScores):
     tasks = TASKS
     settings = ("limits", "least_score", "point_names")
     unsaved = ("least_score",)
-    zeros = ("AP", "AP50")
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function that computes the scores; raise UserError if results' limits differ in the tables."""
@@ -59,6 +59,10 @@ class KeypointScores(BoxScores):
             return {**values, **{POINT_SCORE.format(name): own for name, own in zip(names, similarities.T)}}
 
         return self.declare(compute_scores, parts[0], classes)
+
+    def split_names(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return quantity and class of the AP of categories, and of the similarity of points."""
+        return {**super().split_names(arrays, classes), **split_names([POINT_SCORE], decode_names(arrays))}
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the range of fractions: COCO's ten numbers, the AP of each category, similarities of points."""
@@ -88,6 +92,8 @@ class KeypointScores(BoxScores):
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
         """Format the ten numbers."""
         parts = [f"{name} {values[name]:.4f}" for name in TEN if name in values]
+        if "AP" not in values:
+            return " ".join(["AP not defined", *parts])
         parts[0] += format_interval("AP", 3)
         return " ".join(parts)
 

@@ -123,6 +123,23 @@ def test_the_best_evaluation_is_of_one_metric_and_the_later_of_equal_ones(tmp_pa
     assert saver.evaluations == [(5, 60.0), (6, 60.0), (8, 59.5), (9, 7.0)]
 
 
+@pytest.mark.parametrize("more_is_better", [True, False])
+def test_an_evaluation_that_does_not_define_the_score_is_the_best_as_long_as_none_does(tmp_path, more_is_better):
+    saver = prepare(tmp_path).checkpointer
+    values, best = [None, None, 0.0, None, -1.0, 1.0, None], []
+    for epoch, value in enumerate(values, 1):
+        saver.note_evaluation(epoch, "AP", value, more_is_better, f"AP {value}")
+        best.append(saver.best["epoch"])
+        if epoch == 2:
+            told = "AP None (last and best, epoch 2, as AP is not defined in any evaluation)"
+            assert saver.format_results("AP None", 2) == [told]
+            assert saver.describe_undefined(2).endswith("epoch 2: the best checkpoint is the last one, until it is")
+    assert best == ([1, 2, 3, 3, 3, 6, 6] if more_is_better else [1, 2, 3, 3, 5, 5, 5])
+    assert saver.evaluations == list(enumerate(values, 1))
+    told = f"note: AP is not defined in epoch 7: the best checkpoint is that of epoch {best[-1]}, as before"
+    assert saver.describe_undefined(7) == told and len(saver.format_results("AP None", 7)) == 2
+
+
 def test_weights_that_diverge_in_numbers_or_between_ranks_are_not_saved(tmp_path):
     trainer = prepare(tmp_path / "main")
     saver, head = trainer.checkpointer, trainer.model.head

@@ -16,7 +16,7 @@ class EvaluationParts:
     """Stand-ins for all that an evaluation uses; ``calls`` are what they were asked, in order."""
 
     def __init__(self, results, is_compared=None, patience=0):
-        self.calls, self.results = [], list(results)
+        self.calls, self.results, self.undefined = [], list(results), set()
         self.intervals = {"top-1": ConfidenceInterval(40.0, 38.0, 42.0), "loss": ConfidenceInterval(0.2, 0.0, 9.0)}
         names = "evaluated", "shared", "scored", "discarded", "event", "line"
         evaluated, shared, scored, discarded, event, line = (self.note(name) for name in names)
@@ -97,3 +97,12 @@ def test_an_evaluation_without_the_value_that_chooses_is_told_and_keeps_its_chec
     with pytest.raises(UserError, match="^best_metric of SimpleNamespace is 'top-1', which compute does not return"):
         parts.run(True)
     assert [name for name, *_ in parts.calls] == ["evaluated"]
+
+
+@pytest.mark.parametrize("results", [[{"loss": 0.5}, SECOND], [FIRST, {"loss": 0.25}], [{"loss": 0.5}] * 2])
+def test_a_score_that_is_not_defined_ends_nothing_and_compares_nothing(results):
+    parts = EvaluationParts([FIRST, SECOND, *results], True)
+    parts.undefined = {"top-1"}
+    parts.run(False)
+    assert parts.evaluate_epoch.note
+    assert parts.run(False)[0] == results[1] and parts.evaluate_epoch.note == ""

@@ -269,5 +269,6 @@ def test_a_users_metrics_may_need_more_than_the_first_batch(tmp_path, attributes
     epochs.clear()
     with pytest.raises(UserError, match="best_metric of Own is 'nothing'"):
         run.train()
-    # Metrics that a batch is too small for are not checked, rather than that all samples are evaluated.
-    assert (run.schedule.update, len(epochs)) == ((3, 17) if "error" in attributes else (0, 17))
+    # All samples are tried where the first batch shows a mistake; what it may be too small for is not checked.
+    is_unsure = isinstance(attributes.get("error"), (ArithmeticError, AssertionError, UserError))
+    assert (run.schedule.update, len(epochs)) == ((3, 17) if is_unsure else (0, 17))

@@ -54,7 +54,7 @@ def make_stopping(
 
 def ended_at(stopping: EarlyStopping, scores: list[float], first: int = 1) -> int | None:
     for epoch, score in enumerate(scores, first):
-        stopping.after_evaluate(epoch, {"score": score}, "", False)
+        stopping.after_evaluate(epoch, {} if score is None else {"score": score}, "", False)
         if stopping.stop_reason:
             return epoch
     return None
@@ -70,6 +70,23 @@ def expected_end(scores: list[float], patience: int, least: float, more: bool) -
         if length - 1 - last >= patience:
             return length
     return None
+
+
+@pytest.mark.parametrize(
+    "scores, end",
+    [
+        ([None] * 9, None),
+        ([None] * 5 + [0.5, 0.4, 0.3], 8),
+        ([0.5, None, None], 3),
+        ([0.5, None, 0.6, None, 0.6], 5),
+        ([None, 0.0, None, -1.0], 4),
+    ],
+)
+def test_an_evaluation_that_does_not_define_the_score_is_no_improvement_and_none_counts_before_it(scores, end):
+    assert ended_at(make_stopping(2, 0.0), scores) == end
+    half = len(scores) // 2  # resumed in the middle
+    resumed = make_stopping(2, 0.0, evaluations=list(enumerate(scores[:half], 1)), epoch=half)
+    assert ended_at(resumed, scores[half:], half + 1) == end
 
 
 @pytest.mark.parametrize("seed", range(20))

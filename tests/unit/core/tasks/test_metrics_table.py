@@ -6,14 +6,14 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_score_kind
-from paddlevit_dist.core.tasks.metrics import TableMetrics
+from paddlevit_dist.core.tasks.metrics import Metrics, ShownValues, TableMetrics
 from paddlevit_dist.core.tasks.score_kind import ScoreKind
 
 
 class Widths(ScoreKind):
     """The mean width, a share that no sample defines, and the mean width of each class."""
 
-    class_score, decimals, settings, zeros = "width {}", 2, ("unit",), ("share",)
+    class_score, decimals, settings = "width {}", 2, ("unit",)
 
     def compute(self, arrays, weights):
         widths, labels = arrays["widths"] * arrays["unit"], arrays["labels"]
@@ -41,14 +41,24 @@ def make(*rows) -> TableMetrics:
     return metrics
 
 
-def test_defined_values_are_those_of_the_kind_and_what_best_needs_is_zero(monkeypatch):
+def test_defined_values_are_those_of_the_kind_and_the_others_are_named_and_read_as_nan(monkeypatch):
     metrics = make((1.5, 2), (4.0, 0), (2.5, 2))
     values = metrics.compute({})
-    assert values == {"share": 0.0, "width": 16 / 3, "width cow": 8.0, "width bee": 4.0, "samples": 3}
-    assert metrics.summary(values) == "share 0.00 width 5.33"
+    assert values == {"width": 16 / 3, "width cow": 8.0, "width bee": 4.0, "samples": 3}
+    undefined = metrics.find_undefined(values)
+    assert undefined == {"share", "width ant"} and metrics.summary(values) == "width 5.33"
+    shown = ShownValues(values, undefined)
+    assert np.isnan(shown["share"]) and "share" not in shown and shown["width"] == 16 / 3
+    with pytest.raises(KeyError, match="height"):
+        shown["height"]
     monkeypatch.setattr(Widths, "logs_classes", False)
-    assert metrics.compute({}) == {"share": 0.0, "width": 16 / 3, "samples": 3}
-    assert make().compute({}) == {"share": 0.0} and make().per_sample() == []
+    assert metrics.compute({}) == {"width": 16 / 3, "samples": 3} and metrics.find_undefined({}) == {"share"}
+    assert make().compute({}) == {} and make().per_sample() == []
+
+
+def test_of_other_metrics_nan_and_none_are_not_defined():
+    values = {"a": 0.0, "b": float("nan"), "c": None, "d": float("inf"), "e": 3}
+    assert Metrics.find_undefined(make(), values) == {"b", "c"}
 
 
 def test_an_infinite_value_is_nan_and_stays_where_an_undefined_one_is_omitted():

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import statistics
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.logging.record import SCORES
+from paddlevit_dist.core.tasks.score import Score, to_plain
 from paddlevit_dist.extensions.compare import groups
 from paddlevit_dist.extensions.compare.command import run
 from paddlevit_dist.extensions.compare.seeds import format_group
@@ -155,12 +158,29 @@ def test_ends_are_not_what_a_score_cannot_be(tmp_path, capsys):
     (found,) = json.loads(capsys.readouterr().out)["comparisons"]
     assert [found["of_first"][end] for end in ("low", "high")] == [0.0, 1.0]
     assert [found["difference"][end] for end in ("low", "high")] == [-1.0, 1.0] and found["noise"] == 1.0
-    assert groups.clip_to_range("mre_mm", -3.0, 5.0) == (0.0, 5.0) and groups.clip_to_range(
-        "mre_mm", -3.0, 5.0, True
-    ) == (-3.0, 5.0)
-    for own in ("own", "AP bias", "APD", "Dice error", "signed mm", "mIoU gain"):
-        assert groups.clip_to_range(own, -3.0, 5.0) == groups.clip_to_range(own, -3.0, 5.0, True) == (-3.0, 5.0)
     assert "differ by up to 1.0000 (95 %" in "\n".join(format_group(groups.read_group(shares[0])))
+
+
+@pytest.mark.parametrize(
+    ("score", "described", "value", "difference"),
+    [
+        ("mre_mm", None, (0.0, 5.0), (-3.0, 5.0)),  # of a former version: by its name
+        *((own, None, (-3.0, 5.0), (-3.0, 5.0)) for own in ("own", "AP bias", "APD", "signed mm", "mIoU gain")),
+        ("AP", Score("AP", range=(-1.0, 1.0)), (-1.0, 1.0), (-2.0, 2.0)),
+        ("own", Score("own", range=(-math.inf, 4.0)), (-3.0, 4.0), (-3.0, 5.0)),
+        ("own", Score("own", range=None), (-3.0, 5.0), (-3.0, 5.0)),
+    ],
+)
+def test_the_range_of_a_score_is_what_its_runs_say(tmp_path, score, described, value, difference):
+    group = groups.read_group(write_group(tmp_path / "group", [0.5, 0.6], score=score))
+    (tmp_path / "group" / "seed_0").mkdir()  # has not been evaluated
+    if described is not None:
+        (tmp_path / "group" / "seed_1").mkdir()
+        content = json.dumps(to_plain({score: described}, []))
+        (tmp_path / "group" / "seed_1" / SCORES).write_text(content)
+    bounds = groups.find_range(group)
+    assert groups.clip_to_range(bounds, -3.0, 5.0) == value
+    assert groups.clip_to_range(bounds, -3.0, 5.0, is_difference=True) == difference
 
 
 def test_seeds_that_all_score_the_same_have_no_interval(tmp_path, capsys):

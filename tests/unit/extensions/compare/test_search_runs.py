@@ -80,9 +80,34 @@ def test_a_trial_is_trained_in_its_folder_and_its_score_recorded(tmp_path, plan,
     commands.courses = [[evaluates(4, 100, 0.5, code=0)]]
     run_last(plan)
     assert capsys.readouterr().out.splitlines()[1:] == ["trial 0: top-1 0.5000 (best, epoch 4)"]
-    commands.courses = [[ends(0)]]
-    with pytest.raises(UserError, match="trial_0001 has no evaluation with top-1: set VALIDATE_FREQ"):
+
+    def evaluates_nothing(folder):
+        evaluates(4, 100, 0.5)(folder)
+        (folder / "metrics.jsonl").unlink()
+        return 0
+
+    commands.courses = [[evaluates_nothing]]
+    with pytest.raises(UserError, match="trial_0001 has no evaluation: set VALIDATE_FREQ"):
         run_last(plan, 50.0)
+
+
+def test_a_trial_whose_score_is_not_defined_is_told_and_others_follow(plan, commands, capsys):
+    def defines_nothing(folder):
+        write_trial(folder, 5, 40, 90.0)
+        event = {"kind": "evaluation", "epoch": 5, "loss": 0.5}
+        (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+        return 0
+
+    commands.courses = [[defines_nothing], [defines_nothing]]
+    study = make_study(plan)
+    assert search.run_trials(optuna, study, plan, 2) == []
+    assert [trial.state for trial in study.get_trials()] == [State.FAIL] * 2
+    assert [line for line in capsys.readouterr().out.splitlines() if "not defined" in line] == [
+        f"trial {number}: top-1 is not defined" for number in (0, 1)
+    ]
+    *_, header, first, second, told = search.format_search(optuna, study, plan)
+    assert header.split()[-2:] == ["best", "epoch"] and first.endswith("not defined") and second.endswith("not defined")
+    assert told == "top-1 is not defined in any trial: which is better is not known"
 
 
 def test_a_trial_without_a_table_of_samples_has_no_score(plan, commands):
@@ -240,9 +265,10 @@ def test_a_score_is_that_of_the_best_checkpoint_and_a_study_has_the_best_first(t
     events += [{"kind": "evaluation", "x": 1}, {"kind": "training", "top-1": 70.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     assert repr(search.read_score(str(tmp_path), "top-1")) == "(60.0, 2)"
-    said = f"{tmp_path} has no evaluation with AP: set VALIDATE_FREQ so that the last epoch is evaluated"
+    assert search.read_score(str(tmp_path), "AP") is None  # evaluated, but not defined
+    said = f"{tmp_path / 'none'} has no evaluation: set VALIDATE_FREQ so that the last epoch is evaluated"
     with pytest.raises(UserError, match=f"^{said}$"):
-        search.read_score(str(tmp_path), "AP")
+        search.read_score(str(tmp_path / "none"), "AP")
     study = make_study(plan, 3.0, 9.0, State.FAIL, 3.0, 5.0)
     assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan)] == [1, 4, 0, 3]
     assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan._replace(more_is_better=False))] == [

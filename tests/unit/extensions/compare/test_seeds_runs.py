@@ -74,6 +74,8 @@ def test_the_end_of_a_seed_is_recorded_with_its_score(tmp_path, said, code, is_s
     assert written[0] == row(1) and written[1]["state"] == state and written[1]["value"] == 50.0
     assert written[1].get("code") == (code if state == FAILED else None)
     assert said() == [f"seed 2: {state}, top-1 50.00 [49.00, 51.00]"]
+    seeds.record_end(group, group.seeds[0], code, is_stopped, False)  # without a defined score
+    assert said() == [f"seed 1: {state}{', top-1 not defined' if state == FINISHED else ''}"]
 
 
 def test_a_first_seed_that_does_not_start_ends_the_command(tmp_path, said):
@@ -205,13 +207,19 @@ def test_scores_are_a_table_with_states_summary_and_noise(tmp_path):
         ["6", "60.00", "1", "unfinished"],
     ]
     assert summary.startswith("best top-1 of 2 seed(s): ") and "52.00" in summary
-    expected = groups.clip_to_range("top-1", 0.0, groups.compute_noise([50.0, 54.0]))[1]
+    expected = min(100.0, groups.compute_noise([50.0, 54.0]))
     assert noise == (
         f"by chance alone the means of two such groups differ by up to {expected:.2f} ({groups.PERCENT} % of pairs)"
     )
     assert written == "written to out/seeds.json; 'compare' sets two groups side by side, 'report' draws one"
     assert len(seeds.format_group(SeedGroup("out", ABOUT, rows[:2]))) == 6  # one finished seed has no noise
     assert len(seeds.format_group(SeedGroup("out", ABOUT, rows[1:2]))) == 3
+    rows.append(row(7, FINISHED))
+    *_, undefined, summary, _, _ = seeds.format_group(SeedGroup("out", ABOUT, rows))
+    assert undefined.split() == ["7", "not", "defined"]
+    assert summary.startswith("best top-1 of 2 seed(s), without 1 where it is not defined: ")
+    *_, told = seeds.format_group(SeedGroup("out", ABOUT, rows[-1:]))
+    assert told == "best top-1: not defined in any of 1 seed(s)"
 
 
 def configure(folder: Path, *words: str):

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from support.trainings.report_runs import event, write_run
 
+from paddlevit_dist.core.logging.record import SCORES
 from paddlevit_dist.core.tasks.figures import Chart, ConfusionMatrix, FigureTable
+from paddlevit_dist.core.tasks.score import Score, to_plain
 from paddlevit_dist.extensions.report.advice import advise
 from paddlevit_dist.extensions.report.runs import read_runs
 
@@ -38,6 +40,21 @@ def test_the_worst_class_is_named_with_what_it_is_taken_for_and_how_rare_it_is(t
     assert f"only 3 training samples (median {np.median([*counts.values()])})" in line
     equal = [FigureTable("Classes", columns, [(name, 1, 50.0, None) for name in "ab"])]
     assert read_advice(tmp_path / "equal", [], equal) == []
+
+
+@pytest.mark.parametrize(
+    ("of_classes", "told"),
+    [
+        ([Score("F1", unit="%", better="higher")], "Class cow has the lowest F1, 40.50 %;"),
+        ([Score("IoU", better="higher"), Score("F1", better="higher")], "Class ant has the lowest IoU, 0.1; "),
+        ([Score("error", better="lower"), Score("IoU", better="higher")], None),
+    ],
+)
+def test_the_column_of_the_worst_class_is_the_score_of_classes_that_the_run_names(tmp_path, of_classes, told):
+    table = FigureTable("Classes", ("class", "F1 %", "IoU"), [("ant", 80.0, 0.1), ("cow", 40.5, 0.7)])
+    write_run(tmp_path / "run", [], figures=[table])
+    (tmp_path / "run" / SCORES).write_text(json.dumps(to_plain({}, of_classes)))
+    assert [line[: len(told or "")] for line in advise(*read_runs([tmp_path / "run"]))] == ([told] if told else [])
 
 
 def test_classes_that_are_not_found_are_told_first(tmp_path):

@@ -1,25 +1,34 @@
 """Which quantities share a chart: those of the classes that a run names, and never a loss and a score."""
 
 import itertools
+import json
 
 import pytest
 from support.trainings.report_runs import event, write_run
 
+from paddlevit_dist.core.logging.record import SCORES
+from paddlevit_dist.core.tasks.score import Score, to_plain
 from paddlevit_dist.extensions.report.curves import MUTED
 from paddlevit_dist.extensions.report.parts import make_note
 from paddlevit_dist.extensions.report.runs import read_runs
 from paddlevit_dist.extensions.report.training_curves import make_curves
 
 
-def chart_lines(folder, classes, scores, losses=()):
-    """Title -> names of the lines of each chart of a run with these quantities, which all have other values."""
+def chart_lines(folder, classes, scores, losses=(), described=None):
+    """Title -> names of the lines of each chart of a run with these quantities, which all have other values.
+
+    ``described``: what the scores are, as the run's evaluations have stored it.
+    """
     numbers = itertools.count(1)
     values = {name: next(numbers) for name in [*scores, *losses]}
     events = []
     for epoch in (1, 2):
         events += [event("training", epoch=epoch, update=epoch, **{name: values[name] * epoch for name in losses})]
         events += [event("evaluation", epoch=epoch, **{name: values[name] * epoch for name in scores})]
-    parts = make_curves(read_runs([write_run(folder / "run", events, classes=classes)]))
+    write_run(folder / "run", events, classes=classes)
+    if described is not None:
+        (folder / "run" / SCORES).write_text(json.dumps(to_plain(described, [])))
+    parts = make_curves(read_runs([folder / "run"]))
     charts = [chart for part in parts for own in [part, *part.get("parts", ())] for chart in own.get("charts", ())]
     drawn = [line["y"] for chart in charts for line in chart["data"]["lines"]]
     assert sorted(drawn) == sorted([value, 2 * value] for value in values.values())  # each once
@@ -49,6 +58,16 @@ def test_each_class_has_its_line_whatever_the_others_are_called(tmp_path, classe
     lines = chart_lines(tmp_path, classes, [overall, *map(pattern.format, classes), *more], ["loss"])
     assert sorted(lines.pop(overall)) == sorted(["all", *classes])
     assert lines == {**{name: ["evaluation"] for name in more}, "Loss": ["training"]}
+
+
+def test_what_a_run_says_of_its_scores_is_not_read_from_their_names(tmp_path):
+    classes = ["car", "mask", "big car"]
+    scores = ["AP", "of car: AP", "of mask: AP", "of big car: AP", "mask AP", "points"]
+    described = {name: Score(name) for name in scores}
+    described |= {f"of {name}: AP": Score("AP", name) for name in classes}
+    lines = chart_lines(tmp_path, classes, scores, ["loss"], described)
+    assert lines.pop("Loss") == ["training"] and sorted(lines.pop("AP")) == sorted(["all", *classes])
+    assert lines == {"mask AP": ["evaluation"], "points": ["evaluation"]}  # an own score, not the number of points
 
 
 def test_a_class_may_have_a_name_of_ours(tmp_path):

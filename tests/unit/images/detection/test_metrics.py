@@ -110,21 +110,20 @@ def test_without_any_detection_everything_is_zero_and_the_file_is_an_empty_list(
     assert json.loads((tmp_path / "results.json").read_text()) == []
 
 
-def test_without_any_annotation_the_score_is_zero_and_the_line_says_why():
+def test_without_any_annotation_no_score_is_defined_and_the_line_says_why():
     metrics = DetectionMetrics(NAMES)
     nothing = ImageAnnotations(np.zeros((0, 4)), np.zeros(0, int), np.zeros(0), np.zeros(0, bool), np.zeros(0, int))
     metrics.update(1, nothing, drawn(1)[1])
     values = metrics.compute(metrics.state)
-    assert values["AP"] == 0.0 and "AR_100" not in values and not [name for name in values if name.startswith("AP ")]
-    assert metrics.summary(values).startswith("AP 0.0000 AP50 0.0000 (no annotations: ")
+    assert values == {"images": 1, "detections": len(drawn(1)[1].scores), "not finite": 0}
+    assert {"AP", "AP50", "AR_100"} <= {*metrics.find_undefined(values)}
+    assert metrics.summary(values).startswith("AP not defined (no annotations: ")
 
 
 @pytest.mark.parametrize("with_masks", [False, True])
-def test_without_any_image_only_the_scores_that_choose_a_checkpoint_are_defined(with_masks):
+def test_without_any_image_no_score_is_defined(with_masks):
     metrics = DetectionMetrics(NAMES, 0, with_masks)
-    of_masks = {"mask AP": 0.0, "mask AP50": 0.0} if with_masks else {}
-    counts = {"images": 0, "detections": 0, "not finite": 0}
-    assert metrics.compute(metrics.state) == {"AP": 0.0, "AP50": 0.0, **of_masks, **counts}
+    assert metrics.compute(metrics.state) == {"images": 0, "detections": 0, "not finite": 0}
 
 
 def test_an_image_that_is_missing_or_evaluated_twice_is_no_score():

@@ -1,0 +1,89 @@
+"""Try, before the first update, what an evaluation asks of a user's task, metrics and kind of scores."""
+
+import traceback
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..intervals.score_ranges import InvalidScoreError
+from ..runtime.errors import UserError
+from ..runtime.metrics_file import require_free_names
+from ..tasks.metrics import Metrics, ShownValues, TableMetrics
+from ..tasks.task import Task
+
+_MISTAKES = (AttributeError, LookupError, NameError, TypeError)  # others may come from few samples, or from untrained
+
+
+def require_value(task: Task, values: Mapping[str, float], undefined: Collection[str] = ()) -> None:
+    """Raise UserError if an evaluation's values lack the one that the task's ``best_metric`` names.
+
+    ``undefined``: names of values that its samples do not define.
+    """
+    name = task.best_metric[0]
+    if name not in values and name not in undefined:
+        names = ", ".join([*values, *undefined])
+        raise UserError(
+            f"best_metric of {type(task).__name__} is '{name}', which compute does not return; "
+            f"it returns {names or 'no value'}"
+        )
+
+
+def find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
+    """Compute and show the values, and columns of a table; return what is wrong, on the rank that finds it.
+
+    Empty: nothing is, or it cannot be told from these samples and weights. Every rank must call this.
+    """
+    method, values = "compute", None
+    try:
+        values = metrics.compute(state)
+        undefined = metrics.find_undefined(values)
+        require_free_names([*values, *undefined], f"scores of {describe_owner(metrics)}")
+        require_value(task, values, undefined)
+        method = "summary"
+        metrics.summary(ShownValues(values, undefined))
+        if isinstance(metrics, TableMetrics) and metrics.gathered is not None:
+            method = "columns"
+            _try_table(metrics, list(metrics.gathered[1].values()))
+    except UserError as error:
+        return str(error) if values is not None or isinstance(error, InvalidScoreError) else ""
+    except _MISTAKES as error:
+        if method == "summary" and isinstance(error, KeyError):
+            is_interval = error.args[0] in (values or ())  # there are none yet
+            return "" if is_interval else f"summary of {type(metrics).__name__}: compute does not return {error}"
+        return describe_failure(metrics, method, error)
+    except Exception:  # a user's code may raise anything
+        return ""
+    return ""
+
+
+def _try_table(metrics: TableMetrics, table: list[np.ndarray]) -> None:
+    number = len(table[0]) if table else 0
+    if not number:
+        return
+    draws = np.ones((2, number))
+    draws[1, : number // 2] = 0.0  # half of the samples, as for intervals
+    metrics.bootstrap_values(table, draws)
+    for name, column in metrics.columns(table).items():
+        if len(column) != number:
+            raise UserError(
+                f"columns of {describe_owner(metrics)}: '{name}' has {len(column)} rows for {number} samples: return "
+                "one for each"
+            )
+
+
+def describe_owner(metrics: Metrics) -> str:
+    """Return the name of the class that computes the values."""
+    return type(metrics.scores if isinstance(metrics, TableMetrics) else metrics).__name__
+
+
+def describe_failure(metrics: Metrics, method: str, error: Exception) -> str:
+    """Describe in a line why a method of the metrics, or of their kind of scores, fails."""
+    owner = describe_owner(metrics)
+    if isinstance(metrics, TableMetrics) and isinstance(error, KeyError):
+        names = [*metrics.column_names, *metrics.settings]
+        if error.args[0] not in names:
+            return f"{method} of {owner} reads {error}, which its table lacks: it has {', '.join(names)}"
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{method} of {owner}: {type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"

@@ -1,0 +1,112 @@
+"""What an own kind of scores does wrong is told before the first update, and what is undefined is no mistake."""
+
+import numpy as np
+import pytest
+from support.trainings import small_runs
+
+from paddlevit_dist import UserError
+from paddlevit_dist.core.metrics import ClassificationMetrics, ClassificationScores
+from paddlevit_dist.core.registry.register import register_score_kind
+from paddlevit_dist.core.runtime.metrics_file import EVENT_FIELDS
+from paddlevit_dist.images import Classification
+
+TABLE = "which its table lacks: it has labels, places, losses"
+
+
+class OwnMetrics(ClassificationMetrics):
+    """Metrics of the kind that a test registers."""
+
+
+class OwnTask(Classification):
+    best_metric = ("top-1", True)
+
+    def build_metrics(self):
+        return OwnMetrics(self.num_classes, kind="tried")
+
+
+def build(tmp_path, *words: str, best: str = "top-1", **methods):
+    register_score_kind("tried", type("Tried", (ClassificationScores,), methods), replace=True)
+    task_class = type("Own", (OwnTask,), {"best_metric": (best, True)})
+    return small_runs.build(str(tmp_path), "-epochs=1", "VALIDATE_FREQ", "1", *words, task_class=task_class)
+
+
+def with_score(name: str, value: float):
+    def compute(self, arrays, weights):
+        return {**ClassificationScores.compute(self, arrays, weights), name: np.full(len(weights), value)}
+
+    return compute
+
+
+def compute_lacking(self, arrays, weights):
+    return {"top-1": weights @ arrays["depths"]}
+
+
+def misspelled(self, arrays):
+    return arrays["labels"].tolists()
+
+
+@pytest.mark.parametrize(
+    "methods, told",
+    [
+        ({"compute": compute_lacking}, f"^compute of Tried reads 'depths', {TABLE}"),
+        ({"columns": lambda self, arrays: {"depth": arrays["depths"]}}, f"^columns of Tried reads 'depths', {TABLE}"),
+        (
+            {"columns": lambda self, arrays: {"first": [1]}},
+            r"^columns of Tried: 'first' has 1 rows for \d+ samples: ret",
+        ),
+        (
+            {"columns": misspelled},
+            r"^columns of Tried: AttributeError: .*'tolists'.* \(test_metrics_check.py, line \d+\)$",
+        ),
+        ({"counts": lambda self, arrays: {"epoch": 3}}, "^scores of Tried: 'epoch' is a field of the lines of metrics"),
+        (
+            {"compute": with_score("time", 1.0)},
+            "^scores of Tried: 'time' is a field .*: choose .* such as 'mean time'$",
+        ),
+        ({"compute": with_score("kind", np.nan)}, "^scores of Tried: 'kind' is a field"),
+    ],
+)
+def test_a_mistake_of_a_kind_is_told_before_the_first_update(tmp_path, methods, told):
+    run = build(tmp_path, **methods)
+    with pytest.raises(UserError, match=told):
+        run.train()
+    assert run.schedule.update == 0
+
+
+def test_a_kind_of_ones_own_is_tried_by_our_tasks_too(tmp_path):
+    register_score_kind("tried", type("Tried", (ClassificationScores,), {"compute": with_score("time", 1.0)}), True)
+
+    def build_metrics(task):
+        return ClassificationMetrics(task.num_classes, kind="tried")
+
+    own = {"build_metrics": build_metrics, "__module__": Classification.__module__}
+    run = small_runs.build(str(tmp_path), "-epochs=1", task_class=type("Ours", (Classification,), own))
+    with pytest.raises(UserError, match="^scores of Tried: 'time' is a field"):
+        run.train()
+    assert run.schedule.update == 0
+
+
+def test_a_score_that_is_never_defined_ends_no_run_and_the_last_checkpoint_is_the_best(tmp_path):
+    def summary(self, values, format_interval):
+        return f"sureness {values['sureness']:.1f}"
+
+    words = "-epochs=3", "TRAIN.PATIENCE", "1", "TRAIN.WARMUP_EPOCHS", "0"
+    run = build(tmp_path, *words, best="sureness", compute=with_score("sureness", np.nan), summary=summary)
+    values = run.train()
+    assert "sureness" not in values and "top-1" in values
+    assert run.checkpointer.best == {"name": "sureness", "value": None, "epoch": 3, "line": "sureness nan"}
+    assert (tmp_path / "checkpoints" / "best").resolve() == (tmp_path / "checkpoints" / "last").resolve()
+    log = (tmp_path / "log.txt").read_text()
+    assert log.count("note: sureness is not defined in epoch") == 3
+    assert "sureness nan (last and best, epoch 3, as sureness is not defined in any evaluation)" in log
+
+
+def test_the_fields_of_events_are_those_that_runs_write(tmp_path):
+    import json
+
+    run = build(tmp_path)
+    values = run.train()
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    measured = {*values, "loss"}
+    written = {name for line in lines if line["kind"] in ("training", "epoch", "evaluation") for name in line}
+    assert written - measured <= EVENT_FIELDS and {"learning_rate", "best", "interval"} <= written

@@ -14,16 +14,21 @@ import paddle.nn.functional as F
 from ...core.checkpoint.class_rows import ClassNames, order_outputs, read_class_names
 from ...core.checkpoint.load import count_classes, load_weights
 from ...core.checkpoint.load_report import LoadReport
-from ...core.checkpoint.weight_files import evaluated_weights
+from ...core.checkpoint.model_record import read_record
+from ...core.checkpoint.weight_files import EXTENSION, evaluated_weights
 from ...core.checkpoint.weights import read_weights
+from ...core.inference.trained import build_trained, open_source
 from ...core.losses import log_softmax
-from ...core.registry.lookup import MODELS, annotation_type
+from ...core.registry.lookup import MODELS, annotation_type, find_built_in, find_package
+from ...core.registry.manifest import BOX_LABELS, KEYPOINT_LABELS, MASK_LABELS, NO_LABELS
 from ...core.registry.model_sources import find_bridged
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from ...core.tasks.model import Model
 from ...core.tasks.model_factory import accelerate, build_outline, create_model
 from ...core.tasks.network_checks import require_output
+from ...core.tasks.protocols import load_meta
+from ...core.tasks.task_factory import make_task
 from ..image_size import ImageSize, as_pair
 from ..settings import RGB
 from ..transforms.on_device import PixelNormalizer
@@ -38,10 +43,10 @@ _SMALLEST = 1e-38  # lower bound of probabilities before the logarithm
 class TeacherModel:
     """A teacher, which is never trained: outside the data-parallel model, its averages and its checkpoints.
 
-    ``name`` is a registered model, or an exported one by its path without extension (TRAIN.TEACHER_MODEL); ``weights``
-    are a registered model's. Pixels and channels are the student's, and ``num_classes`` is the number of classes of
-    weights without a classifier. A ``UserError`` says that the model is missing, its weights do not fit completely, or
-    it does not fit the student.
+    ``name`` is a registered model, an exported one by its path without extension, a run, or weights with its record
+    (TRAIN.TEACHER_MODEL); ``weights`` are a registered model's. Pixels and channels are the student's, and
+    ``num_classes`` is the number of classes of weights without a classifier. A ``UserError`` says that the model is
+    missing, its weights do not fit completely, or it does not fit the student.
     """
 
     def __init__(
@@ -62,12 +67,11 @@ class TeacherModel:
             self._task = find_weights_task(source)
             self._channels = getattr(self.model, "in_channels", in_channels)
             accelerate(self.model)
+        elif not any(Path(name + end).is_file() for end in _EXPORTED):
+            self.model, self.summary, file, self._task = _load_run(name, weights, image_size)
+            self.input, self._class_names = find_weights_input(name, file), read_class_names(file)[0]
+            self._channels = getattr(self.model, "in_channels", in_channels)
         else:
-            if not any(Path(name + end).is_file() for end in _EXPORTED):
-                raise UserError(
-                    f"TRAIN.TEACHER_MODEL {name} is neither a registered model nor an exported one "
-                    f"({name}.json or {name}.pdmodel)"
-                )
             self.input, about = find_exported_input(name)
             self._task = about.get("task")
             self.gives_probabilities = str(about.get("output")).startswith("probabilities")
@@ -84,20 +88,23 @@ class TeacherModel:
             self._classes = self._count_classes((2, in_channels, *as_pair(image_size)))
 
     def _count_classes(self, shape: tuple[int, ...]) -> int:
-        """Compute logits of an exported model, and return their number; a ``UserError`` if that fails."""
+        """Compute logits of a model that is not registered, and return their number; a ``UserError`` if that fails."""
         if self._channels < shape[1]:
             raise UserError(
                 f"TRAIN.TEACHER_MODEL {self.name} takes images of {self._channels} channels, the student's have "
                 f"{shape[1]} (DATA.IMAGE_CHANNELS)"
             )
         try:
-            return int(self(paddle.zeros(shape)).shape[-1])
+            found = self(paddle.zeros(shape)).shape
         except Exception as error:  # C++ errors of several classes
             reason = one_line(str(error).strip().rpartition("\n")[2])[-300:]
             raise UserError(
                 f"TRAIN.TEACHER_MODEL {self.name} cannot compute images of {shape[2]} x {shape[3]} pixels "
                 f"(DATA.IMAGE_SIZE): {reason}"
             ) from error
+        if len(found) != 2:
+            raise UserError(f"TRAIN.TEACHER_MODEL {self.name} gives {found} for two images: expected {LOGITS}")
+        return int(found[-1])
 
     def require_task(self, task: str) -> None:
         """Raise a UserError if the teacher's outputs mean something else: one class, or several labels of an image."""
@@ -155,6 +162,42 @@ def _load_registered(
     if in_channels != RGB and any((report.shapes[key][0] or (0, 0))[1] == RGB for key in first_convolutions):
         return _load_registered(name, weights, num_classes, image_size, RGB)
     return model, report
+
+
+def _load_run(name: str, weights: str | None, image_size: ImageSize) -> tuple[paddle.nn.Layer, str, str, str]:
+    """Build the network of a run, or of weights with its record, for images of the student's size.
+
+    No code is imported that the run has imported. Return the network, a summary of its weights, their file and task.
+    """
+    place = f"TRAIN.TEACHER_MODEL {name}"
+    onnx = next((file for file in (name, f"{name}.onnx") if file.endswith(".onnx") and Path(file).is_file()), None)
+    if onnx is not None:
+        raise UserError(f"{place}: {onnx} cannot teach: name its run, or export it with -format=paddle")
+    if not any(Path(f"{name}{end}").expanduser().exists() for end in ("", EXTENSION)):
+        raise UserError(
+            f"{place} is neither a registered model, nor a run or weights, nor an exported model ({name}.json or "
+            f"{name}.pdmodel)"
+        )
+    if weights is not None:
+        raise UserError(f"{place} has its weights: remove TRAIN.TEACHER_WEIGHTS {weights}")
+    task_name = read_record(evaluated_weights(name)).about.get("task")
+    if isinstance(task_name, str) and (built_in := find_built_in(task_name)) and not _has_classes(built_in):
+        raise UserError(
+            f"{place} was trained for TASK {task_name}, whose outputs are no classes: name a classifier's run"
+        )
+    opened = open_source(name, "TRAIN.TEACHER_MODEL", options={"DATA.IMAGE_SIZE": image_size})
+    task = make_task(opened.config)
+    load_meta(task, opened.learned)
+    model, report = build_trained(task, opened)
+    return model, report.summary(), opened.weights, opened.config.TASK
+
+
+def _has_classes(task: str) -> bool:
+    """Return whether a task of this package gives classes or labels of whole images."""
+    others = (BOX_LABELS, KEYPOINT_LABELS, MASK_LABELS, NO_LABELS)
+    return find_package("task", task) == find_package("task", "classification") and (
+        annotation_type("task", task) not in others
+    )
 
 
 def build_teacher(

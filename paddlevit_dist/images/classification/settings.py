@@ -115,7 +115,9 @@ class ClassificationTrainSection(every_run.TrainSection):
         "none", "teacher signal to learn from: its decisions (hard) or its distribution (soft)"
     )
     DISTILLATION_ALPHA: float = key(0.5, "share of the teacher in the loss", SHARE)
-    TEACHER_MODEL: PathText | None = key(None, "a registered model, or the path of an exported one without extension")
+    TEACHER_MODEL: PathText | None = key(
+        None, "a run, weights with its about.yaml, a registered model, or the path of an exported one without extension"
+    )
     TEACHER_WEIGHTS: PathText | None = key(None, "weights of a registered teacher, with or without extension")
     RAND_AUGMENT: bool | str = key(False, "RandAugment: true, or timm's text such as rand-m9-mstd0.5-inc1")
     RAND_AUGMENT_LAYERS: int = key(2, "RAND_AUGMENT true: operations per image", AT_LEAST_1)

@@ -6,6 +6,7 @@ import pytest
 import yaml
 from support.registrations import forgotten
 from support.trainings.small_runs import DIGITS
+from support.trainings.trained import network, write_weights
 
 from paddlevit_dist import UserError, create_model
 from paddlevit_dist.core import settings
@@ -116,6 +117,37 @@ def test_a_normalization_of_other_channels_is_not_the_teachers(of_a_run, exporte
         assert any("its normalization is not known: it gets images with mean 0.4" in line for line in task.notices)
 
 
+@pytest.mark.parametrize("named", ["", "weights", "weights.pdparams"])
+def test_a_run_or_its_weights_teach_with_their_own_network_and_classes(tmp_path, named):
+    names = ["e", "d", "c", "b", "a"]
+    means = [f"DATA.IMAGENET_MEAN={MEANS}", f"DATA.IMAGENET_STD={DEVIATIONS}"]
+    write_weights(tmp_path / "run", names, *means, image_size=16)
+    task = make_task([str(tmp_path / "run" / named)])
+    expected = network(5, image_size=16)(normalize(pixels(), MEANS, DEVIATIONS)).numpy()
+    found = task.teacher(task.normalize(paddle.to_tensor(pixels()))).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+    task.teacher.match_classes(STUDENT, ["a", "b"], 2)
+    np.testing.assert_allclose(task.teacher(normalize(pixels(), [0.4], [0.25])).numpy(), expected[:, [4, 3]], atol=1e-3)
+
+
+def test_what_is_no_run_of_a_classifier_does_not_teach(tmp_path, monkeypatch):
+    (tmp_path / "net.onnx").touch()
+    weights = write_weights(tmp_path / "run", list("abcde"))
+    about = tmp_path / "run" / "about.yaml"
+    named = [str(weights), "TRAIN.TEACHER_WEIGHTS", "other"]
+    for words, message in (
+        ([f"{tmp_path}/net.onnx"], r"net.onnx cannot teach: name its run, or export it with -format=paddle$"),
+        ([f"{tmp_path}/net"], r"net.onnx cannot teach: name its run, or export it with -format=paddle$"),
+        (named, r"has its weights: remove TRAIN.TEACHER_WEIGHTS other$"),
+    ):
+        with pytest.raises(UserError, match=f"^TRAIN.TEACHER_MODEL .*{message}"):
+            make_task(words)
+    for name in ("detection", "image_segmentation", "masked_autoencoder", "volume_segmentation"):
+        about.write_text(yaml.safe_dump({"task": name}))
+        with pytest.raises(UserError, match=f"was trained for TASK {name}, whose outputs are no classes: name a class"):
+            make_task([str(weights)])
+
+
 def test_averaged_weights_of_a_run_teach(tmp_path):
     checkpoint = tmp_path / "run/checkpoints/epoch_0001"
     checkpoint.mkdir(parents=True)
@@ -217,7 +249,10 @@ def test_a_teacher_that_is_not_there_or_of_another_task_is_refused(exported, tmp
     describe(exported, {**ABOUT, "task": "multi_label"})
     for words, message in (
         (f"{exported[0]}", f"{exported[0]} was trained for TASK multi_label, whose outputs do not teach TASK class"),
-        (f"{tmp_path}/none", rf"none is neither a registered model nor an exported one \({tmp_path}/none.json or "),
+        (
+            f"{tmp_path}/none",
+            rf"none is neither a registered model, nor a run or weights, nor an exported model \({tmp_path}/none.json",
+        ),
         ("small_teacher", "small_teacher needs its weights: set TRAIN.TEACHER_WEIGHTS"),
     ):
         with pytest.raises(UserError, match=f"^TRAIN.TEACHER_MODEL .*{message}"):

@@ -35,7 +35,7 @@ def test_mask_heads_begin_as_the_authors_have_them():
     layers = dict(head.named_sublayers())
     for name, bound in bounds.items():
         assert is_uniform(layers[name].weight, bound)
-        assert abs(layers[name].bias).max() <= bound and layers[name].bias.std() > 0.4 * bound
+        assert layers[name].bias.abs().max() <= bound and layers[name].bias.std() > 0.4 * bound
     for name, epsilon in norms.items():
         assert is_constant(layers[name].weight, 1) and is_constant(layers[name].bias, 0)
         assert layers[name]._epsilon == epsilon

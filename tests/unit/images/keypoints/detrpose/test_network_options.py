@@ -115,7 +115,7 @@ def test_first_weights():
     for rows, layer in ((40, model.keypoint_embedding), (30, model.tgt_embed), (40, model.denoising_pose_embed)):
         assert layer.weight.shape == [rows, 64] and is_uniform(layer.weight, math.sqrt(6 / (rows + 64)))
     assert is_uniform(model.denoising_class_embed.weight, math.sqrt(6 / (51 + 64)))
-    assert abs(model.instance_embedding.weight).max() <= math.sqrt(6 / 65)
+    assert model.instance_embedding.weight.abs().max() <= math.sqrt(6 / 65)
     assert is_uniform(model.enc_output[0].weight, math.sqrt(6 / 128)) and model.enc_output[1]._epsilon == 1e-5
     for head in (model.enc_score_head, *model.decoder.class_embed):
         assert is_constant(head.bias, -math.log(99)) and is_uniform(head.weight, 1 / 8)

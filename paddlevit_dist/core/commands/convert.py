@@ -40,6 +40,7 @@ from .parser import CommandParser
 _SAFETENSORS = ".safetensors"
 _MIN_KNOWN_NAMES = 0.5  # fraction of a source's names that its model family has to contain
 _MIN_KNOWN_HEAD_NAMES = 0.2  # of those outside the backbone, which detectors have, too; some have auxiliary heads
+_MOST_NAMED = 5  # layers in a line
 _BACKBONE = "backbone."
 _CONVERTED = (CLASS_LABELS, MASK_LABELS, BOX_LABELS)  # annotations that networks of images learn
 
@@ -132,6 +133,7 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
     if names != "timm":
         converted, dropped = _name_like(names, converted, of_pretraining, path)
     about, lacking = _describe(path_or_name)
+    lacking += _describe_without_place(names, dropped)
     converted = converted._replace(notices=(*converted.notices, *describe_dropped(dropped), *lacking))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,6 +166,14 @@ def _name_like(
     rename = import_object(NAMINGS[program][0])
     renamed, without_place = rename({name: value.T if name in linear else value for name, value in state.items()})
     return converted._replace(state=renamed, linear=set(), unknown=[]), without_place
+
+
+def _describe_without_place(program: str, names: Iterable[str]) -> list[str]:
+    """Return a line about the layers that a program has no place for, but for those that only pretraining needs."""
+    lost = [name for name in names if not find_pretraining_part(name)]
+    layers = list(dict.fromkeys(name.rpartition(".")[0] or name for name in lost))
+    shown = ", ".join(shorten(layer, 60) for layer in layers[:_MOST_NAMED]) + ", ..." * (len(layers) > _MOST_NAMED)
+    return [f"{shown}, which -names={program} has no place for, dropped ({len(lost)} entries)"] if lost else []
 
 
 def _describe(source: str) -> tuple[dict[str, Any], list[str]]:

@@ -282,7 +282,8 @@ def test_what_cannot_be_converted_is_said_in_one_line(tmp_path, monkeypatch):
 def test_names_of_transformers_need_their_format_and_have_pytorchs_layout(tmp_path):
     model = small("vit", seed=1)
     source = save(arrays(model), tmp_path / "vit.pdparams")
-    convert(str(source), str(tmp_path / "out.safetensors"), names="transformers")
+    converted = convert(str(source), str(tmp_path / "out.safetensors"), names="transformers")
+    assert "head, which -names=transformers has no place for, dropped (2 entries)" in converted.notices
     found, ours = read_safetensors(tmp_path / "out.safetensors")[0], in_torch_layout(model)
     first = "encoder.layer.0.attention.attention.query.weight"
     prefix = next(name for name in found if name.endswith(first)).removesuffix(first)
@@ -306,7 +307,11 @@ def test_a_feature_names_weights_as_its_program_does(tmp_path, capsys):
         run([str(source), str(target), "-names=acme"])
     ours = {f"acme.{name}": value for name, value in in_torch_layout(model).items() if name.startswith("blocks")}
     assert_same(read_safetensors(target)[0], ours)
-    assert "note: pretraining_head, which only pretraining needs, dropped (1 entries)" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "note: pretraining_head, which only pretraining needs, dropped (1 entries)" in said
+    left = len(arrays(model)) - len(ours)
+    shown = "note: cls_token, pos_embed, patch_embed.proj, norm, head, which -names=acme has no place for, dropped"
+    assert f"{shown} ({left} entries)\n" in said
 
 
 def test_a_target_below_a_file_is_refused(tmp_path):

@@ -135,7 +135,7 @@ class InputScenes(SceneDataset):
         return self.scenes[index].path
 
     def unit_notice(self, voxel_size_m: float) -> str | None:
-        """Return None: ``remarks`` tells what is known of the unit."""
+        """Return None: ``remarks`` has what is known of the unit."""
         return None
 
     def read(self, index: int) -> Scene:

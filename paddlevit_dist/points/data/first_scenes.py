@@ -12,7 +12,7 @@ _MIN_WIDE_VOXELS, _MIN_SPARSE_VOXELS = 5_000, 20  # beyond both, nearly every vo
 
 
 def describe_scenes(scenes: Sequence[Scene], uses_colors: bool) -> list[str]:
-    """Return notes on scenes of which all have odd colors or classes; ``uses_colors``: colors are a feature."""
+    """Return notes if all scenes have odd colors or classes; ``uses_colors``: colors are a feature."""
     scenes = [scene for scene in scenes if len(scene.xyz)]
     if not scenes:
         return []

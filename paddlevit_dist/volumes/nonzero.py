@@ -22,7 +22,10 @@ from .input_facts import VolumeInputFacts
 from .reading import import_extra
 from .settings import VolumeSettings
 
-MASK, BOX, VOLUME = "mask", "box", "volume"  # regions of z_score's mean and deviation
+# regions of z_score's mean and deviation
+MASK: str = "mask"
+BOX: str = "box"
+VOLUME: str = "volume"
 _SMALL_SHARE = 0.75
 _MOST_VOLUMES = 50  # read before training begins
 

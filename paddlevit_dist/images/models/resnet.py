@@ -187,13 +187,21 @@ _HUGGINGFACE = (
         _BLOCK + r"shortcut\.(convolution|normalization)\.",
         lambda m: f"layer{int(m[1]) + 1}.{m[2]}.downsample.{_KINDS[m[3]][1]}.",
     ),
-    (r"^classifier\.1\.", "fc."),
 )
+_HUGGINGFACE_CLASSIFIER = (r"^classifier\.1\.", "fc.")
+
+
+def _from_hugging_face(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Rename the parameters of transformers' ResNet; a batch norm has the name of its classifier in FCN's head."""
+    weight = state.get("classifier.1.weight")
+    is_linear = weight is None or len(weight.shape) == 2
+    return rename(from_torch_names(state), (*_HUGGINGFACE, *([_HUGGINGFACE_CLASSIFIER] if is_linear else [])))
+
 
 KEY_MAPS: dict[str, KeyMap] = {
     "torchvision": from_torch_names,
     # ResNetForImageClassification of transformers, also without the classifier
-    "Hugging Face": lambda state: rename(from_torch_names(state), _HUGGINGFACE),
+    "Hugging Face": _from_hugging_face,
 }
 
 

@@ -5,6 +5,8 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint.load import count_classes, load_weights
+from paddlevit_dist.core.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.core.tasks.model_factory import create_model
 
 SMALL = {"depths": (1, 2, 1, 2), "dims": (4, 6, 8, 10)}
@@ -137,3 +139,16 @@ def test_options_that_do_not_fit_are_refused(options):
 def test_a_resnet_vd_does_not_mask_padding():
     with pytest.raises(UserError, match="^MODEL.MASK_PADDING: a ResNet-vd's shortcuts pool what is padded: use a Res"):
         small("resnet18", is_vd=True, mask_padding=True)
+
+
+def test_a_batch_norm_of_fcn_with_the_name_of_transformers_classifier_is_no_classifier():
+    backbone = {name: tensor.numpy() for name, tensor in create_model("resnet18", 0, **SMALL).state_dict().items()}
+    norm = {f"classifier.1.{part}": np.ones(5, "float32") for part in ("weight", "bias", "_mean", "_variance")}
+    ours = create_model("resnet18", 3, **SMALL)
+    weights = weights_from_mapping({**backbone, **norm})
+    assert count_classes(ours, weights) is None
+    report = load_weights(ours, weights, minimum_loaded=0.5)
+    assert sorted(report.reinitialized) == ["fc.bias", "fc.weight"] and sorted(report.unexpected) == sorted(norm)
+    head = {"classifier.1.weight": np.ones((3, 10), "float32"), "classifier.1.bias": np.ones(3, "float32")}
+    assert count_classes(ours, weights_from_mapping({**backbone, **head})) == 3
+    assert load_weights(ours, {**backbone, **head}, strict=True).reinitialized == []

@@ -5,14 +5,18 @@ from .classification.task import Classification
 from .data.image_dataset import ImageDataset
 from .detection.data.detection_dataset import DetectionDataset
 from .detection.detector import DetectionCriterion, Detector
+from .detection.evaluation.score_kind import BoxScores
 from .detection.task import Detection
 from .models.classifier import Classifier
 from .models.segmenter import Segmenter
+from .multi_label.scores import LabelScores
+from .multi_label.task import MultiLabel
 from .segmentation.data.segmentation_dataset import SegmentationDataset
 from .segmentation.metrics import SegmentationMetrics
 from .segmentation.task import ImageSegmentation
 
 __all__ = [
+    "BoxScores",
     "Classification",
     "Classifier",
     "Detection",
@@ -22,6 +26,8 @@ __all__ = [
     "ImageClassPrediction",
     "ImageDataset",
     "ImageSegmentation",
+    "LabelScores",
+    "MultiLabel",
     "SegmentationDataset",
     "SegmentationMetrics",
     "Segmenter",

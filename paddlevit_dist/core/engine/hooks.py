@@ -285,8 +285,8 @@ class TrainingLogger(Hook):
 class EarlyStopping(Hook):
     """Ends the training after TRAIN.PATIENCE evaluations without an improvement by more than TRAIN.MIN_IMPROVEMENT.
 
-    Every rank has one. A checkpoint holds the evaluations so far, which a resumed run counts with its own keys. One in
-    which the score is not defined is no improvement; before the first that defines it, none is counted.
+    Every rank has one. A checkpoint holds the evaluations so far, which a resumed run counts with its own keys. An
+    evaluation that does not define the score does not improve it; before the first that defines it, none is counted.
     ``metric``: name of the value that counts, and whether larger ones are better. The evaluator's intervals show which
     improvements may be chance.
     """

@@ -13,7 +13,7 @@ from ..intervals.resampling import FEW, Recompute
 from ..intervals.score_ranges import require_inside
 from .packed_columns import exchange_columns
 from .score import Score
-from .score_kind import Arrays, require_score_kind
+from .score_kind import Arrays, ScoreKind, require_score_kind
 from .table_checks import require_draws, require_rows
 
 
@@ -33,6 +33,7 @@ class SampleTable(NamedTuple):
 
 MetricsType = TypeVar("MetricsType", bound="Metrics")
 PerSampleType = TypeVar("PerSampleType", bound="PerSampleMetrics")
+TableType = TypeVar("TableType", bound="TableMetrics")
 
 
 class ShownValues(dict[str, Any]):
@@ -218,6 +219,8 @@ class TableMetrics(PerSampleMetrics):
     """
 
     lists: ClassVar[Sequence[str]] = ("_batches",)
+    kind: str
+    scores: ScoreKind
     #: indices in the data set of the samples that were added, in their order, set before ``compute``; None: unknown
     indices: Sequence[int] | None = None
     #: result of ``gather_columns`` after ``compute``, in the main process; None in others
@@ -225,13 +228,22 @@ class TableMetrics(PerSampleMetrics):
 
     def __init__(self, kind: str, class_names: Sequence[str] = (), settings: Arrays | None = None) -> None:
         super().__init__()
-        self.kind, self.scores, self.class_names = kind, require_score_kind(kind, class_names), list(class_names)
-        self.few = self.scores.few
+        self.class_names = list(class_names)
+        self.score_by(kind)
         self.settings = dict(settings or {})
         self._undefined: Collection[str] = ()  # of the last ``compute``
         self.column_names: list[str] = []  # of ``per_sample``, once it was called, or ``compute``
         self._batches: list[tuple[Sequence[str], Callable[[], Sequence[np.ndarray]]]] = []  # names and values
         self._prepared: tuple[Any, Recompute] | None = None  # the table that ``bootstrap_values`` had last, its scores
+
+    def score_by(self: TableType, kind: str) -> TableType:
+        """Let another kind compute the scores from the same columns; return these metrics.
+
+        A task of yours calls it in ``build_metrics``. Raises UserError: no kind of this name is registered.
+        """
+        self.kind, self.scores = kind, require_score_kind(kind, self.class_names)
+        self.few = self.scores.few
+        return self
 
     def add(self, **columns: Any) -> None:
         """Add a sample: a number or an array for each column, with the same columns and shapes for all samples."""

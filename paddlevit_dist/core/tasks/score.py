@@ -23,8 +23,8 @@ class Score:
         unit: "%", "mm" and so on; empty: a fraction, or a plain number.
         range: lowest and highest possible value, see ``ScoreKind.find_ranges``; None: it gets no interval.
         better: "higher" or "lower"; empty: neither, or not known.
-        counted_over: what it averages: "samples"; "decisions", of which each sample has one, or "pooled decisions", of
-            which a sample has several, if it is a rate of ``ScoreKind.hits``; "classes", if it is a mean of rates.
+        counted_over: what it averages: "samples"; "decisions" of a rate of ``ScoreKind.hits`` if each sample has one,
+            "pooled decisions" if a sample has several; "classes" of a mean of rates.
     """
 
     quantity: str

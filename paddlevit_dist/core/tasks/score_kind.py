@@ -38,8 +38,8 @@ class ScoreKind:
     other_class_scores: Sequence[str] = ()
     #: units of quantities that are neither rates nor plain numbers, such as {"mre_mm": "mm"}
     units: Mapping[str, str] = {}
-    #: by quantity "higher" or "lower", whichever is better, or "" for neither. Without an entry its range tells: of an
-    #: error from 0 up lower is better, of a score with a highest value higher
+    #: what is better, "higher", "lower" or "" for neither, by quantity. Without an entry its range tells: of an error
+    #: from 0 up lower is better, of a score with a highest value higher
     directions: Mapping[str, str] = {}
     #: number of samples below which a note says that intervals are rough
     few: int = FEW

@@ -83,7 +83,7 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
 
 
 def _list_columns(run: ReportedRun) -> Sequence[str]:
-    """Return the headings of scores of classes of which more is better; in percent, they may end with the unit."""
+    """Return the headings of scores of classes where higher is better; in percent, they may end with the unit."""
     if not run.of_classes:
         return _SCORES_OF_CLASSES
     if run.of_classes[0].better != HIGHER:

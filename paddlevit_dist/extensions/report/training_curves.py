@@ -108,7 +108,7 @@ def _group(
         names: all names.
         scores: those that only evaluations have. Neither classes nor first words join them with other names.
         classes: names of classes.
-        described: what scores are, by name; the others, of runs of former versions, are told by their names.
+        described: what scores are, by name; of the others, of runs of former versions, the names say it.
     """
     of_classes = _split_scores([name for name in names if name in scores], classes, described)
     quantities = {score.quantity for score in of_classes.values()}

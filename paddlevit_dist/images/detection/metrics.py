@@ -126,14 +126,8 @@ class DetectionMetrics(MatchMetrics):
         return tables[0]
 
     def summary(self, values: dict[str, float]) -> str:
-        """Format the most important scores."""
-        recall = f"AR_{self.limits[-1]}"
-        names = ["AP", "AP50", "AP75", recall, *(f"{PREFIXES[1]}{name}" for name in ("AP", "AP50"))]
-        parts = [f"{name} {values[name]:.4f}" for name in names if name in values]
-        if "AP" in values:
-            parts[0] += self.format_interval("AP", 3)
-        else:
-            parts.insert(0, "AP not defined")
+        """Format the line of the kind of scores, and what it leaves out."""
+        recall, parts = f"AR_{self.limits[-1]}", [super().summary(values)]
         if self.limits != MAX_DETECTIONS:
             parts.append(f"({self.limits[-1]:,} detections per image and category, COCO uses 100)")
         if recall not in values:  # defined whenever AP is

@@ -1,7 +1,7 @@
 """Scores of tables of detections, which ``DetectionMetrics`` writes."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from ....core.intervals.resampling import Recompute
 from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.errors import UserError
 from ....core.tasks.score import Score, split_names
-from ....core.tasks.score_kind import Arrays, ScoreKind, are_below
+from ....core.tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
 from .curves import DetectionCurves, stat_names
 from .images import build_image_columns
 from .match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable
@@ -92,6 +92,16 @@ class BoxScores(ScoreKind):
                 places = np.searchsorted(table.image_ids, arrays["ids"])
                 values.update({f"{prefix}{name}": [column[at] for at in places] for name, column in columns.items()})
         return values
+
+    def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
+        """Format the most important scores."""
+        recalls = [name for name in values if name.startswith("AR_") and name[3:].isdecimal()]  # AR_1, AR_10, AR_100
+        names = ["AP", "AP50", "AP75", *recalls[-1:], *(f"{PREFIXES[1]}{name}" for name in ("AP", "AP50"))]
+        parts = [f"{name} {values[name]:.4f}" for name in names if name in values]
+        if "AP" not in values:
+            return " ".join(["AP not defined", *parts])
+        parts[0] += format_interval("AP", 3)
+        return " ".join(parts)
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:
         """Return whether the matches fit the images; compiled loops do not check bounds."""

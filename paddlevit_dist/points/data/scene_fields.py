@@ -65,13 +65,14 @@ def make_scene(
     """
     xyz, offset = _place(to_array(xyz, "xyz"), _read_offset(offset))
     number = len(xyz)
-    limit = num_classes or (len(class_names) if class_names else _MAX_CLASSES)
+    names = [] if class_names is None else list(class_names)
+    limit = num_classes or len(names) or _MAX_CLASSES
     if not isinstance(channels, (Mapping, type(None))):
         raise BadSample(f"channels is {describe_value(channels)}, expected a dictionary of arrays")
     fields = {
         "xyz": xyz,
         "rgb": np.full((number, 3), _GRAY, np.uint8) if rgb is None else to_colors(rgb, rgb_range),
-        "semantic": _read_classes(semantic, number, class_names, limit),
+        "semantic": _read_classes(semantic, number, names, limit),
         "instance": _read_instances(instance, number),
     }
     read = {channel: to_floats(values, channel, channel_width(channel)) for channel, values in (channels or {}).items()}

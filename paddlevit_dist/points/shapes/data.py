@@ -64,10 +64,9 @@ def make_shape(
         raise BadSample("the shape has no points")
     if vectors is not None:
         require_same_length({"xyz": points, "normals": vectors})
-    limit = num_classes or (len(class_names) if class_names else 1 << 31)
-    single = to_classes(
-        [label] if isinstance(label, (str, type(None))) else label, "label", class_names, limit, NO_LABEL
-    )
+    names = [] if class_names is None else list(class_names)
+    limit = num_classes or len(names) or 1 << 31
+    single = to_classes([label] if isinstance(label, (str, type(None))) else label, "label", names, limit, NO_LABEL)
     if single.size != 1:
         raise BadSample(f"label is {describe_value(label)}, expected one class")
     return SampledShape(points, vectors, int(single.reshape(-1)[0]))

@@ -86,9 +86,11 @@ def make_label_map(
     Raises:
         BadSample: an argument has another form, or a label is out of range.
     """
-    limit = len(class_names) if class_names else IGNORED
+    names = [] if class_names is None else list(class_names)
     upright, geometry = place_labels(array, axes, spacing, affine)
-    return LabelMap.from_array(to_classes(upright, "labels", class_names, limit, IGNORED).astype(np.uint8), geometry)
+    return LabelMap.from_array(
+        to_classes(upright, "labels", names, len(names) or IGNORED, IGNORED).astype(np.uint8), geometry
+    )
 
 
 class SegmentedVolumes(Dataset):

@@ -139,6 +139,11 @@ class VolumeSegmentation(Task):
         self.class_names = list(dataset.class_names)
         self.numbers = list(dataset.numbers) or [*range(len(self.class_names))]
         self.regions = list(dataset.regions)
+        if not self.regions and len(self.numbers) != len(self.class_names):
+            raise UserError(
+                f"dataset {self.config.DATA.DATASET}: numbers has {len(self.numbers)} entries, expected the number in "
+                f"files of each of {len(self.class_names)} classes with the background"
+            )
         self._find_removals()
         self.channels, self.spacing = list(dataset.channels), spacing
 

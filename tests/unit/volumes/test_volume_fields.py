@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.volumes import (
@@ -293,6 +294,19 @@ def test_first_volumes_of_own_datasets_are_described():
 
 
 OTHERS = ({"ear_left": [0, 0, 3]}, {"chin": None})
+
+
+def test_numbers_of_labels_are_one_for_each_class():
+    task = VolumeSegmentation(settings.load(LIVERS).values)
+    dataset = Livers(([VOLUME], LABEL_MAP))
+    task._load_dataset_meta(dataset)
+    assert task.numbers == [0, 1, 2] and task.spacing.tolist() == list(SPACING)
+    dataset.numbers = [0, 5]
+    with pytest.raises(UserError, match="numbers has 2 entries, expected .* each of 3 classes with the background"):
+        task._load_dataset_meta(dataset)
+    dataset.numbers, dataset.spacing = [0, 5, 7], [1, 2]
+    with pytest.raises(UserError, match=r"spacing is list of 2 \(1, 2\), expected three positive numbers"):
+        task._load_dataset_meta(dataset)
 
 
 def test_first_label_maps_of_own_datasets_are_described():

@@ -161,6 +161,13 @@ def test_what_is_not_a_scene_is_refused(sample):
         Rooms(sample).read(0)
 
 
+def test_names_of_classes_may_be_an_array():
+    made = make_scene(XYZ, semantic=["wall", "door", None, "floor"], class_names=np.array(CLASSES))
+    assert made.semantic.tolist() == [0, 2, -100, 1]
+    with pytest.raises(BadSample, match="semantic has 'wall', expected the number .*which have no names"):
+        make_scene(XYZ, semantic=["wall"] * 4)
+
+
 def test_a_scene_needs_only_points():
     made = make_scene(np.array([]))
     assert [len(array) for array in made[:4]] == [0] * 4 and made.xyz.shape == made.rgb.shape == (0, 3)

@@ -4,6 +4,7 @@ from .classification.prediction import ImageClassPrediction
 from .classification.task import Classification
 from .data.image_dataset import ImageDataset
 from .detection.data.detection_dataset import DetectionDataset
+from .detection.data.image_annotations import ImageAnnotations, make_annotations
 from .detection.detector import DetectionCriterion, Detector
 from .detection.evaluation.score_kind import BoxScores
 from .detection.task import Detection
@@ -23,6 +24,7 @@ __all__ = [
     "DetectionCriterion",
     "DetectionDataset",
     "Detector",
+    "ImageAnnotations",
     "ImageClassPrediction",
     "ImageDataset",
     "ImageSegmentation",
@@ -31,4 +33,5 @@ __all__ = [
     "SegmentationDataset",
     "SegmentationMetrics",
     "Segmenter",
+    "make_annotations",
 ]

@@ -10,7 +10,7 @@ from ...core.runtime.text_rendering import printable_or, render_text
 from ...core.tasks.figures import Color, class_colors
 from ..drawing import CELL_PX, fit_image, paste_in_square
 from ..run_lengths import decode
-from .data.detection_dataset import ImageAnnotations
+from .data.image_annotations import ImageAnnotations
 from .detections import boxes_to_corners
 
 _ENLARGED_TO_PX = CELL_PX  # the longer side of a small image at least, so that names fit

@@ -23,7 +23,7 @@ from ...core.tasks.figures import (
 )
 from ...core.tasks.protocols import Reportable, predict_again
 from ..drawing import build_gallery
-from .data.detection_dataset import ImageAnnotations
+from .data.image_annotations import ImageAnnotations
 from .data.samples import DetectionSamples
 from .detections import DetectedObjects, boxes_to_corners
 from .drawing import fit_in_cell

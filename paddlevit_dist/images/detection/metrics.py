@@ -17,7 +17,7 @@ from .evaluation.operating_points import NO_WISHES, WishedRates
 from .evaluation.score_kind import PREFIXES
 
 if TYPE_CHECKING:
-    from .data.detection_dataset import ImageAnnotations
+    from .data.image_annotations import ImageAnnotations
 
 _MATCHES = ("boxes", "masks")  # columns of ``MatchTable``, by ``PREFIXES``
 

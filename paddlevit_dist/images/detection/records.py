@@ -9,7 +9,7 @@ from .evaluation.match_tables import IOU_THRESHOLDS, MatchTable
 from .suspicious_labels import compute_overlaps, find_suspects
 
 if TYPE_CHECKING:
-    from .data.detection_dataset import ImageAnnotations
+    from .data.image_annotations import ImageAnnotations
 
 _IN_ALL_AREAS = np.uint64((1 << len(IOU_THRESHOLDS)) - 1)
 _OVERLAP = 0.5

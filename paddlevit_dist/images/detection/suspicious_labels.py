@@ -11,7 +11,7 @@ from ...core.tasks.figures import FigureTable
 from .detections import DetectedObjects, corners_to_boxes
 
 if TYPE_CHECKING:
-    from .data.detection_dataset import ImageAnnotations
+    from .data.image_annotations import ImageAnnotations
 
 MISSING, OTHER_CLASS, OTHER_PLACE, NOT_FOUND = range(4)
 _KINDS = ("no label here", "another class", "another place", "not found")

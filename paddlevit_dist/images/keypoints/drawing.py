@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from ...core.tasks.figures import Color
-from ..detection.data.detection_dataset import ImageAnnotations
+from ..detection.data.image_annotations import ImageAnnotations
 from ..detection.detections import boxes_to_corners
 from ..detection.drawing import CROWD, CanvasPen, enlargement_factor, get_label_colors, short_name
 from ..drawing import CELL_PX, fit_image, paste_in_square

@@ -12,7 +12,7 @@ from ...core.tasks.class_names import name_all
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.figures import Chart, Figure, FigureTable
 from ...core.tasks.protocols import Reportable, predict_again
-from ..detection.data.detection_dataset import ImageAnnotations
+from ..detection.data.image_annotations import ImageAnnotations
 from ..detection.evaluation.curves import RECALLS, DetectionCurves
 from ..detection.evaluation.images import ImageQuality, compute_image_quality
 from ..detection.evaluation.match_tables import IOU_THRESHOLDS, MatchTable

@@ -10,7 +10,7 @@ from .evaluation.matching import LABELED, KeypointMatches
 from .evaluation.point_scores import find_side, measure_points
 
 if TYPE_CHECKING:
-    from ..detection.data.detection_dataset import ImageAnnotations
+    from ..detection.data.image_annotations import ImageAnnotations
     from .detected_keypoints import DetectedKeypoints
 
 POINT_ERRORS = "points", "distances", "shares", "similarities", "is_exchanged"  # columns of (m,)

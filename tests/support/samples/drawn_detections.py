@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects, boxes_to_corners
 
 NAMES = ["owl", "cat", "dog", "yak"]  # nothing is ever annotated as a yak

@@ -1,7 +1,7 @@
 """Images with boxes: datasets, transforms and batches, independent of Paddle.
 
-- ``detection_dataset``: the interface of every dataset (``DetectionDataset``) and the annotations of an image
-  (``ImageAnnotations``).
+- ``detection_dataset``: the interface of every dataset (``DetectionDataset``).
+- ``image_annotations``: the annotations of an image (``ImageAnnotations``), made from what people have.
 - ``synthetic_shapes``: synthetic images that come with the package.
 - ``coco``: COCO's files and similar layouts; ``voc``, ``yolo``: folders with an annotation file for each image.
 - ``indexed_images``: base class of these datasets, with images and boxes in memory-mapped files.

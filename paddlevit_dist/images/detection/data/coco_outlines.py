@@ -19,7 +19,7 @@ from ...segmentation.data.label_maps import add_background
 from ...segmentation.data.segmentation_dataset import IGNORED, SegmentationDataset
 from ...segmentation.settings import SegmentationSettings
 from .coco import Coco
-from .detection_dataset import ImageAnnotations
+from .image_annotations import ImageAnnotations
 from .split_checks import require_masks
 
 

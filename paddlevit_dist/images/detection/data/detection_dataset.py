@@ -2,46 +2,23 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from ....core.runtime.printing import count, describe_value
+from ....core.runtime.printing import count
 from ....core.tasks.dataset import Dataset
-from ....core.tasks.sample_checks import BadSample
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.image_dataset import ImageDataset
-
-
-class ImageAnnotations(NamedTuple):
-    """Annotations of an image: n objects in the file's order, including objects that training skips."""
-
-    boxes: np.ndarray  # float64 (n, 4), x, y of the upper left corner, width, height, in the stored image's pixels
-    labels: np.ndarray  # int64 (n,), index of the category in the dataset's ``category_ids``
-    areas: np.ndarray  # float64 (n,), square pixels, of the mask if there is one
-    is_crowd: np.ndarray  # bool (n,), a group: not learned; detections of it are neither right nor wrong
-    ids: np.ndarray  # int64 (n,), ids of the annotations in their file
-    masks: list[Any] | None = None  # n masks as in COCO's JSON: a list of polygons, or a dictionary
-    #: float64 (n, K, 3), x and y of K keypoints in the stored image's pixels, and COCO's visibility: 0 not labeled, 1
-    #: hidden, 2 visible. K is the largest number of a category. As in COCO's files a pixel's center is at its integers
-    points: np.ndarray | None = None
-
-    @property
-    def is_learnable(self) -> np.ndarray:
-        """Mask of objects, bool (n,), that COCO's detectors train on: no crowds, and boxes with an area."""
-        return ~self.is_crowd & self.has_area
-
-    @property
-    def has_area(self) -> np.ndarray:
-        """Mask of objects whose box has an area, bool (n,); others are neither learned nor counted as boxes."""
-        return (self.boxes[:, 2] > 0) & (self.boxes[:, 3] > 0)
+from .image_annotations import ImageAnnotations, ObjectRules, make_annotations
 
 
 class DetectionDataset(ImageDataset):
     """Images with boxes: ``read(index)`` returns ``(RGB image, ImageAnnotations)``; label k is ``category_ids[k]``.
 
-    ``class_names`` and ``category_ids`` are known before any image is read.
+    A derived class may return anything that ``make_annotations`` takes for annotations. ``class_names`` and
+    ``category_ids`` are known before any image is read.
     """
 
     holds = "images with boxes"
@@ -53,6 +30,8 @@ class DetectionDataset(ImageDataset):
     category_ids: tuple[int, ...] = ()
     #: whether objects have masks
     has_masks: bool = False
+    #: whether ``notices`` report odd boxes and points; else the first images are looked at
+    reports_odd_objects: bool = False
 
     @property
     def mirrors(self) -> np.ndarray | None:
@@ -76,15 +55,18 @@ class DetectionDataset(ImageDataset):
         """Return the annotations of image ``index``, without opening it if possible."""
         return self.read(index)[1]
 
+    @property
+    def rules(self) -> ObjectRules:
+        """What is expected of the objects of every image."""
+        return ObjectRules(len(self.category_ids) or self.num_classes, self.class_names)
+
     def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
-        """Return the annotations of an image as ``make_annotations`` does."""
-        return self.make_annotations(truth)
+        """Return the annotations of an image, whose masks have its size."""
+        return make_annotations(truth, self.rules, (image.height, image.width))
 
     def make_annotations(self, annotations: Any) -> ImageAnnotations:
-        """Return the annotations of an image as ``ImageAnnotations``; BadSample if they are something else."""
-        if not isinstance(annotations, ImageAnnotations):
-            raise BadSample(f"its annotations are {describe_value(annotations)}, expected ImageAnnotations")
-        return annotations
+        """Return what ``annotations`` of a derived class returned as ``ImageAnnotations``; BadSample if it is wrong."""
+        return make_annotations(annotations, self.rules)
 
     def size(self, index: int) -> tuple[int, int]:
         """Return the height and width of image ``index``, from its annotations if they give them."""

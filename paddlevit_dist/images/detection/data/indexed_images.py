@@ -24,16 +24,18 @@ from ....core.runtime.json_format import format_json
 from ....core.runtime.spelling import compose, find_spelling
 from ....core.tasks.class_names import make_unique
 from ...data.data_warnings import DataWarnings
+from ...data.image_dataset import ImageDataset
 from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
-from .detection_dataset import DetectionDataset, ImageAnnotations, format_counts
+from .detection_dataset import DetectionDataset, format_counts
+from .image_annotations import ImageAnnotations
 from .transforms import Size
 
-VERSION = 7
+VERSION = 8
 IMAGE = np.dtype([("id", "<i8"), ("height", "<i4"), ("width", "<i4"), ("first", "<i8")])
 OBJECT = np.dtype(
     [
-        ("box", "<f8", (4,)),  # x, y, width, height
+        ("box", "<f8", (4,)),  # x, y, width, height; an index has sides of at least 0
         ("area", "<f8"),
         ("id", "<i8"),
         ("label", "<i4"),
@@ -166,7 +168,9 @@ def _build(stem: str, folder: Path, name: str, key: bytes, source: AnnotationSou
     images[:-1] = source.images
     images["first"][1:] = np.cumsum(numbers)
     write_array(Path(f"{stem}-images.npy"), images)
-    write_array(Path(f"{stem}-objects.npy"), source.objects[order])
+    objects = source.objects[order]
+    np.maximum(objects["box"][:, 2:], 0.0, out=objects["box"][:, 2:])  # boxes without an area, which readers report
+    write_array(Path(f"{stem}-objects.npy"), objects)
     if source.points is not None:
         write_array(Path(f"{stem}-points.npy"), source.points[order])
     facts = {**source.about._asdict(), "has_points": source.points is not None, "more": dict(source.about.more)}
@@ -201,6 +205,7 @@ class IndexedDetectionImages(DetectionDataset):
     class_names: list[str]
     num_classes: int
     reading: ReadConfig
+    reports_odd_objects = True
 
     def __init__(self, root: str, index: AnnotationIndex, source: str, turned: bool = False) -> None:
         self.root, self.source = root, source
@@ -261,6 +266,14 @@ class IndexedDetectionImages(DetectionDataset):
         image = decode_image(read_file(path), path, self.image_mode, self.reading)
         self.require_size(index, (image.size[1], image.size[0]))
         return image, self.annotations(index)
+
+    def make_sample(self, sample: Any) -> tuple[Image.Image, ImageAnnotations]:
+        """Return an RGB image and its annotations, which ``annotations`` has made unless a user's class reads them."""
+        is_made = type(self).read is IndexedDetectionImages.read
+        made: tuple[Image.Image, ImageAnnotations] = (
+            ImageDataset.make_sample(self, sample) if is_made else super().make_sample(sample)
+        )
+        return made
 
     def describe(self, index: int) -> str:
         """Return the file of image ``index``."""

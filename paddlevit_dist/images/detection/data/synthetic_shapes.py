@@ -7,13 +7,15 @@ from PIL import Image
 
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...run_lengths import find_mask_runs
-from .detection_dataset import DetectionDataset, ImageAnnotations
+from .detection_dataset import DetectionDataset
+from .image_annotations import ImageAnnotations
 
 
 class SyntheticShapes(DrawnImages, DetectionDataset):
     """Synthetic images with masks of each shape's visible pixels, at least three quarters, and tightest boxes."""
 
     has_masks = True
+    reports_odd_objects = True  # there are none
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -16,7 +16,7 @@ from ...data.drawn_shapes import (
     render_image,
     vary_color,
 )
-from ...detection.data.detection_dataset import ImageAnnotations
+from ...detection.data.image_annotations import ImageAnnotations
 from ..settings import FIGURES, KeypointSettings
 from .figures import FIGURE_SETS, FINE, Figure, Line, pose
 from .keypoint_dataset import KeypointDataset
@@ -53,6 +53,7 @@ class DrawnFigures(DrawnImages, KeypointDataset):
     """
 
     drawn_name = "figures"
+    reports_odd_objects = True  # there are none
 
     def __init__(
         self,

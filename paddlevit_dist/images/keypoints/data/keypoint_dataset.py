@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...detection.data.detection_dataset import DetectionDataset, ImageAnnotations
+from ...detection.data.detection_dataset import DetectionDataset
+from ...detection.data.image_annotations import ImageAnnotations, ObjectRules
 from ...detection.data.samples import ImagesPart
 from ..keypoint_set import KeypointSet, can_mirror
 
@@ -28,6 +29,11 @@ class KeypointDataset(DetectionDataset):
     def num_points(self) -> int:
         """Largest number of points of a category."""
         return max((len(points.names) for points in self.keypoint_sets), default=0)
+
+    @property
+    def rules(self) -> ObjectRules:
+        """What is expected of the objects of every image."""
+        return super().rules._replace(num_points=self.num_points)
 
     @property
     def can_mirror(self) -> bool:

@@ -14,7 +14,7 @@ from .matching import MAX_DETECTIONS, KeypointMatches, PointTable, match_image
 from .score_kind import KIND, encode_names, name_points
 
 if TYPE_CHECKING:
-    from ...detection.data.detection_dataset import ImageAnnotations
+    from ...detection.data.image_annotations import ImageAnnotations
 
 
 class KeypointMetrics(MatchMetrics):

@@ -12,7 +12,7 @@ from ....core.tasks.score_kind import Arrays, FormatInterval, ScoreKind
 from ..detected_keypoints import DetectedKeypoints
 
 if TYPE_CHECKING:
-    from ...detection.data.detection_dataset import ImageAnnotations
+    from ...detection.data.image_annotations import ImageAnnotations
 
 KIND = "keypoint_errors"
 TASKS = ("keypoint_heatmaps", "keypoint_detection")  # which find keypoints in different ways

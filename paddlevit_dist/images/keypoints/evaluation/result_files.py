@@ -192,7 +192,7 @@ def measure_results(annotations: KeypointAnnotations, results: KeypointResults, 
 
     ``spacings`` are width and height of a pixel of each image in millimeters, or None.
     """
-    from ...detection.data.detection_dataset import ImageAnnotations
+    from ...detection.data.image_annotations import ImageAnnotations
 
     truth, found, number = annotations.truth, results.found, len(annotations.sets[0].names)
     known = np.flatnonzero(found.labels >= 0)

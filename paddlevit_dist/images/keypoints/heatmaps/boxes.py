@@ -14,7 +14,7 @@ from ....core.inference.trained import TrainedWeights, build_trained, open_sourc
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import atomic_file, map_array
 from ....core.runtime.printing import count, shorten
-from ...detection.data.detection_dataset import ImageAnnotations
+from ...detection.data.image_annotations import ImageAnnotations
 from ...detection.detections import DetectedObjects
 from ...detection.evaluation.scored_files import read_results
 from ...detection.evaluation.yolo_results import load_annotations

@@ -11,7 +11,8 @@ from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.protocols import Drawable
 from paddlevit_dist.core.tasks.task_factory import make_task
-from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, ImageAnnotations
+from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.drawing import CROWD, draw_annotations, draw_batch, get_label_colors
 

@@ -7,7 +7,7 @@ import pytest
 from support.filled_cells import to_dense
 
 from paddlevit_dist.images.detection import figures
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.curves import DetectionCurves
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth, match

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.drawing import CROWD, CanvasPen, get_label_colors
 from paddlevit_dist.images.drawing import CELL_PX
 from paddlevit_dist.images.keypoints import drawing

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.drawing import join_cells
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import KeypointDataset
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints

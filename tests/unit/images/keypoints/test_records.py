@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
 from paddlevit_dist.images.keypoints.evaluation.matching import PointTable, match_image
 from paddlevit_dist.images.keypoints.keypoint_set import KeypointSet

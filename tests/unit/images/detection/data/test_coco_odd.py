@@ -284,3 +284,10 @@ def test_categories_of_one_name_are_told_apart_by_their_ids_as_an_evaluation_doe
     assert data.class_names == ["dog", "thing (id 11)", "thing (id 40)"] and data.category_ids == (3, 11, 40)
     assert data.class_names == read_annotations(file).names
     assert data.annotations(0).labels.tolist() == [2, 1]
+
+
+def test_sides_below_0_are_no_area_and_keep_the_area_of_the_file(tmp_path, cache):
+    write_coco(tmp_path, [annotation(1, 11, [5, 5, -2, 3], area=6), annotation(2, 11, BOX)])
+    found = Coco(str(tmp_path), "train", cache).annotations(0)
+    assert found.boxes.tolist() == [[5, 5, 0, 3], BOX] and found.areas.tolist()[0] == 6
+    assert found.has_area.tolist() == [False, True]

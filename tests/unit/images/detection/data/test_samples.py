@@ -15,7 +15,8 @@ from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images.data.held_out import write_rows
 from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.composition import ImageComposition
-from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, ImageAnnotations, format_counts
+from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, format_counts
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import (
     HOST,
     DetectionSamples,

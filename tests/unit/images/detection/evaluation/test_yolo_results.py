@@ -12,7 +12,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.extensions.compare.pairs import compare_tables
 from paddlevit_dist.extensions.compare.tables import read_table
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.evaluation.scored_files import MASKS
 from paddlevit_dist.images.detection.evaluation.yolo_results import load_annotations, read_yolo
 from paddlevit_dist.images.run_lengths import compress_runs

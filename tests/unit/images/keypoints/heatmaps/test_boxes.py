@@ -10,7 +10,7 @@ from PIL import Image
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import UserError
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures

@@ -24,7 +24,7 @@ from ..detections import DetectedObjects, corners_to_boxes
 from .match_tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 if TYPE_CHECKING:
-    from ..data.detection_dataset import ImageAnnotations
+    from ..data.image_annotations import ImageAnnotations
 
 _MOST_CLASSES = 1 << 16
 _HIGHEST_THRESHOLD = 1 - 1e-10  # so that rounding cannot miss an IoU of 1; pycocotools has the same value
@@ -197,11 +197,13 @@ def _box_overlaps(boxes, true_boxes, is_crowd, groups, overlaps):
         for row in range(groups[group, 1], groups[group, 2]):
             x, y, width, height = boxes[row]
             area = width * height
+            is_box = np.isfinite(x + y + width + height)  # comparisons below may be true of what is not a number
             for true_row in range(groups[group, 3], groups[group, 4]):
                 left, top, true_width, true_height = true_boxes[true_row]
                 across = min(width + x, true_width + left) - max(x, left)
                 down = min(height + y, true_height + top) - max(y, top)
-                if across > 0 and down > 0:
+                is_true_box = np.isfinite(left + top + true_width + true_height)
+                if across > 0 and down > 0 and is_box and is_true_box:
                     shared = across * down
                     union = area if is_crowd[true_row] else area + true_width * true_height - shared
                     overlaps[position] = shared / union
@@ -241,7 +243,7 @@ def decide_matches(groups, overlaps, areas, true_areas, is_crowd, is_excluded, r
             place = 0
             for can_be_ignored in range(2):  # first annotations that can count, then the others
                 for true_row in range(true_first, true_end):
-                    is_out = is_excluded[true_row] or true_areas[true_row] < low or true_areas[true_row] > high
+                    is_out = is_excluded[true_row] or not low <= true_areas[true_row] <= high
                     is_ignored[true_row] = is_out
                     if is_out == (can_be_ignored == 1):
                         order[place] = true_row
@@ -261,7 +263,7 @@ def decide_matches(groups, overlaps, areas, true_areas, is_crowd, is_excluded, r
                         if best >= 0 and not is_ignored[best] and is_ignored[true_row]:
                             break
                         overlap = overlaps[row_start + true_row - true_first]
-                        if not overlap < needed:
+                        if overlap >= needed:  # never, if it is not a number
                             best, needed = true_row, overlap
                     if best >= 0:
                         is_taken[best] = True

@@ -20,7 +20,7 @@ from ..detected_keypoints import DetectedKeypoints
 from ..keypoint_set import KeypointSet
 
 if TYPE_CHECKING:
-    from ...detection.data.detection_dataset import ImageAnnotations
+    from ...detection.data.image_annotations import ImageAnnotations
 
 MAX_DETECTIONS = 20  # of one image and category, as in COCO
 LABELED, FOUND, SIMILARITY, DISTANCE = range(4)  # columns of ``KeypointMatches.sums``
@@ -251,6 +251,7 @@ def _fill_similarities(groups, numbers, variances, points, true_points, true_box
                 for point in range(number):
                     labeled += true_points[true_row, point, 2] > 0
                 left, top, width, height = true_boxes[true_row]
+                is_box = np.isfinite(left + top + width + height)
                 total = 0.0
                 for point in range(number):
                     x, y = points[row, point, 0], points[row, point, 1]
@@ -258,6 +259,8 @@ def _fill_similarities(groups, numbers, variances, points, true_points, true_box
                         if not true_points[true_row, point, 2] > 0:
                             continue
                         across, down = x - true_points[true_row, point, 0], y - true_points[true_row, point, 1]
+                    elif not is_box or not np.isfinite(x + y):  # max would return 0
+                        across = down = np.inf
                     else:
                         across = max(0.0, left - width - x) + max(0.0, x - (left + width * 2))
                         down = max(0.0, top - height - y) + max(0.0, y - (top + height * 2))

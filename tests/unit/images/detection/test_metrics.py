@@ -13,10 +13,13 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.inference.evaluation import SavedPredictions
 from paddlevit_dist.core.tasks.prediction import InputSamples
 from paddlevit_dist.images.detection.data.coco import Coco
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
-from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
+from paddlevit_dist.images.detection.detections import DetectedObjects, boxes_to_corners
+from paddlevit_dist.images.detection.evaluation.matching import CandidateDetections, match, match_detections
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 from paddlevit_dist.images.detection.prediction import DetectionWriter
+from paddlevit_dist.images.detection.records import match_across_classes
+from paddlevit_dist.images.detection.suspicious_labels import find_suspects
 
 IMAGES = 60
 TWELVE = "AP AP50 AP75 AP_small AP_medium AP_large AR_1 AR_10 AR_100 AR_small AR_medium AR_large".split()
@@ -206,3 +209,34 @@ def test_a_mask_of_another_size_is_refused_with_its_image(wrong):
     )  # fmt: skip
     with pytest.raises(UserError, match=f"image 7: {wrong} cannot be compared: its segmentation "):
         metrics.update(7, truth, found, (6, 10))
+
+
+@pytest.mark.parametrize("column", [None, 0, 1, 2, 3])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("is_crowd", [False, True])
+def test_a_box_that_is_not_finite_is_never_found_and_finds_nothing(value, column, is_crowd):
+    """As an object it is missed, as a crowd it excuses nothing; as a detection it is wrong."""
+    box, columns = np.array([[2.0, 1, 6, 4]]), slice(None) if column is None else column
+    bad = box.copy()
+    bad[:, columns] = value
+    truth = ImageAnnotations(bad, np.array([0]), np.array([24.0]), np.array([is_crowd]), np.array([1]))
+    found = DetectedObjects(boxes_to_corners(box), np.array([0.9]), np.array([0]))
+    table = match(1, truth, found, 1)
+    assert not table.true_positives.any() and table.annotated.size == (0 if is_crowd else 6)
+    assert not (table.ignored & np.uint64(0x3FF)).any()  # of all areas
+    candidates = CandidateDetections(bad, np.array([0.9]), np.array([0]), np.array([24.0]))
+    assert not match_detections(1, truth._replace(boxes=box), candidates, 1).true_positives.any()
+    if np.isnan(value):
+        assert len(find_suspects(truth, found, 0.5)) == 1 + (not is_crowd)  # a box without a label, and the object
+        pairs = [[1, 0]] if is_crowd else [[0, 1], [1, 0]]
+        assert match_across_classes(truth, found, 1, 0.5).tolist() == pairs
+
+
+def test_an_object_whose_area_is_not_a_number_counts_as_none():
+    truth = ImageAnnotations(
+        np.array([[2.0, 1, 6, 4]]), np.array([0]), np.array([np.nan]), np.zeros(1, bool), np.ones(1)
+    )
+    metrics = DetectionMetrics(["cow"], 1)
+    metrics.update(1, truth, DetectedObjects(boxes_to_corners(truth.boxes), np.array([0.9]), np.array([0])))
+    values = metrics.compute(metrics.state)
+    assert values["AP"] == 0.0 and "AR_100" not in values

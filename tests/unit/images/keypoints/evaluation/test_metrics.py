@@ -9,8 +9,9 @@ from support.thread_ranks import ThreadRanks
 from paddlevit_dist import UserError, all_gather
 from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.core.tasks.score_kind import require_score_kind
-from paddlevit_dist.images.detection.data.detection_dataset import ImageAnnotations
+from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.keypoints.detected_keypoints import DetectedKeypoints
+from paddlevit_dist.images.keypoints.evaluation.matching import PointTable, match_image
 from paddlevit_dist.images.keypoints.evaluation.metrics import KeypointMetrics, PointMetrics
 from paddlevit_dist.images.keypoints.evaluation.point_scores import find_side, measure_points
 from paddlevit_dist.images.keypoints.evaluation.score_kind import TEN
@@ -296,3 +297,31 @@ def test_scores_that_a_subclass_adds_have_no_bounds_and_all_others_have():
     for metrics in (of_objects, of_points):
         saved = metrics.to_sample_table(list(metrics.gathered[1].values()))
         check_own_scores(require_score_kind(saved.kind, saved.classes), saved)
+
+
+@pytest.mark.parametrize("what", ["points", "x", "area", "box", "predicted", "nowhere"])
+def test_what_is_not_a_number_is_never_found(what):
+    """An object without labeled points is found by its box, which excuses a prediction."""
+    places = np.array([[0.0, 0], [20, 20], [5, 5]])
+    truth, found = one_object(places)._replace(areas=np.full(1, 400.0)), shown_at([places])
+    table = PointTable.from_sets([HAND])
+    unlabeled = truth._replace(points=np.zeros((1, 3, 3)))
+    assert match_image(1, truth, found, table).table.true_positives.any()
+    assert match_image(1, unlabeled, found, table).table.ignored.any()
+    if what in ("points", "x"):
+        truth.points[0, :, : 1 if what == "x" else 2] = np.nan
+    elif what == "area":
+        truth = truth._replace(areas=truth.areas * np.nan)
+    elif what == "box":
+        truth = unlabeled._replace(boxes=truth.boxes + np.nan)
+    else:
+        found.points[:, :, :2] = np.nan
+        truth = unlabeled if what == "nowhere" else truth
+    matches = match_image(1, truth, found, table).table
+    assert not matches.true_positives.any()
+    if what in ("box", "nowhere"):
+        assert not (matches.ignored & np.uint64(0x3FF)).any()  # of all areas
+    assert evaluate({1: (truth, found)}, ["hand"], [HAND.sigmas])[1]["AP"] == 0
+    if what not in ("area", "box"):  # which the error of a point does not need
+        errors = PointMetrics(HAND).update(1, truth, found)
+        assert not (errors < np.inf).any()

@@ -5,6 +5,7 @@ to its metrics.
 """
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
@@ -16,6 +17,7 @@ from ..engine.confidence import IntervalConfig, compute_intervals
 from ..intervals import ConfidenceInterval
 from ..registry.extension_points import METRICS
 from ..runtime.errors import UserError
+from ..runtime.printing import shorten
 from ..tasks.metrics import PerSampleMetrics
 from .checks import check_label_pair, host, prefix_errors, require, require_classes, require_few
 
@@ -80,6 +82,7 @@ class Meter:
         self._confidence = None if percent is None else IntervalConfig(int(percent), _RESAMPLES)
         self._samples = 0
         self._indices: list[int] = []
+        self._told: set[tuple[str, str]] = set()  # keys that are not read
 
     def _build(self, names: list[str]) -> PerSampleMetrics:
         raise NotImplementedError
@@ -87,6 +90,14 @@ class Meter:
     def _check(self, output: Any, target: Any) -> tuple[Any, ...]:
         """Check one sample, and return the arguments of ``_add``; raises a UserError if the sample is invalid."""
         raise NotImplementedError
+
+    def _note_unread(self, side: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
+        """Tell once of the keys of "outputs" or "targets" that are not read."""
+        unread = [str(name) for name in given if name not in known and (side, str(name)) not in self._told]
+        self._told.update((side, name) for name in unread)
+        if unread and rank() == 0:
+            names = ", ".join(map(shorten, map(repr, unread)))
+            print(f"note: {type(self).__name__} does not read {names} of {side}", file=sys.stderr)
 
     def _add(self, number: int, *sample: Any) -> None:
         """Count one sample."""

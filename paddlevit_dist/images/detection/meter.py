@@ -1,23 +1,29 @@
 """COCO's numbers of the outputs of any program."""
 
 from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.library.checks import check_corners, host, require, require_classes, require_parts
+from ...core.library.checks import check_corners, host, prefix_errors, require, require_parts
 from ...core.library.meters import Meter
 from ...core.tasks.metrics import PerSampleMetrics
+
+if TYPE_CHECKING:
+    from .detections import DetectedObjects
+
+_OUTPUT, _TARGET = ("boxes", "scores", "labels"), ("boxes", "labels")
 
 
 class CocoAP(Meter):
     """Compute COCO's numbers of boxes and, with the option ``masks=True``, of masks.
 
-    An output is a dictionary of "boxes" (n, 4) x0, y0, x1, y1 in pixels, "scores" (n,) and "labels" (n,) from 0. A
-    target is a dictionary of "boxes" and "labels". It may have "is_crowd" (n,) and "areas" (n,), by default the areas
-    of the boxes. Masks are COCO's run lengths: "masks" in both, and "size", height and width, in the target. Several
-    processes, and merged meters, need ``indices``.
+    An output is a dictionary of "boxes" (n, 4) x0, y0, x1, y1 in pixels, "scores" (n,) and "labels" (n,) from 0, or
+    names of the classes. A target is a dictionary of "boxes" and "labels". It may have "is_crowd" (n,) and "areas"
+    (n,), by default the areas of the boxes, or of the masks; "iscrowd" and "area", as of COCO and torchvision, are
+    read, too. Masks are polygons or run lengths as of COCO, or arrays (n, height, width): "masks" in both, and "size",
+    height and width, in the target. Predicted boxes or scores that are not finite are never found, and counted. Other
+    keys are not read, and reported once. Several processes, and merged meters, need ``indices``.
     """
 
     def _build(self, names: list[str], masks: bool = False) -> PerSampleMetrics:
@@ -27,34 +33,44 @@ class CocoAP(Meter):
         return DetectionMetrics(names, with_masks=masks)
 
     def _check(self, output: Mapping[str, Any], target: Mapping[str, Any]) -> tuple[Any, ...]:
-        from .detections import DetectedObjects, corners_to_boxes
+        from .data.image_annotations import ObjectRules, make_annotations, rename_fields
 
         more = ["masks"] if self._with_masks else []
-        require_parts(output, "output", ["boxes", "scores", "labels", *more])
-        require_parts(target, "target", ["boxes", "labels", *more, *(["size"] if more else [])])
-        corners, true_corners = check_corners(output["boxes"]), check_corners(target["boxes"])
-        for side, record, number in (("output", output, len(corners)), ("target", target, len(true_corners))):
-            for name in ("scores", "labels", "areas", "is_crowd", "masks"):
-                if (values := record.get(name)) is not None:
-                    kind = type(values).__name__
-                    require(hasattr(values, "__len__"), f"the {side}'s {name} have to be a list, not a {kind}")
-                    require(len(values) == number, f"the {side} has {number} boxes and {len(values)} {name}")
-        require(
-            bool((true_corners[:, :2] <= true_corners[:, 2:]).all()),
-            "a true box has x1 < x0 or y1 < y0: expected corners x0, y0, x1, y1, not x, y, width, height",
-        )
-        scores = host(output["scores"]).astype(np.float64, copy=False)
-        labels, true_labels = (host(fields["labels"]) for fields in (output, target))
-        boxes = corners_to_boxes(true_corners)
-        areas = host(target.get("areas", boxes[:, 2] * boxes[:, 3])).astype(np.float64)
-        is_crowd = host(target.get("is_crowd", np.zeros(len(boxes)))).astype(bool)
-        require_classes(labels, len(self._names), "labels of the output")
-        require_classes(true_labels, len(self._names), "labels of the target")
-        detections = DetectedObjects(corners, scores, labels.astype(np.int64), output.get("masks"))
-        truth = SimpleNamespace(
-            boxes=boxes, labels=true_labels.astype(np.int64), areas=areas, is_crowd=is_crowd, masks=target.get("masks")
-        )
-        return truth, detections, target.get("size")
+        require_parts(output, "output", [*_OUTPUT, *more])
+        require_parts(target, "target", [*_TARGET, *more, *(["size"] if more else [])])
+        of_target = ["boxes", "labels", "areas", "is_crowd", *more]
+        with prefix_errors("the target"):
+            fields = rename_fields(target)
+            size = _read_size(target["size"]) if self._with_masks else None
+            rules = ObjectRules(len(self._names), self._names, needs_masks=self._with_masks)
+            known = {name: fields[name] for name in of_target if name in fields}
+            truth = make_annotations({**known, "box_format": "xyxy"}, rules, size)
+        with prefix_errors("the output"):
+            detections = self._read_output(output, size)
+        self._note_unread("outputs", output, [*_OUTPUT, *more])
+        self._note_unread("targets", fields, [*of_target, *(["size"] if more else [])])
+        return truth, detections, size
+
+    def _read_output(self, output: Mapping[str, Any], size: tuple[int, int] | None) -> "DetectedObjects":
+        """Return the detections of an output; those that are not finite are ignored later."""
+        from .data.image_annotations import make_masks, read_array, read_labels
+        from .detections import DetectedObjects
+
+        corners, scores = (read_array(output[name], name, is_finite=False) for name in ("boxes", "scores"))
+        corners = check_corners(corners)
+        number = len(corners)
+        require(scores.shape == (number,), f"scores of shape {scores.shape} for {number} boxes: expected ({number},)")
+        labels = read_labels(output["labels"], number, len(self._names), self._names, "labels")
+        masks = make_masks(output["masks"], number, True, size) if self._with_masks else None
+        return DetectedObjects(corners, scores.astype(np.float64, copy=False), labels, masks)
 
     def _add(self, number: int, *sample: Any) -> None:
         self._metrics.update(number, *sample)
+
+
+def _read_size(value: object) -> tuple[int, int]:
+    """Return height and width as whole numbers."""
+    size = host(value)
+    is_size = size.shape == (2,) and size.dtype.kind in "iu" and bool((size > 0).all())
+    require(is_size, f"size is {value!r}: expected height and width in pixels")
+    return int(size[0]), int(size[1])

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import count
 from ...core.runtime.spelling import compose
 from ..data.data_warnings import DataWarnings
 from ..run_lengths import are_flat, are_plain_polygons, find_box, has_shape, require_segmentation
@@ -26,8 +25,6 @@ from .json_lists import JsonElement, elements
 _LARGEST_ID = 2**53  # ids pass through programs that store numbers as floats
 _LARGEST_SIDE = 2**31 - 1
 _NUMBER = re.compile("0|-?[1-9][0-9]{0,15}")  # canonical spelling of an integer
-_FRACTION_TOLERANCE, _SMALLEST_IMAGE = 0.05, 8  # boxes in an image of few pixels look like fractions
-_MIN_OUTSIDE = 0.25  # fraction of boxes; randomly placed corners give 0.75
 LARGEST = 1e300  # sums of larger numbers may overflow
 _EXPECTED = "expected annotations in COCO's format: an object with images, annotations and categories"
 Id = int | str
@@ -357,26 +354,6 @@ def file_name(entry: CocoImage) -> str | None:
     if not isinstance(name, str) or not name or "\0" in name:
         return None
     return name.replace("\\", "/")
-
-
-def require_sides(path: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
-    """Check that boxes, float64 (n, 4), can be x, y, width, height in pixels; raise UserError if not.
-
-    They cannot if all are fractions of an image, or if all are corners inside of their images and, read as sides, a
-    quarter of them exceeds the image by a tenth. ``sizes``: int64 (n, 2), height and width; 0 where unknown.
-    """
-    is_known = (sizes > 0).all(axis=1)
-    boxes, sizes = boxes[is_known], sizes[is_known, ::-1]  # width and height
-    if not len(boxes):
-        return
-    message = f"{path}: bbox is x, y, width, height in pixels, and all of the {len(boxes):,}"
-    if boxes.min() >= -_FRACTION_TOLERANCE and boxes.max() <= 1 + _FRACTION_TOLERANCE and sizes.min() > _SMALLEST_IMAGE:
-        raise UserError(f"{message} are fractions of the images from 0 to 1: multiply by width and height")
-    are_corners = (boxes[:, 2:] >= boxes[:, :2]).all() and (boxes[:, 2:] <= sizes * 1.02 + 1).all()
-    is_outside = (boxes[:, :2] + boxes[:, 2:] > sizes * 1.1).any(axis=1)
-    if are_corners and is_outside.mean() >= _MIN_OUTSIDE:
-        reason = f"as sides {count(int(is_outside.sum()), 'box')} would exceed the image"
-        raise UserError(f"{message} look like corners x0, y0, x1, y1 ({reason}): write x0, y0, x1 - x0, y1 - y0")
 
 
 def in_order(ids: Iterable[Id]) -> list[Id]:

@@ -19,8 +19,9 @@ from ...data.formats import SPLIT_WORDS, list_folders
 from ...data.reading import SPLITS, require_folder
 from ...run_lengths import outline
 from ...settings import ObjectSettings
-from ..coco_files import CocoFile, CocoImage, file_name, require_sides, segmentation_at
+from ..coco_files import CocoFile, CocoImage, file_name, segmentation_at
 from ..json_lists import elements
+from ..odd_objects import note_boxes, require_sides
 from ..settings import DetectionSettings
 from .indexed_images import (
     IMAGE,
@@ -360,14 +361,6 @@ def _path(coco: CocoFile, number: int, folder: str, inside: Sequence[str]) -> by
 def _check_boxes(coco: CocoFile, objects: np.ndarray, images: np.ndarray) -> None:
     """Note boxes outside of their images; raise UserError if boxes cannot be x, y, width, height in pixels."""
     objects, images = (rows[(objects["box"][:, 2:] > 0).all(axis=1)] for rows in (objects, images))
-    require_sides(coco.file, objects["box"], np.stack([images["height"], images["width"]], axis=1).astype(np.int64))
-    odd, ids, low, sides = coco.odd, objects["id"], objects["box"][:, :2], objects["box"][:, 2:]
-    high, limits = low + sides, np.stack([images["width"], images["height"]], axis=1)
-    is_outside = (high <= 0).any(axis=1) | (low >= limits).any(axis=1)
-    is_clipped = (low < -1).any(axis=1) | (high > limits + 1).any(axis=1)
-    if is_clipped.any() and (sides > low).all() and (sides <= limits + 1).all():
-        text = "with a box that fits as x0, y0, x1, y1, as all boxes do, although COCO has x, y, width, height"
-        odd.note_all("object", text, ids)
-    odd.note_all("object", "with a box outside the image, skipped in training", ids[is_outside])
-    text = "with a box that exceeds the image by more than a pixel, clipped for training"
-    odd.note_all("object", text, ids[is_clipped & ~is_outside])
+    sizes = np.stack([images["height"], images["width"]], axis=1).astype(np.int64)
+    require_sides(f"{coco.file}: bbox", objects["box"], sizes)
+    note_boxes(coco.odd, objects["id"], objects["box"], sizes)

@@ -21,9 +21,10 @@ from ...run_lengths import decode
 from ..settings import EQUAL_SHAPES, ONE_SIZE, PADDED, SINGLE, DetectionDataSection, DetectionSettings
 from ..windows import ImagePart, WindowPlan
 from .composition import ImageComposition, ImageObjects, build_composition
-from .detection_dataset import DetectionDataset, ImageAnnotations
+from .detection_dataset import DetectionDataset
+from .image_annotations import ImageAnnotations
 from .object_points import ObjectPoints
-from .split_checks import check_files, explain_nothing_learned, select_usable
+from .split_checks import check_files, explain_nothing_learned, note_first_objects, select_usable
 from .transforms import (
     DetectionView,
     Size,
@@ -59,6 +60,7 @@ class ImagesPart(DatasetPart, DetectionDataset):
     def __init__(self, dataset: DetectionDataset, rows_file: Path, is_share: bool = False) -> None:
         super().__init__(dataset, rows_file, is_share)
         self.labeled, self.category_ids, self.has_masks = dataset.labeled, dataset.category_ids, dataset.has_masks
+        self.reports_odd_objects = dataset.reports_odd_objects
 
     def __getstate__(self) -> Any:
         return {**super().__getstate__(), "notices": ()}
@@ -163,6 +165,7 @@ def open_samples(
         notices += more
     if inspection is not None:
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
+        notices += note_first_objects(dataset, split, data.DATASET)
         notices += inspection.inspect(dataset, split, dataset.num_classes or 0, _see(config, is_training))
     transform: Any = build_training_transform(data) if is_training else build_evaluation_transform(config)
     if is_training and data.HORIZONTAL_FLIP and not dataset.can_mirror:

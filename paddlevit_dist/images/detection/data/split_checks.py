@@ -1,5 +1,6 @@
-"""Checks of a split of images with boxes that need no image: missing files, masks, and objects too many or too few."""
+"""Checks of a split of images with boxes: missing files, masks, odd objects, and objects too many or too few."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,15 @@ import numpy as np
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
+from ...data.data_warnings import DataWarnings
 from ...data.held_out import write_rows
+from ...data.reading import UnreadableImage
 from ...run_lengths import parse_segmentation
+from ..odd_objects import POINT_OUTSIDE, find_outside, note_boxes, require_pixel_points, require_sides
 from .detection_dataset import DetectionDataset
+
+_MANY_CROWDS = 0.5  # share of the objects
+_FIRST, _SECONDS = 200, 5.0  # images of a user's dataset, and the time for them
 
 
 def note_crowded(
@@ -125,3 +132,54 @@ def list_crowds(dataset: DetectionDataset) -> list[str]:
     crowds, total = dataset.count_crowds(), int(dataset.class_counts()[:, 0].sum())
     verb = "is a crowd" if crowds == 1 else "are crowds"
     return [f"{crowds:,} of {count(total, 'object')} {verb}, not learned"] if crowds else []
+
+
+def note_first_objects(dataset: DetectionDataset, split: str, name: str) -> list[str]:
+    """Return notices on the objects in the first images of a split, also of a user's dataset called ``name``.
+
+    Raises:
+        UserError: boxes cannot be x, y, width, height in pixels, or points no pixels.
+    """
+    first = np.arange(min(len(dataset), _FIRST))
+    if not dataset.reports_odd_objects:
+        lines, crowds, total = _look_at(dataset, first, name)
+    elif dataset.reading is not None:
+        lines, crowds, total = [], dataset.count_crowds(first), int(dataset.class_counts(first)[:, 0].sum())
+    else:  # images that this package draws
+        return []
+    if crowds >= _MANY_CROWDS * total > 0:
+        verb = "is a crowd" if crowds == 1 else "are crowds"
+        lines.append(f"{crowds:,} of {count(total, 'object')} {verb}, not learned (iscrowd, difficult)")
+    of = "" if len(first) == len(dataset) else f" (in the first {len(first):,} of {len(dataset):,} images)"
+    return [f"{split}: {line}{of}" for line in lines]
+
+
+def _look_at(dataset: DetectionDataset, indices: np.ndarray, name: str) -> tuple[list[str], int, int]:
+    """Read images of a user's dataset, as far as time allows; return lines on objects, the crowds, and all objects."""
+    found, places, sizes = [], list[int](), list[tuple[int, int]]()
+    end = time.monotonic() + _SECONDS
+    for index in indices.tolist():
+        if time.monotonic() > end:
+            break
+        try:
+            image, annotations = dataset.read(index)
+        except UnreadableImage:  # reported when it is decoded
+            continue
+        found.append(annotations)
+        places += [index] * len(annotations.boxes)
+        sizes += [(image.height, image.width)] * len(annotations.boxes)
+    if not places:
+        return [], 0, 0
+    boxes, all_sizes, odd = np.concatenate([each.boxes for each in found]), np.array(sizes, np.int64), DataWarnings()
+    examples = np.array([dataset.describe(index) for index in places], dtype=object)
+    kept = (boxes[:, 2:] > 0).all(axis=1)
+    advice = ', or return a dictionary with box_format "xyxy"'
+    require_sides(f"dataset {name}: a box", boxes[kept], all_sizes[kept], advice)
+    note_boxes(odd, examples[kept], boxes[kept], all_sizes[kept])
+    points = [each.points for each in found if each.points is not None]
+    if len(points) == len(found):
+        all_points = np.concatenate(points)
+        require_pixel_points(f"dataset {name}, points", all_points, all_sizes)
+        odd.note_all("object", POINT_OUTSIDE, examples[find_outside(all_points, all_sizes)])
+    crowds = sum(int((each.is_crowd & each.has_area).sum()) for each in found)
+    return odd.lines(), crowds, int(kept.sum())

@@ -23,6 +23,7 @@ from ...data.formats import SPLIT_WORDS, list_folders, list_names, split_in_name
 from ...data.image_dataset import read_class_names
 from ...data.listed_names import find_listed_name, read_name_lines, remove_image_suffix
 from ...data.reading import require_folder
+from ..odd_objects import CLIPPED, require_pixels
 from ..settings import EDGES, PIXELS, DetectionSettings
 from .indexed_images import (
     OBJECT,
@@ -297,11 +298,13 @@ def _read(
             objects[position] = _objects(file, tree, found_labels, 1 if corners == PIXELS else 0, odd)
     is_turned, unknown, note = fill_in_sizes(sizes, paths.__getitem__, turned, root, odd)
     odd.note_all("image", f"without a size in the XML file, measured{note}", [paths[row] for row in unknown])
+    rows, first = np.concatenate([np.zeros(0, OBJECT), *objects]), 1 if corners == PIXELS else 0
+    written = np.concatenate([rows["box"][:, :2] + first, rows["box"][:, :2] + rows["box"][:, 2:]], axis=1)
+    require_pixels(root, written, np.repeat(sizes, [len(rows) for rows in objects], axis=0))
     for path, size, rows in zip(paths, sizes, objects):
         low, high = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:]
         is_clipped = (low < -1).any(axis=1) | (high > size[::-1] + 1).any(axis=1)
-        text = "with a box that exceeds the image by more than a pixel, clipped for training"
-        odd.note_all("object", text, [path] * int(is_clipped.sum()))
+        odd.note_all("object", CLIPPED, [path] * int(is_clipped.sum()))
     ordered = names if names is not None else sorted(found_labels)
     if not ordered:
         raise UserError(f"{root} has no XML file with an object; expected boxes in <object> elements")

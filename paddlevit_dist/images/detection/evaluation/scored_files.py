@@ -20,12 +20,12 @@ from ..coco_files import (
     as_id,
     file_name,
     in_order,
-    require_sides,
     segmentation_at,
     short,
 )
 from ..detections import BOXES, MASKS
 from ..json_lists import JsonElement, Place, elements
+from ..odd_objects import require_sides
 from .match_tables import MAX_DETECTIONS, MatchTable
 from .matching import AnnotationFile, BoxGroundTruth, CandidateDetections, ImageMasks, make_size_error, match_detections
 from .named_results import NamedResult, match_names
@@ -60,7 +60,7 @@ def arrange_annotations(coco: CocoFile, kind: str = BOXES) -> tuple[AnnotationFi
     order = usable[np.argsort(images, kind="stable")]
     boxes, areas = np.array(coco.boxes).reshape(-1, 4)[order], np.array(coco.areas)[order]
     has_area = (boxes[:, 2:] > 0).all(axis=1)
-    require_sides(coco.file, boxes[has_area], coco.sizes[np.array(coco.owners, int)[order]][has_area])
+    require_sides(f"{coco.file}: bbox", boxes[has_area], coco.sizes[np.array(coco.owners, int)[order]][has_area])
     masks = _masks(coco, order, boxes) if kind == MASKS else None
     missing = np.flatnonzero(np.isnan(areas))
     areas[missing] = boxes[missing, 2:].prod(axis=1) if masks is None else [compute_area(masks[row]) for row in missing]
@@ -140,7 +140,7 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
     rows = read_rows(path, annotations, _ResultRecord, lambda image, label, result: shapes.add(image, result))
     boxes = np.array(shapes.boxes).reshape(-1, 4)
     if shapes.has_boxes:
-        require_sides(path, boxes, annotations.sizes[rows.images])
+        require_sides(f"{path}: bbox", boxes, annotations.sizes[rows.images])
     notices, order = rows.notices, np.argsort(rows.images, kind="stable")
     if kind == MASKS and shapes.has_boxes:
         text = "areas are taken from boxes, as in COCO's tools; remove bbox to take them from masks"

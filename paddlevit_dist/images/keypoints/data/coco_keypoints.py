@@ -8,9 +8,10 @@ import numpy as np
 
 from ...detection.data.coco import Coco, read_coco
 from ...detection.data.indexed_images import AnnotationSource
+from ...detection.odd_objects import POINT_OUTSIDE, find_outside, require_pixel_points
 from ..settings import KeypointSettings
 from .coco_points import KeypointFile
-from .indexed_points import IndexedKeypointImages, find_outside, with_points
+from .indexed_points import IndexedKeypointImages, with_points
 
 
 class CocoKeypoints(IndexedKeypointImages, Coco):
@@ -44,9 +45,9 @@ class CocoKeypoints(IndexedKeypointImages, Coco):
         source = read_coco(coco, folder, turned, inside)
         points = coco.points[coco.has_owner]
         sizes = np.stack([source.images["height"], source.images["width"]], axis=1)[source.owners]
+        require_pixel_points(f"{file}, keypoints", points, sizes)
         is_outside = find_outside(points, sizes)
-        text = "with a labeled point outside its image: scored as COCO's tools do, but not learned"
-        coco.odd.note_all("object", text, source.objects["id"][is_outside])
+        coco.odd.note_all("object", POINT_OUTSIDE, source.objects["id"][is_outside])
         return with_points(
             source._replace(about=source.about._replace(notices=coco.odd.lines())), points, coco.described
         )

@@ -79,15 +79,3 @@ class IndexedKeypointImages(IndexedDetectionImages, KeypointDataset):
         points = self._index.points
         assert points is not None, "an index of these datasets has points"
         return points
-
-
-def find_outside(points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return which objects have a labeled point outside of their image, bool (objects,).
-
-    Args:
-        points: float64 (objects, K, 3).
-        sizes: int64 (objects, 2), height and width of each object's image.
-    """
-    places = points[:, :, :2]
-    is_inside = ((places >= 0) & (places <= sizes[:, None, ::-1])).all(axis=2)
-    return (~is_inside & (points[:, :, 2] > 0)).any(axis=1)

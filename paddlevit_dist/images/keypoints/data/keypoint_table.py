@@ -26,9 +26,10 @@ from ...detection.data.indexed_images import (
     ensure_annotation_index,
     measure,
 )
+from ...detection.odd_objects import find_outside, require_pixel_points
 from ..described_points import DescribedPoints
 from ..settings import KeypointSettings
-from .indexed_points import IndexedKeypointImages, find_outside, with_points
+from .indexed_points import IndexedKeypointImages, with_points
 from .point_tables import PointRows, describe_rows, group_splits, read_points
 
 _SPACINGS = "spacings_mm"  # key of what the index keeps
@@ -151,10 +152,7 @@ def _build(rows: PointRows, chosen: np.ndarray, root: str, files: Sequence[str],
     labeled = points[:, :, 2] > 0
     if not labeled.any():
         raise UserError(f"{rows.path}: no point of its images has coordinates")
-    if np.abs(points[labeled][:, :2]).max() <= 1 and sizes.max(initial=0) > 8:
-        raise UserError(
-            f"{rows.path}: all coordinates are fractions of the images from 0 to 1: multiply by width and height"
-        )
+    require_pixel_points(rows.path, points, sizes)
     is_outside = find_outside(points, sizes) & (sizes[:, 0] > 0)
     odd.note_all("image", "with a point outside, scored but not learned", np.array(files)[is_outside].tolist())
     odd.note_all("image", "without a labeled point, not learned", np.array(files)[~labeled.any(axis=1)].tolist())

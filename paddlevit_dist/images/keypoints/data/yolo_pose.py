@@ -14,10 +14,11 @@ from ...data.data_warnings import first_names
 from ...data.yolo_files import YoloDescription, find_label_file, read_description
 from ...detection.data.indexed_images import AnnotationSource
 from ...detection.data.yolo import Yolo, read_yolo
+from ...detection.odd_objects import find_outside
 from ..described_points import DescribedPoints, pair_up
 from ..settings import KeypointSettings
 from .coco_points import surround
-from .indexed_points import IndexedKeypointImages, find_outside
+from .indexed_points import IndexedKeypointImages
 
 _VISIBLE = 2
 _FARTHEST = 10.0  # fraction of an image; farther points are pixels

@@ -20,7 +20,7 @@ from ....core.tasks.task import Records
 from ...backbone_task import BackboneTask, is_turned
 from ...data.image_samples import ImageSamples, open_dataset
 from ...data.seen_images import SeenImages
-from ...detection.data.split_checks import check_files, explain_nothing_learned
+from ...detection.data.split_checks import check_files, explain_nothing_learned, note_first_objects
 from ..data.augmented_objects import ObjectAugmentation
 from ..data.keypoint_dataset import KeypointDataset, KeypointsPart
 from ..keypoint_set import can_mirror
@@ -96,6 +96,7 @@ class KeypointHeatmaps(NamedPointsTask):
         self._opened_turned = is_turned(dataset)
         if self._inspection is not None:
             notices += check_files(dataset, split, self._inspection.replaces_bad and is_training)
+            notices += note_first_objects(dataset, split, config.DATA.DATASET)
             height, width = self.crop_size
             notices += self._inspection.inspect(
                 dataset,

@@ -9,7 +9,8 @@ import pytest
 from support.refusals import refusal_of
 
 from paddlevit_dist.images.detection import coco_files
-from paddlevit_dist.images.detection.coco_files import CocoFile, as_id, file_name, in_order, require_sides, short
+from paddlevit_dist.images.detection.coco_files import CocoFile, as_id, file_name, in_order, short
+from paddlevit_dist.images.detection.odd_objects import require_sides
 
 
 @pytest.fixture
@@ -238,7 +239,7 @@ def test_values_are_short_in_messages():
 
 def check_sides(boxes, sizes=((100, 200),)):
     sizes = np.array(sizes, np.int64)
-    return require_sides("f.json", np.array(boxes, float), np.broadcast_to(sizes, (len(boxes), 2)))
+    return require_sides("f.json: bbox", np.array(boxes, float), np.broadcast_to(sizes, (len(boxes), 2)))
 
 
 def test_boxes_that_are_fractions_or_corners_are_refused():

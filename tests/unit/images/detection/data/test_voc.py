@@ -8,6 +8,7 @@ import shutil
 import pytest
 from support.files.coco_writer import refused_by, write_image
 from support.files.voc_writer import an_object, write_voc, write_xml
+from support.refusals import refusal_of
 
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.data.inspection import SplitInspection
@@ -235,3 +236,16 @@ def test_boxes_beyond_the_image_are_counted(tmp_path, cache):
     write_voc(tmp_path, {"train": ["a", "b"]}, objects=objects)
     told = [line for line in Voc(str(tmp_path), "train", cache).notices if "exceeds the image" in line]
     assert len(told) == 1 and told[0].startswith("4 objects with a box that exceeds the image by more than")
+
+
+@pytest.mark.parametrize("corners", ["pixels", "edges"])
+def test_boxes_that_all_are_shares_of_their_images_are_refused(tmp_path, cache, corners):
+    shares = {stem: [an_object(box=(0.1, 0.2, 0.5, 0.9)), an_object(box=(0, 0, 1, 1))] for stem in ("a", "b")}
+    write_voc(tmp_path, {"train": ["a", "b"]}, objects=shares)
+    message = refusal_of(Voc, str(tmp_path), "train", cache, corners=corners)
+    assert message == (
+        f"{tmp_path}: all of the 4 boxes are fractions of the images from 0 to 1: multiply by width and height"
+    )
+    shares["b"] = [an_object(box=(1, 1, 2, 2))]
+    write_voc(tmp_path, {"train": ["a", "b"]}, objects=shares)
+    assert len(Voc(str(tmp_path), "train", cache, corners=corners)) == 2

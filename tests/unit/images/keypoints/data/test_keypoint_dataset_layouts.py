@@ -8,7 +8,7 @@ import pytest
 from support.samples.published_keypoints import CEPHALOGRAM, FLIP_IDX, HAND, LAYOUTS
 
 from paddlevit_dist.core.registry.lookup import guess_dataset, resolve
-from paddlevit_dist.images.keypoints.data.indexed_points import find_outside
+from paddlevit_dist.images.detection.odd_objects import find_outside
 from paddlevit_dist.images.keypoints.data.keypoint_dataset import is_posed
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
 

@@ -121,6 +121,8 @@ def as_array(value: Any) -> np.ndarray | None:
         array = value
     else:
         try:
+            if "bfloat16" in str(getattr(value, "dtype", "")):  # which NumPy lacks
+                value = value.astype("float32")
             array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
         except Exception:  # rows of different lengths, tensors with gradients, and what users' classes raise
             return None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core.runtime.printing import describe_value, shorten
+from ....core.tasks.class_labels import as_array, make_class
 from ....core.tasks.sample_checks import BadSample, require_finite
 from ...run_lengths import are_plain_polygons, find_mask_runs, parse_segmentation, require_segmentation
 
@@ -144,14 +145,12 @@ def _are_points(points: Any, number: int, num_points: int | None) -> bool:
         return False
     if points.shape[2] != 3 or num_points not in (None, points.shape[1]):
         return False
-    visibilities = points[:, :, 2]
+    if number <= _FEW:
+        numbers = points.ravel().tolist()
+        return math.isfinite(sum(numbers)) and set(numbers[2::3]) <= _VISIBILITIES
     with np.errstate(invalid="ignore"):
         total = points.sum()
-    if number > _FEW:
-        is_known = bool(np.isin(visibilities, (0, 1, 2)).all())
-    else:
-        is_known = set(visibilities.ravel().tolist()) <= _VISIBILITIES
-    return is_known and math.isfinite(total)
+    return math.isfinite(total) and bool(np.isin(points[:, :, 2], (0, 1, 2)).all())
 
 
 def rename_fields(given: Mapping[str, Any], what: str = "") -> dict[str, Any]:
@@ -180,14 +179,8 @@ def _read_fields(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_array(values: object, name: str, is_finite: bool = True) -> np.ndarray:
     """Return numbers as an array, also of a tensor; a BadSample if they are something else, or not finite as asked."""
-    try:
-        if "bfloat16" in str(getattr(values, "dtype", "")):  # which NumPy lacks
-            values = values.astype("float32")  # type: ignore[attr-defined]
-        array = np.asarray(values.numpy() if hasattr(values, "numpy") else values)
-    except Exception as error:  # a tensor of any program
-        reason = shorten(f"{type(error).__name__}: {error}", 80)
-        raise BadSample(f"{name} are {describe_value(values)}, not an array of numbers ({reason})") from error
-    if array.dtype.kind not in "biuf":
+    array = as_array(values)
+    if array is None or array.dtype.kind not in "biuf":
         raise BadSample(f"{name} are {describe_value(values)}: expected numbers")
     if is_finite:
         require_finite(array, name)
@@ -241,40 +234,27 @@ def read_boxes(values: object, box_format: object, name: str) -> np.ndarray:
 def read_labels(
     values: Any, number: int, num_classes: int | None, class_names: Sequence[str] | None, name: str
 ) -> np.ndarray:
-    """Return the classes of ``number`` boxes, from 0, int64 (number,); they may be given by their names.
+    """Return the classes of ``number`` boxes, from 0, int64 (number,), each as ``make_class`` does.
 
     Raises:
-        BadSample: a label is neither a class nor the name of one, or there is not one for each box.
+        BadSample: a label is not a class, or there is not one for each box.
     """
-    if values is None and not number:
-        return np.zeros(0, np.int64)
-    may_name = values.dtype.kind in "UO" if isinstance(values, np.ndarray) else isinstance(values, (list, tuple))
-    if may_name and any(isinstance(value, str) for value in values):
-        values = [_find_class(value, place, class_names, name) for place, value in enumerate(values)]
-    if values is None or isinstance(values, (str, bytes, Mapping)):
-        raise BadSample(f"{name} are {describe_value(values)}: expected a class of each of {number} boxes")
-    labels = _read_column(values, number, name)
-    if labels.dtype == _BOOL and number:
-        raise BadSample(f"{name} are bool: expected whole numbers, or names of classes")
-    limit = np.inf if num_classes is None else num_classes
-    wrong = np.flatnonzero((labels < 0) | (labels >= limit) | (labels % 1 != 0))
-    if len(wrong):
-        last = "" if num_classes is None else f" to {num_classes - 1}"
-        names = f" ({shorten(', '.join(map(str, class_names)), 80)})" if class_names and num_classes is not None else ""
-        expected = f"expected a whole number from 0{last}, a place in class_names{names}"
-        raise BadSample(f"{name}[{wrong[0]}] is {labels[wrong[0]]}: {expected}")
-    return labels.astype(np.int64)
-
-
-def _find_class(value: object, place: int, class_names: Sequence[str] | None, name: str) -> object:
-    """Return the class of a name; numbers unchanged."""
-    if not isinstance(value, str):
-        return value
-    names = list(class_names or ())
-    if value not in names:
-        known = f"expected one of {shorten(', '.join(map(repr, names)), 100)}" if names else "classes have no names"
-        raise BadSample(f"{name}[{place}] is {shorten(repr(value), 60)}: {known}")
-    return names.index(value)
+    array = as_array([] if values is None and not number else values)
+    if array is None or (array.shape != (number,) and (number or array.size)):
+        given = describe_value(values if array is None else array)
+        raise BadSample(f"{name} are {given}: expected a class of each of {number} boxes")
+    is_in_range = array.dtype.kind in "iu" and (
+        not number or (array.min() >= 0 and (num_classes is None or array.max() < num_classes))
+    )
+    if is_in_range or not number:
+        return array.reshape(number).astype(np.int64)
+    labels = np.zeros(number, np.int64)
+    for place, label in enumerate(values if isinstance(values, (list, tuple)) else array):
+        try:
+            labels[place] = make_class(label, num_classes, class_names or ())
+        except BadSample as error:
+            raise BadSample(f"{name}[{place}]: {error.reason}") from error
+    return labels
 
 
 def _make_areas(values: object, boxes: np.ndarray, masks: list[Any] | None) -> np.ndarray:

@@ -24,7 +24,6 @@ from ....core.runtime.json_format import format_json
 from ....core.runtime.spelling import compose, find_spelling
 from ....core.tasks.class_names import make_unique
 from ...data.data_warnings import DataWarnings
-from ...data.image_dataset import ImageDataset
 from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
 from .detection_dataset import DetectionDataset, format_counts
@@ -267,13 +266,10 @@ class IndexedDetectionImages(DetectionDataset):
         self.require_size(index, (image.size[1], image.size[0]))
         return image, self.annotations(index)
 
-    def make_sample(self, sample: Any) -> tuple[Image.Image, ImageAnnotations]:
-        """Return an RGB image and its annotations, which ``annotations`` has made unless a user's class reads them."""
+    def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
+        """Return annotations, which ``annotations`` has made unless a user's class reads the image."""
         is_made = type(self).read is IndexedDetectionImages.read
-        made: tuple[Image.Image, ImageAnnotations] = (
-            ImageDataset.make_sample(self, sample) if is_made else super().make_sample(sample)
-        )
-        return made
+        return truth if is_made else super().make_truth(truth, image)
 
     def describe(self, index: int) -> str:
         """Return the file of image ``index``."""

@@ -174,7 +174,7 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
         pv.CocoAP,
         2,
         ([{**FOUND, "labels": [2]}], [TRUE]),
-        r"the output: labels\[0\] is 2: expected a whole number",
+        r"the output: labels\[0\]: label 2 is out of range",
     ),
     (pv.CocoAP, 2, ([FOUND], [{**TRUE, "boxes": [[9, 9, 2, 2]]}]), "corners x0, y0, x1, y1, not x, y, width, height"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, 0.5, [9])]}], [SCENE]), "have to be indices below 9"),

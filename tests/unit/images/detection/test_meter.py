@@ -115,8 +115,8 @@ def test_names_and_tensors_are_read_and_no_objects_are_nothing():
         ("area", [NAN], "areas[0] is nan"),
         ("iscrowd", [NAN], "is_crowd[0] is nan"),
         ("iscrowd", [2], "is_crowd[0] is 2: expected true or false"),
-        ("labels", [NAN], "labels[0] is nan"),
-        ("labels", [1], "labels[0] is 1: expected a whole number from 0 to 0"),
+        ("labels", [NAN], "labels[0]: label is nan"),
+        ("labels", [1], "labels[0]: label 1 is out of range"),
         ("iscrowd", [0, 0], "is_crowd of shape (2,) for 1 boxes"),
     ],
 )

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
+from ....core.tasks.class_labels import as_array, show_value
 from ....core.tasks.dataset import Dataset
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.image_dataset import ImageDataset
@@ -55,18 +57,40 @@ class DetectionDataset(ImageDataset):
         """Return the annotations of image ``index``, without opening it if possible."""
         return self.read(index)[1]
 
-    @property
-    def rules(self) -> ObjectRules:
-        """What is expected of the objects of every image."""
+    #: what is expected of the objects of every image, known once the dataset is open
+    _rules: ObjectRules | None = None
+
+    def find_rules(self) -> ObjectRules:
+        """Return what is expected of the objects of every image."""
         return ObjectRules(len(self.category_ids) or self.num_classes, self.class_names)
+
+    def make_facts(self, name: str) -> None:
+        """Make what the attributes say of the classes what tasks expect; without ids, categories are 1, 2, ..."""
+        super().make_facts(name)
+        self._make_categories(name)
+        self._rules = self.find_rules()
+
+    def _make_categories(self, name: str) -> None:
+        """Check that there is an id for each class; raises UserError."""
+        if isinstance(self.category_ids, (tuple, list)) and not self.category_ids and self.num_classes:
+            self._set("category_ids", self.category_ids, tuple(range(1, self.num_classes + 1)), name)
+        ids, expected = self.category_ids, "expected ascending whole numbers, one for each class"
+        array = as_array(ids)
+        is_whole = array is not None and array.ndim == 1 and array.dtype.kind in "iu"
+        if array is None or not is_whole or (np.diff(array.astype(np.int64)) <= 0).any():
+            raise UserError(f"{name}: category_ids are {show_value(ids)}: {expected}")
+        if self.num_classes is not None and len(array) != self.num_classes:
+            raise UserError(f"{name} has {len(array):,} category_ids for {self.num_classes:,} classes: {expected}")
+        if not isinstance(ids, tuple):
+            self._set("category_ids", ids, tuple(array.tolist()), name)
 
     def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
         """Return the annotations of an image, whose masks have its size."""
-        return make_annotations(truth, self.rules, (image.height, image.width))
+        return make_annotations(truth, self._rules or self.find_rules(), (image.height, image.width))
 
     def make_annotations(self, annotations: Any) -> ImageAnnotations:
         """Return what ``annotations`` of a derived class returned as ``ImageAnnotations``; BadSample if it is wrong."""
-        return make_annotations(annotations, self.rules)
+        return make_annotations(annotations, self._rules or self.find_rules())
 
     def size(self, index: int) -> tuple[int, int]:
         """Return the height and width of image ``index``, from its annotations if they give them."""

@@ -106,16 +106,16 @@ def _is_made(given: ImageAnnotations, rules: ObjectRules) -> bool:
     boxes, labels, areas, is_crowd, ids, masks, points = given
     if not (type(boxes) is type(labels) is type(areas) is type(is_crowd) is type(ids) is np.ndarray):
         return False
-    if boxes.dtype != _FLOAT or areas.dtype != _FLOAT or is_crowd.dtype != _BOOL:
+    if boxes.dtype is not _FLOAT or areas.dtype is not _FLOAT or is_crowd.dtype is not _BOOL:
         return False
     number, shape = len(boxes), labels.shape
-    if labels.dtype != _INTEGER or ids.dtype != _INTEGER or boxes.shape != (number, 4) or shape != (number,):
+    if labels.dtype is not _INTEGER or ids.dtype is not _INTEGER or boxes.shape != (number, 4) or shape != (number,):
         return False
-    if areas.shape != shape or is_crowd.shape != shape or ids.shape != shape:
+    if not shape == areas.shape == is_crowd.shape == ids.shape:
         return False
-    if (masks is None and rules.needs_masks) or not (masks is None or _are_coco_masks(masks, number)):
+    if rules.needs_masks if masks is None else not _are_coco_masks(masks, number):
         return False
-    if (points is None and rules.num_points) or not (points is None or _are_points(points, number, rules.num_points)):
+    if rules.num_points if points is None else not _are_points(points, number, rules.num_points):
         return False
     if not number:
         return True
@@ -145,12 +145,13 @@ def _are_points(points: Any, number: int, num_points: int | None) -> bool:
         return False
     if points.shape[2] != 3 or num_points not in (None, points.shape[1]):
         return False
+    visibilities = points[:, :, 2]
     if number <= _FEW:
-        numbers = points.ravel().tolist()
-        return math.isfinite(sum(numbers)) and set(numbers[2::3]) <= _VISIBILITIES
-    with np.errstate(invalid="ignore"):
-        total = points.sum()
-    return math.isfinite(total) and bool(np.isin(points[:, :, 2], (0, 1, 2)).all())
+        total, is_known = float(np.vdot(points, points)), set(visibilities.ravel().tolist()) <= _VISIBILITIES
+    else:
+        with np.errstate(invalid="ignore"):
+            total, is_known = points.sum(), bool(np.isin(visibilities, (0, 1, 2)).all())
+    return is_known and math.isfinite(total)
 
 
 def rename_fields(given: Mapping[str, Any], what: str = "") -> dict[str, Any]:

@@ -30,10 +30,9 @@ class KeypointDataset(DetectionDataset):
         """Largest number of points of a category."""
         return max((len(points.names) for points in self.keypoint_sets), default=0)
 
-    @property
-    def rules(self) -> ObjectRules:
-        """What is expected of the objects of every image."""
-        return super().rules._replace(num_points=self.num_points)
+    def find_rules(self) -> ObjectRules:
+        """Return what is expected of the objects of every image."""
+        return super().find_rules()._replace(num_points=self.num_points)
 
     @property
     def can_mirror(self) -> bool:

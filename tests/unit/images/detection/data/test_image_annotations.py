@@ -330,3 +330,29 @@ def test_stated_arrays_are_returned_as_they_are_and_each_wrong_number_is_found(n
         array.flat[-1] = value
         message = refusal_of(make_annotations, made._replace(**{field: array}), rules)
         assert said in message and message.startswith(field), message
+
+
+@pytest.mark.parametrize(
+    ("given", "outcome"),
+    [
+        ((), (1, 2)),
+        ([3, 7], (3, 7)),
+        (np.array([3, 7]), (3, 7)),
+        ((0, 5), (0, 5)),
+        ((1,), "dataset own has 1 category_ids for 2 classes: expected ascending whole numbers, one for each class"),
+        ((2, 1), "dataset own: category_ids are (2, 1): expected ascending whole numbers"),
+        ((1, 1), "category_ids are (1, 1): expected"),
+        (("a", "b"), "category_ids are ('a', 'b'): expected"),
+        ((0.5, 1), "category_ids are (0.5, 1): expected"),
+        (7, "category_ids are 7: expected"),
+    ],
+)
+def test_ids_of_categories_are_counted_from_1_or_are_whole_numbers(given, outcome):
+    dataset = OwnBoxes(PLAIN)
+    dataset.category_ids = given
+    if isinstance(outcome, str):
+        assert outcome in refusal_of(dataset.make_facts, "dataset own")
+    else:
+        dataset.make_facts("dataset own")
+        assert dataset.category_ids == outcome and dataset.num_classes == 2
+        assert dataset.read(0)[1].labels.tolist() == [0, 1]

@@ -15,9 +15,9 @@ _PACKAGE = __name__.partition(".")[0]
 _FOLDER = str(Path(__file__).parents[2])
 
 
-def is_ours(cls: type) -> bool:
-    """Return whether a class is one of this package."""
-    return cls.__module__.startswith(f"{_PACKAGE}.")
+def is_ours(code: Any) -> bool:
+    """Return whether a class or a function is one of this package."""
+    return str(code.__module__).startswith(f"{_PACKAGE}.")
 
 
 def make_results(cls: type[Any], name: str, maker: str) -> None:

@@ -57,8 +57,7 @@ class DetectionDataset(ImageDataset):
         """Return the annotations of image ``index``, without opening it if possible."""
         return self.read(index)[1]
 
-    #: what is expected of the objects of every image, known once the dataset is open
-    _rules: ObjectRules | None = None
+    _rules: ObjectRules | None = None  # of all images, found when the first is read after the dataset was opened
 
     def find_rules(self) -> ObjectRules:
         """Return what is expected of the objects of every image."""
@@ -68,7 +67,7 @@ class DetectionDataset(ImageDataset):
         """Make what the attributes say of the classes what tasks expect; without ids, categories are 1, 2, ..."""
         super().make_facts(name)
         self._make_categories(name)
-        self._rules = self.find_rules()
+        self._rules = None
 
     def _make_categories(self, name: str) -> None:
         """Check that there is an id for each class; raises UserError."""
@@ -86,11 +85,13 @@ class DetectionDataset(ImageDataset):
 
     def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
         """Return the annotations of an image, whose masks have its size."""
-        return make_annotations(truth, self._rules or self.find_rules(), (image.height, image.width))
+        self._rules = rules = self._rules or self.find_rules()
+        return make_annotations(truth, rules, (image.height, image.width))
 
     def make_annotations(self, annotations: Any) -> ImageAnnotations:
         """Return what ``annotations`` of a derived class returned as ``ImageAnnotations``; BadSample if it is wrong."""
-        return make_annotations(annotations, self._rules or self.find_rules())
+        self._rules = rules = self._rules or self.find_rules()
+        return make_annotations(annotations, rules)
 
     def size(self, index: int) -> tuple[int, int]:
         """Return the height and width of image ``index``, from its annotations if they give them."""

@@ -17,9 +17,9 @@ from ...data.hub.opening import LAYOUT, HubOptions, HubRows, HubSplit, HubStore,
 from ...data.hub.storage import DataFile
 from ...data.hub.values import UNKNOWN, find_feature, read_labels, read_numbers, sort_texts
 from ...data.reading import decode_image
-from ..coco_files import require_sides
+from ..odd_objects import require_sides
 from ..settings import DetectionSettings
-from .detection_dataset import ImageAnnotations
+from .image_annotations import ImageAnnotations
 from .indexed_images import (
     IMAGE,
     OBJECT,
@@ -133,7 +133,7 @@ def _read_source(opened: HubSplit, store: HubStore, turned: bool | None, place: 
     is_unique = bool(objects.image_id) and len(np.unique(numbers)) == len(numbers) and numbers.min() >= 0
     images["id"] = numbers if is_unique else np.arange(1, len(kept) + 1)
     if objects.form == SIDES:
-        require_sides(place, rows["box"], sizes[owners])
+        require_sides(f"{place}: bbox", rows["box"], sizes[owners])
     low, high, limits = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:], sizes[owners][:, ::-1]
     is_outside = (high <= 0).any(axis=1) | (low >= limits).any(axis=1)
     odd.note_all("object", "with a box outside the image, skipped in training", rows["id"][is_outside])

@@ -23,6 +23,7 @@ from ....core.runtime.files import map_array
 from ....core.runtime.json_format import format_json
 from ....core.runtime.spelling import compose, find_spelling
 from ....core.tasks.class_names import make_unique
+from ....core.tasks.made_results import is_ours
 from ...data.data_warnings import DataWarnings
 from ...data.inspection import run_in_threads
 from ...data.reading import ReadConfig, UnreadableImage, WrongSize, decode_image, open_image, orientation, read_file
@@ -217,7 +218,7 @@ class IndexedDetectionImages(DetectionDataset):
         self.labeled = index.about.labeled
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "notices": ()}
+        return {**self.__dict__, "notices": (), "_rules": None}
 
     def __len__(self) -> int:
         return len(self._index)
@@ -268,8 +269,7 @@ class IndexedDetectionImages(DetectionDataset):
 
     def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
         """Return annotations, which ``annotations`` has made unless a user's class reads the image."""
-        is_made = type(self).read is IndexedDetectionImages.read
-        return truth if is_made else super().make_truth(truth, image)
+        return truth if is_ours(type(self).read) else super().make_truth(truth, image)
 
     def describe(self, index: int) -> str:
         """Return the file of image ``index``."""

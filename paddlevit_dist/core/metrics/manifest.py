@@ -7,5 +7,6 @@ MANIFEST = Manifest(
     score_kinds={
         "classes": ".classification_scores:ClassificationScores",
         "confusions": ".confusion:ConfusionScores",
+        "measures": "paddlevit_dist.core.tasks.measured_task:MeasuredScores",
     },
 )

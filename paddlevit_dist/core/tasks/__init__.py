@@ -3,6 +3,7 @@
 - ``dataset``: samples on disk (``Dataset``) and samples with their transforms (``TransformedDataset``)
 - ``model``: a network with its variants, key maps and ordered layers
 - ``task``: what training and evaluation call; ``step_types``: the values that are exchanged
+- ``measured_task``: a task of a user in a few lines
 - ``protocols``: what one feature asks in addition, such as a prediction; ``aspects``: finds the class that does it
 - ``task_state``: what a task changes in training apart from the model's weights
 - ``metrics``: scores and tables of samples; ``score_kind``: computes scores again from these tables

@@ -5,6 +5,7 @@ from .callback import Callback, RunFacts
 from .class_labels import require_label
 from .dataset import Dataset, TransformedDataset, dataset_class
 from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet, SliceStack
+from .measured_task import MeasuredTask
 from .metrics import Metrics, PerSampleMetrics, SampleTable, TableMetrics
 from .model import Model
 from .model_factory import create_configured
@@ -58,6 +59,7 @@ __all__ = [
     "InputSamples",
     "LogContributor",
     "LossTerm",
+    "MeasuredTask",
     "Metrics",
     "Model",
     "ModelChecking",

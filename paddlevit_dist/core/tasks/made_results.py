@@ -23,7 +23,8 @@ def is_ours(code: Any) -> bool:
 def make_results(cls: type[Any], name: str, maker: str) -> None:
     """Let a method of a dataset return what ``maker`` makes of its result; ``super()`` returns it unchanged."""
     method = getattr(cls, name, None)
-    if not callable(method) or getattr(method, "makes_results", None) is method:
+    is_made = getattr(method, "makes_results", None) is method
+    if is_made or not callable(method) or getattr(method, "__isabstractmethod__", False):
         return
 
     @functools.wraps(method)

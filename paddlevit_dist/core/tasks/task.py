@@ -10,6 +10,7 @@ import paddle
 from ..registry.required_methods import missing_method
 from ..settings.every_run import RunSettings
 from .dataset import TransformedDataset
+from .listed_samples import make_samples
 from .metrics import Metrics
 from .step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 
@@ -49,6 +50,10 @@ class Task:
     aspects: Mapping[str, str | type]
     reads_options: bool  # of the network; ``model_factory.join_options`` sets it
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        make_samples(cls)
+
     def __init__(self, config: RunSettings) -> None:
         self.config = config
         self.notices: list[str] = []
@@ -56,6 +61,8 @@ class Task:
     @abstractmethod
     def build_dataset(self, split: str, cache_folder: Path) -> TransformedDataset:
         """Build the dataset of a split; log lines about it go to the dataset's ``notices``.
+
+        A user's task may return anything with a length and samples by index, such as a ``paddle.io.Dataset``.
 
         Args:
             split: "train", "val", or another split to evaluate (DATA.SPLIT).

@@ -1,0 +1,140 @@
+"""A task of a user that says how its samples are measured; batches, loss terms and scores follow from that."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+
+from ..intervals import means
+from ..registry.required_methods import missing_method
+from ..runtime.errors import UserError
+from ..runtime.printing import describe_value
+from .class_labels import as_array
+from .dataset import Dataset, dataset_class
+from .metrics import TableMetrics
+from .score_kind import Arrays, Recompute, ScoreKind
+from .step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
+from .task import Task
+
+_NAMES = ("inputs", "targets")  # of the parts of a sample without names
+_DTYPES = {"f": np.float32, "i": np.int64, "u": np.int64, "b": np.bool_}  # of a batch, by kind; bytes stay
+
+
+class MeasuredTask(Task):
+    """A task with a method ``measure``: the numbers of each sample, of which the loss is learned, and means are scores.
+
+    Its datasets may be anything with a length and samples by index, such as a ``paddle.io.Dataset``. An evaluation has
+    the mean of each measure, with its interval.
+    """
+
+    aspects = {"Predictable": ".measured_prediction:MeasuredPrediction"}
+    best_metric = ("loss", False)
+    traits = TaskTraits(normalizers_per_sample={"loss": 1})
+
+    @abstractmethod
+    def measure(self, model: Any, batch: dict[str, paddle.Tensor]) -> Mapping[str, paddle.Tensor]:
+        """Return numbers of each sample of a batch by name, (batch,) each: "loss", and others that are only reported.
+
+        Args:
+            model: the network; call it, as gradients are not synchronized otherwise.
+            batch: tensors by name, see ``stack_samples``.
+        """
+
+    def read_input(self, path: str) -> Any:
+        """Read a file for a prediction: a sample without its targets, for ``collate``; UserError if it is damaged."""
+        raise missing_method(type(self), "read_input")
+
+    def predict(self, model: Any, batch: dict[str, paddle.Tensor]) -> Mapping[str, paddle.Tensor]:
+        """Return numbers of each sample by name, (batch,) each: the columns of ``predict``."""
+        raise missing_method(type(self), "predict")
+
+    def build_dataset(self, split: str, cache_folder: Any) -> Any:
+        """Open the dataset that DATA.DATASET names; a task that needs no such key returns its samples here."""
+        return dataset_class(self.config, Dataset).open(self.config, split, cache_folder)
+
+    def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
+        """Stack the parts of samples, see ``stack_samples``."""
+        return stack_samples(samples)
+
+    def train_step(self, model: Any, batch: dict[str, paddle.Tensor], step: StepPosition) -> dict[str, LossTerm]:
+        """Return the sum of the loss, and of the other measures without a weight."""
+        measured, count = self._measure(model, batch)
+        return {
+            name: LossTerm(values.sum(), count)
+            if name == "loss"
+            else LossTerm(values.detach().sum(), count, weight=0.0)
+            for name, values in measured.items()
+        }
+
+    def build_metrics(self) -> TableMetrics:
+        """Return a table of the measures."""
+        return TableMetrics("measures")
+
+    def eval_step(self, model: Any, batch: dict[str, paddle.Tensor], step: EvaluationStep) -> None:
+        """Add the measures of a batch."""
+        step.metrics.add_batch(**self._measure(model, batch)[0])
+
+    def _measure(self, model: Any, batch: dict[str, paddle.Tensor]) -> tuple[dict[str, paddle.Tensor], int]:
+        """Return the measures of a batch as float32, and the number of its samples; UserError if they are no such."""
+        measured, count = self.measure(model, batch), len(next(iter(batch.values())))
+        place = f"{type(self).__name__}.measure"
+        if not isinstance(measured, Mapping) or "loss" not in measured:
+            raise UserError(f"{place} returns {describe_value(measured)}, expected a dictionary of tensors with 'loss'")
+        for name, values in measured.items():
+            if not isinstance(values, paddle.Tensor) or list(values.shape) != [count]:
+                raise UserError(
+                    f"{place} returns {describe_value(values)} as '{name}', expected a number for each of the {count} "
+                    "samples: do not reduce a batch (reduction='none'), and take the mean over other axes"
+                )
+        return {name: values.astype("float32") for name, values in measured.items()}, count
+
+
+class MeasuredScores(ScoreKind):
+    """The mean of each measure of a ``MeasuredTask``."""
+
+    def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
+        """Return the means of weighted samples."""
+        return means(self.join(parts))
+
+
+def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
+    """Stack the parts of samples to a batch by name, (batch, ...): floats as float32, whole numbers as int64.
+
+    The parts of a dictionary have its names, a pair's are "inputs" and "targets", a sample alone is "inputs". Bytes
+    (uint8), such as those of images, stay bytes. Raises UserError: a part is not made of numbers, or differs in shape.
+    """
+    named = [_name_parts(sample) for sample in samples]
+    batch = {}
+    for name in named[0]:
+        if any(parts.keys() != named[0].keys() for parts in named):
+            raise UserError(f"samples of a batch have parts {', '.join(named[0])} and others: give all the same")
+        arrays = [as_array(parts[name]) for parts in named]
+        kinds = {None if array is None else array.dtype.kind for array in arrays}
+        if not kinds <= _DTYPES.keys():
+            wrong = next(
+                parts[name] for parts, array in zip(named, arrays) if array is None or array.dtype.kind in "USO"
+            )
+            raise UserError(f"the part '{name}' of a sample is {describe_value(wrong)}, expected numbers")
+        shapes = {array.shape for array in arrays if array is not None}
+        if len(shapes) > 1:
+            listed = " and ".join(map(str, sorted(shapes)[:2]))
+            raise UserError(f"the part '{name}' has shapes {listed} in a batch: give all one, or override collate")
+        stacked = np.stack([array for array in arrays if array is not None])
+        batch[name] = (
+            stacked if stacked.dtype == np.uint8 and stacked.ndim > 1 else stacked.astype(_DTYPES[stacked.dtype.kind])
+        )
+    return batch
+
+
+def _name_parts(sample: Any) -> Mapping[str, Any]:
+    if isinstance(sample, Mapping):
+        return sample
+    if isinstance(sample, tuple) and hasattr(sample, "_asdict"):
+        return sample._asdict()
+    if not isinstance(sample, (tuple, list)):
+        return {_NAMES[0]: sample}
+    if len(sample) > len(_NAMES):
+        raise UserError(f"a sample is {describe_value(sample)}: return a dictionary, which names more than two parts")
+    return dict(zip(_NAMES, sample))

@@ -1,0 +1,203 @@
+"""A task in a few lines: the page's program, what its samples and measures may be, and what is refused."""
+
+import re
+from collections import namedtuple
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import paddle
+import pytest
+from paddle import io, nn
+from support.processes import ROOT
+from support.registrations import forgotten
+
+from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.lookup import TASKS
+from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks import MeasuredTask, Predictable, StepPosition, Task, get_aspect
+from paddlevit_dist.core.tasks.measured_task import stack_samples
+from paddlevit_dist.core.tasks.step_types import EvaluationStep
+
+PAGE = (ROOT / "docs" / "guides" / "own_task.md").read_text(encoding="utf-8")
+PROGRAM = re.search(r"`dots.py`:\n\n```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[1]
+MOST_LINES, MOST_NAMES = 25, 4
+
+
+@pytest.fixture(scope="module")
+def counting():
+    """The task of the page, as a run makes it."""
+    with forgotten():
+        exec(compile(PROGRAM, "dots.py", "exec"), {"__name__": "dots"})
+        yield TASKS["dots"](load(["TASK=dots"]).values)
+
+
+def test_the_program_is_short_and_needs_few_names_of_ours():
+    assert len(list(filter(str.strip, PROGRAM.splitlines()))) <= MOST_LINES
+    imported = re.findall(r"^from paddlevit_dist\S* import (.*)$", PROGRAM, re.MULTILINE)
+    own = {name.strip() for line in imported for name in line.split(",")} | {"measure"}
+    assert own == {"register_task", "MeasuredTask", "measure"} and len(own) <= MOST_NAMES
+
+
+def make_batch(task, samples, indices):
+    readings = [samples.sample(index, np.random.default_rng(0)) for index in indices]
+    return {name: paddle.to_tensor(array) for name, array in task.collate(readings).items()}
+
+
+def test_the_task_of_the_page_learns_the_loss_and_scores_the_mean_of_each_measure(counting):
+    samples, indices = counting.build_dataset("val", None), range(12)
+    assert isinstance(samples.dataset, io.Dataset) and len(samples) == 100
+    batch, network = make_batch(counting, samples, indices), counting.build_model()
+    assert {name: str(value.dtype) for name, value in batch.items()} == {
+        "inputs": "paddle.float32",
+        "targets": "paddle.int64",
+    }
+    dots = np.array([samples.dataset[index][0].sum() / 3 for index in indices])
+    np.testing.assert_array_equal(dots, batch["targets"].numpy())
+    errors = abs(network(batch["inputs"]).numpy()[:, 0] - dots)
+    losses = np.where(errors < 1, errors**2 / 2, errors - 0.5)
+    terms = counting.train_step(network, batch, StepPosition(1, 0, 1))
+    assert [(name, term.count, term.weight) for name, term in terms.items()] == [("loss", 12, 1), ("error", 12, 0)]
+    np.testing.assert_allclose([float(term.sum) for term in terms.values()], [losses.sum(), errors.sum()], rtol=1e-5)
+    assert not terms["loss"].sum.stop_gradient and terms["error"].sum.stop_gradient
+    metrics = counting.build_metrics()
+    for part in (range(5), range(5, 12)):  # batches of different sizes
+        counting.eval_step(network, make_batch(counting, samples, part), EvaluationStep(metrics))
+    values = metrics.compute({})
+    assert values == pytest.approx({"loss": losses.mean(), "error": errors.mean()}, rel=1e-5)
+    assert metrics.summary(values) == f"loss {losses.mean():.4f} error {errors.mean():.4f}"
+
+
+PAIR = namedtuple("PAIR", "image label")
+
+
+@pytest.mark.parametrize(
+    "samples, expected",
+    [
+        ([(np.ones(2), 1), (np.zeros(2), 0)], {"inputs": np.float32([[1, 1], [0, 0]]), "targets": np.array([1, 0])}),
+        ([[1.5, True]] * 2, {"inputs": np.float32([1.5, 1.5]), "targets": np.array([True, True])}),
+        ([{"a": [1, 2], "b": 0.5}], {"a": np.array([[1, 2]]), "b": np.float32([0.5])}),
+        ([PAIR([1.0], 2)], {"image": np.float32([[1]]), "label": np.array([2])}),
+        ([np.ones(2, np.uint8)] * 2, {"inputs": np.ones((2, 2), np.uint8)}),
+        ([(np.uint8(3), np.float64(2))], {"inputs": np.array([3]), "targets": np.float32([2])}),
+        ([paddle.ones([2])], {"inputs": np.ones((1, 2), np.float32)}),
+        ([(1, 2, 3)], "a sample is tuple of 3 (1, 2, 3): return a dictionary"),
+        ([(np.ones(2), "cat")], "the part 'targets' of a sample is 'cat', expected numbers"),
+        ([(np.ones(2), None)], "the part 'targets' of a sample is None, expected numbers"),
+        ([np.ones(2), np.ones(3)], "the part 'inputs' has shapes (2,) and (3,) in a batch: give all one, or override"),
+        ([{"a": 1}, {"b": 1}], "samples of a batch have parts a and others"),
+    ],
+)
+def test_parts_of_samples_are_stacked_by_name_or_refused(samples, expected):
+    if isinstance(expected, str):
+        with pytest.raises(UserError, match=re.escape(expected)):
+            stack_samples(samples)
+        return
+    batch = stack_samples(samples)
+    assert batch.keys() == expected.keys()
+    for name, array in batch.items():
+        np.testing.assert_array_equal(array, expected[name], strict=True)
+
+
+class Own(MeasuredTask):
+    samples = measured = None
+
+    def build_dataset(self, split, cache_folder):
+        return self.samples
+
+    def build_model(self, num_classes=None):
+        return nn.Linear(1, 1)
+
+    def measure(self, model, batch):
+        return self.measured
+
+
+def make_own(**attributes):
+    return type("Own", (Own,), attributes)(SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    "measured, said",
+    [
+        (paddle.ones([3]), r"^Own.measure returns Tensor float32 \(3,\), expected a dictionary of tensors with 'loss'"),
+        (
+            {"error": paddle.ones([3])},
+            "^Own.measure returns dict of 1 .*, expected a dictionary of tensors with 'loss'",
+        ),
+        (
+            {"loss": paddle.ones([])},
+            r"^Own.measure returns Tensor float32 \(\) as 'loss', expected a number for each of",
+        ),
+        ({"loss": paddle.ones([3, 1])}, r"as 'loss', expected a number for each of the 3 samples: do not reduce"),
+        ({"loss": paddle.ones([3]), "e": 1.0}, "returns 1.0 as 'e', expected a number for each of the 3 samples"),
+        (None, "^Own.measure returns None, expected a dictionary"),
+    ],
+)
+def test_measures_that_are_not_of_each_sample_are_refused(measured, said):
+    with pytest.raises(UserError, match=said):
+        make_own(measured=measured).train_step(None, {"inputs": paddle.ones([3, 1])}, StepPosition(1, 0, 1))
+
+
+class Drawn:
+    """Samples that draw random numbers from NumPy."""
+
+    class_names = ["a"]
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, index):
+        return np.random.normal()
+
+    def describe(self, index):
+        return f"drawn {index}"
+
+
+def test_anything_with_a_length_and_an_index_is_a_dataset_whose_draws_repeat():
+    samples = make_own(samples=[(1.0, 2), (3.0, 4)]).build_dataset("train", None)
+    assert len(samples) == 2 and samples[1] == (3.0, 4) and samples.describe(1) == "sample 1"
+    drawn = make_own(samples=Drawn()).build_dataset("train", None)
+    assert drawn.describe(2) == "drawn 2" and drawn.class_names == ["a"]
+    first = [drawn[index] for index in range(3)]
+    np.random.seed(1)
+    assert [drawn[index] for index in range(3)] == first and len(set(first)) == 3
+    assert make_own(samples=drawn).build_dataset("train", None) is drawn
+
+
+class Stream(io.IterableDataset):
+    def __iter__(self):
+        return iter([1])
+
+
+@pytest.mark.parametrize("samples", [None, iter([1]), {"a": 1}, "abc", 3, Stream(), len])
+def test_what_has_no_length_or_index_is_refused(samples):
+    with pytest.raises(UserError, match="^Own.build_dataset returns .* for val, expected samples with a length and an"):
+        make_own(samples=samples).build_dataset("val", None)
+
+
+def test_any_task_without_samples_is_refused():
+    class Bare(Task):
+        def build_dataset(self, split, cache_folder):
+            return []
+
+    with pytest.raises(UserError, match="^Bare.build_dataset returns no samples for train$"):
+        Bare(SimpleNamespace()).build_dataset("train", None)
+
+
+def test_predictions_are_rows_of_files(tmp_path):
+    for name in ("b.txt", "a.txt", ".hidden"):
+        (tmp_path / name).write_text(str(len(name)))
+    task = make_own(
+        read_input=lambda self, path: float(Path(path).read_text()),
+        predict=lambda self, model, batch: {"double": 2 * batch["inputs"], "is_long": batch["inputs"] > 5},
+    )
+    aspect = get_aspect(task, Predictable)
+    inputs = aspect.open_inputs([str(tmp_path)], tmp_path)
+    assert inputs.names == [f"{tmp_path}/a.txt", f"{tmp_path}/b.txt"]
+    found = aspect.predict_step(None, make_batch(task, inputs, range(2)))
+    assert [aspect.prediction_rows(each) for each in found] == [[{"double": 10.0, "is_long": False}]] * 2
+    wrong = get_aspect(make_own(predict=lambda self, model, batch: batch["inputs"]), Predictable)
+    with pytest.raises(UserError, match="^Own.predict returns Tensor .*, expected a dictionary of tensors with a num"):
+        wrong.predict_step(None, {"inputs": paddle.ones([2])})
+    with pytest.raises(UserError, match=r"Own lacks read_input\(path\): Read a file for a prediction"):
+        get_aspect(make_own(), Predictable).open_inputs([str(tmp_path)], tmp_path).sample(0, None)

@@ -18,7 +18,8 @@ from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import find_split_folders
 from .formats import SPLIT_FOLDERS, find_hint, get_suffix, readable_suffixes
 from .hub.guessing import find_hub
-from .hub.layout import ARROW, PARQUET, is_pattern
+from .hub.layout import ARROW, PARQUET, has_images_beside_metadata, is_pattern
+from .hub.repository import is_repository
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
 from .reading import SPLITS
@@ -58,6 +59,8 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         return DatasetGuess("tar", one_line(f"{path} is an address, from which tar files are read"))
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     shown = os.fspath(path).rstrip("/") or root
+    if is_repository(shown):
+        return find_hub(shown, shown, contents)
     if is_pattern(root):
         return find_hub(root, shown, contents)
     if not os.path.exists(root):
@@ -76,10 +79,12 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         refuse_own_formats(root)
     guesses += annotated
     _refuse_several(guesses)
+    if [candidate.dataset for candidate in guesses] == ["folder"] and has_images_beside_metadata(root):
+        guesses = []  # they are in no class folder
     if guesses:
         return _as_outlines(guesses[0]._replace(reason=one_line(guesses[0].reason)), contents)
     _refuse_point_clouds(root, shown)
-    return find_hub(root, shown, contents) or _detect_table(root, shown)
+    return find_hub(root, shown, contents, _detect_table) or _detect_table(root, shown)
 
 
 def find_hub_classes(root: str, shown: str) -> list[DatasetGuess]:

@@ -3,7 +3,11 @@
 import hashlib
 import io
 import json
+import os
 import pickle
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,7 @@ from PIL import Image, ImageOps
 from support.networks.golden import FOLDER
 
 from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.images.data.formats import split_in_name
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.data.hub.hub_images import HubLabelSets
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices
@@ -19,7 +24,7 @@ from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices
 pytest.importorskip("pyarrow")
 ROOT = FOLDER / "huggingface_datasets"
 SETS = json.loads((ROOT / "expected.json").read_text(encoding="utf-8"))["sets"] if ROOT.is_dir() else {}
-SPLITS = [(n, s) for n, c in SETS.items() for s in c["splits"] if n not in ("image_folder",)]
+SPLITS = [(n, s) for n, c in SETS.items() for s in c["splits"]]
 
 
 def digest(encoded: bytes) -> dict:
@@ -56,6 +61,8 @@ def open_split(path: Path, split: str, cache: Path, rows: list[dict]):
         (cache / "classes.txt").write_text("".join(f"{number}\n" for number in range(255)))
         choices = LabelChoices(str(cache / "classes.txt"))
         return found.dataset, pickle.loads(pickle.dumps(kind(str(path), split, cache, choices=choices)))
+    if found.dataset == "table":
+        split = split_in_name(split) or split
     return found.dataset, pickle.loads(pickle.dumps(kind(str(path), split, cache)))
 
 
@@ -128,3 +135,32 @@ def check_maps(dataset, rows, names):
             pixels = np.asarray(stored)
         if pixels.max() <= 255 and pixels.ndim == 2:
             np.testing.assert_array_equal(dataset.read(index)[1], pixels)
+
+
+def test_a_repository_in_the_cache_is_opened_without_a_network(tmp_path):
+    """As Hugging Face's library stores it; the revision of the branch is a folder of snapshots."""
+    entry = next(name for name in SETS if "/" in name)
+    folder, configuration = entry.split("/")
+    split, content = next(iter(SETS[entry]["splits"].items()))
+    cache = tmp_path / "hub" / "datasets--owner--drawn"
+    (cache / "refs").mkdir(parents=True)
+    (cache / "refs" / "main").write_text("c0ffee")
+    shutil.copytree(ROOT / folder, cache / "snapshots" / "c0ffee")
+    program = (
+        "import sys; from pathlib import Path; from paddlevit_dist.images.data.guessing import guess;"
+        "from paddlevit_dist.images.data.hub.hub_images import HubImages, HubOptions, HubChoices;"
+        f"options = HubOptions(HubChoices(configuration={configuration!r}), HubImages.contents, Path(sys.argv[1]));"
+        f"data = HubImages('hf:owner/drawn', {split!r}, Path(sys.argv[1]), options);"
+        "print(guess('hf:owner/drawn').dataset, len(data), data.encoded(0).hex());"
+        "guess('hf:owner/absent')"
+    )
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, env=environment, timeout=120
+    )
+    kind, number, encoded = ended.stdout.split("\n")[0].split()
+    first = content["rows"][0]
+    assert (kind, int(number)) == ("hub", len(content["rows"])), ended.stderr
+    assert digest(bytes.fromhex(encoded)) == first[list_images(first)[0]]
+    last = ended.stderr.strip().splitlines()[-1]
+    assert "data path hf:owner/absent cannot be fetched: " in last and "--repo-type dataset --local-dir FOLDER" in last

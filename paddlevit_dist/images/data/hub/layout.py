@@ -1,10 +1,9 @@
 """Where the data files of each split are: as a card names them, as ``save_to_disk`` writes them, or by their names."""
 
-import fnmatch
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ....core.runtime.errors import UserError
@@ -12,7 +11,7 @@ from ....core.runtime.files import readable
 from ....core.runtime.printing import shorten
 from ....core.runtime.text_files import parse_yaml, read_json, read_text
 from ....core.tasks.dataset import refuse_split
-from ..formats import is_hidden, walk_files
+from ..formats import is_hidden, is_image_name, list_folders, list_names, walk_files
 from .features import Feature, parse_card_features, parse_features
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow",)
@@ -28,6 +27,7 @@ _DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 _SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}.*")  # train-00000-of-00002.parquet
 _HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 _LARGEST_CARD = 1 << 24
+_MOST_FOLDERS = 20_000  # names read from a folder
 _NO_CONFIGURATION = ("data", "dataset", "default")  # folders of files, not of configurations
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -100,12 +100,13 @@ def find_files(path: str, configuration: str | None = None, takes_first: bool = 
     saved = _find_saved(path)
     if saved is not None:
         return saved
-    card = _read_card(path)
+    card = read_card(path)
     configurations = _find_configurations(path, card)
     if not configurations:
-        return None
+        described = find_metadata(path)
+        return HubFiles(path, described) if described else None
     name = _choose_configuration(path, configurations, configuration, takes_first, card)
-    features = _read_info(card, name, os.path.join(path, CARD))
+    features = read_info(card, name, os.path.join(path, CARD))
     several = name if len(configurations) > 1 or configuration else ""
     return HubFiles(path, configurations[name], features, several)
 
@@ -181,7 +182,7 @@ def _read_object(file: str) -> dict[str, Any]:
     return content
 
 
-def _read_card(root: str) -> dict[str, Any]:
+def read_card(root: str) -> dict[str, Any]:
     """Read the YAML at the beginning of a card; empty if there is none."""
     file = os.path.join(root, CARD)
     if not os.path.isfile(file):
@@ -192,7 +193,7 @@ def _read_card(root: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _read_info(card: Mapping[str, Any], configuration: str, source: str) -> dict[str, Feature]:
+def read_info(card: Mapping[str, Any], configuration: str, source: str) -> dict[str, Feature]:
     """Return the types of columns that a card gives for a configuration."""
     infos = card.get("dataset_info")
     listed = [info for info in (infos if isinstance(infos, list) else [infos]) if isinstance(info, dict)]
@@ -279,6 +280,26 @@ def _choose_configuration(
     )
 
 
+def list_patterns(card: Mapping[str, Any], configuration: str | None) -> list[str]:
+    """Return the patterns of files that a card names for a configuration; empty: it names none."""
+    entries = [entry for entry in card.get("configs") or () if isinstance(entry, dict)]
+    chosen = [entry for entry in entries if configuration is None or str(entry.get("config_name")) == configuration]
+    patterns = list[str]()
+    for entry in chosen:
+        data = entry.get("data_files")
+        rows = data if isinstance(data, list) else [data]
+        for row in rows:
+            named = row.get("path") if isinstance(row, Mapping) and "path" in row else row
+            listed = list(named.values()) if isinstance(named, Mapping) else [named]
+            for part in listed:
+                texts = part if isinstance(part, list) else [part]
+                folder = entry.get("data_dir") or ""
+                patterns += [os.path.join(folder, text) for text in texts if isinstance(text, str)]
+        if data is None and entry.get("data_dir"):
+            patterns.append(f"{entry['data_dir']}/*")
+    return patterns
+
+
 def _by_split(files: Sequence[str], root: str) -> dict[str, list[str]]:
     """Divide files by the split in their names or folders; all are training files if none has one."""
     splits: dict[str, list[str]] = {}
@@ -308,8 +329,29 @@ def _split_of(name: str) -> str:
     return stem if shard is not None and stem != "data" else ""
 
 
-def list_metadata(root: str) -> Iterator[str]:
-    """Yield the files of metadata of images in a folder and in its folders."""
-    for folder in (root, *(entry.path for entry in sorted(os.scandir(root), key=lambda entry: entry.name))):
-        if os.path.isdir(folder):
-            yield from (os.path.join(folder, name) for name in fnmatch.filter(os.listdir(folder), "metadata.*"))
+def find_metadata(root: str) -> dict[str, list[str]]:
+    """Return the file of metadata of images of each split: in a folder, its folders, or those in ``data``."""
+    folders = [root, *list_folders(root, may_be_absent=True, most=_MOST_FOLDERS)]
+    folders += list_folders(os.path.join(root, "data"), may_be_absent=True, most=_MOST_FOLDERS)
+    splits: dict[str, list[str]] = {}
+    for folder in folders:
+        names = [name for name in METADATA if os.path.isfile(os.path.join(folder, name))]
+        if len(names) > 1:
+            raise UserError(f"{folder} has {' and '.join(names)}: move all but one away")
+        if names and (folder == root or _split_of(os.path.basename(folder))):
+            split = _split_of(os.path.basename(folder)) if folder != root else ""
+            splits.setdefault(split or "train", []).append(os.path.join(folder, names[0]))
+    return splits
+
+
+def is_metadata(file: str) -> bool:
+    """Return whether a file has metadata of images, and not the images themselves."""
+    return os.path.basename(file) in METADATA
+
+
+def has_images_beside_metadata(root: str) -> bool:
+    """Return whether images are directly in a folder with metadata, where no class folder holds them."""
+    folders = {os.path.dirname(files[0]) for files in find_metadata(root).values()}
+    return any(
+        is_image_name(os.fsencode(name)) for folder in folders for name in list_names(folder, most=_MOST_FOLDERS)
+    )

@@ -14,12 +14,14 @@ from ....core.data.path_index import PathIndex, ensure_path_index, make_batch
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import map_array, read_regular
 from ....core.runtime.printing import count
+from ..data_warnings import first_names
 from ..reading import UnreadableImage, read_file
 from ..tar_files import OpenFiles
 from .columns import HubChoices, HubColumns, choose_columns
 from .features import Feature
 from .layout import CARD, HubFiles, find_files, refuse_scripts
-from .storage import DataFile, ensure_arrow, open_data
+from .repository import fetch_repository, is_repository
+from .storage import DataFile, MetadataTable, ensure_arrow, open_data
 
 LAYOUT = (
     "a folder with Parquet or Arrow files, as the library datasets publishes or save_to_disk writes them, one such "
@@ -118,7 +120,10 @@ def require_files(data_path: str | None, configuration: str | None = None, takes
     """Find the data files at a data path; a ``UserError`` says that there are none, or which configurations exist."""
     if data_path is None:
         raise UserError(f"dataset hub needs -data_path=<path>, {LAYOUT}")
-    path = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
+    if is_repository(data_path):
+        path = fetch_repository(data_path, configuration)
+    else:
+        path = os.path.abspath(os.path.expanduser(os.fspath(data_path)))
     found = find_files(path, configuration, takes_first)
     if found is not None:
         return found
@@ -243,16 +248,22 @@ def locate_rows(split: HubSplit, files: Sequence[DataFile], options: HubOptions,
     places = [np.zeros((0, 3 * len(columns)), np.int64)]
     unpacked = 0
     for data in files:
-        arrow = ensure_arrow(data, columns, folder, notices)
-        located = [arrow.locate(column) for column in columns]
-        numbered = [_number(ranges.ranges, len(arrows)) for ranges in located]
-        arrows.append((arrow.path, os.path.getsize(arrow.path)))
-        unpacked += arrow is not data
+        if isinstance(data, MetadataTable):
+            located = [data.locate(column) for column in columns]
+        else:
+            arrow = ensure_arrow(data, columns, folder, notices)
+            located = [arrow.locate(column) for column in columns]
+            arrows.append((arrow.path, os.path.getsize(arrow.path)))
+            unpacked += arrow is not data
+        if any(place.paths for place in located[1:]):
+            raise UserError(f"{data.path}, column {columns[1]}: label maps in files: put them into a folder masks")
+        numbered = [_number(ranges.ranges, len(arrows) - 1) for ranges in located]
         relative = os.path.relpath(data.path, split.found.root)
         own = [os.fsencode(f"{relative}/{row}") for row in range(len(numbered[0]))]
         for row, path in located[0].paths.items():
             own[row] = os.fsencode(_find_image(split.found.root, os.path.dirname(data.path), path))
             numbered[0][row] = (-1, 0, 0)
+        _require_images(data.path, split.found.root, [own[row] for row in located[0].paths])
         names += own
         places.append(np.concatenate(numbered, axis=1))
     if unpacked:
@@ -270,6 +281,13 @@ def locate_rows(split: HubSplit, files: Sequence[DataFile], options: HubOptions,
 
 def _number(ranges: np.ndarray, number: int) -> np.ndarray:
     return np.concatenate([np.full((len(ranges), 1), number), ranges], axis=1)
+
+
+def _require_images(path: str, root: str, names: list[bytes]) -> None:
+    missing = [os.fsdecode(name) for name in names if not os.path.isfile(os.path.join(os.fsencode(root), name))]
+    if missing:
+        named = count(len(names), "image")
+        raise UserError(f"{path}: {len(missing):,} of {named} that it names are missing: {first_names(missing)}")
 
 
 def _find_image(root: str, folder: str, path: str) -> str:

@@ -20,8 +20,9 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.files import atomic_file, require_regular
 from ....core.runtime.limits import read_memory
 from ....core.runtime.printing import shorten
-from .features import Features, is_binary, read_features
-from .layout import PARQUET
+from ..formats import split_in_name
+from .features import IMAGE, Feature, Features, is_binary, read_features
+from .layout import PARQUET, is_metadata
 
 VERSION = 1
 _BATCH_BYTES = 1 << 26
@@ -30,7 +31,9 @@ _WRITTEN_BYTES = 1 << 24  # of a batch in a file that is written here
 _LARGE_GROUP = 1 << 28  # bytes of a group of rows that are told
 _GROUP_FACTOR = 2  # memory that reading a group of rows takes, in sizes of its columns
 _SPARE_BYTES = 1 << 26  # of the disk
+_LARGEST_BLOCK = (1 << 31) - 1  # of JSON
 _FILE_MAGIC = b"ARROW1"
+FILE_NAME = "file_name"
 
 
 class OddData(ValueError):
@@ -104,6 +107,8 @@ def open_data(path: str) -> DataFile:
     import_pyarrow(path)
     with readable_data(path):
         require_regular(path)
+        if is_metadata(path):
+            return MetadataTable(path)
         return ParquetData(path) if path.lower().endswith(PARQUET) else ArrowData(path)
 
 
@@ -247,6 +252,61 @@ class ParquetData(DataFile):
             for leaf in self._leaves(number, columns)
         ]
         return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(sum(sizes), 1)))
+
+
+class MetadataTable(DataFile):
+    """Metadata of images in files: ``file_name`` names the image, ``mask_file_name`` an image of column mask."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        table = _read_table(path)
+        self._named = [name for name in table.column_names if name == FILE_NAME or name.endswith(f"_{FILE_NAME}")]
+        names = [
+            name.removesuffix(FILE_NAME).rstrip("_") if name in self._named else name for name in table.column_names
+        ]
+        self._table = table.rename_columns([name or "image" for name in names])
+        self._named = [name.removesuffix(FILE_NAME).rstrip("_") or "image" for name in self._named]
+        self.schema, self.num_rows = self._table.schema, self._table.num_rows
+
+    def features(self, stored: Features) -> dict[str, Feature]:
+        """Return the types of the columns."""
+        return {**super().features({}), **dict.fromkeys(self._named, Feature(IMAGE))}
+
+    def batches(self, columns: Sequence[str]) -> Iterator[list[Any]]:
+        """Yield the arrays of some columns for the next rows."""
+        self.require_columns(columns)
+        for batch in self._table.select(list(columns)).combine_chunks().to_batches():
+            yield batch.columns
+
+    def locate(self, column: str) -> ImagePlaces:
+        """Return the path of each image; a ``UserError`` if they are in folders of several splits."""
+        paths = dict[int, str]()
+        for (array,) in self.batches([column]):
+            with readable_data(self.path):
+                names = split_image(array)[1]
+                if names is None:
+                    raise OddData(f"column {column} has no names of files")
+            paths |= {len(paths) + row: name for row, name in enumerate(names.to_pylist())}
+        splits = {split_in_name(name.partition("/")[0]) for name in paths.values() if name and "/" in name} - {None}
+        if len(splits) > 1:
+            raise UserError(f"{self.path} names images of several splits: put metadata into the folder of each split")
+        missing = [row for row, name in paths.items() if not name]
+        if missing:
+            raise UserError(f"{self.path}, row {missing[0]}: no image is named in {column}")
+        return ImagePlaces(np.full((len(paths), 2), -1, np.int64), paths)
+
+
+def _read_table(path: str) -> Any:
+    import pyarrow.csv
+    import pyarrow.json
+    import pyarrow.parquet
+
+    if path.endswith(PARQUET):
+        return pyarrow.parquet.read_table(path)
+    if path.endswith(".csv"):
+        return pyarrow.csv.read_csv(path)
+    whole = pyarrow.json.ReadOptions(block_size=min(max(os.path.getsize(path), 1) + 1, _LARGEST_BLOCK))
+    return pyarrow.json.read_json(path, read_options=whole)
 
 
 def is_plain_image(kind: Any) -> bool:

@@ -65,7 +65,7 @@ def score(path: str, truth: SceneGroundTruth, kind: str | None = None) -> ScoreR
 
 
 def _require_known(files: SubmissionFiles, label_by_number: dict[int, int], unknown: Counter[int]) -> None:
-    """Refuse results, none of which has the number of a class: a score of 0 would say something about a model."""
+    """Refuse results if none has the number of a class: a score of 0 would say something about a model."""
     if unknown:
         theirs, ours = (shorten(", ".join(map(str, sorted(numbers))), 60) for numbers in (unknown, label_by_number))
         raise UserError(f"{files.path}: no class of the results is one of the truth: they have {theirs}, it has {ours}")

@@ -250,7 +250,7 @@ class SharedProgress:
 
 
 class PredictedRows(list[Row]):
-    """Rows of a call of ``Predictor``: those of ``predictions.jsonl``, in the order of the inputs.
+    """Rows of a call of ``Predictor``, as in ``predictions.jsonl``, in the order of the inputs.
 
     Attributes:
         unreadable: (path, reason) of each input of the call that cannot be read.
@@ -275,8 +275,8 @@ class Predictor:
         recipe: YAML file, for weights without stored training settings.
         class_names: replace the class names of the weights.
         batch_size: inputs per step; None: the run's evaluation batch size.
-        num_workers: processes that read files; 0: this process reads them, of several batches in a thread beside the
-            network. Images in memory are always read by the thread that calls.
+        num_workers: processes that read files; 0: this process reads them, of several batches in a thread next to
+            the network. Images in memory are always read by the thread that calls.
         least_score: detection: lowest score of a returned box; None: the run's.
         max_detections: detection: boxes kept for each image and category, best first; None: the run's.
         window: segmentation, detection: size of the windows, pixels or (height, width); None: the run's.
@@ -403,9 +403,9 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 
 def list_inputs(inputs: Any) -> list[Any]:
-    """List the inputs of a call: one, or those of a sequence, generator or other iterable. Paths become text.
+    """List the inputs of a call: one, or all of a sequence, generator or other iterable. Paths become text.
 
-    Raises UserError for a mapping, of which it is unknown whether its keys or its values are meant.
+    Raises UserError for a mapping: it does not say whether its keys or its values are meant.
     """
     if isinstance(inputs, Mapping):
         raise UserError("predict: the inputs are a mapping: pass a list of its values or of its keys")

@@ -34,7 +34,7 @@ from .changed_keys import find_changed_keys, find_ignored_words, require_predict
 _IMAGES = "folder"
 _GAPS = {"", "N/A"}  # names of numbers without a class
 _EXPORTED = (".pdiparams", ".pdmodel", ".onnx")
-_PARTS = (".pdmodel", ".json", ".onnx.data")  # of an exported model beside its file
+_PARTS = (".pdmodel", ".json", ".onnx.data")  # of an exported model, next to its file
 _OVERRIDES: dict[str, Any] = {  # settings of the run for training, resuming and writing do not apply
     "EVAL": True,
     "SAVE_PREDICTIONS": False,
@@ -47,7 +47,7 @@ class TrainedWeights(NamedTuple):
 
     ``weights`` are those that an evaluation would use. ``config`` is frozen and changed for use without training;
     ``settings`` are the nested plain values that it was built from: stored with the weights, or a recipe's.
-    ``is_exported``: ``weights`` is an exported model, which is used as it is.
+    ``is_exported``: ``weights`` is an exported model, which is used unchanged.
     """
 
     weights: str

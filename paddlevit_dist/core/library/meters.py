@@ -92,7 +92,7 @@ class Meter:
         raise NotImplementedError
 
     def _note_unread(self, side: str, given: Mapping[str, Any], known: Sequence[str]) -> None:
-        """Tell once of the keys of "outputs" or "targets" that are not read."""
+        """Report once the keys of "outputs" or "targets" that are not read."""
         unread = [str(name) for name in given if name not in known and (side, str(name)) not in self._told]
         self._told.update((side, name) for name in unread)
         if unread and rank() == 0:

@@ -30,7 +30,7 @@ class MeasuredPrediction(TaskAspect, Predictable):
     """Predicts files, and all files of folders."""
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """List the files, those of a folder in the order of their names, without hidden ones."""
+        """List the files, or the files of a folder in the order of their names, without hidden ones."""
         names: list[str] = []
         for path in map(Path, inputs):
             inside = sorted(path.iterdir()) if path.is_dir() else [path]

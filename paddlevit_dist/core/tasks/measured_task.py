@@ -23,7 +23,7 @@ _DTYPES = {"f": np.float32, "i": np.int64, "u": np.int64, "b": np.bool_}  # of a
 
 
 class MeasuredTask(Task):
-    """A task with a method ``measure``: the numbers of each sample, of which the loss is learned, and means are scores.
+    """A task with a method ``measure``: the numbers of each sample; the loss is learned, and means are scores.
 
     Its datasets may be anything with a length and samples by index, such as a ``paddle.io.Dataset``. An evaluation has
     the mean of each measure, with its interval.
@@ -77,7 +77,7 @@ class MeasuredTask(Task):
         step.metrics.add_batch(**self._measure(model, batch)[0])
 
     def _measure(self, model: Any, batch: dict[str, paddle.Tensor]) -> tuple[dict[str, paddle.Tensor], int]:
-        """Return the measures of a batch as float32, and the number of its samples; UserError if they are no such."""
+        """Return the measures of a batch as float32, and the number of its samples; UserError if they are not that."""
         measured, count = self.measure(model, batch), len(next(iter(batch.values())))
         place = f"{type(self).__name__}.measure"
         if not isinstance(measured, Mapping) or "loss" not in measured:
@@ -103,7 +103,7 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
     """Stack the parts of samples to a batch by name, (batch, ...): floats as float32, whole numbers as int64.
 
     The parts of a dictionary have its names, a pair's are "inputs" and "targets", a sample alone is "inputs". Bytes
-    (uint8), such as those of images, stay bytes. Raises UserError: a part is not made of numbers, or differs in shape.
+    (uint8), such as in images, stay bytes. Raises UserError: a part is not made of numbers, or differs in shape.
     """
     named = [_name_parts(sample) for sample in samples]
     batch = {}

@@ -41,8 +41,8 @@ def compare_groups(runs: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     lines = []
     for group in seed_groups:
         number = len(group.scores)
-        others = {"unfinished": len(group.seeds) - number - group.undefined, groups.UNDEFINED: group.undefined}
-        left = ", ".join(f"{count} {what}" for what, count in others.items() if count)
+        counts = {"unfinished": len(group.seeds) - number - group.undefined, groups.UNDEFINED: group.undefined}
+        left = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         summary = groups.format_summary(group.scores, decimals)
         lines.append(f"{group.run}: {number} seeds{f' ({left})' if left else ''}, {summary}")
     lines += _format_comparisons(comparisons, decimals) if comparisons else []

@@ -18,10 +18,10 @@ PROGRAMS = (".json", ".pdmodel")  # Paddle 3, Paddle 2.6
 PROPERTY = "about"  # of an ONNX file, with its description
 _ADVICE = "; export the model again or remove the file"
 _WORDS = ("classes",)  # keys whose values stay as written
-_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # types of fields in ONNX files, and bytes of those of one length
+_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # types of fields in ONNX files, and bytes of those that have one length
 _PROPERTIES, _KEY, _VALUE = 14, 1, 2  # numbers of fields
 _MOST_FIELDS = 100_000
-_SMALL = 1 << 10  # bytes of an entry beside its value
+_SMALL = 1 << 10  # bytes of an entry in addition to its value
 _EXPECTED = (
     f"expected a run's folder, MODEL{ONNX}, or MODEL{PARAMETERS} with MODEL.json or MODEL.pdmodel; to evaluate "
     "weights, use -pretrained"
@@ -155,7 +155,7 @@ def read_property(file: Path) -> bytes | None:
 
 
 def _read_entry(stream: io.BytesIO) -> dict[int, bytes]:
-    """Read the fields of an entry of properties, all of which are text."""
+    """Read the fields of an entry of properties. All are text."""
     fields: dict[int, bytes] = {}
     while (tag := _read_varint(stream)) is not None and tag & 7 == _BYTES:
         fields[tag >> 3] = stream.read(_read_varint(stream) or 0)

@@ -34,7 +34,7 @@ def build_exported(config: RunSettings, task: Task) -> tuple[paddle.nn.Layer, Lo
     """
     model, exportable = load_exported_layer(config, task), require_exportable(task)
     lines = compare_descriptions(model, exportable.export_parts().about, config)
-    task.notices += [line for line in (model.function.note, *lines) if line]
+    task.notices = [*task.notices, *(line for line in (model.function.note, *lines) if line)]
     network = exportable.evaluated_model(model)
     network.eval()
     return network, ExportReport(model.source, model.function.computed_by)

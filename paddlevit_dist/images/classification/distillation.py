@@ -183,7 +183,7 @@ def _load_run(name: str, weights: str | None, image_size: ImageSize) -> tuple[pa
     task_name = read_record(evaluated_weights(name)).about.get("task")
     if isinstance(task_name, str) and (built_in := find_built_in(task_name)) and not _has_classes(built_in):
         raise UserError(
-            f"{place} was trained for TASK {task_name}, whose outputs are no classes: name a classifier's run"
+            f"{place} was trained for TASK {task_name}, which does not classify images: name a classifier's run"
         )
     opened = open_source(name, "TRAIN.TEACHER_MODEL", options={"DATA.IMAGE_SIZE": image_size})
     task = make_task(opened.config)

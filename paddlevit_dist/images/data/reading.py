@@ -112,7 +112,7 @@ def is_transparent(image: Image.Image) -> bool:
 def has_more_pages(image: Image.Image) -> bool:
     """Return whether an opened image has pages or frames after its first, which are not read.
 
-    Damaged ones do not count, nor previews beside a photograph (MPO), or the layers of a PSD file.
+    Damaged ones do not count, nor previews next to a photograph (MPO), or the layers of a PSD file.
     """
     if image.format in ("MPO", "PSD"):
         return False

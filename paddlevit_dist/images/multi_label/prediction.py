@@ -28,7 +28,7 @@ class LabelPrediction(ImageClassPrediction):
     task: MultiLabel
 
     def open_inputs(self, inputs: Sequence[Any], cache_folder: Path) -> InputSamples:
-        """Open images as those of one class, and say that the wished thresholds are not known."""
+        """Open images as for one class, and say that the wished thresholds are not known."""
         samples = super().open_inputs(inputs, cache_folder)
         notice = self.task.outputs.thresholds.notice
         samples.notices = [*samples.notices, *([f"note: {notice}"] if notice else [])]

@@ -144,7 +144,7 @@ def test_what_is_no_run_of_a_classifier_does_not_teach(tmp_path, monkeypatch):
             make_task(words)
     for name in ("detection", "image_segmentation", "masked_autoencoder", "volume_segmentation"):
         about.write_text(yaml.safe_dump({"task": name}))
-        with pytest.raises(UserError, match=f"was trained for TASK {name}, whose outputs are no classes: name a class"):
+        with pytest.raises(UserError, match=f"for TASK {name}, which does not classify images: name a classifier"):
             make_task([str(weights)])
 
 

@@ -88,7 +88,10 @@ def test_an_export_says_what_its_outputs_mean_and_where_labels_are_chosen(traine
     parts = get_aspect(trained, Exportable).export_parts()
     assert parts.about["output"] == "logits of the labels; their sigmoid is the probability of each"
     assert parts.about["threshold"] == 0.5 and parts.about["thresholds"] == LEVELS and parts.paddlex is None
-    assert parts.output_shape == (3,)
+    assert parts.output_shape == (3,) and "note" not in parts.about and not parts.is_exclusive
+    levels = np.array([LEVELS.get(name, 0.5) for name in NAMES])
+    logits = np.log(levels / (1 - levels))
+    assert parts.choose(np.array([logits + 1e-4, logits - 1e-4])).tolist() == [[True] * 3, [False] * 3]
 
 
 def test_a_first_loss_is_that_of_even_odds(tmp_path):

@@ -26,7 +26,8 @@ from ...core.tasks.step_types import LossTerm, StepPosition, TaskTraits
 from ...core.tasks.task import Task
 from .. import expected_input
 from ..configured_options import configured_options
-from ..data.image_dataset import CLASS, ImageDataset
+from ..data.image_dataset import ImageDataset
+from ..data.image_labels import CLASS
 from ..data.imagenet import NUM_IMAGENET_1K_CLASSES
 from ..data.inspection import SplitInspection
 from ..data.quarantine import ReplacementReader

@@ -1,5 +1,6 @@
 """The images of a run: an existing split, or part of a dataset that is split class by class."""
 
+import copy
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,6 +47,11 @@ class DatasetPart(ImageDataset):
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_rows": None, "_labels": None, "_label_matrix": None, "skipped_files": None}
 
+    def __copy__(self) -> "DatasetPart":
+        copied = object.__new__(type(self))
+        copied.__dict__ = {**self.__dict__, "dataset": copy.copy(self.dataset)}
+        return copied
+
     def __len__(self) -> int:
         return len(self.rows)
 
@@ -78,6 +84,7 @@ class DatasetPart(ImageDataset):
 
     # the whole dataset has them
     reading = property(lambda part: part.dataset.reading)
+    truth = property(lambda part: part.dataset.truth)
     reads_parts = property(lambda part: part.dataset.reads_parts)
     class_names = property(lambda part: part.dataset.class_names)
     content_key = property(lambda part: part.dataset.content_key)

@@ -21,11 +21,10 @@ from ...core.tasks.dataset import Dataset
 from ...core.tasks.sample_checks import BadSample
 from ...core.tasks.sample_groups import SUBJECT
 from .formats import SkippedFiles
-from .image_labels import make_label_matrix, make_labels
+from .image_labels import ANY, CLASS, LABELS, make_label_matrix, make_labels
 from .reading import ReadConfig, UnreadableImage, read_file, require_8_bits
 
 FILE = "classes.txt"
-ANY, CLASS, LABELS = "", "class", "labels"  # what the label of an image is
 
 
 class ImageDataset(Dataset):

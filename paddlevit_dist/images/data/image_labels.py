@@ -14,6 +14,7 @@ from ...core.runtime.printing import describe_value
 from ...core.tasks.class_labels import as_array, list_names, show_value
 from ...core.tasks.sample_checks import BadSample
 
+ANY, CLASS, LABELS = "", "class", "labels"  # what the label of an image is
 IGNORED = 255  # label of a pixel without a class, so a dataset has at most 255 classes
 _MAP_MODES = ("1", "L", "P", "I", "I;16", "I;16B", "I;16L")  # of Pillow, whose pixels are whole numbers
 

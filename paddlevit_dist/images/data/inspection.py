@@ -4,6 +4,7 @@ Threads suffice because Pillow releases the GIL while decoding; no process has t
 run. Each thread has its own copy of the dataset, like loader processes.
 """
 
+import copy
 import hashlib
 import pickle
 import threading
@@ -20,6 +21,7 @@ from ...core.launch.devices import cpu_cores
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count, one_line
 from .formats import readable_formats
+from .image_labels import CLASS
 from .reading import (
     UnreadableImage,
     count_labels,
@@ -41,6 +43,7 @@ WITHOUT_LIMIT = 500  # images that are opened regardless of the time
 SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing two
 _MOST_THREADS = 16
 _MOST_EXAMINED, _EXAMINE_SECONDS = 500, 5.0  # images opened before a prediction or a preparation
+_MOST_LABELS, _LABEL_SECONDS = 32, 2.0  # images that are read for their labels, if the dataset does not list these
 _DEEP = "stored with more than 8 bits a pixel, such as {}; levels above 255 become white: scale them if they use more"
 TURNED = "to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: {}"
 _TRANSPARENT = (
@@ -327,6 +330,7 @@ class SplitInspection:
                 )
             lines += skipped.lines()
         lines += find_empty_classes(dataset, split, num_classes)
+        lines += find_only_class(dataset, split, num_classes)
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
             opened.refuse_bad(self.replaces_bad and split == "train")
@@ -355,3 +359,26 @@ def find_empty_classes(dataset: "ImageDataset", split: str, num_classes: int) ->
     shown = ", ".join(names[label] if names else str(label) for label in missing[:3].tolist())
     more = ", …" if len(missing) > 3 else ""
     return [f"{split} has no images of {len(missing):,} of {num_classes:,} classes: {shown}{more}"]
+
+
+def find_only_class(dataset: "ImageDataset", split: str, num_classes: int) -> list[str]:
+    """Return a line if some images are read for their labels, as the dataset does not list them, and all are equal.
+
+    A UserError names the first image whose label is not a class.
+    """
+    if dataset.labels is not None or dataset.truth != CLASS or num_classes < 2:
+        return []
+    reader = copy.copy(dataset)  # what reading opens, such as a file, stays in the copy and is not pickled
+    order, begin = np.random.default_rng(0).permutation(len(dataset))[:_MOST_LABELS].tolist(), time.monotonic()
+    labels = []
+    for index in order:
+        try:
+            labels.append(reader.read(index)[1])
+        except UnreadableImage:
+            continue  # which is reported when it is used
+        if time.monotonic() - begin > _LABEL_SECONDS or labels[-1] != labels[0]:
+            break
+    if len(labels) < 2 or labels[-1] != labels[0]:
+        return []
+    name = dataset.class_names[labels[0]] if dataset.class_names else labels[0]
+    return [f"note: all {len(labels)} images of {split} that were read are of class {name}, of {num_classes:,} classes"]

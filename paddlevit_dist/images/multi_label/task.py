@@ -20,8 +20,8 @@ from ...core.tasks.step_types import LossTerm, StepPosition
 from ...core.tasks.task import Records
 from ..classification.distillation import split_heads
 from ..classification.task import Classification
-from ..data.image_dataset import LABELS, ImageDataset
-from ..data.image_labels import make_labels
+from ..data.image_dataset import ImageDataset
+from ..data.image_labels import LABELS, make_labels
 from ..views import join_sigmoid
 from .losses import asymmetric_loss, binary_cross_entropy, smooth_labels, teacher_loss
 from .metrics import LabelMetrics, record_later

@@ -8,8 +8,9 @@ from PIL import Image
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks import BadSample
 from paddlevit_dist.images import ImageDataset, SegmentationDataset
-from paddlevit_dist.images.data.image_dataset import CLASS, LABELS
-from paddlevit_dist.images.data.image_labels import make_label_map, make_label_matrix, make_labels
+from paddlevit_dist.images.data.held_out import DatasetPart, write_rows
+from paddlevit_dist.images.data.image_labels import CLASS, LABELS, make_label_map, make_label_matrix, make_labels
+from paddlevit_dist.images.data.inspection import find_only_class
 
 NAMES = ["hull", "wing", "antenna"]
 PLAIN = np.array([1, 0, -1], np.int8)
@@ -201,3 +202,49 @@ def test_a_users_label_maps_are_made_with_and_without_their_image():
     for read in (wrong.read, wrong.read_labels):
         with pytest.raises(BadSample, match=r"^sample 0: pixel \(0, 1\) has class 7, as 1 of 6 pixels are out of"):
             read(0)
+
+
+class Halves(Photos):
+    class_names, num_classes, read_labels = ["top", "bottom"], 2, [1] * 40
+
+    def __len__(self):
+        return len(self.read_labels)
+
+    def read(self, index):
+        self.opened = index
+        return Image.new("L", (3, 2)), self.read_labels[index]
+
+
+@pytest.mark.parametrize(
+    "attributes, truth, lines",
+    [
+        ({}, CLASS, ["note: all 32 images of train that were read are of class bottom, of 2 classes"]),
+        ({"class_names": None}, CLASS, ["note: all 32 images of train that were read are of class 1, of 2 classes"]),
+        ({"read_labels": [1, 0] * 20}, CLASS, []),
+        ({"labels": np.ones(40, int)}, CLASS, []),  # said of the listed labels
+        ({}, "", []),
+        ({"read_labels": [1]}, CLASS, []),
+    ],
+)
+def test_images_of_one_class_alone_are_told_if_labels_are_not_listed(attributes, truth, lines):
+    dataset = type("Own", (Halves,), attributes)()
+    dataset.read_as(truth)
+    assert find_only_class(dataset, "train", 2) == lines
+    assert not hasattr(dataset, "opened")  # what reading opens is not pickled to other processes
+
+
+def test_images_of_one_class_in_a_part_are_told(tmp_path):
+    dataset = Halves()
+    part = DatasetPart(dataset, write_rows(tmp_path, "rows", np.arange(5)))
+    part.read_as(CLASS)
+    assert find_only_class(part, "val", 2) == [
+        "note: all 5 images of val that were read are of class bottom, of 2 classes"
+    ]
+    assert not hasattr(dataset, "opened")
+
+
+def test_a_label_that_is_no_class_is_refused_before_a_run():
+    dataset = type("Own", (Halves,), {"read_labels": [0, "left"]})()
+    dataset.read_as(CLASS)
+    with pytest.raises(BadSample, match=r"^sample 1: label is 'left', expected the name of a class \(top, bottom\)"):
+        find_only_class(dataset, "train", 2)

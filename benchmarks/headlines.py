@@ -236,6 +236,7 @@ ONLY_WHOLE = (
     f"depthwise.py {PEER}",
     f"pretraining_parity.py {PEER}",
     "saving.py",
+    "predictor_calls.py",
     "watchdog.py",
     "compiled.py",
     "recomputation.py",

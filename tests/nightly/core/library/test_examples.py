@@ -22,8 +22,8 @@ SCRIPTS = {
 }
 
 
-# ``tests/nightly/images/test_few_labels.py`` runs this one.
-ELSEWHERE = {"few_labels.py"}
+# ``tests/nightly/images/test_few_labels.py`` and ``test_serve_example.py`` run these.
+ELSEWHERE = {"few_labels.py", "serve.py"}
 
 
 def run(words: list, folder) -> str:

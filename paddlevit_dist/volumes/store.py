@@ -24,7 +24,7 @@ _SAMPLED_VOXELS = 1 << 20  # enough to estimate the percentiles
 
 
 class DecodedVolume(NamedTuple):
-    """A decoded volume."""
+    """A decoded volume; ``make_volume`` creates it from an array."""
 
     # (depth, height, width), memory-mapped if it comes from a file; axes are aligned with the world's (right, anterior,
     # superior)

@@ -156,14 +156,16 @@ def _place(array: Any, field: str, axes: str, spacing: Any, affine: Any) -> tupl
         raise BadSample(f"{field} has the shape {values.shape}, expected three axes: a volume for each channel or time")
     order = "".join(axes) if isinstance(axes, (str, list, tuple)) and all(isinstance(a, str) for a in axes) else ""
     if sorted(order) != sorted(_ORDER):
-        raise BadSample(f'axes is {axes!r}, expected the order of the array\'s axes, such as "zyx" or "xyz"')
+        raise BadSample(
+            f'axes is {describe_value(axes)}, expected the order of the array\'s axes, such as "zyx" or "xyz"'
+        )
     if (spacing is None) == (affine is None):
         raise BadSample("expected either the spacing or the affine of the volume")
     values = values.reshape(shape).transpose([order.index(axis) for axis in _ORDER])
     if affine is None:
         lengths = to_array(spacing, "spacing")
         if lengths.shape != (3,) or lengths.dtype.kind not in "iuf" or not ((lengths > 0) & np.isfinite(lengths)).all():
-            raise BadSample(f"spacing is {spacing}, expected three positive numbers, millimeters")
+            raise BadSample(f"spacing is {describe_value(spacing)}, expected three positive numbers, millimeters")
         affine = np.diag([*(float(lengths[order.index(axis)]) for axis in "xyz"), 1.0])
     checked = _check_geometry(values.shape, affine, field)
     upright, turned = to_canonical(values, checked.affine)

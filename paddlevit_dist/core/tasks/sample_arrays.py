@@ -59,6 +59,7 @@ def to_classes(
         array = _find_names(array, field, class_names, none)
     if array.dtype.kind == "f":
         require_finite(array, field)
+        array = array.astype(np.float64)  # a limit may not fit into 16 bits
         if (np.rint(array) != array).any():
             raise BadSample(f"{field} has {array[np.rint(array) != array][0]:g}, expected the whole number of a class")
     require_range(array, field, limit, none)

@@ -14,13 +14,14 @@ NORMAL = "normal"  # the channel with three columns, which is rotated with the p
 
 
 class Scene(NamedTuple):
-    """One room or scan. The arrays may be read-only views of a file: copy before modifying.
+    """One room or scan; ``make_scene`` creates it. The arrays may be read-only views of a file: copy before modifying.
 
     Attributes:
         xyz: float32 (points, 3), meters, z up.
         rgb: uint8 (points, 3).
         semantic: int16 (points,), class number, -100 for none.
-        instance: int16 (points,), object number from 0 within the scene, -100 for none.
+        instance: int16 (points,), int32 for numbers beyond 32,767: object number from 0 within the scene, -100 for
+            none.
         name: name of the scene, such as "scene0000_00".
         offset: meters, float64 each: xyz plus this are the coordinates of the source, which may be too far from the
             origin for float32.

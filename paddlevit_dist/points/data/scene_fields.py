@@ -69,6 +69,9 @@ def make_scene(
     limit = num_classes or len(names) or _MAX_CLASSES
     if not isinstance(channels, (Mapping, type(None))):
         raise BadSample(f"channels is {describe_value(channels)}, expected a dictionary of arrays")
+    odd = next((key for key in channels or () if not isinstance(key, str) or not key.isprintable()), None)
+    if odd is not None:
+        raise BadSample(f"channels has the name {odd!r}, expected a text")
     fields = {
         "xyz": xyz,
         "rgb": np.full((number, 3), _GRAY, np.uint8) if rgb is None else to_colors(rgb, rgb_range),
@@ -79,7 +82,7 @@ def make_scene(
     require_same_length({**fields, **read})
     skipped = to_array(skipped_rows, "skipped_rows")
     if floor is not None:
-        floor = float(to_floats([floor], "floor", 1, np.float64)[0, 0])
+        floor = _read_numbers(floor, "floor", ())[0]
     if skipped.size and (skipped.ndim != 1 or skipped.dtype.kind not in "iu" or not (np.diff(skipped) > 0).all()):
         raise BadSample(f"skipped_rows is {describe_value(skipped)}, expected whole numbers, ascending")
     if not isinstance(name, (str, int, np.integer)):
@@ -131,10 +134,18 @@ def _read_offset(offset: Any) -> tuple[float, float, float]:
     if type(offset) is tuple and len(offset) == 3 and all(type(length) is float for length in offset):
         array = offset
     else:
-        array = to_floats([offset], "offset", 3, np.float64)[0].tolist()
+        array = _read_numbers(offset, "offset", (3,))
     require_finite(array, "offset")
     x, y, z = array
     return x, y, z
+
+
+def _read_numbers(value: Any, field: str, shape: tuple[int, ...]) -> list[float]:
+    array = to_array(value, field)
+    if array.dtype.kind not in "iuf" or array.shape != shape:
+        raise BadSample(f"{field} is {describe_value(value)}, expected {'three numbers' if shape else 'a number'}")
+    require_finite(array, field)
+    return array.astype(np.float64).reshape(-1).tolist()
 
 
 def _read_classes(semantic: Any, number: int, class_names: Sequence[str] | None, limit: int) -> np.ndarray:
@@ -151,9 +162,10 @@ def _read_instances(instance: Any, number: int) -> np.ndarray:
     array = _as_column(to_array(instance, "instance"), "instance")
     if array.dtype.kind == "f":
         require_finite(array, "instance")
+        array = array.astype(np.float64)  # a larger number may not fit into 16 bits
     if array.dtype.kind not in "iuf" or (array.dtype.kind == "f" and (np.rint(array) != array).any()):
         raise BadSample(f"instance is {describe_value(array)}, expected whole numbers, negative for none")
-    highest = array.max(initial=IGNORED)
+    highest = array.max() if array.size else 0
     if highest > MAX_INSTANCE:
         raise BadSample(f"instance {highest:.0f} is out of range, expected 0 to {MAX_INSTANCE}")
     if array.size and not has_no_other_negative(array, IGNORED):

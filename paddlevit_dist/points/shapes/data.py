@@ -28,7 +28,7 @@ _SPLITS = ("train", "test", "val")
 
 
 class SampledShape(NamedTuple):
-    """Points on the surface of one object, in any unit."""
+    """Points on the surface of one object, in any unit; ``make_shape`` creates it."""
 
     xyz: np.ndarray  # float (points, 3)
     normals: np.ndarray | None  # float (points, 3), of length 1; None: unknown

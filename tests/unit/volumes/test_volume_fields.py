@@ -98,7 +98,7 @@ REFUSED_VOLUMES = {
     "axes by number": ({"axes": (0, 1, 2)}, "axes is"),
     "no spacing": ({"spacing": None}, "either the spacing or the affine"),
     "both": ({"affine": AFFINE}, "either the spacing or the affine"),
-    "two lengths": ({"spacing": (1, 2)}, r"spacing is \(1, 2\)"),
+    "two lengths": ({"spacing": (1, 2)}, r"spacing is tuple of 2 \(1, 2\)"),
     "a length of 0": ({"spacing": (1, 0, 2)}, "spacing is"),
     "a negative length": ({"spacing": (1, -1, 2)}, "spacing is"),
     "a NaN length": ({"spacing": (1, np.nan, 2)}, "spacing is"),

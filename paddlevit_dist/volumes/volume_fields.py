@@ -134,10 +134,11 @@ def check_place(array: np.ndarray, geometry: Any, field: str) -> VolumeGeometry:
     """Return the geometry of an array with axes aligned with the world's; BadSample if it does not fit the array."""
     if not isinstance(geometry, VolumeGeometry):
         raise BadSample(f"{field} has the geometry {describe_value(geometry)}, expected a VolumeGeometry")
-    if array.ndim != 3 or not array.size or tuple(geometry.shape) != array.shape:
+    is_same = isinstance(geometry.shape, (tuple, list)) and list(geometry.shape) == list(array.shape)
+    if array.ndim != 3 or not array.size or not is_same:
         raise BadSample(
-            f"{field} has the shape {array.shape}, and its geometry {tuple(geometry.shape)}: expected the same (depth, "
-            "height, width)"
+            f"{field} has the shape {array.shape}, and its geometry {describe_value(geometry.shape)}: expected the "
+            "same (depth, height, width)"
         )
     checked = _check_geometry(array.shape, geometry.affine, field)
     if not (np.diag(checked.affine)[:3] > 0).all():

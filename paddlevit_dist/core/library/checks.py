@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
+from ..runtime.printing import describe_value, shorten
 
 _MOST_CLASSES = 255  # pixels and voxels are counted as uint8, with 255 for no label
 
@@ -85,7 +86,10 @@ def check_corners(values: object) -> np.ndarray:
 
 
 def host(values: object) -> np.ndarray:
-    """Convert a tensor, an array or numbers to an array."""
+    """Convert a tensor, an array or numbers to an array; UserError if rows have different lengths."""
     if isinstance(values, paddle.Tensor) and values.dtype == paddle.bfloat16:
         values = values.astype("float32")  # numpy has no bfloat16, and Paddle would return its bits
-    return np.asarray(values.numpy() if hasattr(values, "numpy") else values)
+    try:
+        return np.asarray(values.numpy() if hasattr(values, "numpy") else values)
+    except ValueError as error:
+        raise UserError(f"{describe_value(values)} cannot become an array: {shorten(str(error))}") from error

@@ -216,6 +216,7 @@ WRONG = [  # what would be an error of somebody else's, or a wrong number withou
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [(0, "much", [3])]}], [SCENE]), "an instance is tuple of 3"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": [3]}], [SCENE]), r"to be \(class, confidence, points\)"),
     (pv.ScanNetAP, 2, ([{**SCENE, "instances": None}], [SCENE]), "instances of the output: None: expected a list"),
+    (pv.RadialError, 2, ([[[1, 2, 3], [1, 2]]], [np.zeros((2, 3))]), "list of 2 .* cannot become an array"),
     (pv.VolumeDice, 1, None, "expected the background and at least one more"),
     (pv.VolumeDice, 2, ([np.full((2, 2, 2), 2)], [np.zeros((2, 2, 2), int)]), "outputs: class 2 of 2"),
 ]

@@ -229,7 +229,10 @@ def other(volume=VOLUME, **changes):
         (VOLUME, "Heads.read returns DecodedVolume"),
         ((ARRAY, POINTS), "volume is ndarray .*make_volume creates one"),
         ((other(geometry=None), POINTS), "volume has the geometry None"),
-        ((other(array=ARRAY[:1]), POINTS), r"volume has the shape \(1, 3, 4\), and its geometry \(2, 3, 4\)"),
+        (
+            (other(array=ARRAY[:1]), POINTS),
+            r"volume has the shape \(1, 3, 4\), and its geometry tuple of 3 \(2, 3, 4\)",
+        ),
         ((other(geometry=VolumeGeometry(SHAPE, TURNED)), POINTS), "make_volume turns them"),
         ((other(geometry=VolumeGeometry(SHAPE, np.eye(4))), POINTS), "voxels of 1 x 1 x 1 mm .* data set's are 2 x 1"),
         ((other(window=(1.0, 1.0)), POINTS), "volume.window is"),

@@ -46,7 +46,9 @@ def register_model(name: str, target: Target, keys: object = None, replace: bool
 def register_dataset(name: str, target: Target, keys: object = None, replace: bool = False) -> None:
     """Register a dataset, so that ``-dataset=name`` opens it; ``keys`` and ``replace`` are as in ``register_model``.
 
-    ``target`` is a class derived from what the task reads, such as ``ImageDataset``, or its location.
+    ``target`` is a class derived from what the task reads, such as ``ImageDataset``, or its location; or any class with
+    a length and samples by index, such as a ``paddle.io.Dataset``, that takes some of ``data_path``, ``split`` and
+    ``cache_folder``.
     """
     _register("dataset", name, target, keys, replace)
 

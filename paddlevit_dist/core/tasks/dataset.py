@@ -17,6 +17,7 @@ from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
 from .class_labels import make_classes, show_value
 from .class_names import make_class_names, make_num_classes
+from .listed_dataset import adapt, is_listed
 from .made_results import DESCRIPTIONS, is_ours, make_description, make_opened, make_results
 from .sample_groups import SampleGroups, read_groups
 
@@ -406,19 +407,22 @@ def is_training_split(config: RunSettings, split: str) -> bool:
 
 
 def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetType]:
-    """Return the class of the dataset DATA.DATASET.
+    """Return the class of the dataset DATA.DATASET; of a user's class that only has a length and an index, one by it.
 
     Raises:
         UserError: the name is unknown, the dataset holds another kind of samples, or is not derived from ``base``.
     """
     target = resolve("dataset", config.DATA.DATASET)
+    if is_listed(target) and not issubclass(target, Dataset):
+        target = adapt(target, base)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
     if holds not in ("", base.holds):
         packages = (None, find_package("task", find_built_in(config.TASK) or config.TASK))  # None: of users
         candidates = [
             name
             for name in list_names("dataset")
-            if find_package("dataset", name) in packages and resolve("dataset", name).holds in ("", base.holds)
+            if find_package("dataset", name) in packages
+            and getattr(resolve("dataset", name), "holds", "") in ("", base.holds)
         ]
         if not candidates:  # a command that reads what another task trains on
             raise UserError(

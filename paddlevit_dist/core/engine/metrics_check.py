@@ -1,7 +1,7 @@
 """Try, before the first update, what an evaluation asks of a user's task, metrics and kind of scores."""
 
 import traceback
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from ..intervals.score_ranges import InvalidScoreError
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import require_free_names
-from ..tasks.metrics import Metrics, ShownValues, TableMetrics
+from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
 from ..tasks.task import Task
 
 _MISTAKES = (AttributeError, LookupError, NameError, TypeError)  # others may come from few samples, or from untrained
@@ -65,12 +65,28 @@ def _try_table(metrics: TableMetrics, table: list[np.ndarray]) -> None:
     draws = np.ones((2, number))
     draws[1, : number // 2] = 0.0  # half of the samples, as for intervals
     metrics.bootstrap_values(table, draws)
-    for name, column in metrics.columns(table).items():
+    _require_rows(metrics, metrics.columns(table), number)
+
+
+def compute_columns(metrics: PerSampleMetrics, table: list[np.ndarray], number: int) -> Mapping[str, Sequence[Any]]:
+    """Return the columns of a table of this number of samples; UserError if the metrics or their kind cannot."""
+    try:
+        columns = metrics.columns(table)
+    except UserError:
+        raise
+    except Exception as error:  # a user's code may raise anything
+        raise UserError(describe_failure(metrics, "columns", error)) from error
+    return _require_rows(metrics, columns, number)
+
+
+def _require_rows(metrics: Metrics, columns: Mapping[str, Sequence[Any]], number: int) -> Mapping[str, Sequence[Any]]:
+    for name, column in columns.items():
         if len(column) != number:
             raise UserError(
                 f"columns of {describe_owner(metrics)}: '{name}' has {len(column)} rows for {number} samples: return "
                 "one for each"
             )
+    return columns
 
 
 def describe_owner(metrics: Metrics) -> str:

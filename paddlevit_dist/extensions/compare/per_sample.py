@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core.distributed import is_main
 from ...core.engine.evaluation import EvaluationObserver
+from ...core.engine.metrics_check import compute_columns
 from ...core.engine.trainer import Trainer
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
@@ -41,7 +42,7 @@ class PerSampleWriter(EvaluationObserver):
         if table is None:
             raise UserError(self._format_unsupported())
         names = [samples.name(index) for index in table.indices.tolist()]
-        columns = table.metrics.columns(table.columns)
+        columns = compute_columns(table.metrics, table.columns, len(names))
         rounded = {name: [_to_plain(value) for value in column] for name, column in columns.items()}
         if table.groups is not None:
             rounded = {GROUP: table.groups.names.tolist(), **rounded}

@@ -18,6 +18,7 @@ from support.thread_ranks import acting_as
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings as config
+from paddlevit_dist.core.engine.metrics_check import compute_columns
 from paddlevit_dist.core.intervals import means
 from paddlevit_dist.core.metrics.classification import ClassificationMetrics
 from paddlevit_dist.core.tasks.metrics import Metrics, PerSampleMetrics
@@ -255,6 +256,19 @@ def test_the_group_comes_before_numbers_of_six_digits(tmp_path):
     with acting_as(1, 2):
         PerSampleWriter(run).after_evaluate({})
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_columns_of_ones_own_that_fail_or_lack_rows_are_told_in_a_line(tmp_path):
+    with pytest.raises(UserError, match=r"^columns of SimpleNamespace: 'error' has 2 rows for 3 samples: return one"):
+        written(tmp_path, list("xyz"), {"error": [1.0, 2.0]})
+
+    class Failing(Own):
+        def columns(self, table):
+            return {"error": table["error"]}
+
+    with pytest.raises(UserError, match=r"^columns of Failing: TypeError: .* \(test_per_sample.py, line \d+\)$"):
+        compute_columns(Failing(), [np.zeros(3)], 3)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_no_text_is_a_formula_and_every_text_is_one_cell(tmp_path):

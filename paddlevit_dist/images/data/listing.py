@@ -1,4 +1,4 @@
-"""List the images in files, folders, tar files and videos, in natural_key order."""
+"""List the images in files, folders, tar files, data files and videos, in natural_key order."""
 
 import functools
 import hashlib
@@ -28,6 +28,8 @@ from .formats import (
     readable_suffixes,
     walk_files,
 )
+from .hub.layout import ARROW, PARQUET
+from .hub.opening import holds_images, locate_images
 from .reading import UnreadableImage
 from .tar_files import OpenFiles, keep_last
 from .tar_members import iterate_members
@@ -62,7 +64,7 @@ class InputListing:
         self.notices: list[str] = []
 
     def add(self, path: bytes) -> None:
-        """List a file, a folder and its subfolders, a tar file, or a video."""
+        """List a file, a folder and its subfolders, a tar file, a Parquet or Arrow file, or a video."""
         shown = os.fsdecode(path)
         try:
             status = os.stat(path)
@@ -75,6 +77,8 @@ class InputListing:
             self._add_archive(path)
         elif is_video(shown):
             self._add_video(shown)
+        elif shown.lower().endswith((*PARQUET, *ARROW)):
+            self._add_rows(shown)
         else:
             self.images.append(ListedImage(path, NO_ARCHIVE, status.st_mtime_ns, status.st_size))
 
@@ -91,6 +95,24 @@ class InputListing:
             self.images.append(ListedImage(name, len(self.archives), frame, size))
         self.archives.append(os.path.abspath(path))
 
+    def _add_rows(self, path: str) -> None:
+        """List the images in the rows of a Parquet or Arrow file, named by their numbers."""
+        try:
+            archive, places, notices = locate_images(path)
+        except UserError as error:
+            self.unreadable.append((path, str(error)))
+            return
+        for row, (offset, size) in enumerate(places.ranges.tolist()):
+            name = f"{path}/{row}"
+            if row in places.paths:
+                self.add(os.fsencode(os.path.join(os.path.dirname(path), places.paths[row])))
+            elif size < 0:
+                self.unreadable.append((name, "the row has no image"))
+            else:
+                self.images.append(ListedImage(os.fsencode(name), len(self.archives), offset, size))
+        self.archives.append(os.path.abspath(archive))
+        self.notices += notices
+
     def _add_folder(self, top: bytes) -> None:
         skipped, paths = SkippedFiles(os.fsdecode(top)), []
         hidden, before = 0, len(self.images) + len(self.unreadable)
@@ -103,6 +125,7 @@ class InputListing:
             if (
                 get_suffix(os.path.basename(path)) in readable_suffixes()
                 or _is_archive(path)
+                or holds_images(os.fsdecode(path))
                 or is_video(os.fsdecode(path))
             ):
                 self.add(path)

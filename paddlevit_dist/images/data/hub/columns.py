@@ -9,6 +9,7 @@ from ....core.runtime.printing import shorten
 from ....core.runtime.tables import normalize_heading
 from .features import CLASS, IMAGE, LIST, STRUCT, VALUE, Feature, Features
 
+UNLABELED = ""  # contents of images whose other columns are not looked at
 _IMAGES = (
     *("image", "img", "images", "picture", "photo", "pixel_values", "jpg", "jpeg", "png", "webp", "image_bytes"),
     *("file_name", "filename", "image_file_name"),
@@ -146,8 +147,8 @@ def choose_columns(features: Features, contents: str, choices: HubChoices, sourc
         return HubColumns(image, objects=_find_objects(features, choices, source))
     if choices.labels:
         return HubColumns(image, choices.labels)
-    found = _find_labels(features, contents == TAG_LABELS, source)
-    if found is None and contents != NO_LABELS:
+    found = None if contents == UNLABELED else _find_labels(features, contents == TAG_LABELS, source)
+    if found is None and contents not in (NO_LABELS, UNLABELED):
         raise UserError(
             f"{source}: no column of labels among {_show(features)}: set DATA.TABLE.LABELS to one; images without "
             "labels are for 'predict' and tasks that learn without labels"

@@ -17,11 +17,11 @@ from ....core.runtime.printing import count
 from ..data_warnings import first_names
 from ..reading import UnreadableImage, read_file
 from ..tar_files import OpenFiles
-from .columns import HubChoices, HubColumns, choose_columns
+from .columns import UNLABELED, HubChoices, HubColumns, choose_columns, has_images
 from .features import Feature
-from .layout import CARD, HubFiles, find_files, refuse_scripts
+from .layout import ARROW, CARD, PARQUET, HubFiles, find_files, is_metadata, refuse_scripts
 from .repository import fetch_repository, is_repository
-from .storage import DataFile, MetadataTable, ensure_arrow, open_data
+from .storage import DataFile, ImagePlaces, MetadataTable, ensure_arrow, open_data
 
 LAYOUT = (
     "a folder with Parquet or Arrow files, as the library datasets publishes or save_to_disk writes them, one such "
@@ -277,6 +277,28 @@ def locate_rows(split: HubSplit, files: Sequence[DataFile], options: HubOptions,
     if not is_there.any():
         raise UserError(f"{files[0].path}: no row of split {split.name} has an image in {', '.join(columns)}")
     return found.select(is_there)
+
+
+def holds_images(path: str) -> bool:
+    """Return whether a file is a Parquet or Arrow file with images, or a damaged one, and no metadata of images."""
+    if not path.lower().endswith((*PARQUET, *ARROW)) or is_metadata(path):
+        return False
+    try:
+        return has_images(open_data(path).features({}))
+    except UserError:  # reported when it is read
+        return True
+
+
+def locate_images(path: str) -> tuple[str, ImagePlaces, list[str]]:
+    """Return the Arrow file with the images of a data file, their places in it, and log lines; Parquet is unpacked.
+
+    Raises:
+        UserError: it is damaged, or has no column of images, or several that may be meant.
+    """
+    data, notices = open_data(path), list[str]()
+    column = choose_columns(data.features({}), UNLABELED, HubChoices(), path).image
+    arrow = ensure_arrow(data, [column], shared_cache() / "datasets", notices)
+    return arrow.path, arrow.locate(column), notices
 
 
 def _number(ranges: np.ndarray, number: int) -> np.ndarray:

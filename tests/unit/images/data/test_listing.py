@@ -186,3 +186,22 @@ def test_the_digest_changes_with_the_images_in_an_archive(tmp_path):
         if content == b"one":
             first = digest
     assert first != digest
+
+
+def test_rows_of_data_files_are_listed_and_tables_without_images_are_not(tmp_path, monkeypatch):
+    hub_files = pytest.importorskip("support.files.hub_files")
+    monkeypatch.setenv("PADDLEVIT_DIST_CACHE", str(tmp_path / "shared"))
+    folder = tmp_path / "in"
+    columns = {"photo": hub_files.images([3, None, 1]), "text": ["a", "b", "c"]}
+    hub_files.write_parquet(folder / "b.parquet", columns)
+    hub_files.write_arrow(folder / "c.arrow", columns)
+    hub_files.write_parquet(folder / "numbers.parquet", {"x": [1]})
+    (folder / "a.png").write_bytes(PNG)
+    found = add(folder)
+    assert list_names(found, folder) == ["a.png", "b.parquet/0", "b.parquet/2", "c.arrow/0", "c.arrow/2"]
+    assert [name for name, _ in found.unreadable] == [f"{folder}/b.parquet/1", f"{folder}/c.arrow/1"]
+    for image, number in zip(found.images[1:], (3, 1, 3, 1)):
+        with open(found.archives[image.archive], "rb") as archive:
+            archive.seek(image.offset)
+            assert archive.read(image.size) == hub_files.picture(number)
+    assert "no column of images" in add(folder / "numbers.parquet").unreadable[0][1]

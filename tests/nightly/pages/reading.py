@@ -41,6 +41,7 @@ PAGES = [
                 "custom_training_loop",
                 "own_task",
                 "extending",
+                "own_scores",
                 "samples",
                 "migrating",
                 "errors",

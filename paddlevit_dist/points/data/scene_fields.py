@@ -131,12 +131,7 @@ def _place(xyz: np.ndarray, offset: tuple[float, float, float]) -> tuple[np.ndar
 
 
 def _read_offset(offset: Any) -> tuple[float, float, float]:
-    if type(offset) is tuple and len(offset) == 3 and all(type(length) is float for length in offset):
-        array = offset
-    else:
-        array = _read_numbers(offset, "offset", (3,))
-    require_finite(array, "offset")
-    x, y, z = array
+    x, y, z = _read_numbers(offset, "offset", (3,))
     return x, y, z
 
 

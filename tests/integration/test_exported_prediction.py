@@ -117,7 +117,7 @@ def test_settings_that_the_file_does_not_compute_are_refused_in_one_line(classif
     for change, reason in (
         ({"preprocessing": {**about["preprocessing"], "interpolation": "box"}}, "expects other preprocessing"),
         ({"settings": {**about["settings"], "DATA": {"IMAGE_SIZE": "large"}}}, "DATA.IMAGE_SIZE is large"),
-        ({"settings": None}, "net.pdiparams does not say with which settings it is used: export it again"),
+        ({"settings": None}, "net.pdiparams does not say with which settings it is used: export the run again"),
     ):
         description.write_text(yaml.safe_dump({**about, **change}), encoding="utf-8")
         assert reason in refusal_of(Predictor, tmp_path / "net.pdiparams")

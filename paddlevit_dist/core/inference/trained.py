@@ -105,7 +105,9 @@ def open_source(
     loaded = build_configuration(str(file), settings, recipe, [*own, *words], is_exported=exported is not None)
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     learned = learned._replace(source=str(described_by))
-    if learned.class_names is None and exported is None:
+    if learned.class_names is None and exported is not None and isinstance(about.get("classes"), list):
+        learned = learned._replace(class_names=tuple(map(str, about["classes"])))  # exported without a run
+    elif learned.class_names is None and exported is None:
         learned = learned._replace(class_names=_read_listed_names(weights_source))
     if class_names is not None:
         before = learned.class_names or ()
@@ -148,8 +150,8 @@ def _require_exported_settings(command: str, file: Path, about: dict[str, Any]) 
     if isinstance(settings, dict):
         return settings
     raise UserError(
-        f"{command}: {file} does not say with which settings it is used: export it again, as earlier versions did not "
-        "write them, or name the recipe that it was trained with: -cfg=FILE"
+        f"{command}: {file} does not say with which settings it is used: export the run again, as earlier versions did "
+        "not write them, or name the recipe that it was trained with: -cfg=FILE"
     )
 
 

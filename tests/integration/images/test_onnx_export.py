@@ -117,10 +117,15 @@ def test_the_pages_program_repeats_a_prediction_with_the_exported_files_alone(na
     require_repeated_prediction(*PREPARATIONS[name], tmp_path)
 
 
-def require_repeated_prediction(mode, words, tmp_path):
+@needs_onnx
+def test_the_pages_program_takes_an_image_of_one_pixel_across(tmp_path):
+    require_repeated_prediction(*PREPARATIONS["borders"], tmp_path, size=(500, 1))
+
+
+def require_repeated_prediction(mode, words, tmp_path, size=(47, 71)):
     """The program of docs/guides/exporting.md, as it stands, against ``Predictor`` on the weights."""
     weights = write_weights(tmp_path / "run", ["cat", "ant", "bee"], *words)
-    grid = np.mgrid[0:47, 0:71]
+    grid = np.mgrid[: size[0], : size[1]]
     colors = np.stack([grid[0] * 5, grid[1] * 3, (grid[0] * grid[1]) % 256], axis=-1).astype(np.uint8)
     exif = Image.Exif()
     exif[0x0112] = 6  # a photo of a camera that was turned

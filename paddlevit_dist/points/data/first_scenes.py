@@ -18,12 +18,12 @@ def describe_scenes(scenes: Sequence[Scene], uses_colors: bool) -> list[str]:
         return []
     notes, these = [], "the first scene" if len(scenes) == 1 else f"the first {len(scenes)} scenes"
     highest = max(int(scene.rgb.max()) for scene in scenes)
-    if uses_colors and highest <= 1:
+    if uses_colors and (highest == 1 or (highest == 0 and len(scenes) > 1)):
         notes.append(
             f"note: no color of {these} exceeds {highest} of 255: if colors are shares from 0 to 1, state rgb_range = "
             "(0, 1) in the class of the data set, or multiply them by 255"
         )
-    elif uses_colors and all((scene.rgb == scene.rgb[0]).all() for scene in scenes):
+    elif uses_colors and len(scenes) > 1 and all((scene.rgb == scene.rgb[0]).all() for scene in scenes):
         notes.append(f"note: all points of {these} have one color, although POINTS.FEATURES has rgb")
     classes = sorted({int(number) for scene in scenes for number in np.unique(scene.semantic)} - {-100})
     if not classes:

@@ -1,4 +1,4 @@
-"""Names that differ only in how Unicode spells letters with accents: macOS decomposes them, most programs do not."""
+"""Names that differ only in how Unicode spells accents, as macOS decomposes them, or in suffixes in capitals."""
 
 import os
 import unicodedata
@@ -20,3 +20,13 @@ def find_spelling(path: str) -> str:
     parent = find_spelling(parent)
     spellings = (os.path.join(parent, spelled) for spelled in (compose(name), unicodedata.normalize("NFD", name)))
     return next(filter(os.path.lexists, spellings), path)
+
+
+def find_suffix(path: str) -> str:
+    """Return what ``find_spelling`` does, with the suffix in capitals (a.TXT for a.txt) if only that exists."""
+    found = find_spelling(path)
+    if os.path.lexists(found):
+        return found
+    stem, suffix = os.path.splitext(path)
+    in_capitals = find_spelling(stem + suffix.upper())
+    return in_capitals if os.path.lexists(in_capitals) else found

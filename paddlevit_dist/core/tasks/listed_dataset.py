@@ -62,7 +62,7 @@ class ListedDataset:
 
 @functools.cache
 def adapt(target: Any, base: type) -> Any:
-    """Return a class derived from ``base``, whose samples are those of the user's class ``target``."""
+    """Return a class derived from ``base``, which has the samples of the user's class ``target``."""
     return type(
         target.__name__, (ListedDataset, base), {"target": target, "base": base, "__module__": target.__module__}
     )

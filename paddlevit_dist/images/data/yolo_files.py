@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import readable
-from ...core.runtime.spelling import compose, find_spelling
+from ...core.runtime.spelling import compose, find_spelling, find_suffix
 from ...core.runtime.text_files import read_text, read_yaml
 from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import refuse_split, require_split
@@ -45,8 +45,9 @@ def find_label_file(image: str) -> str:
     """Return the label file of an image: in "labels" for the last folder "images" in its path, else next to it."""
     stem = os.path.splitext(image)[0]
     before, folder, after = stem.rpartition(f"{os.sep}images{os.sep}")
-    label_file, beside = (find_spelling(f"{path}.txt") for path in (f"{before}{os.sep}labels{os.sep}{after}", stem))
-    return label_file if folder and (os.path.isfile(label_file) or not os.path.isfile(beside)) else beside
+    stems = (f"{before}{os.sep}labels{os.sep}{after}", stem) if folder else (stem,)
+    files = [find_suffix(f"{path}.txt") for path in stems]
+    return next(filter(os.path.isfile, files), files[0])
 
 
 def read_description(root: str) -> YoloDescription | None:

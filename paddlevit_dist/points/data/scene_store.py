@@ -27,6 +27,7 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, open_regular, read_regular, readable
+from ...core.runtime.spelling import find_suffix
 from ...core.runtime.text_files import read_json, refuse_null_bytes, to_utf8
 from ...core.tasks.sample_checks import BadSample
 from .scene import IGNORED, Scene, channel_width
@@ -307,13 +308,13 @@ def scene_file(root: str | Path, name: str) -> str:
 
 def list_file(root: str | Path, split: str) -> str:
     """Return the path of the list of a split's scene names in a store."""
-    return os.path.join(root, f"{split}.txt")
+    return find_suffix(os.path.join(root, f"{split}.txt"))
 
 
 def list_splits(root: str | Path) -> list[str]:
     """Return the splits that a store has lists of: train, val and test first."""
-    files = [name for name in os.listdir(root) if name.endswith(".txt") and not is_hidden(name)]
-    lists = [name.removesuffix(".txt") for name in files if name != CLASSES_FILE]
+    files = [name for name in os.listdir(root) if name.lower().endswith(".txt") and not is_hidden(name)]
+    lists = [os.path.splitext(name)[0] for name in files if name.lower() != CLASSES_FILE]
     return sorted(lists, key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split))
 
 

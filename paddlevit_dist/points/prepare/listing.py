@@ -12,6 +12,7 @@ import numpy as np
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import count_by_suffix
 from ...core.runtime.printing import agree, count
+from ...core.runtime.spelling import find_suffix
 from ...core.tasks.sample_groups import find_groups
 from ..data.scene import CENTERED, IGNORED, Scene
 from ..data.scene_store import SPLITS, is_hidden, read_lines
@@ -105,7 +106,7 @@ class SceneReader:
         for folder, subfolders, names in os.walk(root, followlinks=True):
             subfolders[:] = sorted(entry for entry in subfolders if not is_hidden(entry))
             for file in sorted(names):
-                if is_hidden(file) or (folder == root and file in _LISTS):
+                if is_hidden(file) or (folder == root and file.lower() in _LISTS):
                     continue
                 name, path = self.identify(os.path.join(folder, file)) or ("", "")
                 if "\n" in name or "\r" in name:
@@ -220,7 +221,7 @@ def split_scenes(
     """
     files = {subset: file for subset, file in lists.items() if file}
     if not files:
-        candidates = {subset: os.path.join(root, list_name.format(subset)) for subset in SPLITS}
+        candidates = {subset: find_suffix(os.path.join(root, list_name.format(subset))) for subset in SPLITS}
         files = {subset: file for subset, file in candidates.items() if os.path.exists(file)}
     if files:
         return {subset: _read_list(file, paths, root) for subset, file in files.items()}

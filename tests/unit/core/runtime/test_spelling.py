@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from paddlevit_dist.core.runtime.spelling import compose, find_spelling
+from paddlevit_dist.core.runtime.spelling import compose, find_spelling, find_suffix
 
 COMPOSED, DECOMPOSED = (unicodedata.normalize(form, "Zoë/café.jpg") for form in ("NFC", "NFD"))
 
@@ -39,3 +39,14 @@ def test_a_folder_is_found_with_a_separator_at_its_end(tmp_path):
     (tmp_path / folder).mkdir()
     assert find_spelling(f"{tmp_path}/café/") == f"{tmp_path}/{folder}/"
     assert find_spelling(f"{tmp_path}/cafö//") == f"{tmp_path}/cafö//"
+
+
+@pytest.mark.parametrize(
+    ("stored", "found"), [("é.txt", "é.txt"), ("é.TXT", "é.TXT"), ("é.Txt", "é.txt"), ("a", "é.txt")]
+)
+def test_a_suffix_in_capitals_is_found_unless_the_file_has_the_other(tmp_path, stored, found):
+    (tmp_path / unicodedata.normalize("NFD", stored)).touch()
+    names = unicodedata.normalize("NFC", find_suffix(str(tmp_path / "é.txt")))
+    assert names == str(tmp_path / found)
+    (tmp_path / "é.txt").touch()
+    assert find_suffix(str(tmp_path / "é.txt")) == str(tmp_path / "é.txt")

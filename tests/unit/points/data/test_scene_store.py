@@ -15,6 +15,7 @@ from paddlevit_dist.points.data.scene_store import (
     HEADER_BYTES,
     SceneHeader,
     _parse_names,
+    list_splits,
     read_header,
     read_scene,
     scene_file,
@@ -216,6 +217,11 @@ def test_a_changed_list_is_read_anew(store):
     assert len(opened(store)) == 3
     (store / "train.txt").write_text("b\n\n a \n")
     assert [opened(store).read(number).name for number in range(2)] == ["b", "a"]
+
+
+def test_lists_may_have_suffixes_in_capitals(store):
+    (store / "val.txt").rename(store / "val.TXT")
+    assert opened(store, "val").read(0).name == "d" and list_splits(store) == ["train", "val"]
 
 
 @pytest.mark.parametrize(

@@ -373,3 +373,17 @@ def test_rooms_of_other_folders_and_objects_with_other_columns_are_told(tmp_path
     (room / "chair_1.txt").write_text("1 2 3 4 5 6\n")
     message = refusal_of(reader.sources, str(tmp_path / "mine"), {})
     assert message == f"{room} is in no folder Area_1 to Area_6; rename its area"
+
+
+def test_objects_may_have_suffixes_in_capitals(tmp_path):
+    s3dis(tmp_path)
+    reader = S3disReader()
+    expected = [reader.read(source) for source in reader.sources(str(tmp_path), {})["train"]]
+    for file in tmp_path.rglob("*_1.txt"):
+        file.rename(file.with_suffix(".TXT"))
+    sources = reader.sources(str(tmp_path), {})["train"]
+    assert detect_format(str(tmp_path)) == "s3dis" and any(file.endswith(".TXT") for file in sources[0].files)
+    for scene, source in zip(expected, sources, strict=True):
+        found = reader.read(source)
+        for name in ("xyz", "rgb", "semantic", "instance"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(scene, name))

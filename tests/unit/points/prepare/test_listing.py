@@ -254,6 +254,18 @@ def test_a_listed_name_may_have_any_sign_and_is_not_cut_to_another(tmp_path):
         PlyReader().sources(str(tmp_path), no_lists())
 
 
+def test_lists_may_have_suffixes_in_capitals_and_are_no_scenes(tmp_path):
+    for name in "abc":
+        (tmp_path / f"{name}.xyz").write_text("1 2 3\n")
+    (tmp_path / "train.TXT").write_text("b\na\n")
+    (tmp_path / "val.txt").write_text("c\n")
+    splits = TextReader().sources(str(tmp_path), no_lists())
+    assert {split: [each.name for each in scenes] for split, scenes in splits.items()} == {
+        "train": ["b", "a"],
+        "val": ["c"],
+    }
+
+
 def test_without_lists_and_folders_every_fifth_scene_is_held_out(tmp_path):
     for number in range(11):
         write_points(tmp_path / f"room{number:02d}.ply", make_points(1))

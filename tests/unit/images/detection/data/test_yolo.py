@@ -40,6 +40,19 @@ def test_shares_become_pixels_and_outlines_become_masks(tmp_path, cache):
     assert f"1 image without a label file, taken as without boxes, such as {tmp_path}/images/train/9.png" in notices
 
 
+@pytest.mark.parametrize("images", ["images/train", "photos/train"])  # labels in their own folder, next to the images
+def test_labels_may_have_suffixes_in_capitals(tmp_path, cache, images):
+    write_yolo(tmp_path, images, train=images)
+    expected = Yolo(str(tmp_path), "train", cache)
+    for file in tmp_path.rglob("*.txt"):
+        file.rename(file.with_suffix(".TXT"))
+    dataset = Yolo(str(tmp_path), "train", cache)
+    for index in range(3):
+        boxes = dataset.annotations(index).boxes
+        np.testing.assert_array_equal(boxes, expected.annotations(index).boxes)
+        assert len(boxes) == (2, 1, 0)[index] and dataset.masks(index) == expected.masks(index)
+
+
 def test_names_of_classes_are_the_words_in_the_file(tmp_path, cache):
     write_yolo(tmp_path, "1e3/images", names="names: {0: no, 1: 007, 2: null}\n", val="1e3/images")
     assert Yolo(str(tmp_path), "val", cache).class_names == ["no", "007", "null"]

@@ -8,6 +8,8 @@ from .detection.data.image_annotations import ImageAnnotations, make_annotations
 from .detection.detector import DetectionCriterion, Detector
 from .detection.evaluation.score_kind import BoxScores
 from .detection.task import Detection
+from .keypoints.data.keypoint_dataset import KeypointDataset
+from .keypoints.keypoint_set import KeypointSet
 from .models.classifier import Classifier
 from .models.segmenter import Segmenter
 from .multi_label.scores import LabelScores
@@ -28,6 +30,8 @@ __all__ = [
     "ImageClassPrediction",
     "ImageDataset",
     "ImageSegmentation",
+    "KeypointDataset",
+    "KeypointSet",
     "LabelScores",
     "MultiLabel",
     "SegmentationDataset",

@@ -25,7 +25,14 @@ def run(trained):
 def test_the_folder_is_flat_and_holds_the_named_files(run):
     names = {path.name for path in run.output.iterdir()}
     records = {"config.yaml", "run.json", "log.txt", "metrics.jsonl", "checkpoints", "data"}
-    assert names == {*records, "report.html", "report_data.zip", "intervals.json", "scored_samples.npz"}
+    assert names == {
+        *records,
+        "report.html",
+        "report_data.zip",
+        "intervals.json",
+        "quantities.json",
+        "scored_samples.npz",
+    }
 
 
 def test_the_configuration_loads_back_to_the_same_values(run):
@@ -94,7 +101,7 @@ def test_an_evaluation_of_the_saved_weights_ends_with_the_same_line_and_its_own_
     last = run.ended.out.partition(f"epoch {EPOCHS} evaluation: ")[2].splitlines()[0]
     assert last_line(ended) == re.sub(r" \(best.*\)$", "", last)
     after = contents(output)
-    of_scores = {"eval_intervals.json", "eval_scored_samples.npz"}
+    of_scores = {"eval_intervals.json", "eval_quantities.json", "eval_scored_samples.npz"}
     assert set(after) - set(before) == {"eval_config.yaml", "eval_load_report.json", "eval_run.json", *of_scores}
     assert json.loads((output / "eval_load_report.json").read_text())["loaded_fraction"] == 1.0
     assert all(after[name] == value for name, value in before.items() if name != "metrics.jsonl")

@@ -26,6 +26,7 @@ NEEDS = {
     "coco_evaluation": [["pycocotools"]],
     "exported_detector": [["onnxruntime"], ["paddle2onnx"]],
     "exported_onnx": [["onnxruntime"], ["timm"], ["torch"], ["a GPU"]],
+    "hub_images": [["pyarrow"]],
     "gpu_kernels": [["torch"], ["triton"]],
     "image_pipeline": [["skimage", "sklearn"]],
     "label_scores": [["sklearn"]],

@@ -13,6 +13,7 @@ import pytest
 from nightly.pages.volumes_of_the_page import write_the_volumes_of_the_page
 from support.chinese_pages import CHINESE_PAGES
 from support.files import raw_scenes
+from support.files.hub_files import write_parquet
 from support.hosts.clones import copy_of_repository
 from support.processes import ROOT, run_command
 from support.trainings.runs import write_images
@@ -78,6 +79,11 @@ def bring_data(folder: Path) -> None:
     write_images(folder / "my_data", train=36, val=4)
     shutil.copytree(folder / "my_data" / "val", folder / "new_images")
     shutil.copytree(folder / "my_data" / "train", folder / "my_table")
+    for split in ("train", "val"):
+        files = sorted((folder / "my_data" / split).rglob("*.jpg"))
+        pictures = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
+        columns = {"image": pictures, "label": [file.parent.name for file in files]}
+        write_parquet(folder / "my_repository" / "data" / f"{split}-00000-of-00001.parquet", columns)
     images = sorted(path.relative_to(folder / "my_table") for path in (folder / "my_table").rglob("*.*"))
     rows = "".join(f"{path},{path.parent}\n" for path in images)
     (folder / "my_table" / "labels.csv").write_text(f"image,label\n{rows}", encoding="utf-8")

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paddlevit_dist import UserError
 
-from . import boxes, images, keypoints, label_maps, other_files, results, scenes, volumes
+from . import boxes, hub, images, keypoints, label_maps, other_files, results, scenes, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
 
 
@@ -59,6 +59,11 @@ _TABLE = [
     Reader("table of labels", images.make_label_table, images.read_label_table, True),
     Reader("table of labels, any byte", images.make_label_table, images.read_label_table),
     Reader("table of labels in Parquet", images.make_parquet_table, images.read_label_table),
+    Reader("images in Parquet", hub.make_parquet, hub.read_images),
+    Reader("boxes in Parquet", hub.make_objects, hub.read_boxes, least_refused=0.1),
+    Reader("images in Arrow", hub.make_arrow, hub.read_images, least_refused=0.1),
+    Reader("texts next to Arrow", hub.make_lists, hub.read_images, True, least_refused=0.1),
+    Reader("card of Parquet", hub.make_card, hub.read_images, True, least_refused=0.05),
     Reader("IDX", images.make_idx, images.read_idx),
     Reader("IDX compressed", images.make_idx_gz, images.read_idx, packing=GZIP),
     Reader("CIFAR batches", images.make_cifar, images.read_cifar),
@@ -122,6 +127,7 @@ _TABLE = [
     Reader("classes of a scene's points", results.make_labels, results.read_scene, True, least_refused=0.1),
     Reader("instances of a scene", results.make_instances, results.read_scene, is_text=True),
     Reader("landmarks in a table", results.make_landmarks, results.read_landmarks, is_text=True),
+    _cache_of("Parquet", hub.make_parquet, hub.read_images),
     _cache_of("tar", images.make_tar, images.read_tar),
     _cache_of("IDX", images.make_idx_gz, images.read_idx),
     _cache_of("CIFAR", images.make_cifar_archive, images.read_cifar),

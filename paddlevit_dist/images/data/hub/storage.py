@@ -33,6 +33,7 @@ _GROUP_FACTOR = 2  # memory that reading a group of rows takes, in sizes of its 
 _SPARE_BYTES = 1 << 26  # of the disk
 _LARGEST_BLOCK = (1 << 31) - 1  # of JSON
 _FILE_MAGIC = b"ARROW1"
+_UNPACKED = ".unpacked"  # an Arrow file that is not taken for data if its folder is in that of the data
 FILE_NAME = "file_name"
 
 
@@ -88,7 +89,8 @@ class DataFile:
 
     def features(self, stored: Features) -> dict[str, Any]:
         """Return the types of the columns; ``stored`` are those that files next to the data give."""
-        return read_features(self.schema, self.path, stored)
+        with readable_data(self.path):  # names may be no UTF-8
+            return read_features(self.schema, self.path, stored)
 
     def batches(self, columns: Sequence[str]) -> Iterator[list[Any]]:
         """Yield the arrays of some columns for the next rows; a ``UserError`` if the file is damaged."""
@@ -127,7 +129,8 @@ class ArrowData(DataFile):
         self._source.seek(0)
         is_file = self._source.read(len(_FILE_MAGIC)) == _FILE_MAGIC
         self._source.seek(0)
-        opened = pyarrow.ipc.open_file(self._source) if is_file else pyarrow.ipc.open_stream(self._source)
+        open_ipc = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
+        opened = open_ipc(self._source, options=pyarrow.ipc.IpcReadOptions(use_threads=False))
         self.schema = opened.schema
         self._batches = (
             [opened.get_batch(number) for number in range(opened.num_record_batches)] if is_file else list(opened)
@@ -206,7 +209,8 @@ class ParquetData(DataFile):
         self.require_columns(columns)
         for number in range(self._file.metadata.num_row_groups):
             rows = self._batch_rows(number, columns)
-            found = self._file.iter_batches(rows, row_groups=[number], columns=list(columns))
+            # Without threads: there is one column of images, and a process may have been forked.
+            found = self._file.iter_batches(rows, row_groups=[number], columns=list(columns), use_threads=False)
             while True:
                 with readable_data(self.path):
                     batch = next(found, None)
@@ -302,10 +306,10 @@ def _read_table(path: str) -> Any:
     import pyarrow.parquet
 
     if path.endswith(PARQUET):
-        return pyarrow.parquet.read_table(path)
+        return pyarrow.parquet.read_table(path, use_threads=False)
     if path.endswith(".csv"):
-        return pyarrow.csv.read_csv(path)
-    whole = pyarrow.json.ReadOptions(block_size=min(max(os.path.getsize(path), 1) + 1, _LARGEST_BLOCK))
+        return pyarrow.csv.read_csv(path, pyarrow.csv.ReadOptions(use_threads=False))
+    whole = pyarrow.json.ReadOptions(False, block_size=min(max(os.path.getsize(path), 1) + 1, _LARGEST_BLOCK))
     return pyarrow.json.read_json(path, read_options=whole)
 
 
@@ -355,7 +359,7 @@ def ensure_arrow(data: DataFile, columns: Sequence[str], folder: Path, notices: 
     status = os.stat(data.path)
     facts = f"{VERSION} {os.path.realpath(data.path)}\0{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}\0"
     key = hashlib.sha256("\0".join([facts, *columns]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-    target = folder / f"{os.path.splitext(os.path.basename(data.path))[0][:80]}-{key}.arrow"
+    target = folder / f"{os.path.splitext(os.path.basename(data.path))[0][:80]}-{key}{_UNPACKED}"
     with _alone(target):
         if target.is_file():
             with contextlib.suppress(UserError):  # damaged: it is written again

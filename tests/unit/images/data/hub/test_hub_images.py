@@ -117,7 +117,7 @@ def test_the_unpacked_file_is_written_once_and_again_if_it_is_damaged(tmp_path, 
     root = tmp_path / "data"
     write(root)
     HubImages(str(root), "train", cache)
-    [file] = unpacked.glob("*.arrow")
+    [file] = unpacked.glob("*.unpacked")
     written = file.stat().st_mtime_ns
     HubImages(str(root), "train", cache)
     assert file.stat().st_mtime_ns == written

@@ -87,7 +87,7 @@ def test_a_value_that_a_dictionary_repeats_is_read_in_small_batches(tmp_path, mo
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda path: _Usage(90 << 20))
     with pytest.raises(UserError, match="are free: free space, or set DATA.CACHE_FOLDER"):
         ensure_arrow(data, ["image"], tmp_path / "out", [])
-    assert not list((tmp_path / "out").glob("*.arrow"))
+    assert not list((tmp_path / "out").glob("*.unpacked"))
 
 
 class _Usage:
@@ -120,7 +120,7 @@ def test_threads_that_need_one_file_write_it_once(tmp_path, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(written) == 1 and len(list((tmp_path / "out").glob("*.arrow"))) == 1
+    assert len(written) == 1 and len(list((tmp_path / "out").glob("*.unpacked"))) == 1
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])

@@ -414,7 +414,7 @@ def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetT
     """
     target = resolve("dataset", config.DATA.DATASET)
     if is_listed(target) and not issubclass(target, Dataset):
-        target = adapt(target, base)
+        target = adapt(target, base)  # type: ignore[arg-type] # a class is hashable
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
     if holds not in ("", base.holds):
         packages = (None, find_package("task", find_built_in(config.TASK) or config.TASK))  # None: of users

@@ -16,7 +16,7 @@ def guess_unlabeled(path: str) -> DatasetGuess:
     A ``UserError`` says that the path does not exist.
     """
     try:
-        found = guess(path)
+        found = guess(path, NO_LABELS)
     except UserError:
         if not os.path.exists(os.path.expanduser(path)):
             raise

@@ -47,3 +47,12 @@ def test_a_task_without_labels_reads_a_tar_file_but_no_path_that_is_missing(tmp_
     assert guess_dataset(str(tmp_path / "images.tar"), "masked_autoencoder").dataset == "unlabeled"
     with pytest.raises(UserError, match="does not exist"):
         guess_dataset(str(tmp_path / "images"), "masked_autoencoder")
+
+
+def test_a_task_without_labels_reads_the_images_of_rows_with_boxes(tmp_path):
+    hub_files = pytest.importorskip("support.files.hub_files")
+    objects = [[{"bbox": [0.0, 0.0, 2.0, 2.0], "category": 0}]]
+    columns = {"image": hub_files.images([1]), "objects": objects}
+    hub_files.write_parquet(tmp_path / "train.parquet", columns)
+    assert guess_dataset(str(tmp_path), "masked_autoencoder").dataset == "hub"
+    assert guess_dataset(str(tmp_path), "detection").dataset == "hub_boxes"

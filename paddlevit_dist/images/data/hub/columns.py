@@ -147,7 +147,12 @@ def choose_columns(features: Features, contents: str, choices: HubChoices, sourc
         return HubColumns(image, objects=_find_objects(features, choices, source))
     if choices.labels:
         return HubColumns(image, choices.labels)
-    found = None if contents == UNLABELED else _find_labels(features, contents == TAG_LABELS, source)
+    try:
+        found = None if contents == UNLABELED else _find_labels(features, contents == TAG_LABELS, source)
+    except UserError:
+        if contents != NO_LABELS:  # which are only for the score of an evaluation
+            raise
+        found = None
     if found is None and contents not in (NO_LABELS, UNLABELED):
         raise UserError(
             f"{source}: no column of labels among {_show(features)}: set DATA.TABLE.LABELS to one; images without "

@@ -212,8 +212,11 @@ class HubUnlabeled(HubImages):
     def _find_labels(
         self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
     ) -> tuple[HubRows, np.ndarray, list[str] | None]:
-        if opened.columns.labels and opened.features[opened.columns.labels[0]].kind != LIST:
-            return super()._find_labels(opened, files, rows, cache_folder)
+        columns = opened.columns.labels
+        if len(columns) == 1 and opened.features[columns[0]].kind != LIST:
+            labels = read_labels(files, columns[0], opened.features[columns[0]]).single()[rows.rows]
+            if (labels != UNKNOWN).all():  # else all images are learned, and none has a class
+                return super()._find_labels(opened, files, rows, cache_folder)
         return rows, np.full(len(rows.names), UNKNOWN), None
 
     @property

@@ -169,6 +169,10 @@ def test_images_without_labels_are_for_tasks_that_read_none(tmp_path, cache):
     write_parquet(tmp_path / "d" / "train.parquet", {"x": images([1, 2])}, {"x": IMAGE})
     dataset = HubUnlabeled(str(tmp_path / "d"), "train", cache)
     assert sizes(dataset) == [1, 2] and dataset.labels is None and dataset.num_classes is None
+    columns = {"x": images([1, 2, 3]), "label": [0, -1, 1]}
+    write_parquet(tmp_path / "e" / "train.parquet", columns, {"x": IMAGE, "label": classes()})
+    partly = HubUnlabeled(str(tmp_path / "e"), "train", cache)
+    assert sizes(partly) == [1, 2, 3] and partly.labels is None
     with pytest.raises(UserError, match="no column of labels among x .image."):
         HubImages(str(tmp_path / "d"), "train", cache)
 

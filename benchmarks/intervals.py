@@ -114,7 +114,7 @@ def main() -> None:
     for name, make in kinds.items():
         metrics, samples = make()
         bootstrap(
-            lambda weights, m=metrics, s=samples: m.bootstrap_values(s, weights), len(samples[0]), resamples=1
+            lambda weights, m=metrics, s=samples: m.bootstrap_values(s, weights), len(samples[0]), resamples=2
         )  # compiles
         began = time.process_time()
         found = bootstrap(

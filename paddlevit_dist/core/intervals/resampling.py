@@ -29,9 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from .quantiles import student_quantile
-from .score_ranges import UNBOUNDED, ScoreRange, require_inside
+from .score_ranges import PERCENT_RANGE, UNBOUNDED, ScoreRange, require_inside
 
 #: from weights, float64 (draws, samples), the count of each sample in each draw, to values by name, float (draws,);
 #: NaN where a value is not defined for a draw. Values of one draw must not depend on the others.
@@ -64,6 +65,10 @@ class ProportionRecompute:
     def __call__(self, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Recompute all values for these weights; see ``Recompute``."""
         return self.values(weights)
+
+    def find_bounds(self, name: str) -> ScoreRange:
+        """Return the lowest and highest possible value; rates are in percent."""
+        return PERCENT_RANGE if name in self.rates else self.find_range(name) or UNBOUNDED
 
 
 RESAMPLES = 1000
@@ -116,9 +121,11 @@ def wilson(value: float, count: float, percent: float, quantile: float | None = 
         value: the proportion, in percent.
         count: number of independent decisions; a fraction for dependent ones.
         percent: the level.
-        quantile: of the upper end, in deviations; None: the normal distribution's.
+        quantile: of the upper end, in deviations; None: the normal distribution's, which ``percent`` is for.
+
+    Raises UserError: ``percent`` is not a level.
     """
-    share, z = value / 100, NormalDist().inv_cdf(0.5 + percent / 200) if quantile is None else quantile
+    share, z = value / 100, NormalDist().inv_cdf(_find_upper_share(percent)) if quantile is None else quantile
     center, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
     low, high = (100 * (center + end) / (1 + z * z / count) for end in (-half, half))
     return ConfidenceInterval(value, min(max(low, 0.0), value), max(min(high, 100.0), value))
@@ -172,19 +179,21 @@ def bootstrap(
 
     A value has no width (equal ends) if all halves agree, or with fewer than three samples or groups.
 
-    Raises UserError: a value is outside of its range.
+    Raises UserError: a value is outside of its range, or an argument is wrong.
 
     Args:
         recompute: see ``Recompute``. ``ProportionRecompute`` and ``ClassificationCounts`` name rates and ranges;
             values of another function are without bounds.
         num_samples: at least 1.
-        percent: the level: how many of a hundred such intervals contain the score that is expected for this number of
-            samples.
-        resamples: the number of halves. 1,000 fix the width of an interval to about a fiftieth.
+        percent: the level, from 1: how many of a hundred such intervals contain the score that is expected for this
+            number of samples.
+        resamples: the number of halves, at least 2. 1,000 fix the width of an interval to about a fiftieth.
         groups: (samples,), equal for samples that are chosen together; None chooses each sample alone.
     """
-    declared = _declare(recompute)
-    numbers, share = number_groups(groups), 0.5 + percent / 200
+    declared, share = _declare(recompute), _find_upper_share(percent)
+    if groups is not None and len(groups) != num_samples:
+        raise UserError(f"groups has {len(groups):,} entries for {num_samples:,} samples: give one for each sample")
+    numbers = number_groups(groups)
     units, balance = _count_units(num_samples, numbers), _measure_balance(numbers)
     found = measure_deviations(declared, num_samples, resamples, numbers)
     units_by_name = {**declared.count_units(numbers)}
@@ -206,6 +215,13 @@ def bootstrap(
             require_inside(name, value, bounds)
             intervals[name] = make_interval(value, deviation, quantile, bounds)
     return intervals
+
+
+def _find_upper_share(percent: float) -> float:
+    """Return the share below the upper end of an interval of this level; a UserError if it is none, such as 0.95."""
+    if not (isinstance(percent, (int, float, np.number)) and 1 <= percent < 100):
+        raise UserError(f"percent={percent!r}: expected a level from 1 to less than 100, such as 95")
+    return 0.5 + percent / 200
 
 
 def _declare(recompute: Recompute) -> ProportionRecompute:
@@ -251,8 +267,11 @@ def measure_deviations(
     """Compute the finite values of all samples, and the standard deviation of each over other samples, by name.
 
     The deviation is 0 if fewer than two halves define a value. ``numbers``: see ``number_groups``; other arguments: see
-    ``bootstrap``.
+    ``bootstrap``. Raises UserError: an argument is wrong.
     """
+    for name, number, least in (("num_samples", num_samples, 1), ("resamples", resamples, 2)):
+        if not (isinstance(number, (int, np.integer)) and number >= least):
+            raise UserError(f"{name}={number!r}: expected a whole number of at least {least}")
     whole = {name: float(column[0]) for name, column in recompute(np.ones((1, num_samples))).items()}
     values = {name: value for name, value in whole.items() if math.isfinite(value)}
     if not values:

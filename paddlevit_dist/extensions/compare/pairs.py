@@ -16,7 +16,7 @@ from ...core.intervals import (
     paired_difference,
     small_sample_warning,
 )
-from ...core.intervals.score_ranges import PERCENT_RANGE, UNBOUNDED
+from ...core.intervals.score_ranges import UNBOUNDED
 from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
@@ -27,7 +27,7 @@ from .significance import SwapDifference, mcnemar_test, permutation_test, subtra
 from .tables import RESULTS, EvaluationTable, TableArrays
 
 PERCENT = 95
-_FIRST, _SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
+FIRST, SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _UNKNOWN = object()
 Found = TypeVar("Found")
@@ -79,29 +79,29 @@ class TablePair(NamedTuple):
             values, others = first(weights), second(self._reorder(weights))
             names = [name for name in values if name in others]
             return {
-                **{f"{_FIRST}{name}": values[name] for name in names},
-                **{f"{_SECOND}{name}": others[name] for name in names},
+                **{f"{FIRST}{name}": values[name] for name in names},
+                **{f"{SECOND}{name}": others[name] for name in names},
                 **{f"{DIFFERENCE}{name}": others[name] - values[name] for name in names},
             }
 
         def find_range(name: str) -> ScoreRange | None:
-            which = next(prefix for prefix in (_FIRST, _SECOND, DIFFERENCE) if name.startswith(prefix))
+            which = next(prefix for prefix in (FIRST, SECOND, DIFFERENCE) if name.startswith(prefix))
             bounds = own.find_range(name.removeprefix(which))
             return UNBOUNDED if bounds is not None and which == DIFFERENCE else bounds
 
         own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
-        rates = {f"{which}{name}": number for which in (_FIRST, _SECOND) for name, number in own.rates.items()}
+        rates = {f"{which}{name}": number for which in (FIRST, SECOND) for name, number in own.rates.items()}
         means = {
             f"{which}{name}": [f"{which}{rate}" for rate in of]
-            for which in (_FIRST, _SECOND)
+            for which in (FIRST, SECOND)
             for name, of in own.rate_means.items()
         }
 
         def count_units(numbers: np.ndarray | None) -> dict[str, int]:
-            both = (_FIRST, _SECOND, DIFFERENCE)
+            both = (FIRST, SECOND, DIFFERENCE)
             return {f"{which}{name}": number for name, number in own.count_units(numbers).items() for which in both}
 
-        pooled = [f"{which}{name}" for which in (_FIRST, _SECOND) for name in own.pooled]
+        pooled = [f"{which}{name}" for which in (FIRST, SECOND) for name in own.pooled]
         return ProportionRecompute(recompute, rates, means, find_range, pooled, count_units)
 
     @property
@@ -118,8 +118,8 @@ class TablePair(NamedTuple):
         declared = self.build_recompute()
         intervals = bootstrap(declared, len(self.order), PERCENT, groups=self.group_names)
         for name in [name for name in intervals if name.startswith(DIFFERENCE)]:
-            of_first = f"{_FIRST}{name.removeprefix(DIFFERENCE)}"
-            low, high = PERCENT_RANGE if of_first in declared.rates else declared.find_range(of_first) or UNBOUNDED
+            of_first = f"{FIRST}{name.removeprefix(DIFFERENCE)}"
+            low, high = declared.find_bounds(of_first)
             interval, most = intervals[name], high - low  # ends that are possible
             intervals[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
         depends = number_groups(self.group_names) is not None
@@ -127,7 +127,7 @@ class TablePair(NamedTuple):
         for name, others in second_hits.items():
             bootstrapped = intervals.get(f"{DIFFERENCE}{name}")
             if bootstrapped is not None:
-                both = [intervals[f"{which}{name}"] for which in (_FIRST, _SECOND)] if depends else ()
+                both = [intervals[f"{which}{name}"] for which in (FIRST, SECOND)] if depends else ()
                 exact = paired_difference(hits[name], others, PERCENT, both)
                 if depends or name in self.kind.pooled_rates or len(others) > len(self.order):
                     low, high = min(exact.low, bootstrapped.low), max(exact.high, bootstrapped.high)
@@ -311,8 +311,8 @@ def _compare_groups(pair: TablePair) -> list[str]:
 def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> list[str]:
     """Return notes if an interval is rough, or p never small; errors are counted in the table with fewer of them."""
     score = pair.first.about["score"]
-    which = max((_FIRST, _SECOND), key=lambda which: intervals[f"{which}{score}"].value)
-    rates, shown = pair.build_recompute().rates, (f"{_FIRST}{score}", f"{_SECOND}{score}")
+    which = max((FIRST, SECOND), key=lambda which: intervals[f"{which}{score}"].value)
+    rates, shown = pair.build_recompute().rates, (f"{FIRST}{score}", f"{SECOND}{score}")
     rate = {name: number for name, number in rates.items() if name.startswith(which)}
     units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
     note = small_sample_warning(*units, intervals, rate, shown, pair.kind.few)
@@ -325,7 +325,7 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
 
 def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:
     score = name.removeprefix(DIFFERENCE)
-    names = {"of_first": f"{_FIRST}{score}", "of_second": f"{_SECOND}{score}", "difference": name}
+    names = {"of_first": f"{FIRST}{score}", "of_second": f"{SECOND}{score}", "difference": name}
     return {what: intervals[value].plain() for what, value in names.items() if value in intervals}
 
 
@@ -363,7 +363,7 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
     if np.isnan(better).all():
         return {}
     by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()
-    ends = single_scores[f"{_FIRST}{score}"], single_scores[f"{_SECOND}{score}"]
+    ends = single_scores[f"{FIRST}{score}"], single_scores[f"{SECOND}{score}"]
     rows = [(row, {"sample": names[row], "of_first": ends[0][row], "of_second": ends[1][row]}) for row in by_change]
     return {
         "better": [_round(row) for number, row in rows if better[number] > 0],

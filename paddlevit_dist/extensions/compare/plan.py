@@ -5,13 +5,13 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from ...core.intervals import measure_deviations, number_groups
+from ...core.intervals import ProportionRecompute, ScoreRange, measure_deviations, number_groups
 from ...core.intervals.quantiles import student_quantile
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from .formatting import count_decimals, format_number
-from .groups import PERCENT, SeedGroup
-from .pairs import TablePair, explain_undefined
+from .groups import PERCENT, SeedGroup, find_range
+from .pairs import FIRST, TablePair, explain_undefined
 from .tables import EvaluationTable
 
 _POWER = 80  # percent of evaluations that find a true difference of the planned size
@@ -76,6 +76,16 @@ def _require_plausible(noise: float, difference: float) -> None:
         )
 
 
+def _require_possible(difference: float, bounds: ScoreRange) -> None:
+    """Raise a UserError if two scores of this range cannot differ by so much."""
+    most = bounds[1] - bounds[0]
+    if difference > most:
+        raise UserError(
+            f"-plan={difference:g} is more than this score can differ, {most:g}: name a smaller difference, in the "
+            "unit of the score"
+        )
+
+
 def plan_seeds(deviation: float, difference: float, power: float = 0.5) -> int:
     """Compute the number of seeds of each method that find a true difference with this probability.
 
@@ -115,7 +125,9 @@ def _find_fewest(noise: float, power: float, describe: Callable[[int], tuple[int
 def plan_pair(first: EvaluationTable, second: EvaluationTable, difference: float) -> dict[str, Any]:
     """Plan a comparison like that of two evaluations; raises a UserError if the tables cannot be compared."""
     pair = TablePair.match(first, second)
-    found = measure_deviations(pair.build_recompute(), len(pair.order), numbers=number_groups(pair.group_names))
+    declared = pair.build_recompute()
+    _require_possible(difference, declared.find_bounds(f"{FIRST}{first.about['score']}"))
+    found = measure_deviations(declared, len(pair.order), numbers=number_groups(pair.group_names))
     deviation = pair.get_difference(found)[1]
     return {"runs": [first.run, second.run], **_build_plan(first._replace(groups=pair.groups), deviation, difference)}
 
@@ -124,9 +136,11 @@ def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
     """Plan a comparison of an evaluated model with another whose errors are independent, which is the worst case.
 
     The variance of a difference of independent scores is the sum of their variances. UserError: the score is not
-    defined.
+    defined, or cannot differ by so much.
     """
     score, recompute = table.about["score"], table.kind.recompute([table.arrays], table.about["classes"])
+    if isinstance(recompute, ProportionRecompute):
+        _require_possible(difference, recompute.find_bounds(score))
     names = None if table.groups is None else table.groups.names
     found = measure_deviations(recompute, len(table.names), numbers=number_groups(names))
     if score not in found:
@@ -159,6 +173,7 @@ def _build_plan(table: EvaluationTable, deviation: float, difference: float) -> 
 
 def plan_group(group: SeedGroup, difference: float) -> dict[str, Any]:
     """Plan a comparison of two methods by seeds that vary as much as these."""
+    _require_possible(difference, find_range(group))
     deviation = statistics.stdev(group.scores)
     limit = limit_deviation(deviation, len(group.scores) - 1)
     return {

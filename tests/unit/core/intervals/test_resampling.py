@@ -1,10 +1,12 @@
 """Intervals cover what they say, and depend on the table of samples alone."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
+from paddlevit_dist import UserError
 from paddlevit_dist.core.intervals import (
     ClassificationCounts,
     ProportionRecompute,
@@ -523,3 +525,28 @@ def test_several_decisions_a_sample_are_no_more_than_the_samples_say():
     expected = wilson(75.0, 19, 95, student_quantile(0.975, 19))  # of s^2 / n with n - 1 in s^2
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.7)
     assert bootstrap(ProportionRecompute(values, {"share": 20}), 20)["share"] == wilson(75.0, 20, 95)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        *(
+            ({"percent": percent}, f"percent={percent!r}: expected a level")
+            for percent in (0.95, 0, -95, 100, math.nan)
+        ),
+        *(({"resamples": number}, f"resamples={number!r}: expected a whole") for number in (-1, 0, 1, 1e3)),
+        ({"groups": [0, 0, 1]}, "groups has 3 entries for 4 samples"),
+    ],
+)
+def test_odd_levels_numbers_of_halves_and_groups_are_refused(options, told):
+    with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+        bootstrap(means({"error": np.arange(4.0)}), 4, **options)
+    if "percent" in options:
+        with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+            paired_difference(np.eye(4, dtype=bool)[0], np.ones(4, bool), **options)
+
+
+def test_the_lowest_and_highest_level_and_number_of_halves_give_intervals_that_contain_each_other():
+    errors = means({"error": np.random.default_rng(0).normal(size=30)})
+    narrow, wide = (bootstrap(errors, 30, percent, resamples=2)["error"] for percent in (1, 99.9))
+    assert wide.low < narrow.low < narrow.high < wide.high

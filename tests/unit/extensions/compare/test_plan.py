@@ -254,3 +254,20 @@ def test_a_difference_far_below_the_noise_is_refused(difference):
     many = 4e14 * (1.959964 / 1.965927) ** 2  # Student's quantile with 399 degrees of freedom
     assert plan_samples(400, 1.0, 1e-6) == pytest.approx(many, rel=1e-5)
     assert plan_samples(400, 0.5, 1e300) == plan_seeds(0.5, 1e300) == 2
+
+
+def test_a_difference_that_no_two_scores_have_is_refused():
+    first, second = (make_table(name, places) for name, places in zip("ab", draw_places(60, 0)))
+    about = {"task": "classification", "dataset": "digits", "score": "top-1", "more_is_better": True}
+    rows = [{"seed": n, "folder": str(n), "state": "finished", "value": 80.0 + n, "epoch": 9} for n in range(3)]
+    seeds = groups.SeedGroup("usual", about, rows)
+    for plan in (
+        lambda most: plan_pair(first, second, most),
+        lambda most: plan_single(first, most),
+        lambda most: plan_group(seeds, most),
+    ):
+        assert plan(100.0)["difference"] == 100.0
+        with pytest.raises(UserError, match="^-plan=101 is more than this score can differ, 100: name a smaller"):
+            plan(101.0)
+    errors = [make_volumes(name, np.random.default_rng(0).uniform(200, 900, 20)) for name in "a"]
+    assert plan_single(*errors, 500.0)["difference"] == 500.0  # distances have no highest value

@@ -28,7 +28,6 @@ from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
 from ...core.runtime.files import os_errors_as_user_errors
 from ...core.runtime.printing import one_line
-from ...core.runtime.text_files import read_yaml
 from ...core.settings.table import COMMAND_LINE, public_leaves
 from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
 from .groups import UNDEFINED, find_best, has_evaluation, read_curve
@@ -37,6 +36,7 @@ from .search_space import SearchRange, take_ranges
 from .search_storage import storage_errors_as_user_errors
 from .significance import is_behind
 from .tables import EvaluationTable, read_table
+from .trial_schedules import TrialSchedule
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -73,10 +73,10 @@ def run(arguments: list[str]) -> None:
     parser = CommandParser(
         "search",
         "Train with other values of some keys: KEY=LOW..HIGH, KEY=LOW..HIGH:log or KEY=A|B, also written KEY RANGE or "
-        "-flag=RANGE. Optuna chooses them (pip install '.[search]' in a clone). From 60 % of the epochs on, a run is "
-        "stopped if it is worse than the best run of equally many epochs by more than the noise of samples and of "
-        "epochs, and its curve does not lead to that run's. Other words are passed to train. The same command "
-        "continues.",
+        "-flag=RANGE. Optuna chooses them (pip install '.[search]' in a clone). From 60 % of the epochs on, and after "
+        "the last step of the learning rate, a run is stopped if it is worse than the best run with the same schedule "
+        "by more than the noise of samples and of epochs, and its curve does not lead to that run's. Other words are "
+        "passed to train. The same command continues.",
         ("-cfg=vit_digits TRAIN.BASE_LR=1e-4..1e-2:log -trials=20",),
     )
     parser.option("trials", 20, "number of training runs, with the runs of earlier commands", at_least(1))
@@ -332,36 +332,33 @@ def get_folder(plan: SearchPlan, number: int) -> str:
 
 
 def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: int) -> str:
-    """Return why a trial is stopped after ``epoch``; empty: it is not worse than the best trial of its length.
+    """Return why a trial is stopped after ``epoch``; empty: it is not worse than the best trial of its schedule.
 
-    Its difference from that trial has to exceed the noise of samples and of epochs, also at the end (``is_behind``).
-    ``ranked`` are numbers of the finished trials, the best first; ``folder`` is the trial's, which has evaluated
-    ``epoch``.
+    Its difference from that trial has to exceed the noise of samples and of epochs, also at the end (``is_behind``). It
+    counts after the last drop of the learning rate only. ``ranked`` are numbers of the finished trials, the best first;
+    ``folder`` is the trial's, which has evaluated ``epoch``.
     """
-    epochs = read_epochs(folder)
+    schedule = TrialSchedule.read(folder)
+    epochs, settled = schedule.epochs, schedule.find_settled()
     folders = {number: get_folder(plan, number) for number in ranked}
-    equally_long = [n for n, other in folders.items() if os.path.exists(other) and read_epochs(other) == epochs]
-    if not equally_long or not _PRUNED_FROM * epochs <= epoch < epochs:  # after the last there is nothing to stop
+    alike = [n for n, other in folders.items() if os.path.exists(other) and TrialSchedule.read(other) == schedule]
+    # after the last epoch there is nothing to stop
+    if not alike or not max(_PRUNED_FROM * epochs, settled) <= epoch < epochs:
         return ""
-    best_folder = folders[equally_long[0]]
+    best_folder = folders[alike[0]]
     best, own = (find_best(Path(name), plan.score) for name in (best_folder, folder))
     if own and (own["value"] > best["value"] if plan.more_is_better else own["value"] < best["value"]):
         return ""  # an earlier epoch of it is better
     difference = compare_at(best_folder, folder, epoch)
     if difference is None or not is_worse(difference, plan.more_is_better):
         return ""
-    first, sign = _COMPARED_FROM * epochs, 1 if plan.more_is_better else -1
+    first, sign = max(_COMPARED_FROM * epochs, settled), 1 if plan.more_is_better else -1
     own_curve, best_curve = (read_curve(Path(name), plan.score, first, sign) for name in (folder, best_folder))
     if not is_behind(own_curve, best_curve, epochs, (difference.high - difference.low) / 2):
         return ""
     row = difference.plain()
     shown = format_interval(row, count_decimals([row["low"], row["high"]]), signed=True)
-    return f"epoch {epoch}: {shown} from trial {equally_long[0]}"
-
-
-def read_epochs(folder: str) -> int:
-    """Return the epochs of a run, which may follow from the size of the training set."""
-    return int(read_yaml(Path(folder, "config.yaml"))["TRAIN"]["NUM_EPOCHS"])
+    return f"epoch {epoch}: {shown} from trial {alike[0]}"
 
 
 def is_worse(difference: ConfidenceInterval, more_is_better: bool) -> bool:

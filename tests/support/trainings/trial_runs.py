@@ -19,9 +19,13 @@ def write_samples(folder: Path, of: str, wrong: int, names: list[str], protocol:
     tables.write_table(folder / "scored_samples.npz", about, names, arrays, None)
 
 
-def write_trial(folder: Path, epoch: int, wrong: int, score: float, epochs: int = 10) -> None:
+def write_trial(
+    folder: Path, epoch: int, wrong: int, score: float, epochs: int = 10, decay: str = "NAME: cosine"
+) -> None:
     """A run of ``epochs`` whose last evaluation of 400 samples is wrong for the first ``wrong``."""
     write_samples(folder, f"epoch {epoch}", wrong, list(map(str, range(400))), {})
-    (folder / "config.yaml").write_text(f"TRAIN: {{NUM_EPOCHS: {epochs}}}\n", encoding="utf-8")
+    (folder / "config.yaml").write_text(
+        f"TRAIN: {{NUM_EPOCHS: {epochs}, LR_SCHEDULER: {{{decay}}}}}\n", encoding="utf-8"
+    )
     with (folder / "metrics.jsonl").open("a") as file:
         file.write(json.dumps({"kind": "evaluation", "epoch": epoch, "top-1": score, "best": "top-1"}) + "\n")

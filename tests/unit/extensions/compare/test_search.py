@@ -136,6 +136,35 @@ def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
     assert search.explain_stop(plan, [2], str(trials[1]), 7) == ""  # better than the best
 
 
+def explain_last(tmp_path, decays, last=9):
+    """Why the worse of two trials of ten epochs with these schedules is stopped after ``last``."""
+    trials = [tmp_path / f"trial_{number:04d}" for number in range(2)]
+    for folder, wrong, decay in zip(trials, (40, 200), decays, strict=True):
+        for epoch in range(4, last + 1):
+            write_trial(folder, epoch, wrong, 100 - wrong / 4, decay=decay)
+            search.keep_table(str(folder))
+    return search.explain_stop(make_plan(tmp_path), [0], str(trials[1]), last)
+
+
+@pytest.mark.parametrize(
+    ("decay", "stops"),
+    [
+        ("NAME: cosine, MILESTONES: [8]", True),  # only a step schedule has milestones
+        ("NAME: step, MILESTONES: [2, 6]", True),  # three evaluations since
+        ("NAME: step, MILESTONES: [2, 7]", False),
+        ("NAME: step, MILESTONES: [9]", False),
+        ("NAME: step, MILESTONES: [3, 400]", True),  # the last is never reached
+    ],
+)
+def test_no_trial_is_stopped_until_three_epochs_after_the_last_drop_of_the_rate(tmp_path, decay, stops):
+    assert explain_last(tmp_path, [decay, decay]).startswith("epoch 9: -40.00") == stops
+
+
+@pytest.mark.parametrize("other", ["NAME: step, MILESTONES: [5]", "NAME: cosine", "NAME: constant"])
+def test_trials_at_other_places_of_their_schedule_are_not_compared(tmp_path, other):
+    assert explain_last(tmp_path, ["NAME: step, MILESTONES: [4]", other]) == ""
+
+
 def add_trials(plan, trials):
     """Store trials without training them; return the words of each."""
     study, added = search.open_study(optuna, plan), []

@@ -16,6 +16,10 @@ from paddlevit_dist.images.classification import evaluate_command as evaluate_cl
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.keypoints import evaluate_command as evaluate_keypoints
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
+from paddlevit_dist.points import evaluate_command as evaluate_scenes
+from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
+from paddlevit_dist.points.data.scene_fields import make_scene
+from paddlevit_dist.points.data.scene_store import write_scene
 from paddlevit_dist.volumes import commands as volume_commands
 from paddlevit_dist.volumes.slicer_files import LandmarkPoint, format_fcsv
 
@@ -82,11 +86,26 @@ def write_objects(truth, found, shape):
     return {"AP": 1.0}
 
 
+def write_scenes(truth, found):
+    """Two scenes of ScanNet's classes. One point of the first is found as another class."""
+    for name, semantic in (("a", [0, 0, 1, 1]), ("b", [0, 1])):
+        (truth / "scenes").mkdir(parents=True, exist_ok=True)
+        xyz = np.arange(3 * len(semantic), dtype=np.float32).reshape(-1, 3)
+        write_scene(truth / "scenes" / f"{name}.scene", make_scene(xyz, semantic=semantic, name=name))
+    (truth / "classes.txt").write_text("\n".join(CLASS_NAMES))
+    (truth / "val.txt").write_text("a\nb\n")
+    write_tables(found, {f"new/{name}.ply": [{"share wall": 0.5, "share floor": 0.5}] for name in "ab"})
+    for name, labels in (("a", [0, 1, 1, 1]), ("b", [0, 1])):
+        (found / f"{name}.txt").write_text("".join(f"{NYU40_NUMBERS[label]}\n" for label in labels))
+    return {"IoU wall": 2 / 3, "IoU floor": 3 / 4}
+
+
 KINDS = {
     "classes": (evaluate_classes.run, write_classes, ROWS_CSV),
     "landmarks": (volume_commands.run_landmarks, write_landmarks, ROWS_CSV),
     "masks": (evaluate_masks.run, write_masks, "masks"),
     "detections": (evaluate_detections.run, lambda *places: write_objects(*places, BOX), "results.json"),
+    "scenes": (evaluate_scenes.run, write_scenes, "."),
     "keypoints": (evaluate_keypoints.run, lambda *places: write_objects(*places, POINTS), "results.json"),
 }
 
@@ -101,6 +120,25 @@ def test_a_prediction_is_read_by_the_command_of_its_kind(tmp_path, capsys, kind)
         scores = json.loads(captured.out)["scores"]
         assert {key: scores[key] for key in expected} == pytest.approx(expected, abs=1e-4)
         assert "ignored" not in captured.err and "skipped" not in captured.err
+
+
+def test_predicted_classes_of_shapes_are_compared_with_the_data_of_a_recipe(tmp_path, capsys):
+    data, names = tmp_path / "modelnet", ["chair", "lamp"]
+    for split, number in (("train", 1), ("test", 3)):
+        shapes = [f"{name}_{split}{at}" for name in names for at in range(number)]
+        for shape in shapes:
+            (data / shape.partition("_")[0]).mkdir(parents=True, exist_ok=True)
+            (data / shape.partition("_")[0] / f"{shape}.txt").write_text("0,0,0,0,0,1\n1,0,0,0,0,1\n")
+        (data / f"modelnet40_{split}.txt").write_text("\n".join(shapes))
+    (data / "modelnet40_shape_names.txt").write_text("\n".join(names))
+    shares = {f"{data}/{shape.partition('_')[0]}/{shape}.txt": np.array([0.6, 0.4]) for shape in shapes}
+    write_tables(tmp_path / "found", {path: [best_classes(own, names)] for path, own in shares.items()})
+    recipe = tmp_path / "shapes.yaml"
+    recipe.write_text(f"TASK: shape_classification\nDATA: {{DATASET: modelnet40, DATA_PATH: {data}}}\n")
+    for given in ("", ROWS_CSV, ROWS_JSON):
+        evaluate_classes.run([str(tmp_path / "found" / given), f"-cfg={recipe}", "-json", "-interval=off"])
+        scores = json.loads(capsys.readouterr().out)["scores"]
+        assert (scores["top-1"], scores["recall chair"], scores["recall lamp"]) == (50.0, 100.0, 0.0)
 
 
 def test_a_predicted_table_is_a_truth_as_well_and_names_folders_of_slices_by_their_last_part(tmp_path, capsys):

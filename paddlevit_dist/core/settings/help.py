@@ -60,7 +60,7 @@ ABOUT = {
         ("", "-cfg=finetune_folder -data_path=my_data", "-cfg=vit_digits -ngpus=2"),
     ),
     "inspect leaks": CommandHelp(
-        "Find validation samples that are also in the training set; writes leaks.json and leaks.png.",
+        "Find validation samples that are in the training set (leaks.json, leaks.png).",
         (
             "-cfg=finetune_folder -data_path=my_data",
             "-cfg=vit_tiny_patch16_224 -data_path=/imagenet",

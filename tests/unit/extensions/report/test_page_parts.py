@@ -3,7 +3,6 @@
 import json
 import time
 
-import jinja2
 import numpy as np
 import pytest
 from support.trainings.report_runs import event, training, write_run
@@ -226,26 +225,6 @@ def test_a_small_matrix_has_all_its_counts_and_a_large_one_its_cells_alone():
         assert ("rows" in page.prepare_matrix({"names": ["x"] * size, "cells": []})) == has_rows
 
 
-@pytest.mark.parametrize(
-    "origins, shown, note",
-    [
-        (
-            ["sample 1 of data/digits.npz", "sample 20 of data/digits.npz"],
-            ["sample 1", "sample 20"],
-            "… of data/digits.npz",
-        ),
-        (["some/folder/cat/1.png", "some/folder/dog/12.png"], ["cat/1.png", "dog/12.png"], "some/folder/…"),
-        (["val 1 of x", "val 2 of x"], ["val 1 of x", "val 2 of x"], None),
-        (["some/folder/1.png"] * 2, ["1.png"] * 2, "some/folder/…"),
-    ],
-)
-def test_captions_tell_what_they_have_in_common_once(origins, shown, note):
-    images = [{"caption": ["true: 1", origin], "size": [4, 4]} for origin in origins]
-    gallery = page.prepare_gallery({"title": "t", "note": "Wrong.", "images": images})
-    assert [image["caption"] for image in gallery["images"]] == [["true: 1", name] for name in shown]
-    assert gallery["note"] == ("Wrong." if note is None else f"Wrong. Names in full: {note}.")
-
-
 def test_a_figure_may_be_folded_with_the_reason(tmp_path):
     plain = FigureTable("Classes", ("class", "AP %"), [("a", 1.0)])
     figures = [plain, plain._replace(title="Labels", folded="none stands out")]
@@ -254,18 +233,6 @@ def test_a_figure_may_be_folded_with_the_reason(tmp_path):
     (_, [table]), (kind, [folded]) = shown["groups"]
     assert table["title"] == "Classes" and kind == folded["kind"] == "folded"
     assert folded["summary"] == "Labels: none stands out" and folded["parts"][0]["title"] == "Labels"
-
-
-@pytest.mark.parametrize(("shape", "style"), [("bar", "bar"), ("line", "line"), ("odd", "line")])
-def test_a_chart_has_all_its_lines_without_points_that_are_not_finite(shape, style):
-    lines = [{"name": "a", "x": [0, 1, 2], "y": [3, None, 5]}, {"name": "b", "x": [0, None, 2], "y": [1, 2, 4]}]
-    labels = {"title": "t", "x_label": "x", "y_label": "y", "note": "n"}
-    chart = page.prepare_chart({"lines": lines, "shape": shape, **labels})
-    assert {name: chart[name] for name in labels} == labels
-    assert chart["data"]["lines"] == [
-        {"name": "a", "color": 0, "style": style, "x": [0, 2], "y": [3, 5]},
-        {"name": "b", "color": 1, "style": style, "x": [0, 2], "y": [1, 4]},
-    ]
 
 
 def test_all_classes_of_a_quantity_are_lines_of_one_chart(tmp_path):
@@ -368,19 +335,6 @@ def test_weights_are_told_with_each_parameter_that_was_not_copied(tmp_path):
     assert parts[2]["lines"] == ["v: None; ? parameters and buffers loaded (?)"]
 
 
-def test_templates_escape_text_leave_no_blank_lines_and_know_all_names_and_numbers():
-    jinja = page.open_templates(jinja2.Environment)
-    assert jinja.from_string("  {% if 1 %}\n{{ '<' }}\n  {% endif %}\nb").render() == "&lt;\nb"
-    assert (
-        jinja.from_string("{{ {'a': [1, 2]} | tojson }}{{ content | base64 }}").render(content=b"xyz")
-        == '{"a":[1,2]}eHl6'
-    )
-    with pytest.raises(jinja2.UndefinedError, match="'absent' is undefined"):
-        jinja.from_string("{{ absent }}").render()
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        jinja.from_string("{{ [number] | tojson }}").render(number=float("nan"))
-
-
 def test_initial_weights_are_those_of_any_run_that_was_trained(tmp_path):
     trained = write_run(tmp_path / "trained")
     evaluated = write_run(tmp_path / "evaluated", [event("evaluation", loss=1.0)])
@@ -420,30 +374,6 @@ def test_events_of_all_runs_are_sorted_by_time(tmp_path):
     ]
     (note,) = page.make_events(read(write_run(tmp_path / "none", [])))
     assert note["text"] == "There are no interruptions, resumptions or superseded evaluations."
-
-
-def test_a_column_has_equal_decimals_and_shares_have_bars():
-    assert parts.format_numbers([0.0002, 0.0]) == ["0.0002", "0.0000"]
-    rows = [
-        ("a", 91.5, 0.5, 12345, 0.123, 3e-5),
-        ("b", 40.25, 1.0, None, 110.4, 2e-4),
-        ("c", 100.0, 0.1234, 7, 2.0, 0.0),
-    ]
-    columns = ("class", "recall %", "IoU", "images", "mean mm", "rate")
-    table = parts.lay_out_table({**parts.make_table("t", columns, rows), "shares": ["IoU"]})
-    assert table["columns"] == list(zip(columns, [False, *[True] * 5]))
-    texts = list(zip(*([text for text, _, _ in row] for row in table["rows"])))
-    assert texts[1:] == [
-        ("91.50", "40.25", "100.00"),
-        ("0.5000", "1.0000", "0.1234"),
-        ("12,345", "", "7"),
-        ("0.12", "110.40", "2.00"),
-        ("3e-05", "0.0002", "0"),
-    ]
-    assert [[share for _, _, share in row] for row in table["rows"]][:2] == [
-        [None, 0.915, 0.5, None, None, None],
-        [None, 0.4025, 1.0, None, None, None],
-    ]
 
 
 def test_a_run_that_was_stopped_counts_its_saved_updates_and_says_how_to_continue(tmp_path):

@@ -29,9 +29,12 @@ def name_classes(number: int) -> list[str]:
     return [str(label) for label in range(number)]
 
 
-def assign_groups(samples: int, groups: int) -> Groups:
-    """Groups of equal sizes, of samples that follow one another."""
-    return np.arange(samples) * groups // samples if groups else None
+def assign_groups(samples: int, groups: int, is_even: bool = True) -> Groups:
+    """Groups of samples that follow one another, of equal sizes, or of sizes that rise to twice the mean."""
+    if not groups:
+        return None
+    order = np.arange(samples)
+    return order * groups // samples if is_even else (groups * np.sqrt(order / samples)).astype(np.int64)
 
 
 def draw_effects(rng: Generator, samples: int, groups: Groups, share: float, columns: int = 1) -> np.ndarray:

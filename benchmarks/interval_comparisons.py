@@ -34,6 +34,7 @@ class Comparison(NamedTuple):
     samples: int
     classes: int
     groups: int = 0
+    has_even_groups: bool = True
     options: Mapping[str, Any] = {}
     is_slow: bool = False
 
@@ -50,6 +51,15 @@ COMPARISONS = (
     _classes("classes 300 x 5", score="top-1", samples=300, classes=5),
     _classes("classes 2000 x 5", score="top-1", samples=2000, classes=5),
     _classes("classes 200 x 5, 20 groups", score="top-1", samples=200, classes=5, groups=20),
+    _classes("classes 600 x 5, 30 groups", score="top-1", samples=600, classes=5, groups=30),
+    _classes(
+        "classes 600 x 5, 30 groups of 1 to 39",
+        score="top-1",
+        samples=600,
+        classes=5,
+        groups=30,
+        has_even_groups=False,
+    ),
     _classes(
         "classes 200 x 20, prior zipf", score="balanced accuracy", samples=200, classes=20, options={"prior": "zipf"}
     ),
@@ -61,7 +71,9 @@ COMPARISONS = (
         "maps 30 x 8, presence 0.3", "confusions", "mIoU", drawn_pairs.draw_map_pair, 30, 8, options={"presence": 0.3}
     ),
     Comparison("volumes 20 x 3", "volume classes", "Dice", drawn_pairs.draw_volume_pair, 20, 3),
-    Comparison("boxes 60 x 5, rate 0.3", "boxes", "AP", drawn_pairs.draw_box_pair, 60, 5, 0, {"rate": 0.3}, True),
+    Comparison(
+        "boxes 60 x 5, rate 0.3", "boxes", "AP", drawn_pairs.draw_box_pair, 60, 5, options={"rate": 0.3}, is_slow=True
+    ),
 )
 
 
@@ -98,7 +110,7 @@ class ComparisonRow(NamedTuple):
 
 def compare_pair(cell: Comparison, rng: np.random.Generator) -> dict[str, Any]:
     """Draw a data set and compare both models as ``compare`` does."""
-    groups = assign_groups(cell.samples, cell.groups)
+    groups = assign_groups(cell.samples, cell.groups, cell.has_even_groups)
     drawn = cell.draw(rng, cell.samples, cell.classes, groups, **cell.options)
     first, second = (
         wrap_table(run, cell.kind, cell.score, cell.samples, cell.classes, arrays, groups)

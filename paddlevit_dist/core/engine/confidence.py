@@ -6,7 +6,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..distributed import broadcast_object, is_main
-from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, paired_difference, small_sample_warning
+from ..intervals import (
+    ConfidenceInterval,
+    ProportionRecompute,
+    bootstrap,
+    dependent_difference,
+    number_groups,
+    paired_difference,
+    small_sample_warning,
+)
 from ..runtime.json_format import format_json
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics, SampleTable, TableMetrics, gather_columns
@@ -72,8 +80,8 @@ class PerSampleResults(NamedTuple):
     ) -> ConfidenceInterval | None:
         """Compute the interval of how much a value exceeds that of ``other``, of the same samples, which are paired.
 
-        A rate has Newcombe's interval, which has a width even if no decision differs; with groups, or several decisions
-        a sample, the wider ends of this one and of the interval from half samples. None: there is no interval.
+        A rate of single samples has Newcombe's interval, which has a width even if no decision differs; see
+        ``dependent_difference`` for groups, or several decisions a sample. None: there is no interval.
         """
         results = (other, self)
         if confidence is None or not np.array_equal(self.indices, other.indices):
@@ -91,11 +99,11 @@ class PerSampleResults(NamedTuple):
         hits = [column for column in columns if column is not None]
         if found is None or len(hits) < len(results):
             return found
-        own = [one.intervals(confidence)[name] for one in results] if self.groups is not None else []
-        exact = paired_difference(hits[0], hits[1], confidence.percent, own)
+        depends = number_groups(self.group_names) is not None
+        own = [one.intervals(confidence)[name] for one in results] if depends else []
         if own or name in declared.pooled or len(hits[0]) > len(self.indices):
-            exact = exact._replace(low=min(exact.low, found.low), high=max(exact.high, found.high))
-        return exact._replace(value=found.value)
+            return dependent_difference(found, hits[0], hits[1], confidence.percent, own)
+        return paired_difference(hits[0], hits[1], confidence.percent)._replace(value=found.value)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
         """Return the warning of ``intervals.small_sample_warning`` for these samples and ``shown`` values, or None."""

@@ -1,6 +1,7 @@
 """Confidence intervals of scores: their variation with other samples of the same kind. Needs only NumPy.
 
 - ``resampling``: recomputes the values of a function for half samples, and computes intervals from their deviation
+- ``proportions``: intervals of proportions and of their paired differences, in closed form
 - ``quantiles``: of distributions
 - ``score_ranges``: lowest and highest possible values
 - ``scores``: such functions for classes, confusions, segments, and sums of numbers

@@ -1,16 +1,14 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
+from .proportions import ConfidenceInterval, dependent_difference, paired_difference, wilson
 from .resampling import (
-    ConfidenceInterval,
     ProportionRecompute,
     bootstrap,
     concat_rank_tables,
     measure_deviations,
     number_groups,
-    paired_difference,
     small_sample_warning,
     weighted_sums,
-    wilson,
 )
 from .score_ranges import ScoreRange
 from .scores import (
@@ -33,6 +31,7 @@ __all__ = [
     "class_shares",
     "concat_rank_tables",
     "confusion_scores",
+    "dependent_difference",
     "find_share_range",
     "means",
     "measure_deviations",

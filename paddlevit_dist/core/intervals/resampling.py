@@ -24,13 +24,12 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from statistics import NormalDist
-from typing import NamedTuple
 
 import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
+from .proportions import ROUNDING, ConfidenceInterval, find_upper_share, wilson
 from .quantiles import student_quantile
 from .score_ranges import PERCENT_RANGE, UNBOUNDED, ScoreRange, require_inside
 
@@ -72,7 +71,6 @@ class ProportionRecompute:
 
 
 RESAMPLES = 1000
-_ROUNDING = 1e-9  # relative; smaller differences count as zero
 _FEWEST = 3  # samples or groups: the deviation of two is one number
 _FEW_ENUMERATED = 20  # samples or groups whose halves are counted, to use each once if they are few
 FEW = 50  # samples
@@ -83,81 +81,6 @@ _HELD = 83
 _MOST_LISTED = 3
 _SEED = 0  # a constant: intervals are reproducible
 _MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
-
-
-class ConfidenceInterval(NamedTuple):
-    """The value of all samples and the ends of its interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def has_width(self) -> bool:
-        """Return whether the ends differ by more than rounding."""
-        return self.high - self.low > _ROUNDING * max(abs(self.low), self.high)
-
-    def plain(self) -> dict[str, float]:
-        """Return the three numbers by name for a file, rounded to six significant digits.
-
-        An interval without width returns only its value. Two equal ends mean that the interval is unknown, but look
-        like certainty.
-        """
-        numbers = self._asdict() if self.has_width() else {"value": self.value}
-        return {name: float(f"{number:.6g}") for name, number in numbers.items()}
-
-    def ends(self, decimals: int) -> str:
-        """Format the ends for a line, such as "[82.4, 84.0]"."""
-        return f"[{self.low:.{decimals}f}, {self.high:.{decimals}f}]"
-
-
-def wilson(value: float, count: float, percent: float, quantile: float | None = None) -> ConfidenceInterval:
-    """Compute Wilson's score interval of a proportion ``value`` in percent, at a level such as 95 ``percent``.
-
-    Its ends are between 0 and 100. It has a width even if all samples are alike. Source: E. Wilson, "Probable
-    Inference, the Law of Succession, and Statistical Inference", Journal of the American Statistical Association 22,
-    1927.
-
-    Args:
-        value: the proportion, in percent.
-        count: number of independent decisions; a fraction for dependent ones.
-        percent: the level.
-        quantile: of the upper end, in deviations; None: the normal distribution's, which ``percent`` is for.
-
-    Raises UserError: ``percent`` is not a level.
-    """
-    share, z = value / 100, NormalDist().inv_cdf(_find_upper_share(percent)) if quantile is None else quantile
-    center, half = share + z * z / (2 * count), z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    low, high = (100 * (center + end) / (1 + z * z / count) for end in (-half, half))
-    return ConfidenceInterval(value, min(max(low, 0.0), value), max(min(high, 100.0), value))
-
-
-def paired_difference(
-    first: np.ndarray, second: np.ndarray, percent: float, intervals: Sequence[ConfidenceInterval] = ()
-) -> ConfidenceInterval:
-    """Compute the interval of the difference of two paired proportions, second minus first, in percentage points.
-
-    Both are predictions for the same samples. The intervals of both proportions are combined by the correlation of the
-    predictions. The result has a width even if no prediction differs. Source: R. Newcombe, "Improved confidence
-    intervals for the difference between binomial proportions based on paired data", Statistics in Medicine 17, 1998,
-    method 10.
-
-    Args:
-        first: bool (samples,), correct predictions before.
-        second: bool (samples,), correct predictions after.
-        percent: the level of the interval, such as 95.
-        intervals: the intervals of both proportions. Pass them if samples depend on one another; else ``wilson``
-            computes them.
-    """
-    number, right = len(first), (int(first.sum()), int(second.sum()))
-    before, after = intervals or [wilson(100 * count / number, number, percent) for count in right]
-    both = int((first & second).sum())
-    excess = both * (number - right[0] - right[1] + both) - (right[0] - both) * (right[1] - both)
-    spread = math.sqrt(math.prod(count * (number - count) for count in right))
-    phi = (max(excess - number / 2, 0.0) if excess > 0 else excess) / spread if spread else 0.0
-    value = after.value - before.value
-    sides = (after.value - after.low, before.high - before.value), (after.high - after.value, before.value - before.low)
-    down, up = (math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0)) for one, other in sides)
-    return ConfidenceInterval(value, value - down, value + up)
 
 
 def bootstrap(
@@ -190,7 +113,7 @@ def bootstrap(
         resamples: the number of halves, at least 2. 1,000 fix the width of an interval to about a fiftieth.
         groups: (samples,), equal for samples that are chosen together; None chooses each sample alone.
     """
-    declared, share = _declare(recompute), _find_upper_share(percent)
+    declared, share = _declare(recompute), find_upper_share(percent)
     if groups is not None and len(groups) != num_samples:
         raise UserError(f"groups has {len(groups):,} entries for {num_samples:,} samples: give one for each sample")
     numbers = number_groups(groups)
@@ -215,13 +138,6 @@ def bootstrap(
             require_inside(name, value, bounds)
             intervals[name] = make_interval(value, deviation, quantile, bounds)
     return intervals
-
-
-def _find_upper_share(percent: float) -> float:
-    """Return the share below the upper end of an interval of this level; a UserError if it is none, such as 0.95."""
-    if not (isinstance(percent, (int, float, np.number)) and 1 <= percent < 100):
-        raise UserError(f"percent={percent!r}: expected a level from 1 to less than 100, such as 95")
-    return 0.5 + percent / 200
 
 
 def _declare(recompute: Recompute) -> ProportionRecompute:
@@ -367,7 +283,7 @@ def count_independent(most: float, units: int, share: float, deviation: float) -
         share: the proportion, 0 to 1.
         deviation: its standard deviation over other samples.
     """
-    if deviation <= _ROUNDING * share:
+    if deviation <= ROUNDING * share:
         return min(most, units)
     return min(most, max(share * (1 - share) / deviation**2, 1.0))
 
@@ -382,7 +298,7 @@ def make_interval(value: float, deviation: float, quantile: float, bounds: Score
         bounds: range that contains the value; None: it gets no interval.
     """
     reach = quantile * deviation
-    if bounds is None or reach <= _ROUNDING * abs(value):
+    if bounds is None or reach <= ROUNDING * abs(value):
         return ConfidenceInterval(value, value, value)
     low, high = bounds
     if not math.isfinite(low) and math.isfinite(high):

@@ -12,6 +12,7 @@ from ...core.intervals import (
     ProportionRecompute,
     ScoreRange,
     bootstrap,
+    dependent_difference,
     number_groups,
     paired_difference,
     small_sample_warning,
@@ -112,8 +113,7 @@ class TablePair(NamedTuple):
     def compute_intervals(self) -> dict[str, ConfidenceInterval]:
         """Compute intervals of the values of both tables and their differences.
 
-        The difference of a rate has Newcombe's interval. If samples or groups have several dependent decisions, it has
-        the wider ends of Newcombe's and of the interval from half samples.
+        The difference of a rate of single samples has Newcombe's interval, see ``dependent_difference`` for others.
         """
         declared = self.build_recompute()
         intervals = bootstrap(declared, len(self.order), PERCENT, groups=self.group_names)
@@ -127,12 +127,14 @@ class TablePair(NamedTuple):
         for name, others in second_hits.items():
             bootstrapped = intervals.get(f"{DIFFERENCE}{name}")
             if bootstrapped is not None:
-                both = [intervals[f"{which}{name}"] for which in (FIRST, SECOND)] if depends else ()
-                exact = paired_difference(hits[name], others, PERCENT, both)
-                if depends or name in self.kind.pooled_rates or len(others) > len(self.order):
-                    low, high = min(exact.low, bootstrapped.low), max(exact.high, bootstrapped.high)
-                    exact = exact._replace(low=low, high=high)
-                intervals[f"{DIFFERENCE}{name}"] = exact._replace(value=bootstrapped.value)
+                both = [intervals[f"{which}{name}"] for which in (FIRST, SECOND)] if depends else []
+                is_single = not (depends or name in self.kind.pooled_rates or len(others) > len(self.order))
+                interval = (
+                    paired_difference(hits[name], others, PERCENT)._replace(value=bootstrapped.value)
+                    if is_single
+                    else dependent_difference(bootstrapped, hits[name], others, PERCENT, both)
+                )
+                intervals[f"{DIFFERENCE}{name}"] = interval
         return intervals
 
     def get_difference(self, found: Mapping[str, Found]) -> Found:

@@ -28,7 +28,7 @@ from .download import (
 
 _ENDPOINT_VARIABLE = "HF_ENDPOINT"  # Hugging Face's variable for the address of a mirror
 _ENDPOINT = "https://huggingface.co"
-_FILE = "model.safetensors"
+WEIGHTS_FILE = "model.safetensors"
 _REPOSITORY = re.compile(r"hf(?:-hub)?:([\w.\-]+/[\w.\-]+)")
 _MODELSCOPE_VARIABLE = "MODELSCOPE_ENDPOINT"  # ModelScope's variable
 _MODELSCOPE = "https://www.modelscope.cn"
@@ -150,7 +150,7 @@ def resolve_address(source: Any) -> str | None:
         if bridged.startswith("hf:"):
             return None
         return bridged + "".join(source.partition("#")[1:])
-    address = _at_modelscope(source, _FILE)
+    address = _at_modelscope(source, WEIGHTS_FILE)
     return None if address is None else address + "".join(source.partition("#")[1:])
 
 
@@ -177,7 +177,7 @@ def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCop
         address = resolve_address(source)
         return None if address is None else local_copy(address, log)
     _, mark, checksum = source.partition("#")
-    return download_from_hub(repository, f"{_FILE}{mark}{checksum}", _endpoint(), log)
+    return download_from_hub(repository, f"{WEIGHTS_FILE}{mark}{checksum}", _endpoint(), log)
 
 
 def find_sibling_file(source: object, name: str, may_download: bool) -> tuple[Path | None, str]:

@@ -10,6 +10,7 @@ This extension can be deleted (see ``registry.features``).
 - ``fusion``: replace parts of a graph by onnxruntime's fused operators, with fewer passes over memory
 - ``descriptions``: description files of an exported model, for users and for PaddleX
 - ``outputs``: the files of an export, and which ones it may replace
+- ``hub_folder``: weights, record and card of a run as a folder for Hugging Face
 - ``settings``, ``files``: keys and file lookup of ``evaluate MODEL.onnx``
 - ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights;
   ``prediction``: predict with them

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .foreign_weights import Size
 
 FORMATS = ("paddle", "onnx", "onnxruntime")
+HUB = "hub"  # a folder with weights and a card, no exported network
 _KINDS_BY_SUFFIX = {ONNX: FORMATS[1:], PARAMETERS: FORMATS[:1], ".pdmodel": FORMATS[:1], ".json": FORMATS[:1]}
 _OUTPUTS = ("logits", "probabilities")
 _INPUTS = ("float", "uint8")
@@ -42,6 +43,13 @@ class TrainedModel(NamedTuple):
 def run(words: list[str]) -> None:
     """Run the command."""
     options = _parse(words)
+    if options.format == HUB:
+        from .hub_folder import publish
+
+        publish(options)
+        return
+    if options.license is not None:
+        raise UserError("export: -license is for the card of -format=hub: remove it")
     options.output, options.format = choose_format(options.output, options.format)
     if options.format != "paddle":
         from .onnx_files import require_packages
@@ -108,8 +116,9 @@ def _parse(words: list[str]) -> Any:
         "format",
         None,
         "paddle: for paddle.jit.load, Paddle Inference and PaddleX; onnx: standard operators for any ONNX runtime; "
-        "onnxruntime: fused operators for onnxruntime alone, faster on GPUs (default: by OUT's suffix, else paddle)",
-        choice(*FORMATS),
+        "onnxruntime: fused operators for onnxruntime alone, faster on GPUs; hub: the folder OUT with weights and a "
+        "card for Hugging Face (default: by OUT's suffix, else paddle)",
+        choice(*FORMATS, HUB),
     )
     parser.option(
         "precision", "float32", "precision of weights, input and computation; float16 for ONNX only", choice(*LARGEST)
@@ -130,6 +139,7 @@ def _parse(words: list[str]) -> Any:
     parser.option("image_size", None, pixels, image_size)
     parser.option("in_channels", None, "channels of the images (default: the run's or 3)", at_least(1))
     parser.option("part", None, "entry to export if the file has several, such as model_ema")
+    parser.option("license", None, "license on the card of -format=hub, such as apache-2.0")
     meaning = "delete the files OUT.* even if they are not an earlier export in this format"
     parser.add_argument("--replace", "-replace", action="store_true", help=meaning)
     return parser.parse_args(words)

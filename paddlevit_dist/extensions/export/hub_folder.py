@@ -1,0 +1,246 @@
+"""``export RUN OUT -format=hub``: the folder of a model to upload to Hugging Face, with a card.
+
+The card's YAML follows huggingface.co/docs/hub/model-cards: ``model-index`` has the scores, with the interval of each
+as arguments of its metric. Nothing in the folder names files or folders of this computer.
+"""
+
+import os
+import shlex
+import tempfile
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.checkpoint.content import (
+    ABOUT,
+    DamagedCheckpointError,
+    find_directory,
+    is_run_checkpoint,
+    read_about_file,
+    read_state,
+)
+from ...core.checkpoint.model_record import read_stored_settings
+from ...core.checkpoint.published import WEIGHTS_FILE, is_fetched
+from ...core.checkpoint.weight_files import evaluated_weights
+from ...core.launch.tuning import import_paddle
+from ...core.registry.lookup import annotation_type
+from ...core.registry.manifest import (
+    BOX_LABELS,
+    CLASS_LABELS,
+    KEYPOINT_LABELS,
+    MASK_LABELS,
+    NO_LABELS,
+    TAG_LABELS,
+)
+from ...core.runtime import signals
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import explain_write_error
+from ...core.runtime.metrics_file import find_best_evaluation, get_interval, is_number, recorded_events
+from ...core.runtime.printing import one_line
+from .descriptions import to_yaml
+
+CARD = "README.md"
+_HUB = "hf:"
+_ORIGIN = "converted_from"  # a path of this computer
+_LIBRARY = "paddlevit_dist"
+# The hub's names of what networks do, by what their images are labeled with.
+_PIPELINES = {
+    CLASS_LABELS: "image-classification",
+    TAG_LABELS: "image-classification",
+    BOX_LABELS: "object-detection",
+    MASK_LABELS: "image-segmentation",
+    KEYPOINT_LABELS: "keypoint-detection",
+    NO_LABELS: "image-feature-extraction",
+}
+
+
+class PublishedScore(NamedTuple):
+    """A score of a card.
+
+    Attributes:
+        name: its name in the run's log.
+        value: its value.
+        interval: its "interval", two ends, and "percent"; empty if it has none.
+    """
+
+    name: str
+    value: float
+    interval: dict[str, Any]
+
+
+def publish(options: Namespace) -> None:
+    """Write the folder that the command's options name; raises a UserError for one that has no effect on it."""
+    given: dict[str, Any] = {"model": None, "image_size": None, "in_channels": None}
+    given |= {"precision": "float32", "input": "float", "outputs": "logits"}
+    unused = [f"-{name}" for name, default in given.items() if getattr(options, name) != default] + options.settings
+    if unused:
+        raise UserError(f"export: {unused[0]}: -format=hub writes the trained weights unchanged: remove it")
+    import_paddle()
+    for line in write_hub_folder(options.weights, options.output, options.part, options.license, options.replace):
+        print(one_line(line))
+
+
+def write_hub_folder(
+    source: str, output: str, part: str | None, license_name: str | None, should_replace: bool
+) -> list[str]:
+    """Write weights, record and card of a run to the folder ``output``, and return lines; the last one uploads it.
+
+    Raises UserError if the settings of the weights are unknown, or files would be replaced or cannot be written.
+    """
+    from ...core.commands.convert import convert, describe_conversion
+
+    folder = Path(output).expanduser()
+    _require_free(folder, should_replace)
+    stored = read_stored_settings(source) or {}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent) as made:
+            weights = Path(made, WEIGHTS_FILE)
+            converted = convert(source, str(weights), part)
+            described = weights.with_name(f"{weights.name}.{ABOUT}")
+            about = _select_facts(source, read_about_file(described))
+            described.unlink()
+            Path(made, ABOUT).write_text(to_yaml(about), encoding="utf-8")
+            scores = [] if part is not None else read_scores(source)
+            card = format_card(folder.resolve().name, about, scores, license_name, _find_public_data(stored))
+            Path(made, CARD).write_text(card, encoding="utf-8")
+            folder.mkdir(exist_ok=True)
+            with signals.blocked():
+                for name in (WEIGHTS_FILE, ABOUT, CARD):
+                    os.replace(Path(made, name), folder / name)
+    except OSError as error:
+        raise UserError(f"export: {folder} cannot be written: {explain_write_error(error)}") from error
+    lines = describe_conversion(converted, str(folder / WEIGHTS_FILE))
+    counted = f"{len(scores)} scores" if scores else "no scores: only a run's checkpoint with an evaluation has some"
+    lines.append(f"{folder / CARD}: {counted}; complete it, and replace OWNER by your name there")
+    return [*lines, f"hf upload OWNER/{shlex.quote(folder.resolve().name)} {shlex.quote(str(folder))}"]
+
+
+def _require_free(folder: Path, should_replace: bool) -> None:
+    """Raise UserError if the folder cannot be one, or has files that an export writes."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"export: {folder} is a file: -format=hub writes a folder, choose another OUT")
+    existing = [name for name in (WEIGHTS_FILE, ABOUT, CARD) if (folder / name).exists()]
+    if existing and not should_replace:
+        raise UserError(
+            f"export: {folder} has {', '.join(existing)}: choose another OUT, or add -replace, which replaces these "
+            "files and keeps others"
+        )
+
+
+def _select_facts(source: str, about: dict[str, Any]) -> dict[str, Any]:
+    """Return the record to publish: without the place of the weights, and with modules by their names alone."""
+    if not isinstance(about.get("settings"), Mapping):
+        raise UserError(
+            f"export: the settings of {source} are unknown: -format=hub needs a run, or weights with its about.yaml"
+        )
+    settings = dict(about["settings"])
+    if settings.get("IMPORTS"):
+        settings["IMPORTS"] = [os.path.basename(str(name)) for name in settings["IMPORTS"]]
+    return {**{name: value for name, value in about.items() if name != _ORIGIN}, "settings": settings}
+
+
+def _find_public_data(settings: Mapping[str, Any]) -> str | None:
+    """Return the OWNER/NAME of the data at Hugging Face that a run was trained on; None for any other data."""
+    path = str((settings.get("DATA") or {}).get("DATA_PATH") or "")
+    return path.removeprefix(_HUB).partition("@")[0] if path.startswith(_HUB) else None
+
+
+def read_scores(source: str) -> list[PublishedScore]:
+    """Read the scores of a run's checkpoint, the one that chose it first; empty for other weights.
+
+    Scores are what the evaluation has intervals of, also unknown ones: all others are counts. Without intervals, it is
+    the score that chose the checkpoint.
+    """
+    if is_fetched(source) or not is_run_checkpoint(weights := evaluated_weights(source)):
+        return []
+    checkpoint = find_directory(weights).resolve()
+    try:
+        epoch = read_state(checkpoint)[0]["epoch"]
+    except DamagedCheckpointError as error:
+        raise UserError(f"export: {error}; give another checkpoint of the run") from error
+    event = find_best_evaluation(recorded_events(checkpoint.parent.parent), epoch)
+    if event is None or event["epoch"] != epoch:
+        return []
+    intervals = event.get("interval")
+    names = [event["best"], *(intervals if isinstance(intervals, Mapping) else ())]
+    values = {name: event.get(name) for name in names if name != "percent"}
+    return [
+        PublishedScore(name, value, get_interval(event, name)) for name, value in values.items() if is_number(value)
+    ]
+
+
+def format_card(
+    name: str,
+    about: Mapping[str, Any],
+    scores: list[PublishedScore],
+    license_name: str | None,
+    public_data: str | None,
+) -> str:
+    """Format the content of ``README.md``: facts for the hub as YAML, then what readers need."""
+    settings = about["settings"]
+    task, data = str(about.get("task", settings.get("TASK"))), settings.get("DATA") or {}
+    pipeline = _PIPELINES.get(annotation_type("task", task) or "")
+    split = str(data.get("SPLIT") or "val")
+    trained_on = public_data or str(data.get("DATASET"))
+    facts: dict[str, Any] = {
+        "library_name": _LIBRARY,
+        **({} if pipeline is None else {"pipeline_tag": pipeline}),
+        **({} if license_name is None else {"license": license_name}),
+        **({} if public_data is None else {"datasets": [public_data]}),
+    }
+    if scores:
+        dataset = {"name": trained_on, "type": trained_on, "split": split}
+        result = {
+            "task": {"type": pipeline or task},
+            "dataset": dataset,
+            "metrics": [_describe_score(score) for score in scores],
+        }
+        facts["model-index"] = [{"name": name, "results": [result]}]
+    kept = (about.get("data") or {}).get(split) or {}
+    samples = f" ({kept['samples']:,} samples)" if isinstance(kept.get("samples"), int) else ""
+    rows = "".join(f"| {_cell(score.name)} | {score.value:.6g} | {_format_interval(score)} |\n" for score in scores)
+    table = f"\n## Scores\n\nOf the split `{split}` of {_cell(trained_on)}{samples}.\n\n" if scores else ""
+    table += f"| score | value | interval |\n|---|---|---|\n{rows}" if scores else ""
+    return f"---\n{to_yaml(facts)}---\n\n{_format_text(name, about, task)}{table}"
+
+
+def _format_text(name: str, about: Mapping[str, Any], task: str) -> str:
+    """Format what the model is, and how it is used, in five lines."""
+    modules = about["settings"].get("IMPORTS") or []
+    own = f"Its network needs {', '.join(map(_cell, modules))}: add `-import=MODULE`.\n\n" if modules else ""
+    network = about.get("model")
+    return f"""# {_cell(name)}
+
+The network `{network}`, trained for the task `{task}`. `{ABOUT}` has its settings, preprocessing and classes.
+
+## Use
+
+```python
+from paddlevit_dist import Predictor
+
+predictor = Predictor("hf:OWNER/{name}")
+for row in predictor(["FILE"]):
+    print(row)
+```
+
+{own}Or `python -m paddlevit_dist predict hf:OWNER/{name} FOLDER`; `-pretrained=hf:OWNER/{name}` trains on from it.
+"""
+
+
+def _describe_score(score: PublishedScore) -> dict[str, Any]:
+    interval = {name: list(value) if name == "interval" else value for name, value in score.interval.items()}
+    entry = {"type": score.name, "name": score.name, "value": score.value}
+    return {**entry, **({"args": interval} if interval else {})}
+
+
+def _format_interval(score: PublishedScore) -> str:
+    if not score.interval:
+        return "-"
+    low, high = score.interval["interval"]
+    return f"{score.interval['percent']:g} %: {low:.6g} to {high:.6g}"
+
+
+def _cell(text: str) -> str:
+    return one_line(str(text)).replace("|", "\\|")

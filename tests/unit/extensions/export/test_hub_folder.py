@@ -1,0 +1,121 @@
+"""The folder of -format=hub: its card is read by the classes of Hugging Face's own library."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+from support.trainings.trained import write_weights
+
+from paddlevit_dist import UserError
+from paddlevit_dist.core.commands import convert
+from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.extensions.export import command
+from paddlevit_dist.extensions.export.hub_folder import write_hub_folder
+
+NAMES = ["no", "ca|t", "Ähre"]
+EVENT = {"top-1": 62.5, "loss": 1.25, "rare": None, "samples": 8, "best": "top-1"}
+INTERVAL = {"percent": 95, "top-1": [30.5, 86.3], "loss": None, "rare": None}
+
+
+def write_run(folder, epoch=2, events=(), words=("DATA.DATA_PATH", "hf:somebody/leaves@v2")):
+    """The folder of a run with one checkpoint and the lines of its evaluations."""
+    checkpoint = folder / "checkpoints" / f"epoch_{epoch:04d}"
+    weights = write_weights(checkpoint, NAMES, *words)
+    weights.rename(checkpoint / "model.pdparams")
+    best = {"name": "top-1", "value": 62.5, "epoch": epoch, "line": ""}
+    extra = {"best": best, "global_batch_size": 8, "scaler": {}, "skipped_updates": {"total": 0, "in_a_row": 0}}
+    extra |= {"evaluation_due": False, "undecayed": [], "training_means": None}
+    state = {"position": {"epoch": epoch, "consumed": 0, "update": 9}, "extra": extra}
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    lines = [json.dumps({"kind": "evaluation", "time": 1.0, **event}) for event in events]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _one_family(monkeypatch):
+    """To build a network of each family takes seconds."""
+    monkeypatch.setattr(convert, "MODELS", {"vit": MODELS["vit"]})
+
+
+@pytest.fixture
+def run(tmp_path):
+    other = {**EVENT, "epoch": 1, "top-1": 12.5}
+    return write_run(
+        tmp_path / "run", events=[other, {**EVENT, "epoch": 2, "interval": INTERVAL}, {**other, "epoch": 3}]
+    )
+
+
+def test_the_hub_s_own_classes_read_the_scores_with_their_intervals(run, tmp_path):
+    lines = write_hub_folder(str(run), str(tmp_path / "my leaves"), None, "apache-2.0", False)
+    assert lines[-1] == f"hf upload OWNER/'my leaves' '{tmp_path / 'my leaves'}'"
+    assert {path.name for path in (tmp_path / "my leaves").iterdir()} == {
+        "README.md",
+        "about.yaml",
+        "model.safetensors",
+    }
+    data = ModelCard.load(tmp_path / "my leaves" / "README.md").data
+    assert (data.library_name, data.pipeline_tag, data.license) == (
+        "paddlevit_dist",
+        "image-classification",
+        "apache-2.0",
+    )
+    assert data.datasets == ["somebody/leaves"] and data.model_name == "my leaves"
+    first, second = data.eval_results
+    assert (first.metric_type, first.metric_value) == ("top-1", 62.5)
+    assert first.metric_args == {"interval": [30.5, 86.3], "percent": 95}
+    assert (second.metric_type, second.metric_value, second.metric_args) == ("loss", 1.25, None)
+    assert (first.task_type, first.dataset_type, first.dataset_split) == (
+        "image-classification",
+        "somebody/leaves",
+        "val",
+    )
+
+
+def test_a_card_says_nothing_that_is_not_known_and_names_no_place_of_this_computer(tmp_path):
+    folder = tmp_path / "secret_place"
+    run = write_run(folder / "run", words=("DATA.DATA_PATH", str(folder)))
+    record = run / "checkpoints" / "epoch_0002" / "about.yaml"
+    recorded = yaml.safe_load(record.read_text(encoding="utf-8"))
+    recorded["settings"]["IMPORTS"] = [str(folder / "nets.py")]
+    record.write_text(yaml.safe_dump(recorded, allow_unicode=True), encoding="utf-8")
+    lines = write_hub_folder(str(run), str(folder / "out"), None, None, False)
+    assert any("no scores" in line for line in lines)
+    card = ModelCard.load(folder / "out" / "README.md")
+    assert card.data.license is card.data.datasets is card.data.eval_results is None
+    assert "nets.py: add `-import=MODULE`" in card.text
+    texts = [(folder / "out" / name).read_text(encoding="utf-8") for name in ("README.md", "about.yaml")]
+    assert not any("secret_place" in text for text in texts)
+    about = yaml.safe_load(texts[1])
+    assert about["data"]["val"]["classes"] == NAMES and about["settings"]["IMPORTS"] == ["nets.py"]
+
+
+def test_files_of_others_stay_and_earlier_ones_are_replaced_when_asked(run, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    write_hub_folder(str(run), str(out), None, None, False)
+    with pytest.raises(UserError, match=r"out has model.safetensors, about.yaml, README.md: .* add -replace"):
+        write_hub_folder(str(run), str(out), None, None, False)
+    write_hub_folder(str(run), str(out), None, "mit", True)
+    assert (out / "notes.txt").read_text() == "mine" and ModelCard.load(out / "README.md").data.license == "mit"
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "out"}
+
+
+def test_what_has_no_record_or_no_effect_is_refused(run, tmp_path):
+    shutil.copy(run / "checkpoints" / "epoch_0002" / "model.pdparams", tmp_path / "alone.pdparams")
+    with pytest.raises(UserError, match=r"settings of .*alone.pdparams are unknown: -format=hub needs a run"):
+        write_hub_folder(str(tmp_path / "alone.pdparams"), str(tmp_path / "out"), None, None, False)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file is a file: -format=hub writes a folder"):
+        write_hub_folder(str(run), str(tmp_path / "file"), None, None, False)
+    for word in ("-precision=float16", "-model=vit", "VOLUMES.OVERLAP=0.5"):
+        with pytest.raises(
+            UserError, match=f"export: {word.partition('=')[0]}.*-format=hub writes the trained weights unchanged"
+        ):
+            command.run([str(run), str(tmp_path / "out"), "-format=hub", word])
+    with pytest.raises(UserError, match="-license is for the card of -format=hub"):
+        command.run([str(run), str(tmp_path / "out"), "-license=mit"])
+    assert not (tmp_path / "out").exists()

@@ -78,13 +78,17 @@ COMPARISONS = (
 
 
 class SeedGroups(NamedTuple):
-    """Two groups of seeds of these sizes."""
+    """Two groups of seeds of these sizes; the scores of the second have this deviation, those of the first 1."""
 
     name: str
     sizes: tuple[int, int]
+    deviation: float = 1.0
 
 
-SEEDS = tuple(SeedGroups(f"seeds {a} and {b}", (a, b)) for a, b in ((3, 3), (5, 5), (10, 10), (3, 10)))
+SEEDS = (
+    *(SeedGroups(f"seeds {a} and {b}", (a, b)) for a, b in ((3, 3), (5, 5), (10, 10), (3, 10))),
+    *(SeedGroups(f"seeds {a} and {b} that vary 3 times as much", (a, b), 3.0) for a, b in ((5, 5), (10, 5), (10, 3))),
+)
 
 
 class ComparisonRow(NamedTuple):
@@ -136,11 +140,11 @@ def measure_comparison(number: int, sets: int, seed: int) -> ComparisonRow:
 
 def measure_groups(number: int, sets: int, seed: int) -> tuple[str, list[int]]:
     """Count what holds for two groups of seeds with normal scores: what is in ``HEADER_OF_SEEDS``."""
-    name, sizes = SEEDS[number]
+    name, sizes, deviation = SEEDS[number]
     counts = np.zeros(len(HEADER_OF_SEEDS) - 1, int)
     for place in range(sets):
         rng = seeded(seed, name, place)
-        first, second = (list(rng.normal(50.0, 1.0, size)) for size in sizes)
+        first, second = (list(rng.normal(50.0, of, size)) for of, size in zip((1.0, deviation), sizes))
         share = 1 / len(first)
         (low, high), (least, most) = (seed_groups.compute_interval(first, each) for each in (share, 1 + share))
         value, smallest, largest = seed_groups.compute_difference(first, second)

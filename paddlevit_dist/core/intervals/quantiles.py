@@ -24,7 +24,19 @@ def student_quantile(share: float, freedom: float) -> float:
     if freedom > _NEARLY_NORMAL:
         z = NormalDist().inv_cdf(share)
         return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+    angles, below = _sum_density(freedom)
+    return math.sqrt(freedom) * math.tan(float(np.interp(share * below[-1], below, angles)))
+
+
+def student_tail(value: float, freedom: float) -> float:
+    """Compute the probability that Student's t exceeds a value, to five decimals; see ``student_quantile``."""
+    angles, below = _sum_density(freedom)
+    return float(np.interp(math.atan(-value / math.sqrt(freedom)), angles, below) / below[-1])
+
+
+def _sum_density(freedom: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return angles, and a number proportional to the probability of a smaller one: float (20,001,) each."""
     angles = np.linspace(-np.pi / 2, np.pi / 2, 20_001)
     density = np.cos(angles).clip(0.0) ** (freedom - 1)
     below = np.concatenate([[0.0], np.cumsum(density[1:] + density[:-1])])
-    return math.sqrt(freedom) * math.tan(float(np.interp(share * below[-1], below, angles)))
+    return angles, below

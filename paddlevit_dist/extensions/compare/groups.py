@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.checkpoint.content import find_best_epoch
-from ...core.intervals.quantiles import student_quantile
+from ...core.intervals.quantiles import student_quantile, student_tail
 from ...core.intervals.score_ranges import UNBOUNDED, ScoreRange
 from ...core.logging.record import SCORES, SEEDS
 from ...core.runtime.errors import UserError
@@ -179,13 +179,17 @@ def compute_difference(first: Sequence[float], second: Sequence[float]) -> tuple
     Each has two scores or more; their variances may differ. Source: B. L. Welch, "The generalization of 'Student's'
     problem when several different population variances are involved", Biometrika 34, 1947.
     """
+    value, error, freedom = _measure_difference(first, second)
+    reach = student_quantile(_UPPER, freedom) * error
+    return value, value - reach, value + reach
+
+
+def _measure_difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """Return the difference of two means, its standard error and the degrees of freedom; see ``compute_difference``."""
     value = statistics.fmean(second) - statistics.fmean(first)
     parts = [statistics.variance(scores) / len(scores) for scores in (first, second)]
-    if not sum(parts):
-        return value, value, value
-    squares = (part**2 / (len(scores) - 1) for part, scores in zip(parts, (first, second)))
-    reach = student_quantile(_UPPER, sum(parts) ** 2 / sum(squares)) * math.sqrt(sum(parts))
-    return value, value - reach, value + reach
+    squares = sum(part**2 / (len(scores) - 1) for part, scores in zip(parts, (first, second)))
+    return value, math.sqrt(sum(parts)), sum(parts) ** 2 / squares if squares else 1.0
 
 
 def compute_smallest_p(first: int, second: int) -> float:
@@ -199,20 +203,51 @@ def permutation_test(
     """Compute the p-value of a permutation test, and return it with the name of the test.
 
     If the groups are equally good, each partition of all scores into two groups is equally likely. p is the share of
-    partitions whose means differ at least as much as observed. Up to ``most_partitions`` are enumerated; otherwise this
-    number is drawn at random, and the observed one is added to them. Source: R. A. Fisher, "The Design of
-    Experiments", 1935; B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical Applications
-    in Genetics and Molecular Biology 9, 2010.
+    partitions whose means differ at least as much as observed, relative to Welch's standard error: without it, p is too
+    small if the smaller group varies more. With a handful of scores it still is, so that groups of unequal sizes have
+    at least the p of Welch's test. The standard error does not change p of groups of equal sizes.
+
+    Up to ``most_partitions`` are enumerated; otherwise this number is drawn at random, and the observed one is added to
+    them. Each group has two scores or more. Source: R. A. Fisher, "The Design of Experiments", 1935; A. Janssen,
+    "Studentized permutation tests for non-i.i.d. hypotheses and the generalized Behrens-Fisher problem", Statistics &
+    Probability Letters 36, 1997; B. Phipson and G. Smyth, "Permutation P-values should never be zero", Statistical
+    Applications in Genetics and Molecular Biology 9, 2010.
     """
     scores = np.array([*first, *second], np.float64) - statistics.fmean([*first, *second])
     number, ways = len(first), math.comb(len(scores), len(first))
-    # Since all scores sum to 0, the difference of the means is proportional to the sum of one group.
-    threshold = abs(scores[:number].sum()) - _ROUNDING * np.abs(scores).max()
+    squares, variance = _split_variance(scores, np.arange(number)[None])
+
+    def count_larger(groups: np.ndarray) -> int:
+        """Count the partitions with at least the observed ratio; a product, as there may be no variance."""
+        others, variances = _split_variance(scores, groups)
+        return int((others * variance >= squares * variances * (1 - _ROUNDING)).sum())
+
     if ways <= most_partitions:
-        groups = np.array(list(itertools.combinations(range(len(scores)), number)))
-        p = float((np.abs(scores[groups].sum(axis=1)) >= threshold).mean())
-        return p, f"exact permutation test, {ways:,} ways"
-    generator = np.random.Generator(np.random.PCG64(_SEED))
-    drawn = np.argsort(generator.random((most_partitions, len(scores))), axis=1)[:, :number]
-    larger = int((np.abs(scores[drawn].sum(axis=1)) >= threshold).sum())
-    return (1 + larger) / (1 + most_partitions), f"permutation test, {most_partitions:,} ways drawn"
+        p = count_larger(np.array(list(itertools.combinations(range(len(scores)), number)))) / ways
+        test = f"exact permutation test, {ways:,} ways"
+    else:
+        generator = np.random.Generator(np.random.PCG64(_SEED))
+        drawn = np.argsort(generator.random((most_partitions, len(scores))), axis=1)[:, :number]
+        p = (1 + count_larger(drawn)) / (1 + most_partitions)
+        test = f"permutation test, {most_partitions:,} ways drawn"
+    value, error, freedom = _measure_difference(first, second)
+    if len(first) == len(second) or not error:
+        return p, test
+    return max(p, 2 * student_tail(abs(value) / error, freedom)), f"{test}, at least Welch's p"
+
+
+def _split_variance(scores: np.ndarray, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the squared difference of the means of two groups, and its variance, for each partition: float (k,).
+
+    Args:
+        scores: float (n,), which sum to 0.
+        groups: int (k, m), the scores of the first group.
+    """
+    total, number = float(scores @ scores), groups.shape[1]
+    others = len(scores) - number
+    sums, squares = scores[groups].sum(axis=1), (scores[groups] ** 2).sum(axis=1)
+    deviations = ((squares - sums**2 / number, number), (total - squares - sums**2 / others, others))
+    variances = (np.where(part > _ROUNDING * total, part, 0.0) / (count * (count - 1)) for part, count in deviations)
+    differences = sums / number + sums / others
+    differences[np.abs(differences) <= _ROUNDING * np.abs(scores).max()] = 0.0
+    return differences**2, sum(variances, np.zeros(len(groups)))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
@@ -68,19 +69,34 @@ def test_a_quantile_of_a_fraction_of_a_degree_lies_between_its_neighbors():
     assert groups.student_quantile(0.975, 3) < groups.student_quantile(0.975, 2.5) < groups.student_quantile(0.975, 2)
 
 
-def test_the_permutation_test_is_the_share_of_ways_that_differ_as_much():
+def find_ratio(first, second):
+    """Welch's t, of numbers that are not all alike."""
+    error = statistics.variance(first) / len(first) + statistics.variance(second) / len(second)
+    return abs(statistics.fmean(first) - statistics.fmean(second)) / error**0.5 if error else math.inf
+
+
+def test_the_permutation_test_is_the_share_of_ways_whose_ratio_to_the_error_is_as_large():
     generator = np.random.default_rng(0)
-    for sizes in ((2, 3), (4, 4), (5, 3), (1, 6)):
+    for sizes in ((2, 3), (4, 4), (5, 3), (2, 6)):
         scores = generator.integers(0, 20, sum(sizes)) / 4
         first, second = scores[: sizes[0]].tolist(), scores[sizes[0] :].tolist()
-        found = abs(statistics.fmean(first) - statistics.fmean(second))
+        found = find_ratio(first, second)
         ways = [
-            abs(statistics.fmean([scores[n] for n in own]) - statistics.fmean([scores[n] for n in others]))
+            find_ratio([scores[n] for n in own], [scores[n] for n in range(len(scores)) if n not in own])
             for own in itertools.combinations(range(len(scores)), sizes[0])
-            for others in [[n for n in range(len(scores)) if n not in own]]
         ]
         expected = sum(way >= found - 1e-9 for way in ways) / len(ways)
-        assert groups.permutation_test(first, second)[0] == pytest.approx(expected)
+        if sizes[0] != sizes[1]:
+            expected = max(expected, stats.ttest_ind(first, second, equal_var=False).pvalue)
+        assert groups.permutation_test(first, second)[0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_p_of_ten_seeds_and_five_that_vary_more_is_rarely_small():
+    generator, small = np.random.default_rng(5), 0
+    for _ in range(300):
+        first, second = generator.normal(50, 1, 10).tolist(), generator.normal(50, 3, 5).tolist()
+        small += groups.permutation_test(first, second, 500)[0] < 0.05
+    assert 0.01 <= small / 300 <= 0.09  # 0.05, within three deviations; of differences alone 0.18
 
 
 def test_apart_groups_reach_the_smallest_p_and_many_seeds_are_drawn():
@@ -99,13 +115,13 @@ def test_apart_groups_reach_the_smallest_p_and_many_seeds_are_drawn():
 
 def test_as_many_ways_as_are_enumerated_at_most_are_not_drawn():
     for most, test in ((10, "exact permutation test, 10 ways"), (9, "permutation test, 9 ways drawn")):
-        assert groups.permutation_test([1.0, 2.0], [3.0, 4.0, 6.0], most)[1] == test
-    scores = np.array([9.0, 2.0, 8.0, 3.0, 1.0, 4.0, 4.5, 7.0, 0.5])
+        assert groups.permutation_test([1.0, 2.0], [3.0, 4.0, 6.0], most)[1] == f"{test}, at least Welch's p"
+    scores = np.array([9.0, 2.0, 8.0, 5.5, 3.0, 1.0, 4.0, 4.5, 7.0, 0.5])
     larger = 0
-    for order in np.argsort(np.random.default_rng(0).random((50, 9)), axis=1):
-        difference = scores[order[:3]].mean() - scores[order[3:]].mean()
-        larger += abs(difference) >= scores[:3].mean() - scores[3:].mean() - 1e-9
-    assert 3 < larger < 25 and groups.permutation_test(scores[:3], scores[3:], 50)[0] == (1 + larger) / 51
+    for order in np.argsort(np.random.default_rng(0).random((50, 10)), axis=1):
+        difference = scores[order[:5]].mean() - scores[order[5:]].mean()
+        larger += abs(difference) >= scores[:5].mean() - scores[5:].mean() - 1e-9
+    assert 3 < larger < 25 and groups.permutation_test(scores[:5], scores[5:], 50)[0] == (1 + larger) / 51
 
 
 def test_the_interval_covers_the_true_difference_and_noise_what_equal_groups_do():

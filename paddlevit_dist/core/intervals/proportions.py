@@ -103,7 +103,7 @@ def dependent_difference(
 ) -> ConfidenceInterval:
     """Return the interval of the difference of two paired rates whose decisions depend on one another.
 
-    Of groups it is that from half samples: correlations of single decisions do not tell how much the differences of
+    Of groups it is that from half samples: correlations of single decisions do not show how much the differences of
     groups vary. If these are all alike, which has no width, ``paired_difference`` with the intervals of groups gives
     one. Of several decisions a sample, it has the wider ends of both.
 

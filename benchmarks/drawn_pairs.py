@@ -97,9 +97,12 @@ def draw_volume_pair(rng: Generator, samples: int, classes: int, groups: Groups,
     return first, second
 
 
-def draw_box_pair(rng: Generator, samples: int, classes: int, groups: Groups, rate: float) -> Pair:
-    """Images with the same objects, see ``Objects``."""
-    true = rng.poisson(rate, (samples, classes))
+def draw_box_pair(
+    rng: Generator, samples: int, classes: int, groups: Groups, rate: float, crowding: float = 0.0
+) -> Pair:
+    """Images with the same objects, see ``Objects``; ``crowding`` is the deviation of the logarithm of their number."""
+    crowds = np.exp(crowding * rng.normal(size=(samples, 1))) if crowding else 1.0
+    true = rng.poisson(rate * crowds, (samples, classes))
     first, second = (
         {**found.match(found.iou), "ids": np.arange(samples), "limits": np.array((1, 10, 100))}
         for found in (Objects(rng, samples, classes, groups, rate, true=true) for _ in range(2))

@@ -219,6 +219,15 @@ class ScoreKind:
         """
         return None
 
+    def count_objects(self, arrays: Arrays) -> np.ndarray | None:
+        """Return the number of true objects of each sample, (samples,), by which parts of the samples count in p.
+
+        None: all samples count alike. By default, if classes have a score: the number of classes of samples that have
+        several. Only scores that rank outputs need it.
+        """
+        true = self.truth(arrays) if self.class_score else None
+        return None if true is None or true.ndim == 1 else (true.reshape(len(true), -1) > 0).sum(axis=1)
+
     def hits(self, arrays: Arrays, classes: Sequence[str]) -> Mapping[str, np.ndarray]:
         """Return the decisions whose share is a rate in percent, bool (decisions,), by name of the rate.
 

@@ -169,8 +169,10 @@ class TablePair(NamedTuple):
         """
         score = self.first.about["score"]
         if self.kind.is_ranking:
-            recompute = self.build_recompute()
-            return lambda swaps: subtract_swapped(lambda weights: recompute(weights)[f"{DIFFERENCE}{score}"], swaps)
+            recompute, sizes = self.build_recompute(), self.kind.count_objects(self.first.arrays)
+            return lambda swaps: subtract_swapped(
+                lambda weights: recompute(weights)[f"{DIFFERENCE}{score}"], swaps, sizes
+            )
         joined = self.kind.recompute([self.first.arrays, self.second.arrays], self.classes)
 
         def compute_score(weights: np.ndarray) -> np.ndarray:

@@ -33,7 +33,9 @@ def mcnemar_test(fixed: int, broken: int) -> float:
     return min(1.0, 2 * math.fsum(more) + as_much)
 
 
-def subtract_swapped(difference: Callable[[np.ndarray], np.ndarray], swaps: np.ndarray) -> np.ndarray:
+def subtract_swapped(
+    difference: Callable[[np.ndarray], np.ndarray], swaps: np.ndarray, sizes: np.ndarray | None = None
+) -> np.ndarray:
     """Compute the differences of a score after swaps without scoring answers of two models together, float (k,).
 
     A swap reverses the difference of the swapped samples, and each part of the samples counts by its size. For means
@@ -43,8 +45,10 @@ def subtract_swapped(difference: Callable[[np.ndarray], np.ndarray], swaps: np.n
     Args:
         difference: from weights, float64 (draws, samples), to the differences of the score, float (draws,).
         swaps: bool (k, samples).
+        sizes: (samples,), how much each sample counts, such as its number of objects; None: all alike. By the number of
+            samples, a part would count too little with one crowded sample, which then decides alone.
     """
-    share = swaps.mean(axis=1)
+    share = swaps.mean(axis=1) if sizes is None or not sizes.any() else swaps @ (sizes / sizes.sum())
     parts = (part | ~part.any(axis=1, keepdims=True) for part in (~swaps, swaps))  # all instead of no samples: counts 0
     kept, swapped = (difference(part.astype(np.float64)) for part in parts)
     both = (1 - share) * kept - share * swapped

@@ -48,6 +48,10 @@ class InstanceScores(ConfusionScores):
             values |= panoptic_scores(counts, ious, self.classes, is_thing)(weights)
         return values
 
+    def count_objects(self, arrays: Arrays) -> np.ndarray:
+        """Count the true instances of each scene: (scenes,)."""
+        return arrays["num_true"].sum(axis=1)
+
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of fractions."""
         names = [*_KINDS, "PQ", "SQ", "RQ", "PQ_dagger", "PQ_things", "PQ_stuff"]

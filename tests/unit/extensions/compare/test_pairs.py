@@ -154,8 +154,12 @@ def test_swapped_answers_score_as_an_evaluation_of_both_models_or_of_each_part_i
     for swap, found in zip(swaps, pair.build_swap_difference()(swaps)):
         if kind in ("boxes", "instances") and swap.any():
             parts = [np.flatnonzero(~swap), np.flatnonzero(swap)]
-            kept, swapped = (len(p) * (evaluate_samples(kind, 1, p) - evaluate_samples(kind, 0, p)) for p in parts)
-            expected = (kept - swapped) / SAMPLES
+            objects = pair.kind.count_objects(pair.first.arrays)
+            shares = (objects[part].sum() / objects.sum() for part in parts)
+            kept, swapped = (
+                share * (evaluate_samples(kind, 1, p) - evaluate_samples(kind, 0, p)) for share, p in zip(shares, parts)
+            )
+            expected = kept - swapped
         else:
             ours, theirs = (values_of(kind, tuple(which.astype(int).tolist())) for which in (swap, ~swap))
             expected = theirs[KINDS[kind][2][0]] - ours[KINDS[kind][2][0]]

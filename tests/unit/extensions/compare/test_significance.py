@@ -80,6 +80,14 @@ def test_parts_of_means_differ_like_swapped_answers_and_a_part_without_a_score_d
 
     assert subtract_swapped(difference, swaps) == pytest.approx(of_sums(first, second)(swaps), abs=1e-12)
 
+    sizes = np.random.default_rng(6).integers(0, 9, 20)  # objects of each sample, and sums of their scores
+
+    def difference_of_objects(weights):
+        return weights @ (sizes * (second - first)) / (weights @ sizes)
+
+    expected = of_sums(sizes * first, sizes * second)(swaps) * 20 / sizes.sum()
+    assert subtract_swapped(difference_of_objects, swaps, sizes) == pytest.approx(expected, abs=1e-12)
+
     def difference_with_first(weights):  # such as a class that only the first sample has
         return np.where(weights[:, 0] > 0, difference(weights), np.nan)
 

@@ -46,6 +46,9 @@ _labels = functools.partial(
 _landmarks = functools.partial(
     Comparison, kind="landmarks", score="mre_mm", draw=drawn_pairs.draw_landmark_pair, samples=15, classes=5
 )
+_boxes = functools.partial(
+    Comparison, kind="boxes", score="AP", draw=drawn_pairs.draw_box_pair, samples=60, classes=5, is_slow=True
+)
 COMPARISONS = (
     _classes("classes 50 x 5", score="top-1", samples=50, classes=5),
     _classes("classes 300 x 5", score="top-1", samples=300, classes=5),
@@ -71,9 +74,8 @@ COMPARISONS = (
         "maps 30 x 8, presence 0.3", "confusions", "mIoU", drawn_pairs.draw_map_pair, 30, 8, options={"presence": 0.3}
     ),
     Comparison("volumes 20 x 3", "volume classes", "Dice", drawn_pairs.draw_volume_pair, 20, 3),
-    Comparison(
-        "boxes 60 x 5, rate 0.3", "boxes", "AP", drawn_pairs.draw_box_pair, 60, 5, options={"rate": 0.3}, is_slow=True
-    ),
+    _boxes("boxes 60 x 5, rate 0.3", options={"rate": 0.3}),
+    _boxes("boxes 60 x 5, rate 0.3, crowded images", options={"rate": 0.3, "crowding": 1.5}),
 )
 
 

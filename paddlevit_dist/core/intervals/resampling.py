@@ -95,8 +95,8 @@ def bootstrap(
     - A rate of samples that do not depend on one another has ``wilson``'s interval, without halves.
     - Another value with two bounds is treated like a proportion: of the number of independent decisions that would
       deviate equally. ``wilson`` gets this number, and Student's quantile. So the ends are possible values, and nearer
-      on the side of a bound. A rate has at most its own number of decisions, a mean of rates the number with which it
-      would vary if all rates were alike.
+      on the side of a bound. A rate has at most its own number of decisions, and with few errors the number of samples;
+      a mean of rates the number with which it would vary if all rates were alike.
     - An error, from 0 to infinity, has an interval that is symmetric on the logarithm; other values one that is
       symmetric.
 
@@ -132,6 +132,8 @@ def bootstrap(
         elif count is not None or name in declared.rate_means:
             most = count or _count_if_alike(declared, declared.rate_means[name], found)
             effective = count_independent(most, number, value / 100, deviation / 100)
+            if count is not None and (name in declared.pooled or count > num_samples):
+                effective = min(effective, _limit_decisions(effective, value / 100, number))
             intervals[name] = wilson(value, effective, percent, quantile)
         else:
             deviation, bounds = deviation if number >= _FEWEST else 0.0, declared.find_range(name)
@@ -175,6 +177,16 @@ def _count_if_alike(
     if all(count >= _RARE and 0.0 < found[name][0] < 100.0 for name, count in counts.items()):
         return math.inf
     return len(counts) ** 2 / sum(1 / count for count in counts.values())
+
+
+def _limit_decisions(effective: float, share: float, units: int) -> float:
+    """Return how many decisions count at most, of several in each of so many samples or groups.
+
+    Fewer than ten independent errors do not show whether some samples fail as a whole, such as an image without a
+    detection: then a sample counts as one decision. With more errors it counts as proportionally more.
+    """
+    errors = effective * min(share, 1 - share)
+    return units * max(errors / _RARE, 1.0)
 
 
 def measure_deviations(
@@ -260,8 +272,7 @@ def small_sample_warning(
     alike = [score for score in shown if score in intervals and not intervals[score].has_width()]
     why = "every half of them gives the same" if num_samples >= _FEWEST else f"too few {sample}s"
     notes += [f"no interval of {_list(alike)}: {why}"] if alike else []
-    # Their lower end may be below that of a rate with one error, whose halves say that decisions are independent. An
-    # interval of all decisions would hold in two thirds of simulations if all of a sample are alike.
+    # An interval of all decisions would hold in two thirds of simulations if all of a sample are alike.
     of_many = [name for name in shown if name in intervals and rates.get(name, 0) > num_samples]
     even = [name for name in of_many if intervals[name].value in (0.0, 100.0)]
     cause = f"all decisions are alike, so nothing shows whether several of one {sample} depend on one another"

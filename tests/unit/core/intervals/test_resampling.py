@@ -257,7 +257,7 @@ def test_what_makes_an_interval_rough_is_one_line():
 
 
 def test_an_interval_of_decisions_that_are_all_alike_is_told_to_be_that_of_the_samples():
-    """Its lower end is below that of a rate with one error, whose halves vary as if decisions were independent."""
+    """Its lower end is above that of a rate with one error."""
 
     def rate(wrong, samples=6, most=3):
         right = np.full((samples, most), 100.0)
@@ -271,7 +271,7 @@ def test_an_interval_of_decisions_that_are_all_alike_is_told_to_be_that_of_the_s
     cause = "all decisions are alike, so nothing shows whether several of one volume depend on one another"
     assert told.endswith(f"; the interval of hits is that of 6 volumes: {cause}")
     assert all_right.low == pytest.approx(100 / (1 + student_quantile(0.975, 5) ** 2 / 6))
-    assert all_right.low < rate(1)[0].low
+    assert all_right.low > rate(1)[0].low
     assert "all decisions are alike" not in rate(1)[1]
     assert "all decisions are alike" in rate(18)[1] and "all decisions are alike" not in rate(0, most=1)[1]
 
@@ -398,3 +398,16 @@ def test_the_lowest_and_highest_level_and_number_of_halves_give_intervals_that_c
     errors = means({"error": np.random.default_rng(0).normal(size=30)})
     narrow, wide = (bootstrap(errors, 30, percent, resamples=2)["error"] for percent in (1, 99.9))
     assert wide.low < narrow.low < narrow.high < wide.high
+
+
+@pytest.mark.parametrize(("wrong", "most"), [(1, 200), (5, 200), (40, 4 * 200), (300, 2000)])
+def test_few_errors_of_many_decisions_a_sample_count_as_errors_of_samples(wrong, most):
+    """Of 200 images with ten points each, single points are wrong: images that fail as a whole may be rare."""
+    right = np.full((200, 10), 100.0)
+    right[np.random.default_rng(0).permutation(200)[: wrong % 200], 3] = 0.0
+    right[: wrong // 200 * 200, 7] = 0.0
+    value, quantile = right.mean(), student_quantile(0.975, 199)
+    values = ProportionRecompute(means({"PCK": right.mean(axis=1)}), {"PCK": 2000}, pooled=["PCK"])
+    found = bootstrap(values, 200)["PCK"]
+    independent = wilson(value, most, 95, quantile)
+    assert found.high - found.low == pytest.approx(independent.high - independent.low, rel=0.12)

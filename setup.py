@@ -60,6 +60,7 @@ ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no whe
     "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
     "onnx>=1.16,<2; python_version < '3.13'",  # reads and writes the converted graph
     "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu replaces it on a GPU
+    "ml_dtypes>=0.4,<1",  # types of onnxruntime's quantization, which does not require it: -precision=int8
 ]
 # Builds MODEL.NAME timm:...; pip would also install PyTorch, which is not needed here (--no-deps).
 TIMM = "timm>=1.0.31,<1.1"
@@ -112,6 +113,7 @@ EXTRAS = {
         "flask>=3,<4",  # moto's server
         "flask-cors>=4,<7",  # moto's server
         "onnxruntime>=1.19,<2; python_version < '3.13'",  # for tests
+        "ml_dtypes>=0.4,<1; python_version < '3.13'",  # for tests
         "pycocotools>=2.0.7,<3",  # the reference that tests compare COCO's scores with
         "scikit-learn>=1.3,<2",  # the reference that tests compare scores of several labels with
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test

@@ -22,7 +22,11 @@ _UNREAD_BY = {
     "export": (
         *("DATA.BATCH_SIZE", "DATA.BATCH_SIZE_EVAL", "DATA.PREFETCH", "DATA.LOADER_TIMEOUT_SECONDS"),
         *("EVAL_AMP", "AMP_DTYPE", "AMP_LEVEL", "DETERMINISTIC", "WATCHDOG_SECONDS"),
-    )
+    ),
+    "export -precision=int8": ("EVAL_AMP", "AMP_DTYPE", "AMP_LEVEL", "DETERMINISTIC", "WATCHDOG_SECONDS"),
+}
+_READ_BY = {  # it evaluates
+    "export -precision=int8": ("EVALUATION.", "DATA.SPLIT", "DATA.DATA_PATH", "DATA.CACHE_FOLDER", "DATA.NUM_WORKERS"),
 }
 
 
@@ -71,7 +75,7 @@ def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
     unread = (*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, *_UNREAD_BY.get(command, ()))
     lines = []
     for setting in given:
-        if covers(unread, setting.name):
+        if covers(unread, setting.name) and not covers(_READ_BY.get(command, ()), setting.name):
             reason = f"{command} does not read it"
         elif setting.name in for_training:
             reason = "it is for training"

@@ -6,6 +6,8 @@ This extension can be deleted (see ``registry.features``).
 - ``pixels``: move the normalization of images into the model; ``differences``: compare outputs
 - ``onnx_files``: convert Paddle's inference model to an ONNX file, and compute it on the CPU
 - ``half``: convert a graph to float16, with float32 where 11 bits are too few
+- ``quantization``: quantize a graph to int8; ``int8``: calibrate, choose its layers by the score, and measure the cost;
+  ``int8_options``: what this needs
 - ``graph``: editable ONNX graph, and its simplification
 - ``fusion``: replace parts of a graph by onnxruntime's fused operators, with fewer passes over memory
 - ``descriptions``: description files of an exported model, for users and for PaddleX

@@ -15,15 +15,18 @@ from ...core.runtime.printing import one_line
 from ...core.settings import load
 from ...core.settings.key import OPTIONS
 from .descriptions import build_paddlex_description, describe_model, describe_run, require_exportable, to_yaml
-from .differences import LARGEST, OutputDifference, compare, require_small
+from .differences import INT8, LARGEST, OutputDifference, compare, require_small
 from .files import ONNX, PARAMETERS
+from .int8_options import CALIBRATION, require_int8
 from .outputs import DESCRIPTION, EXAMPLE, PADDLEX, check_output, require_replaceable, write_together
 
 if TYPE_CHECKING:
     from paddle import nn
 
+    from ...core.inference.trained import TrainedWeights
     from ...core.tasks.step_types import ExportParts
     from .foreign_weights import Size
+    from .int8 import Quantizer
 
 FORMATS = ("paddle", "onnx", "onnxruntime")
 HUB = "hub"  # a folder with weights and a card, no exported network
@@ -38,6 +41,7 @@ class TrainedModel(NamedTuple):
     model: "nn.Layer"  # in evaluation mode
     about: dict[str, Any]  # content of ``OUT.about.yaml``; "input_shape" is (None, channels, ...), for float inputs
     parts: "ExportParts | None" = None  # of its task; None: no run of this package trained the weights
+    source: "TrainedWeights | None" = None  # its run; None as well
 
 
 def run(words: list[str]) -> None:
@@ -55,7 +59,11 @@ def run(words: list[str]) -> None:
         from .onnx_files import require_packages
 
         require_packages()
-    elif options.precision != "float32":
+    if options.precision == INT8:
+        require_int8(options.format, options.outputs)
+    elif options.calibration is not None:
+        raise UserError("export: -calibration is for -precision=int8: remove it")
+    elif options.format == "paddle" and options.precision != "float32":
         raise UserError(
             "export: -precision=float16 is for -format=onnx and onnxruntime. Paddle Inference can convert the float32 "
             "files at loading: config.enable_use_gpu(100, 0, paddle.inference.PrecisionType.Half)"
@@ -72,14 +80,22 @@ def run(words: list[str]) -> None:
         options.part,
         words=options.settings,
         log=lambda line: print(one_line(line)),
+        reads_data=options.precision == INT8,
     )
     if options.input == "uint8":
         from .pixels import convert_to_pixel_input
 
         trained = convert_to_pixel_input(trained)
-    difference = export(trained, options.output, options.format, options.precision, options.outputs)
+    quantize = None
+    if options.precision == INT8:
+        from .int8 import Quantizer
+
+        quantize = Quantizer(trained.source, options.calibration or CALIBRATION, lambda line: print(one_line(line)))
+    difference = export(trained, options.output, options.format, options.precision, options.outputs, quantize)
     for line in describe_export(trained.about, difference, options.output, options.precision):
         print(one_line(line))
+    for line in quantize.cost.describe() if quantize is not None and quantize.cost is not None else ():
+        print(line)
 
 
 def describe_export(about: dict[str, Any], difference: OutputDifference, output: str, precision: str) -> list[str]:
@@ -87,7 +103,8 @@ def describe_export(about: dict[str, Any], difference: OutputDifference, output:
     outputs = next((name for name in ("landmarks", "points") if name in about), "classes")
     number = f"{about['num_classes']} {outputs} from " if about["num_classes"] > 1 else ""  # a regression has none
     lines = [f"{about['model']} with {number}{about['weights']}: {about['report']}"]
-    kind = f"{about['input_type']}, computed in {precision}" if "input_type" in about else precision
+    kind = about.get("input_type", "float32" if precision == INT8 else precision)
+    kind = kind if kind == precision else f"{kind}, computed in {precision}"
     lines.append(f"{output}: input {about['input_shape']} {kind}; {difference}")
     if "note" in about:
         lines.append(f"note: {about['note']}")
@@ -121,8 +138,14 @@ def _parse(words: list[str]) -> Any:
         choice(*FORMATS, HUB),
     )
     parser.option(
-        "precision", "float32", "precision of weights, input and computation; float16 for ONNX only", choice(*LARGEST)
+        "precision",
+        "float32",
+        "float32, or for ONNX only: float16 weights, input and computation; int8 weights, calibrated on training data, "
+        "scored against float32 with what it costs",
+        choice(*LARGEST),
     )
+    meaning = f"training samples that -precision=int8 measures ranges of values on (default: {CALIBRATION})"
+    parser.option("calibration", None, meaning, at_least(1))
     parser.option(
         "input",
         "float",
@@ -167,6 +190,7 @@ def load_trained_model(
     part: str | None = None,
     words: Sequence[str] = (),
     log: Callable[[str], None] = silent,
+    reads_data: bool = False,
 ) -> TrainedModel:
     """Build the model for the weights in ``source``, in evaluation mode.
 
@@ -179,6 +203,7 @@ def load_trained_model(
         part: entry of the file; None uses the run's.
         words: flags and keys of a command line, which override the run's.
         log: called with a line for each of the words that has no effect.
+        reads_data: the export opens the data of the run.
 
     Raises:
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
@@ -195,13 +220,14 @@ def load_trained_model(
 
     options = {"DATA.IMAGE_CHANNELS": in_channels} if in_channels else {}
     advice = "name the model with -model=NAME"
-    opened = open_source(source, "export", words=words, options=options, advice=advice, log=log)
+    command = "export -precision=int8" if reads_data else "export"
+    opened = open_source(source, command, words=words, options=options, advice=advice, log=log)
     _require_tensors(opened.config.MODEL.NAME)
     task = make_task(opened.config)
     if image_size:
         size_key = require_exportable(task).image_size_key
         options[size_key] = parse_size(size_key, image_size)
-        opened = open_source(source, "export", words=words, options=options, advice=advice)
+        opened = open_source(source, command, words=words, options=options, advice=advice)
         task = make_task(opened.config)
     exportable = require_exportable(task)
     exportable.check_export()
@@ -218,7 +244,7 @@ def load_trained_model(
     about.update(describe_run(opened.config, opened.learned))
     exported = exportable.exported_model(model)
     exported.eval()
-    return TrainedModel(exported, about, parts)
+    return TrainedModel(exported, about, parts, opened)
 
 
 def _describe_outputs(model: Any, names: Sequence[str] | None, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,7 +338,12 @@ def _require_tensors(name: str) -> None:
 
 
 def export(
-    trained: TrainedModel, output: str, kind: str = "paddle", precision: str = "float32", outputs: str = "logits"
+    trained: TrainedModel,
+    output: str,
+    kind: str = "paddle",
+    precision: str = "float32",
+    outputs: str = "logits",
+    quantize: "Quantizer | None" = None,
 ) -> OutputDifference:
     """Write the files ``output.*`` instead of an earlier export's, and compare outputs of both models on three inputs.
 
@@ -320,8 +351,9 @@ def export(
         trained: the model to export.
         output: common path of the files, without extension.
         kind: one of ``FORMATS``.
-        precision: "float32", or "float16" for ONNX.
+        precision: "float32", or "float16" or "int8" for ONNX.
         outputs: "logits" or "probabilities", for classifiers.
+        quantize: for int8: makes the file.
 
     Raises:
         UserError: the files cannot be written, or the model cannot be converted.
@@ -353,7 +385,9 @@ def export(
             with library_errors_as_os_errors(folder):
                 compute = _write_model(model, folder / path.name, kind, precision, parts, names, about)
             difference = compare(expected, compute(inputs), parts.difference)
-            require_small(difference, precision, output)
+            require_small(difference, "float32" if quantize is not None else precision, output)
+            if quantize is not None:
+                difference = quantize(folder / f"{path.name}{ONNX}", about)
             np.savez_compressed(folder / f"{path.name}{EXAMPLE}", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
             # not JSON: Paddle reads every .json in the folder as a program

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     import numpy as np
 
-# Differences relative to the largest output: float32 is summed in different orders, float16 has 11 bits.
-LARGEST = {"float32": 1e-4, "float16": 5e-2}
+INT8 = "int8"
+# Differences relative to the largest output: float32 is summed in different orders, float16 has 11 bits. int8 has no
+# bound that holds for all networks: its cost is measured by the score.
+LARGEST = {"float32": 1e-4, "float16": 5e-2, INT8: math.inf}
 
 
 class OutputDifference(NamedTuple):
@@ -23,8 +25,8 @@ class OutputDifference(NamedTuple):
         return f"{self.of or f'outputs up to {self.largest:.3g}'} differ by {by}"
 
     def is_rounding(self, precision: str) -> bool:
-        """Return whether rounding in "float32" or "float16" explains the difference."""
-        return self.absolute <= LARGEST[precision] * max(1.0, self.largest)
+        """Return whether rounding in "float32", "float16" or "int8" explains the difference."""
+        return math.isfinite(self.absolute) and self.absolute <= LARGEST[precision] * max(1.0, self.largest)
 
 
 def compare(

@@ -1,6 +1,7 @@
 """Find the files of an exported model and read its description; needs neither Paddle nor onnxruntime."""
 
 import io
+import mmap
 import os
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -20,6 +21,7 @@ _ADVICE = "; export the model again or remove the file"
 _WORDS = ("classes",)  # keys whose values stay as written
 _VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # types of fields in ONNX files, and bytes of those that have one length
 _PROPERTIES, _KEY, _VALUE = 14, 1, 2  # numbers of fields
+_QUANTIZES = b"uantizeLinear"  # Quantize, Dequantize, DynamicQuantize: names of operators are plain text in the file
 _MOST_FIELDS = 100_000
 _SMALL = 1 << 10  # bytes of an entry in addition to its value
 _EXPECTED = (
@@ -50,6 +52,12 @@ class ExportedModel(NamedTuple):
         """Return the path of the weights that the model was exported from; None if the description has none."""
         weights = self.about.get("weights")
         return weights if isinstance(weights, str) else None
+
+
+def is_quantized(file: Path) -> bool:
+    """Return whether an ONNX file, of any program, converts numbers to integers or back: it has operators for that."""
+    with readable(file, _ADVICE), open_regular(file) as stream, mmap.mmap(stream.fileno(), 0, prot=mmap.PROT_READ) as m:
+        return m.find(_QUANTIZES) >= 0
 
 
 def parse_evaluated_argument(word: str) -> tuple[str, str | None, str] | None:

@@ -16,7 +16,7 @@ from ...core.launch import gpu
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import captured_output, shorten
 from ...core.runtime.transfers import is_on_gpu, read, to_device
-from .files import ExportedModel
+from .files import ExportedModel, is_quantized
 
 _FLOATS = {"float": "float32", "float16": "float16", "float32": "float32"}
 _GPU_PROVIDER, _CPU_PROVIDER = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -52,6 +52,7 @@ class ExportedFunction(NamedTuple):
     note: str  # a warning about the device or the description, or ""
     #: inputs in order, on the device, and indices of outputs -> these outputs, float32
     run: Callable[[Sequence[paddle.Tensor], Sequence[int]], list[paddle.Tensor]]
+    is_quantized: bool = False  # it computes with integers
 
 
 def load(model: ExportedModel) -> ExportedFunction:
@@ -102,7 +103,7 @@ def _load_onnx(model: ExportedModel) -> ExportedFunction:
         note = f"note: {model.file} runs on the CPU: {_GPU_PROVIDER} of onnxruntime cannot start here"
         notes.append(f"{note} (pip install onnxruntime-gpu)")
     computed_by = f"onnxruntime {onnxruntime.__version__}, {used}"
-    return ExportedFunction(inputs, outputs, model.about, computed_by, "; ".join(notes), run)
+    return ExportedFunction(inputs, outputs, model.about, computed_by, "; ".join(notes), run, is_quantized(model.file))
 
 
 def _onnx_spec(slot: Any) -> TensorSpec:

@@ -71,7 +71,7 @@ class PublishedScore(NamedTuple):
 
 def publish(options: Namespace) -> None:
     """Write the folder that the command's options name; raises a UserError for one that has no effect on it."""
-    given: dict[str, Any] = {"model": None, "image_size": None, "in_channels": None}
+    given: dict[str, Any] = {"model": None, "image_size": None, "in_channels": None, "calibration": None}
     given |= {"precision": "float32", "input": "float", "outputs": "logits"}
     unused = [f"-{name}" for name, default in given.items() if getattr(options, name) != default] + options.settings
     if unused:

@@ -94,27 +94,32 @@ def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.n
     The inputs are arrays (batch, ...) by name; floats are converted to the input type of the model. Raises UserError:
     onnxruntime cannot load or compute the model.
     """
+    with temporary_folder() as folder:
+        file = folder / "model.onnx"
+        write(model, file)
+        return compute(file, inputs)
+
+
+def compute(file: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Compute all outputs of the model in a file, as ``run``."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    with temporary_folder() as folder:
-        file = folder / "model.onnx"
-        write(model, file)
-        try:
-            session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-            expected = {value.name: _TYPES.get(value.type) for value in session.get_inputs()}
-            names = [value.name for value in session.get_outputs()]
-            feeds = {
-                name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()
-            }
-            return dict(zip(names, session.run(names, feeds)))
-        except Exception as error:  # onnxruntime's exceptions have no common class
-            reason = first_line(error)
-            raise UserError(
-                f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
-            ) from error
+    try:
+        session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        expected = {value.name: _TYPES.get(value.type) for value in session.get_inputs()}
+        names = [value.name for value in session.get_outputs()]
+        feeds = {
+            name: inputs[name] if dtype is None else inputs[name].astype(dtype) for name, dtype in expected.items()
+        }
+        return dict(zip(names, session.run(names, feeds)))
+    except Exception as error:  # onnxruntime's exceptions have no common class
+        reason = first_line(error)
+        raise UserError(
+            f"export: onnxruntime cannot compute the converted model: {reason}; try -format=paddle"
+        ) from error
 
 
 def write(model: "ModelProto", file: Path, largest_file: int = LARGEST_FILE) -> None:

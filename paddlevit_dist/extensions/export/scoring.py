@@ -30,7 +30,7 @@ from ...core.tasks.step_types import EvaluationStep, ExportParts
 from ...core.tasks.task import Task
 from . import functions
 from .descriptions import require_exportable
-from .differences import OutputDifference, compare
+from .differences import INT8, OutputDifference, compare
 from .files import as_mapping, find_exported
 from .functions import ExportedFunction, TensorSpec, format_shape
 from .pixels import to_pixels
@@ -98,12 +98,16 @@ class ExportedLayer(paddle.nn.Layer):
         scores = arrays[self._numbers[0]]
         self.num_outputs = scores.shape[1] if scores.ndim > 1 else 1
         self.gives_probabilities = bool(
-            scores.ndim == 2 and (scores >= 0).all() and (np.abs(scores.sum(axis=1) - 1) <= _SUMS[self.precision]).all()
+            scores.ndim == 2
+            and (scores >= 0).all()
+            and (np.abs(scores.sum(axis=1) - 1) <= _SUMS.get(self.precision, 2e-2)).all()
         )
 
     @property
     def precision(self) -> str:
-        """Precision of the input, "float32" or "float16"; for pixels, the precision in the description."""
+        """Precision of the input, "float32" or "float16"; for pixels, the description's; "int8" if any part has it."""
+        if self.function.is_quantized:
+            return INT8
         return self.slot.dtype if self.slot.dtype in _SUMS else str(self.function.about.get("precision", "float32"))
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Any:
@@ -430,7 +434,9 @@ class ExportComparison(EvaluationObserver):
         """Say that rounding does not explain the difference of outputs, if it does not."""
         exported, run_log = self._exported, self._run.run_log
         # TF32 has the digits of float16
-        precision = "float16" if is_on_gpu() and gpu.rounds_to_tf32() else exported.precision
+        precision = exported.precision
+        if precision == "float32" and is_on_gpu() and gpu.rounds_to_tf32():
+            precision = "float16"
         if not difference.is_rounding(precision):
             run_log.log_and_print(
                 f"note: rounding in {precision} does not explain this difference: check that {exported.source} was "

@@ -101,7 +101,7 @@ def test_weights_of_others_are_exported_with_their_channels(tmp_path, monkeypatc
     words = ["-model=vit", "-image_size=16", f"-in_channels={channels}", "-part=teacher", SMALL]
     command.run([file, str(tmp_path / "net.pdmodel"), *words])
     (((trained, *others),),) = [exported]
-    assert others == [str(tmp_path / "net"), "paddle", "float32", "logits"]
+    assert others == [str(tmp_path / "net"), "paddle", "float32", "logits", None]
     about = trained.about
     assert (about["input_shape"], about["num_classes"]) == ([None, channels, 16, 16], 2) and "mean" not in about
     images = paddle.rand([2, channels, 16, 16])

@@ -156,8 +156,10 @@ CPU, GPU = "CPUExecutionProvider", "CUDAExecutionProvider"
     ],
 )
 def test_a_session_is_on_the_device_of_the_process_or_says_so(
-    monkeypatch, other_paddle, on_gpu, available, used, providers
+    monkeypatch, tmp_path, other_paddle, on_gpu, available, used, providers
 ):
+    monkeypatch.chdir(tmp_path)
+    Path("net.onnx").write_bytes(b"a graph")
     runtime = SimpleNamespace(
         __version__="1.2",
         SessionOptions=Options,

@@ -1,0 +1,143 @@
+"""Static quantization of an ONNX graph to int8 by onnxruntime: convolutions and products with weights, nothing else."""
+
+import collections
+import contextlib
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import captured_output
+from .onnx_files import first_line
+
+WHOLE = "whole.onnx"  # the graph in float32
+OPERATORS = ("Conv", "MatMul", "Gemm")
+_COMPARED_BATCHES = 1  # of all values of both graphs, which are kept in memory
+
+
+class StoredInputs:
+    """Batches of inputs by name in the files of a folder, as onnxruntime's functions read them, one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = 0  # of files
+        self._next = 0
+        folder.mkdir()
+
+    def add(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """Store a batch."""
+        np.savez(self._folder / f"{self._number}.npz", **inputs)
+        self._number += 1
+
+    def read(self, number: int) -> dict[str, np.ndarray]:
+        """Read a batch."""
+        with np.load(self._folder / f"{number}.npz") as file:
+            return dict(file)
+
+    def get_next(self) -> dict[str, np.ndarray] | None:
+        """Return the next batch; None after the last one, and from then on those from the first again."""
+        if self._next >= self._number:
+            self._next = 0
+            return None
+        self._next += 1
+        return self.read(self._next - 1)
+
+    def first(self, number: int) -> list[dict[str, np.ndarray]]:
+        """Return the first batches, at most ``number``."""
+        return [self.read(each) for each in range(min(number, self._number))]
+
+
+class QuantizedGraph:
+    """Quantizes the graph in ``WHOLE`` of a folder several times, each time with other layers left in float32.
+
+    Weights are int8, symmetric, with a scale for each channel; values before and after a layer are uint8, with the
+    smallest and largest that occur in ``inputs``. Raises a UserError if onnxruntime cannot quantize the graph.
+
+    Attributes:
+        layers: names of the layers that can be quantized, in the graph's order.
+        prepared: file of the graph in float32, with names for its layers.
+    """
+
+    def __init__(self, folder: Path, inputs: StoredInputs) -> None:
+        import onnx
+        from onnxruntime.quantization.shape_inference import quant_pre_process
+
+        self._folder, self._inputs = folder, inputs
+        self.prepared = folder / "prepared.onnx"
+        with _explained():
+            # Symbolic shapes fail for plain vision transformers; ONNX's own inference is enough.
+            quant_pre_process(str(folder / WHOLE), str(self.prepared), skip_symbolic_shape=True)
+        model = onnx.load(str(self.prepared))
+        weights = {weight.name for weight in model.graph.initializer}
+        constants = {name for node in model.graph.node if node.op_type == "Constant" for name in node.output}
+        times = collections.Counter(node.name for node in model.graph.node)
+        for number, node in enumerate(model.graph.node):
+            if not node.name or times[node.name] > 1:
+                node.name = f"{node.op_type}_{number}"
+        onnx.save(model, str(self.prepared))
+        self._nodes = [
+            node for node in model.graph.node if node.op_type in OPERATORS and {node.input[1]} & (weights | constants)
+        ]
+        self.layers = [node.name for node in self._nodes]
+        if not self.layers:
+            raise UserError(f"export: -precision=int8: the graph has no {', '.join(OPERATORS)} with weights")
+
+    def quantize(self, file: Path, kept: Collection[str] = ()) -> None:
+        """Write the graph with all layers in int8 except those ``kept``."""
+        from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+
+        with _explained():
+            quantize_static(
+                str(self.prepared),
+                str(file),
+                self._inputs,
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(OPERATORS),
+                per_channel=True,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+                nodes_to_quantize=[name for name in self.layers if name not in kept],
+            )
+
+    def rank(self, file: Path) -> list[str]:
+        """Return all layers, first the one whose values before and after it lose most, in the quantized ``file``."""
+        from onnxruntime.quantization import qdq_loss_debug
+
+        augmented = self._folder / "augmented.onnx"
+        found = []
+        with _explained():
+            for path, kinds in ((file, ("QuantizeLinear", "DequantizeLinear")), (self.prepared, OPERATORS)):
+                qdq_loss_debug.modify_model_output_intermediate_tensors(str(path), str(augmented), list(kinds))
+                batches: Any = self._inputs.first(_COMPARED_BATCHES)
+                found.append(qdq_loss_debug.collect_activations(str(augmented), batches))
+            matched = qdq_loss_debug.create_activation_matching(*found)
+            ratios = {
+                name: errors["qdq_err"] for name, errors in qdq_loss_debug.compute_activation_error(matched).items()
+            }
+
+        def find_lowest(node: Any) -> float:
+            """Return the lowest ratio of signal to noise, in decibels, of the values that a layer reads and gives."""
+            return min((ratios[name] for name in (*node.input, *node.output) if name in ratios), default=np.inf)
+
+        return [node.name for node in sorted(self._nodes, key=find_lowest)]
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Hide the output of onnxruntime's Python code, and make its exceptions a UserError."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # it advises on what is done here anyway
+    try:
+        with captured_output():
+            yield
+    except UserError:
+        raise
+    except Exception as error:  # its exceptions have no common class
+        raise UserError(
+            f"export: onnxruntime cannot quantize this model: {first_line(error)}; try -precision=float32"
+        ) from error
+    finally:
+        logging.disable(level)

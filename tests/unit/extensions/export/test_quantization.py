@@ -1,0 +1,127 @@
+"""A graph in int8: what is quantized, how exactly, and which layers lose most."""
+
+import numpy as np
+import pytest
+
+from paddlevit_dist import UserError
+from paddlevit_dist.extensions.export.files import is_quantized
+from paddlevit_dist.extensions.export.int8_options import require_int8
+from paddlevit_dist.extensions.export.quantization import WHOLE, QuantizedGraph, StoredInputs
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("ml_dtypes")
+helper, numpy_helper = onnx.helper, onnx.numpy_helper
+RANDOM = np.random.default_rng(0)
+CONVOLUTION = RANDOM.normal(size=(3, 1, 3, 3)).astype("float32") * np.float32([1, 10, 0.1]).reshape(3, 1, 1, 1)
+PRODUCT = RANDOM.normal(size=(12, 4)).astype("float32")
+LAST = RANDOM.normal(size=(4, 4)).astype("float32")
+FACTOR = np.float32([1, 1, 1, 1000])
+
+
+@pytest.fixture
+def graph(tmp_path) -> QuantizedGraph:
+    """Convolution, product, multiplication by factors, product, and a product of two computed values."""
+    nodes = [
+        helper.make_node("Conv", ["x", "convolution"], ["filtered"], name="first"),
+        helper.make_node("Flatten", ["filtered"], ["flat"]),
+        helper.make_node("MatMul", ["flat", "product"], ["multiplied"], name="second"),
+        helper.make_node("Mul", ["multiplied", "factor"], ["scaled"]),
+        helper.make_node("MatMul", ["scaled", "last"], ["y"], name="third"),
+        helper.make_node("Transpose", ["y"], ["turned"]),
+        helper.make_node("MatMul", ["y", "turned"], ["z"], name="computed"),
+    ]
+    constants = {"convolution": CONVOLUTION, "product": PRODUCT, "last": LAST, "factor": FACTOR}
+    drawn = helper.make_graph(
+        nodes,
+        "drawn",
+        [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ("batch", 1, 4, 4))],
+        [helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    onnx.save(helper.make_model(drawn, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / WHOLE)
+    inputs = StoredInputs(tmp_path / "inputs")
+    for _ in range(3):
+        inputs.add({"x": RANDOM.normal(size=(5, 1, 4, 4)).astype("float32")})
+    return QuantizedGraph(tmp_path, inputs)
+
+
+def read_constants(file) -> dict[str, np.ndarray]:
+    return {each.name: numpy_helper.to_array(each) for each in onnx.load(file).graph.initializer}
+
+
+def test_weights_are_within_half_a_step_of_a_scale_for_each_channel(graph, tmp_path):
+    assert graph.layers == ["first", "second", "third"]  # without the product of computed values
+    graph.quantize(tmp_path / "int8.onnx")
+    constants = read_constants(tmp_path / "int8.onnx")
+    for name, weight, others in (("convolution", CONVOLUTION, (1, 2, 3)), ("product", PRODUCT, 0), ("last", LAST, 0)):
+        step = np.abs(weight).max(axis=others, keepdims=True) / 127  # the smallest that reaches the largest weight
+        stored = constants[f"{name}_quantized"]
+        assert stored.dtype == np.int8 and constants[f"{name}_scale"].size == step.size
+        assert (np.abs(stored * step - weight) <= step * 0.501).all()
+
+
+def test_kept_layers_and_other_operators_stay_in_float32(graph, tmp_path):
+    graph.quantize(tmp_path / "int8.onnx", kept=("second",))
+    constants, model = read_constants(tmp_path / "int8.onnx"), onnx.load(tmp_path / "int8.onnx")
+    by_name = {node.name: node for node in model.graph.node}
+    made_by = {name: node.op_type for node in model.graph.node for name in node.output}
+    np.testing.assert_array_equal(constants[by_name["second"].input[1]], PRODUCT)
+    (factors,) = (node for node in model.graph.node if node.op_type == "Mul")
+    np.testing.assert_array_equal(constants[factors.input[1]], FACTOR)
+    assert [made_by[by_name[name].input[1]] for name in ("first", "third")] == ["DequantizeLinear"] * 2
+    assert made_by[by_name["computed"].input[1]] == "Transpose"
+
+
+def test_the_layer_that_reads_one_large_among_many_small_values_is_named_first(tmp_path):
+    """The other layer reads and gives zeros and ones, which integers represent exactly."""
+    unit = np.eye(4, dtype=np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "unit"], ["same"], name="exact"),
+        helper.make_node("MatMul", ["wide", "other"], ["more"], name="rounded"),
+        helper.make_node("Mul", ["same", "more"], ["z"]),
+    ]
+    float32 = onnx.TensorProto.FLOAT
+    drawn = helper.make_graph(
+        nodes,
+        "drawn",
+        [helper.make_tensor_value_info(name, float32, ("batch", 4)) for name in ("x", "wide")],
+        [helper.make_tensor_value_info("z", float32, None)],
+        [numpy_helper.from_array(unit, name) for name in ("unit", "other")],
+    )
+    onnx.save(helper.make_model(drawn, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / WHOLE)
+    wide = RANDOM.uniform(0.1, 1, (100, 4)).astype("float32")
+    wide[0, 0] = 50
+    inputs = StoredInputs(tmp_path / "inputs")
+    inputs.add({"x": RANDOM.integers(0, 2, (100, 4)).astype("float32"), "wide": wide})
+    graph = QuantizedGraph(tmp_path, inputs)
+    graph.quantize(tmp_path / "int8.onnx")
+    assert graph.layers == ["exact", "rounded"]
+    assert graph.rank(tmp_path / "int8.onnx") == ["rounded", "exact"]
+
+
+def test_files_with_integers_are_told_from_others(graph, tmp_path):
+    graph.quantize(tmp_path / "int8.onnx")
+    assert is_quantized(tmp_path / "int8.onnx") and not is_quantized(tmp_path / WHOLE)
+
+
+def test_stored_inputs_begin_again_after_the_last(tmp_path):
+    inputs = StoredInputs(tmp_path / "inputs")
+    for value in (1, 2):
+        inputs.add({"x": np.full(3, value)})
+    read = [inputs.get_next() for _ in range(4)]
+    assert [None if batch is None else batch["x"].tolist() for batch in read] == [[1] * 3, [2] * 3, None, [1] * 3]
+
+
+def test_a_damaged_graph_is_one_line(tmp_path):
+    (tmp_path / WHOLE).write_bytes(b"no graph")
+    with pytest.raises(UserError, match=r"onnxruntime cannot quantize this model: .+; try -precision=float32"):
+        QuantizedGraph(tmp_path, StoredInputs(tmp_path / "inputs"))
+
+
+@pytest.mark.parametrize(
+    "kind, outputs, told", [("paddle", "logits", "-format=onnx"), ("onnx", "probabilities", "log")]
+)
+def test_int8_is_refused_with_options_that_do_not_fit(kind, outputs, told):
+    with pytest.raises(UserError, match=told):
+        require_int8(kind, outputs)

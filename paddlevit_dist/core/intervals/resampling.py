@@ -180,7 +180,7 @@ def _count_if_alike(
 
 
 def _limit_decisions(effective: float, share: float, units: int) -> float:
-    """Return how many decisions count at most, of several in each of so many samples or groups.
+    """Return how many decisions count at most, of several in each of a number of samples or groups.
 
     Fewer than ten independent errors do not show whether some samples fail as a whole, such as an image without a
     detection: then a sample counts as one decision. With more errors it counts as proportionally more.

@@ -24,10 +24,15 @@ def require_terms(terms: Any, owner: type) -> None:
             float tensor, or no term that counts has a gradient.
     """
     found = list(terms.values()) if isinstance(terms, Mapping) else [terms]
-    others = [type(term).__name__ for term in found if not isinstance(term, LossTerm)]
+    named = terms.items() if isinstance(terms, Mapping) else [(None, terms)]
+    others = [(name, type(term).__name__) for name, term in named if not isinstance(term, LossTerm)]
     if not found or others:
-        returned = others[0] if others else "nothing"
-        raise UserError(f"{owner.__name__}.train_step returns {returned}: expected a dictionary of LossTerm")
+        name, returned = others[0] if others else (None, "nothing")
+        entry = returned if name is None else f"{{'{name}': {returned}}}"
+        expected = (
+            "expected a dictionary of LossTerm" if name is None else f"expected LossTerm(sum, count) for '{name}'"
+        )
+        raise UserError(f"{owner.__name__}.train_step returns {entry}: {expected}")
     require_free_names(terms, f"loss terms of {owner.__name__}.train_step")
     for name, term in terms.items():
         problem = _find_problem(term.sum)

@@ -25,7 +25,8 @@ def losses():
     [
         (None, "returns NoneType: expected a dictionary of LossTerm"),
         ({}, "returns nothing: "),
-        ({"loss": losses().sum()}, "returns Tensor: "),
+        (losses().sum(), "returns Tensor: expected a dictionary of LossTerm"),
+        ({"loss": losses().sum()}, r"returns \{'loss': Tensor\}: expected LossTerm\(sum, count\) for 'loss'"),
         ({"loss": LossTerm(losses(), 3)}, r"the loss term 'loss' is of shape \[3\]: .*; end it with .sum\(\)"),
         ({"loss": LossTerm(losses().sum().reshape([1]), 3)}, r"the loss term 'loss' is of shape \[1\]: "),
         ({"loss": LossTerm(losses().sum().item(), 3)}, "'loss' is of type float: .*without item"),

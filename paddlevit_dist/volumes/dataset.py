@@ -14,7 +14,7 @@ from ..core.tasks.sample_checks import BadSample
 from ..core.tasks.sample_groups import SUBJECT
 from .settings import MAX_VOXELS, VolumeSettings
 from .store import DecodedVolume
-from .volume_fields import check_volume, make_landmarks
+from .volume_fields import check_volume, make_landmarks, require_cases
 
 
 class VolumeOptions(NamedTuple):
@@ -52,6 +52,11 @@ class VolumeDataset(Dataset):
         volumes = config.VOLUMES
         options = VolumeOptions(*(volumes[name.upper()] for name in VolumeOptions._fields))
         return open_with_options(cls, config.DATA.DATA_PATH, split, cache_folder, options)
+
+    def make_facts(self, name: str) -> None:
+        """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
+        super().make_facts(name)
+        require_cases(map(self.case, range(len(self))), name)
 
     def make_sample(self, sample: Any) -> tuple[DecodedVolume, np.ndarray]:
         """Return what ``read`` of a derived class returned with float64 points; BadSample if a part is wrong.
@@ -92,7 +97,7 @@ class VolumeDataset(Dataset):
 
     @abstractmethod
     def case(self, index: int) -> str:
-        """Return the name of volume ``index``: its file name without suffix."""
+        """Return the name of volume ``index``, which no other has: its file name without suffix."""
 
     def convention(self, index: int) -> str:
         """Return the convention of predictions for volume ``index``: "ras" or "lps"."""

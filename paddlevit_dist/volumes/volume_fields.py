@@ -3,7 +3,7 @@
 Values are checked once, when a volume is created; what a dataset returns at each read is checked by shape.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -193,3 +193,24 @@ def _read_pair(pair: Any, field: str, kind: str = "window") -> tuple[float, floa
             return float(first), float(second)
     expected = {"window": "a smaller and a larger one", "moments": "mean and deviation, above 0"}.get(kind, "finite")
     raise BadSample(f"{field} is {describe_value(pair)}, expected two numbers, {expected}")
+
+
+def require_cases(cases: Iterable[Any], name: str) -> None:
+    """Check the names of a dataset's volumes, by which files of predictions are named; ``name`` is the dataset's.
+
+    Raises UserError: one is not a text or cannot name a file, or two volumes have one name, which would overwrite one
+    another's predictions.
+    """
+    index_of: dict[str, int] = {}
+    for index, case in enumerate(cases):
+        if not isinstance(case, str) or not case.strip() or "/" in case or "\0" in case:
+            raise UserError(
+                f"{name}: case({index}) is {describe_value(case)}, expected a text without '/', such as the volume's "
+                "file name: it names the files of its prediction"
+            )
+        first = index_of.setdefault(case, index)
+        if first != index:
+            raise UserError(
+                f"{name}: case({first}) and case({index}) are both '{shorten(case)}': return another name for each "
+                "volume, as it names the files of its prediction"
+            )

@@ -18,7 +18,7 @@ from ..geometry import VolumeGeometry
 from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS
 from ..store import DecodedStore, DecodedVolume, read_stored, read_upright
-from ..volume_fields import check_place, check_volume, place_labels
+from ..volume_fields import check_place, check_volume, place_labels, require_cases
 from .regions import LabelRegion
 from .settings import VolumeSegmentationSettings
 
@@ -128,6 +128,11 @@ class SegmentedVolumes(Dataset):
         """Number of outputs of a network: classes with the background, or regions."""
         return len(self.class_names)
 
+    def make_facts(self, name: str) -> None:
+        """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
+        super().make_facts(name)
+        require_cases(map(self.case, range(len(self))), name)
+
     def make_sample(self, sample: Any) -> tuple[list[DecodedVolume], LabelMap | None]:
         """Return what ``read`` of a derived class returned; BadSample if a part is wrong. Voxels are not read."""
         if not isinstance(sample, (tuple, list)) or len(sample) != 2 or isinstance(sample, DecodedVolume):
@@ -183,7 +188,7 @@ class SegmentedVolumes(Dataset):
 
     @abstractmethod
     def case(self, index: int) -> str:
-        """Return the name of volume ``index``: its file name without channel and suffix."""
+        """Return the name of volume ``index``, which no other has: its file name without channel and suffix."""
 
 
 class VolumeFiles(SegmentedVolumes):

@@ -322,3 +322,27 @@ def test_first_label_maps_of_own_datasets_are_described():
         "note: no voxel of the first 1 volumes of dataset synthetic_organs has a class but the background",
         "note: all voxels of the first 1 volumes of dataset synthetic_organs have one intensity in channel intensity",
     ]
+
+
+@pytest.mark.parametrize(
+    "cases, told",
+    [
+        (["a", "b", "a"], r"case\(0\) and case\(2\) are both 'a': return another name for each volume"),
+        (["a", 3, "b"], r"case\(1\) is 3, expected a text without '/'"),
+        ([None, "b", "c"], r"case\(0\) is None, expected a text"),
+        (["a", "b", "day/c"], r"case\(2\) is 'day/c', expected a text without '/'"),
+    ],
+    ids=["repeated", "a number", "forgotten", "in a folder"],
+)
+@pytest.mark.parametrize("base", [Heads, Livers])
+def test_volumes_whose_predictions_would_overwrite_one_another_are_refused(base, cases, told):
+    class Named(base):
+        def __len__(self):
+            return len(cases)
+
+        def case(self, index):
+            return self.sample[index]
+
+    Named(["a", "A", "c"]).make_facts("dataset named")
+    with pytest.raises(UserError, match=f"^dataset named: {told}"):
+        Named(cases).make_facts("dataset named")

@@ -95,7 +95,7 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
     find_run_input = FIND_RUN_INPUT.find()
-    of_run = find_run_input and find_run_input(values.MODEL.PRETRAINED)
+    of_run = find_run_input and find_run_input(values.MODEL.PRETRAINED, is_hub_asked)
     if of_run:
         return of_run, values.MODEL.PRETRAINED
     model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)

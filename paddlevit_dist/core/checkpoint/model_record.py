@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from ..registry.extension_points import READ_EXPORTED_ABOUT
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from .content import read_about, read_evaluated_values, read_weights_info, resolve_checkpoint
-from .weight_files import find_weights_file
+from .content import read_about, read_about_file, read_evaluated_values, read_weights_info, resolve_checkpoint
+from .published import fetch_record, is_fetched
+from .weight_files import find_weights_file, local_file
 
 THRESHOLD = "threshold {}"  # name of a class's threshold among the values of an evaluation
 _PREFIX = THRESHOLD.format("")
@@ -44,7 +45,7 @@ class ModelRecord(NamedTuple):
 
 
 def read_record(source: str | Path, is_exported: bool = False) -> ModelRecord:
-    """Read the record of weights at ``source``, a local file or folder, or of an exported model there.
+    """Read the record of weights at ``source``, a local file or folder or an address, or of an exported model there.
 
     Raises UserError if it is damaged, or there are no weights.
     """
@@ -52,22 +53,33 @@ def read_record(source: str | Path, is_exported: bool = False) -> ModelRecord:
         name, about = READ_EXPORTED_ABOUT.require()(str(source))
         values: Mapping[str, float] = {}
     else:
-        file = find_weights_file(source)
+        file = local_file(source).path
         name, about, values = str(file), read_weights_info(file), read_evaluated_values(str(file))
     thresholds = parse_thresholds(values) or dict(about.get("thresholds") or {})
     conditions = about.get("thresholds_settings") or list_conditions(about.get("settings") or {})
     return ModelRecord(name, about, thresholds, dict(conditions) if thresholds else {})
 
 
-def read_stored_settings(source: str) -> Mapping[str, Any] | None:
-    """Return the settings of the run whose folder, checkpoint or converted weights are at ``source``; None without."""
+def read_facts(source: str, may_download: bool = True) -> dict[str, Any] | None:
+    """Return the content of the ``about.yaml`` of a run, checkpoint or weights at ``source``; None without one.
+
+    Of a repository at Hugging Face, only this file is fetched, if ``may_download``. Raises UserError if it is damaged.
+    """
+    if is_fetched(source):
+        record = fetch_record(source, may_download)
+        return None if record is None else read_about_file(record)
     about = read_about(str(resolve_checkpoint(source)))
     if about is None:
         file = None
         with contextlib.suppress(UserError):  # loading says that there are no weights
             file = find_weights_file(source)
-        about = read_weights_info(file) if file is not None else None
-    stored = (about or {}).get("settings")
+        about = None if file is None else read_weights_info(file) or None
+    return about
+
+
+def read_stored_settings(source: str, may_download: bool = True) -> Mapping[str, Any] | None:
+    """Return the settings of the run that wrote the weights at ``source``, see ``read_facts``; None without."""
+    stored = (read_facts(source, may_download) or {}).get("settings")
     return stored if isinstance(stored, Mapping) else None
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeGuard
 from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
+from .content import ABOUT
 from .download import (
     CachedCopy,
     download_from_hub,
@@ -177,7 +178,19 @@ def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCop
         address = resolve_address(source)
         return None if address is None else local_copy(address, log)
     _, mark, checksum = source.partition("#")
+    fetch_record(source)  # it is read from the folder of the weights
     return download_from_hub(repository, f"{WEIGHTS_FILE}{mark}{checksum}", _endpoint(), log)
+
+
+def is_repository(source: object) -> bool:
+    """Return whether ``source`` is ``hf:OWNER/NAME``, and not the name of weights that this package knows."""
+    is_spelled = _may_be_name(source) and _REPOSITORY.fullmatch(source.partition("#")[0])
+    return bool(is_spelled) and find_published(source) is None
+
+
+def fetch_record(source: object, may_download: bool = True) -> Path | None:
+    """Return the ``about.yaml`` in the repository ``hf:OWNER/NAME`` of a model of this package; None for any other."""
+    return find_sibling_file(source, ABOUT, may_download)[0] if is_repository(source) else None
 
 
 def find_sibling_file(source: object, name: str, may_download: bool) -> tuple[Path | None, str]:

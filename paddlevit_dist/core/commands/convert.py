@@ -20,9 +20,9 @@ from ..checkpoint.low_rank import KEY as LOW_RANK
 from ..checkpoint.low_rank import has_factors, is_factor
 from ..checkpoint.model_record import read_record
 from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
-from ..checkpoint.published import is_fetched
+from ..checkpoint.published import fetch_record, is_fetched
 from ..checkpoint.store import HostTensor, write_tensors
-from ..checkpoint.weight_files import EXTENSION, evaluated_weights, find_weights_file, local_file
+from ..checkpoint.weight_files import EXTENSION, evaluated_weights, local_file
 from ..checkpoint.weights import SourceWeights, read_weights
 from ..launch.tuning import import_paddle
 from ..registry.features import NAMINGS
@@ -200,10 +200,10 @@ def _is_rebuilt(source: str, weights: SourceWeights) -> bool:
     These are all networks but classifiers, segmenters, detectors and those on points, and weights of TRAIN.LORA, which
     have to be merged with their base.
     """
-    name = None if is_fetched(source) else _find_model(source)
+    name = _find_model(source)
     if name is None or not isinstance(MODELS.get(name, ""), str):
         return False
-    if has_factors(weights.state) and LOW_RANK in read_weights_info(find_weights_file(source)):
+    if has_factors(weights.state) and LOW_RANK in read_weights_info(local_file(source).path):
         return True
     name = find_name("model", name)
     return (
@@ -255,9 +255,9 @@ def _require_whole(source: str, names: Iterable[str], known: Collection[str] = (
 
 def _find_model(source: str) -> str | None:
     """Return the name of the model of the run that weights are from; None if it is unknown."""
-    if is_fetched(source):
+    if is_fetched(source) and fetch_record(source) is None:
         return None
-    file = find_weights_file(source)
+    file = local_file(source).path
     model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     name = model.get("NAME") if isinstance(model, dict) else None
     return name if isinstance(name, str) else None

@@ -4,7 +4,6 @@ Each side is a table of facts by name: of a run from its configuration, task and
 ``about.yaml`` and ``samples.npz``. ``USES`` lists the kinds of facts that must be equal.
 """
 
-import contextlib
 import functools
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +14,7 @@ import paddle
 
 from ... import __version__
 from ..checkpoint import store as checkpoint_store
-from ..checkpoint.content import read_weights_info
-from ..checkpoint.published import is_fetched
-from ..checkpoint.weight_files import find_weights_file
+from ..checkpoint.model_record import read_facts
 from ..registry.lookup import find_built_in
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
@@ -242,12 +239,7 @@ class CheckpointDiff:
 
     def __init__(self, use: str, source: str | Path, config: RunSettings, task: Task) -> None:
         self.use, self.source, self.config, self.task = use, str(source), config, task
-        self._about = checkpoint_store.read_about(self.source)
-        if self._about is None and not is_fetched(self.source):
-            file = None
-            with contextlib.suppress(UserError):  # loading says that there are no weights
-                file = find_weights_file(self.source)
-            self._about = None if file is None else read_weights_info(file) or None
+        self._about = read_facts(self.source)
 
     @functools.cached_property
     def lists(self) -> dict[str, np.ndarray] | None:

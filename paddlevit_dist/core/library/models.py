@@ -8,9 +8,10 @@ import paddle
 from paddle import nn
 
 from .. import settings as configuration
+from ..checkpoint.content import ABOUT
 from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import require_trained
-from ..checkpoint.published import find_published_for
+from ..checkpoint.published import fetch_record, find_published_for, find_sibling_file, is_repository
 from ..checkpoint.weight_files import evaluated_weights
 from ..checkpoint.weights import read_weights
 from ..inference.predictor import prepare_task
@@ -36,7 +37,8 @@ def create_model(
 
     Args:
         name: one of ``list_models()``. With ``pretrained`` also the name of weights (``resnet50.a1_in1k``,
-            ``hf:timm/resnet50.a1_in1k``), a run's folder, or weights with stored training settings.
+            ``hf:timm/resnet50.a1_in1k``), or weights with stored training settings. Also without it a run's folder,
+            a folder of ``export -format=hub``, or ``hf:OWNER/NAME``, where it was uploaded.
         num_classes: outputs of the classifier, 0 for features only; None: the weights' number, else 1,000 or timm's
             number. With another number than the weights', the last layer is new.
         image_size: side of the square input or ``(height, width)`` in pixels; None: the variant's, or the weights'.
@@ -56,10 +58,15 @@ def create_model(
         raise UserError(f"create_model: image_size={image_size!r}: expected a whole number, or (height, width)")
     if num_classes is not None and not _is_whole(num_classes, 0):
         raise UserError(f"create_model: num_classes={num_classes!r}: expected a whole number, 0 for features only")
-    if not pretrained:
+    # The name of a place has no other meaning than what is stored there.
+    is_place = isinstance(pretrained, bool) and _is_place(model_name)
+    is_stored = is_place or (pretrained is True and os.path.exists(model_name))
+    if not pretrained and not is_stored:
+        if reason := _find_silence(model_name):
+            raise UserError(f"create_model: {reason}")
         model = model_factory.create_model(model_name, num_classes, image_size, **options)
         model.made_of = model_name, None
-    elif pretrained is True and os.path.exists(model_name):
+    elif is_stored:
         if options or image_size is not None:
             raise UserError(f"create_model: {name} stores how its model is built: remove image_size and other options")
         model = load_trained(model_name, num_classes)
@@ -67,6 +74,16 @@ def create_model(
         model = _load_pretrained(model_name, pretrained, num_classes, image_size, options)
     model_factory.accelerate(model)
     return FeatureMaps(model) if features_only else model
+
+
+def _is_place(name: str) -> bool:
+    """Return whether a name is the path of a folder, or a repository at Hugging Face with a model of this package."""
+    return (os.sep in name and os.path.isdir(os.path.expanduser(name))) or fetch_record(name) is not None
+
+
+def _find_silence(name: str) -> str:
+    """Return why it is unknown whether the repository at Hugging Face of that name has a model; else empty."""
+    return find_sibling_file(name, ABOUT, True)[1] if is_repository(name) else ""
 
 
 def _is_whole(value: Any, least: int) -> bool:
@@ -133,7 +150,9 @@ def _load_pretrained(
         if ":" not in name:
             raise
         message = f"create_model: the model of the weights {name} is unknown: name it, for example"
-        raise UserError(f"{message} create_model('resnet50', pretrained='{name}')") from None
+        reason = _find_silence(name)
+        advice = f"create_model('resnet50', pretrained='{name}')" + (f"; its {ABOUT}: {reason}" if reason else "")
+        raise UserError(f"{message} {advice}") from None
     if pretrained is True and is_weights_name(name):
         source = model_factory.as_source(name)
     elif pretrained is True and find_weights_address(registered):

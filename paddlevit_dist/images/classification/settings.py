@@ -344,10 +344,9 @@ _INPUT = (
 def _complete_probe(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
     """Set network and input of the run that the weights are from, also a probe's, unless the command line sets them."""
     from ...core.checkpoint.model_record import read_stored_settings  # it needs NumPy, which other commands do not
-    from ...core.checkpoint.published import is_fetched
 
     source = values.MODEL.PRETRAINED
-    if source is None or is_fetched(source):
+    if source is None:
         return []
     stored = read_stored_settings(source)
     known = ("classification", _LINEAR, *list_names("task", NO_LABELS))

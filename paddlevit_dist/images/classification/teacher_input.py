@@ -9,7 +9,8 @@ from yacs.config import CfgNode
 
 from ...core.checkpoint.content import ABOUT, read_about_file, read_weights_info
 from ...core.checkpoint.finding import find_run_settings
-from ...core.checkpoint.published import is_fetched
+from ...core.checkpoint.model_record import read_facts
+from ...core.checkpoint.published import fetch_record, is_fetched
 from ...core.checkpoint.weight_files import local_file
 from ...core.runtime.errors import UserError
 from ..expected_input import find_expected_input
@@ -81,7 +82,7 @@ def find_exported_input(name: str) -> tuple[TeacherInput, Mapping[str, Any]]:
 
 def find_weights_task(weights: str) -> str | None:
     """Return the task whose run wrote the weights; None if it is not known."""
-    return None if is_fetched(weights) else read_weights_info(local_file(weights).path).get("task")
+    return (read_facts(weights) or {}).get("task")
 
 
 def find_weights_input(name: str, weights: str) -> TeacherInput:
@@ -89,7 +90,7 @@ def find_weights_input(name: str, weights: str) -> TeacherInput:
 
     A ``UserError`` says that a file next to the weights is damaged.
     """
-    if not is_fetched(weights):
+    if not is_fetched(weights) or fetch_record(weights) is not None:
         file = local_file(weights).path
         data = (find_run_settings(read_weights_info(file), file) or {}).get("DATA")
         if isinstance(data, Mapping) and "IMAGENET_MEAN" in data:

@@ -9,7 +9,6 @@ import numpy as np
 
 from ...core.checkpoint.content import read_about_file, read_samples
 from ...core.checkpoint.model_record import ModelRecord, list_conditions, parse_thresholds, read_record
-from ...core.checkpoint.published import is_fetched
 from ...core.metrics.classification import require_num_classes
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json_facts
@@ -160,7 +159,7 @@ def _read_model(config: MultiLabelSettings) -> tuple[LabelThresholds | None, str
     """
     source, exported = config.MODEL.PRETRAINED or config.MODEL.RESUME, config.get("EXPORTED")
     source = str(Path(config.SAVE, _LAST)) if source == "auto" else source
-    own = None if source is None or is_fetched(source) else read_record(source)
+    own = None if source is None else read_record(source)
     record = read_record(exported, is_exported=True) if exported is not None else own
     if record is None or (not record.thresholds and own is None):
         return None, ""

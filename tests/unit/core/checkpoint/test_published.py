@@ -193,7 +193,7 @@ OWN = "hf:somebody/own_resnet18"
 WORDS = ["-dataset=folder", "MODEL.NAME", "resnet18", f"-pretrained={OWN}"]
 
 
-def test_what_the_repository_of_somebody_says_of_its_images_is_the_default(hub, monkeypatch):
+def test_what_the_repository_of_somebody_says_of_its_images_is_the_default(hub, no_waits, monkeypatch):
     about = {"architecture": "resnet18", "pretrained_cfg": {"mean": [0.1, 0.2, 0.3], "std": [1, 1, 1], "crop_pct": 0.5}}
     file = "/somebody/own_resnet18/resolve/main/config.json"
     hub.beside[file] = json.dumps(about).encode()

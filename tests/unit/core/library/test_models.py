@@ -3,6 +3,7 @@
 import contextlib
 from pathlib import Path
 
+import huggingface_hub.constants
 import numpy as np
 import paddle
 import pytest
@@ -79,7 +80,8 @@ def test_names_are_found_by_a_pattern():
         ("resnet18", {"image_size": (32, 32, 3)}, r"image_size=\(32, 32, 3\): expected a whole number, or"),
     ],
 )
-def test_what_is_not_there_is_one_line(name, options, said):
+def test_what_is_not_there_is_one_line(name, options, said, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=said) as raised, paddle.LazyGuard():
         pv.create_model(name, **options)
     assert "\n" not in str(raised.value)

@@ -111,7 +111,7 @@ CALLED_WITH = {
     "write_scored": ["file", "scored", "results", "groups"],
     "guess_dataset": ["path", "contents"],
     "guess images without labels": ["path"],
-    "find_run_input": ["source"],
+    "find_run_input": ["source", "is_hub_asked"],
     "find images": ["root", "shown"],
     "find images with boxes": ["root", "shown"],
     "find images with label maps": ["root", "shown"],

@@ -183,3 +183,11 @@ def test_changed_keys_are_those_on_which_results_depend(classifier):
     words += ["DATA.NUM_WORKERS=0", "EVALUATION.INTERVAL=off"]
     config = opened(classifier, *words)[0].config
     assert changed_keys.find_changed_keys(stored, config) == {"EVAL_AMP": True, "DATA.CROP_PCT": 0.5}
+
+
+def test_an_export_reads_the_data_only_for_int8(classifier):
+    words = ["DATA.DATA_PATH=.", "EVALUATION.RESAMPLES=500", "AMP_LEVEL=O2"]
+    for command, expected in (("export", words), ("export -precision=int8", words[2:])):
+        said: list[str] = []
+        open_source(classifier, command, words=words, log=said.append)
+        assert {line.partition(" ")[0] for line in said} == {word.partition("=")[0] for word in expected}

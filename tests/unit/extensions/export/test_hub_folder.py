@@ -111,7 +111,7 @@ def test_what_has_no_record_or_no_effect_is_refused(run, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file is a file: -format=hub writes a folder"):
         write_hub_folder(str(run), str(tmp_path / "file"), None, None, False)
-    for word in ("-precision=float16", "-model=vit", "VOLUMES.OVERLAP=0.5"):
+    for word in ("-precision=float16", "-calibration=9", "-model=vit", "VOLUMES.OVERLAP=0.5"):
         with pytest.raises(
             UserError, match=f"export: {word.partition('=')[0]}.*-format=hub writes the trained weights unchanged"
         ):

@@ -178,7 +178,7 @@ class TrainingLogger(Hook):
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any] | None:
         """Return what a resumed run needs to complete the epoch's means, from ``window`` of each rank.
 
-        None if a number is not finite, because the next report then ends the run.
+        None if a number is not finite: if it is learned, the next report ends the run.
         """
         state = self._meters.state_dict(windows)
         numbers = [*state["sums"].values(), *(x for window in windows for column in window for x in column)]

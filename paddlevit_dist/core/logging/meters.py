@@ -24,10 +24,15 @@ _WORTH_SECONDS = 5.0  # a shorter wait is not worth a hint
 
 
 class StepMeters:
-    """Sums and counts of the terms of training steps; nothing leaves the device before ``reduce``."""
+    """Sums and counts of the terms of training steps; nothing leaves the device before ``reduce``.
+
+    A mean is undefined, and left out, if its term is only reported (without a weight) and has no elements, or a sum
+    that is not finite: only what is learned can diverge.
+    """
 
     def __init__(self) -> None:
         self._names: list[str] = []
+        self._reported: set[str] = set()  # terms without a weight
         self._sums: paddle.Tensor | None = None  # (terms,) float64
         self._device_counts: paddle.Tensor | None = None  # (terms,) float64, for counts that are tensors
         self._host_counts: list[float] = []
@@ -38,6 +43,7 @@ class StepMeters:
         """Add one micro-batch's terms (see ``tasks.task.LossTerm``)."""
         if not self._names:
             self._names = list(terms)
+            self._reported = {name for name, term in terms.items() if term.weight == 0}
             self._host_counts = [0.0] * len(self._names)
         # One stacked vector for all terms: a few small operations per step, regardless of their number.
         sums = paddle.stack([terms[name].sum.detach().astype("float32") for name in self._names]).astype("float64")
@@ -69,16 +75,21 @@ class StepMeters:
             self._epoch_counts[name] = self._epoch_counts.get(name, 0.0) + count
         self._sums, self._device_counts = None, None
         self._host_counts = [0.0] * len(self._names)
-        return {meter: total / number if number else 0.0 for meter, total, number in zip(self._names, sums, counts)}
+        return self._divide(dict(zip(self._names, sums)), dict(zip(self._names, counts)))
 
     def finish_epoch(self) -> dict[str, float]:
         """Return means since the last call of this method, over all values of ``reduce``."""
-        means = {
-            name: total / self._epoch_counts[name] if self._epoch_counts[name] else 0.0
-            for name, total in self._epoch_sums.items()
-        }
+        means = self._divide(self._epoch_sums, self._epoch_counts)
         self._epoch_sums, self._epoch_counts = {}, {}
         return means
+
+    def _divide(self, sums: dict[str, float], counts: dict[str, float]) -> dict[str, float]:
+        """Return the means that are defined."""
+        return {
+            name: total / counts[name] if counts[name] else 0.0
+            for name, total in sums.items()
+            if name not in self._reported or (counts[name] and math.isfinite(total))
+        }
 
     def window(self) -> list[list[float]]:
         """Return the values added on this rank since the last ``reduce``; empty if there were none.
@@ -94,11 +105,12 @@ class StepMeters:
     def state_dict(self, windows: list[list[list[float]]]) -> dict[str, Any]:
         """Return plain numbers for the checkpoint, equal on every rank, from the ``window`` of each rank."""
         epoch_state = {"sums": dict(self._epoch_sums), "counts": dict(self._epoch_counts)}
-        return {"names": list(self._names), **epoch_state, "windows": windows}
+        names = {"names": list(self._names), "reported": sorted(self._reported)}
+        return {**names, **epoch_state, "windows": windows}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a ``state_dict``; with another number of ranks, rank 0 gets the sum of all windows."""
-        self._names = list(state["names"])
+        self._names, self._reported = list(state["names"]), set(state.get("reported", ()))
         self._epoch_sums, self._epoch_counts = dict(state["sums"]), dict(state["counts"])
         windows = state["windows"]
         if len(windows) != world_size():

@@ -40,6 +40,8 @@ class MeasuredTask(Task):
         Args:
             model: the network; call it, as gradients are not synchronized otherwise.
             batch: tensors by name, see ``stack_samples``.
+
+        A measure other than the loss may be NaN for a sample: it is undefined there, and its mean is of the others.
         """
 
     def read_input(self, path: str) -> Any:
@@ -59,12 +61,10 @@ class MeasuredTask(Task):
         return stack_samples(samples)
 
     def train_step(self, model: Any, batch: dict[str, paddle.Tensor], step: StepPosition) -> dict[str, LossTerm]:
-        """Return the sum of the loss, and of the other measures without a weight."""
+        """Return the sum of the loss, and of the other measures, without a weight, of the samples that define them."""
         measured, count = self._measure(model, batch)
         return {
-            name: LossTerm(values.sum(), count)
-            if name == "loss"
-            else LossTerm(values.detach().sum(), count, weight=0.0)
+            name: LossTerm(values.sum(), count) if name == "loss" else _sum_defined(values.detach())
             for name, values in measured.items()
         }
 
@@ -126,6 +126,12 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
             stacked if stacked.dtype == np.uint8 and stacked.ndim > 1 else stacked.astype(_DTYPES[stacked.dtype.kind])
         )
     return batch
+
+
+def _sum_defined(values: paddle.Tensor) -> LossTerm:
+    """Return the sum and the number of the values that are finite, as ``means`` counts them in an evaluation."""
+    is_defined = paddle.isfinite(values)
+    return LossTerm(paddle.where(is_defined, values, paddle.zeros_like(values)).sum(), is_defined.sum(), weight=0.0)
 
 
 def _name_parts(sample: Any) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """Meters divide summed terms once; memory is that of all processes; waiting for data is told once, with advice."""
 
 import gc
+import math
 import os
 import weakref
 from pathlib import Path
@@ -59,6 +60,24 @@ def test_a_term_without_any_element_is_zero_and_nothing_added_is_empty():
     assert meters.reduce() == {}
     meters.add({"loss": LossTerm(paddle.to_tensor(0.0), 0)})
     assert meters.reduce() == {"loss": 0.0}
+
+
+@pytest.mark.parametrize("total, number", [(math.nan, 2), (math.inf, 2), (0.0, 0)])
+def test_means_that_are_only_reported_and_undefined_are_left_out_also_after_a_resumption(total, number):
+    def add(meters, loss, shown, count):
+        shown = LossTerm(paddle.to_tensor(shown), count, 0.0)
+        meters.add({"loss": LossTerm(paddle.to_tensor(loss), 2), "shown": shown})
+
+    meters, resumed = StepMeters(), StepMeters()
+    add(meters, 3.0, total, number)
+    resumed.load_state_dict(meters.state_dict([meters.window()]))
+    for each in (meters, resumed):
+        assert each.reduce() == {"loss": 1.5}
+        add(each, 1.0, 4.0, 2)
+        assert each.reduce() == {"loss": 0.5, "shown": 2.0}
+        assert each.finish_epoch() == {"loss": 1.0, **({} if number else {"shown": 2.0})}
+    add(meters, math.nan, 4.0, 2)
+    assert math.isnan(meters.reduce()["loss"])  # what is learned has diverged
 
 
 class SampleTable:

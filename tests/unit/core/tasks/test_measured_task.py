@@ -68,6 +68,26 @@ def test_the_task_of_the_page_learns_the_loss_and_scores_the_mean_of_each_measur
     assert metrics.summary(values) == f"loss {losses.mean():.4f} error {errors.mean():.4f}"
 
 
+def test_a_measure_that_is_undefined_for_a_sample_is_the_mean_of_the_others():
+    measured = {"loss": [1.0, 2.0, 3.0], "gap": [1.0, np.nan, 4.0], "never": [np.nan] * 3}
+
+    class Undefined(MeasuredTask):
+        def measure(self, model, batch):
+            return {name: paddle.to_tensor(values) for name, values in measured.items()}
+
+    task, batch = Undefined(load([]).values), {"inputs": paddle.zeros([3])}
+    terms = task.train_step(None, batch, StepPosition(1, 0, 1))
+    assert {name: (float(term.sum), int(term.count)) for name, term in terms.items()} == {
+        "loss": (6.0, 3),
+        "gap": (5.0, 2),
+        "never": (0.0, 0),
+    }
+    metrics = task.build_metrics()
+    task.eval_step(None, batch, EvaluationStep(metrics))
+    values = metrics.compute({})
+    assert (values["loss"], values["gap"], list(metrics.find_undefined(values))) == (2.0, 2.5, ["never"])
+
+
 PAIR = namedtuple("PAIR", "image label")
 
 

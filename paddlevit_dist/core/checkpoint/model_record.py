@@ -60,6 +60,21 @@ def read_record(source: str | Path, is_exported: bool = False) -> ModelRecord:
     return ModelRecord(name, about, thresholds, dict(conditions) if thresholds else {})
 
 
+def find_chosen_record(config: RunSettings) -> ModelRecord | None:
+    """Return the record of the evaluated model if thresholds were chosen for it; None otherwise, or if it is damaged.
+
+    An exported file without thresholds has those of the weights that it is compared with.
+    """
+    exported, weights = config.get("EXPORTED"), config.MODEL.PRETRAINED or config.MODEL.RESUME
+    is_local = weights not in (None, "auto") and not is_fetched(weights)
+    for source, is_exported in ((exported, True), (weights if is_local else None, False)):
+        with contextlib.suppress(UserError):  # loading says what is wrong
+            record = read_record(source, is_exported) if source is not None else None
+            if record is not None and record.thresholds:
+                return record
+    return None
+
+
 def read_facts(source: str, may_download: bool = True) -> dict[str, Any] | None:
     """Return the content of the ``about.yaml`` of a run, checkpoint or weights at ``source``; None without one.
 

@@ -1,13 +1,17 @@
 """Keys of images with several labels: losses, and the thresholds above which labels are chosen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
+
+from yacs.config import CfgNode
 
 from ...core.runtime.errors import UserError
 from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_ABOVE_0, PathText, Range, Section, key, rows
-from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
+from ...core.settings.recipes import is_recipe_file
+from ...core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
 from ..classification.settings import ClassificationSettings
 
+_GOAL = "MULTI_LABEL.THRESHOLDS"
 _SHARE_BELOW_1 = Range(low=0, high=1, high_open=True)
 
 
@@ -53,6 +57,36 @@ class MultiLabelSettings(ClassificationSettings):
     MULTI_LABEL: MultiLabelKeys
 
 
+def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
+    """Take the goal for which thresholds of an evaluated model were chosen, unless the user sets one.
+
+    Return lines about keys of the user that overrule these thresholds, or that these thresholds overrule.
+    """
+    keys, goal = values.MULTI_LABEL, settings.get(_GOAL)
+    if not values.EVAL or keys.THRESHOLDS_OF is not None:
+        return []
+    from ...core.checkpoint.model_record import find_chosen_record, list_conditions  # it needs NumPy
+
+    record = find_chosen_record(values)
+    if record is None:
+        return []
+    if goal is None or is_recipe_file(goal.source):
+        unset = {_GOAL, "MULTI_LABEL.WISHED"} - ({*settings} - {_GOAL})
+        for name in unset.intersection(record.conditions):
+            keys[name.rpartition(".")[2]] = record.conditions[name]
+    elif keys.THRESHOLDS == "fixed":
+        reason = f"the thresholds of {record.source} are not used, but {keys.THRESHOLD:g} for all classes"
+        return [f"{_GOAL} fixed ({goal.origin}): {reason}"]
+    single, now = settings.get("MULTI_LABEL.THRESHOLD"), list_conditions(values)
+    is_used = keys.THRESHOLDS != "fixed" and all(
+        now.get(name, then) == then for name, then in record.conditions.items()
+    )
+    if not is_used or single is None or single.source != COMMAND_LINE:
+        return []
+    reason = f"no effect on the {len(record.thresholds):,} classes that have thresholds in {record.source}"
+    return [f"{single.name} {single.value:g} ({single.origin}): {reason}: set {_GOAL} fixed to use it for all"]
+
+
 def _check(view: ConfigView[MultiLabelSettings]) -> list[str]:
     weights, number = view.values.MULTI_LABEL.POSITIVE_WEIGHTS, view.values.MODEL.NUM_CLASSES
     if isinstance(weights, (list, tuple)) and number is not None and len(weights) != number:
@@ -80,4 +114,4 @@ def goal_text(keys: Any) -> str:
     return "the highest F1" if goal == "f1" else f"{goal} {wished:g}"
 
 
-TABLE = KeyTable(keys=rows(MultiLabelSettings), check=_check, find_ignored=_find_unused)
+TABLE = KeyTable(keys=rows(MultiLabelSettings), resolve_defaults=_complete, check=_check, find_ignored=_find_unused)

@@ -94,6 +94,29 @@ def test_thresholds_for_the_highest_f1_are_told_as_such(weights):
     assert found.source == "for the highest F1 of the weights' run" and found.chosen == {"hull": 0.25, "wing": 0.75}
 
 
+def test_a_named_recipe_drops_no_thresholds_of_the_model(weights, tmp_path):
+    exported = tmp_path / "tags.onnx"
+    exported.touch()
+    goal = {"MULTI_LABEL.THRESHOLDS": "recall", "MULTI_LABEL.WISHED": 0.8}
+    about = {"thresholds": {"wing": 0.7}, "thresholds_settings": goal}
+    (tmp_path / "tags.about.yaml").write_text(yaml.safe_dump(about))
+    for words, chosen in (
+        ((f"-pretrained={weights}",), {"hull": 0.25, "wing": 0.75}),
+        (("-pretrained=none", f"EXPORTED={exported}"), {"wing": 0.7}),
+    ):
+        loaded = load(["-cfg=multi_digits", "-eval", *words])
+        assert find_thresholds(loaded.values).chosen == chosen
+        assert not [line for line in loaded.notices if "THRESHOLD" in line]
+        single = load(["-cfg=multi_digits", "-eval", *words, "MULTI_LABEL.THRESHOLD", "0.9"])
+        assert find_thresholds(single.values).chosen == chosen
+        (line,) = [line for line in single.notices if "THRESHOLD" in line]
+        assert line.startswith("MULTI_LABEL.THRESHOLD 0.9 (") and f"no effect on the {len(chosen)} classes" in line
+        fixed = load(["-cfg=multi_digits", "-eval", *words, "MULTI_LABEL.THRESHOLDS", "fixed"])
+        assert find_thresholds(fixed.values) == LabelThresholds(0.5)
+        (line,) = [line for line in fixed.notices if "THRESHOLD" in line]
+        assert line.startswith("MULTI_LABEL.THRESHOLDS fixed (") and line.endswith("not used, but 0.5 for all classes")
+
+
 def test_thresholds_for_another_goal_are_not_used(weights):
     found = find("-eval", f"-pretrained={weights}", *RECALL[:3], "0.9")
     assert not found.chosen and found.goal == ("recall", 0.9)

@@ -32,7 +32,7 @@ from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import DescribedSamples
-from ..tasks.made_results import describe_sample
+from ..tasks.made_results import name_sample
 from ..tasks.sample_checks import BadSample
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -74,7 +74,7 @@ class _ReadingDataset(paddle.io.Dataset):
                 self.check(sample)
             return sample
         except (Exception, SystemExit) as error:  # sys.exit would end this process silently
-            return _SampleFailure(error, f"sample {key.index} ({describe_sample(self.samples, key.index)})", self.rank)
+            return _SampleFailure(error, name_sample(self.samples, key.index), self.rank)
 
     def __len__(self) -> int:
         return len(self.samples)

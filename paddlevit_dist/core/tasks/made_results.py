@@ -29,14 +29,14 @@ def make_results(cls: type[Any], name: str, maker: str) -> None:
 
     @functools.wraps(method)
     def made(self: Any, index: int, *more: Any, **options: Any) -> Any:
-        result = method(self, index, *more, **options)
-        if getattr(type(self), name, None) is not made:  # called by a derived class, whose result is made
-            return result
+        is_last = getattr(type(self), name, None) is made  # otherwise called by a derived class, whose result is made
         try:
-            return getattr(self, maker)(result)
-        except BadSample as error:
-            number, description = f"sample {index}", describe_sample(self, index)
-            raise error.name(number if description == number else f"{number} ({description})") from error.__cause__
+            result = method(self, index, *more, **options)
+            return getattr(self, maker)(result) if is_last else result
+        except BadSample as error:  # also of what the method made itself, such as a volume
+            if not is_last or name in DESCRIPTIONS:
+                raise
+            raise error.name(name_sample(self, index)) from error.__cause__
 
     setattr(made, "makes_results", made)  # noqa: B010 (an attribute of a function, for mypy)
     setattr(cls, name, made)
@@ -76,6 +76,12 @@ def require_described(samples: Any) -> None:
             reason = shorten(f"{type(error).__name__}: {error}")
             message = f"{type(samples).__name__} cannot describe sample {index}: {reason}"
             raise OwnCodeError.wrap(message, error, lambda code: code.co_filename.startswith(_FOLDER)) from error
+
+
+def name_sample(dataset: Any, index: int) -> str:
+    """Return the number of a sample, and its description if that says more; for error messages."""
+    number, description = f"sample {index}", describe_sample(dataset, index)
+    return number if description == number else f"{number} ({description})"
 
 
 def describe_sample(dataset: Any, index: int) -> str:

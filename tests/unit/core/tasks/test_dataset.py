@@ -291,3 +291,24 @@ def test_a_sample_that_cannot_be_made_is_named_wherever_it_is_read():
     again = pickle.loads(pickle.dumps(caught.value))
     assert isinstance(caught.value.__cause__, ValueError)
     assert str(again.name("sample 7")) == str(caught.value) and again.reason == "its number is three"
+
+
+def test_a_sample_that_its_own_code_refuses_is_named_once():
+    class Refused(Doubled):
+        def read(self, index):
+            raise BadSample(f"array[{index}] is nan")
+
+        def describe(self, index):
+            if index == 3:
+                raise BadSample("no title")
+            return super().describe(index)
+
+    class Derived(Refused):
+        def read(self, index):
+            return super().read(index)
+
+    for kind in (Refused, Derived):
+        with pytest.raises(BadSample, match=r"^sample 1 \(p1_b.png\): array\[1\] is nan$"):
+            kind(NAMES).read(1)
+        with pytest.raises(BadSample, match="^no title$"):
+            kind(NAMES).describe(3)

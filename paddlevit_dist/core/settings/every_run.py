@@ -22,7 +22,7 @@ class DataSection(Section):
         "training images per device and step",
         AT_LEAST_1,
         effect="neutral",
-        flag=Flag("batch_size", "N", "data", 7, "images per device and step, or auto"),
+        flag=Flag("batch_size", "N", "data", 8, "images per device and step, or auto"),
     )
     FIND_BATCH_SIZE: bool = key(
         False,
@@ -44,7 +44,7 @@ class DataSection(Section):
         "evaluation images per device; None: DATA.BATCH_SIZE",
         AT_LEAST_1,
         effect="neutral",
-        flag=Flag("batch_size_eval", "N", "data", 8, "images per device in evaluation"),
+        flag=Flag("batch_size_eval", "N", "data", 9, "images per device in evaluation"),
     )
     DATASET: str = key(
         "digits",
@@ -68,7 +68,7 @@ class DataSection(Section):
         "loader processes per device; None: from cores and devices",
         AT_LEAST_0,
         effect="machine",
-        flag=Flag("num_workers", "N", "data", 9, "loader processes per device"),
+        flag=Flag("num_workers", "N", "data", 10, "loader processes per device"),
     )
     PREFETCH: int = key(
         2, "batches that each loader process prepares in advance; 1 saves memory", AT_LEAST_1, effect="machine"
@@ -290,7 +290,7 @@ class EvaluationSection(Section):
         "groups (patients, videos, places) that INTERVAL takes as a whole: a file sample,group; a column, "
         "FILE:COLUMN; or a name that the dataset defines, such as scene for ScanNet",
         effect="neutral",
-        flag=Flag("group", "FILE", "data", 4, "table of sample,group to resample as groups"),
+        flag=Flag("group", "FILE", "data", 5, "table of sample,group to resample as groups"),
     )
 
 

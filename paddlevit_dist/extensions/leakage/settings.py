@@ -13,7 +13,7 @@ class LeakageSettings(RunSettings):
         False,
         "search the training set for the evaluated samples, and score them again without those found",
         effect="place",
-        flag=Flag("exclude_leaked", None, "data", 10, "also evaluate without samples seen in training"),
+        flag=Flag("exclude_leaked", None, "data", 11, "also evaluate without samples seen in training"),
     )
     TRAIN_DATA: PathText | None = key(
         None,

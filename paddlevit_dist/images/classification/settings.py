@@ -57,7 +57,7 @@ class ClassificationDataSection(settings.ImageDataSection):
         224,
         "model's input in pixels: one number for a square, or [height, width]",
         Range(low=1, high=10_000),
-        flag=Flag("image_size", SIZE, "data", 6, "model's input: pixels or HEIGHTxWIDTH"),
+        flag=Flag("image_size", SIZE, "data", 7, "model's input: pixels or HEIGHTxWIDTH"),
     )
     IMAGE_CHANNELS: Literal[1, 3] = key(3, "3 for color, 1 for gray")
     CROP_PCT: float = key(0.875, "evaluation: share of the resized image that the center crop keeps", SHARE_ABOVE_0)

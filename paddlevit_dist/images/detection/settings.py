@@ -173,7 +173,7 @@ class DetectionSection(Section):
         "number of best detections per image and category that count (COCO's maxDets) and that results contain; None: "
         "100 count, and results contain all; also raises Mask R-CNN's limit of 100 per image",
         Range(low=10),
-        flag=Flag("max_detections", "N", "data", 5, "detections per image and category; default 100"),
+        flag=Flag("max_detections", "N", "data", 6, "detections per image and category; default 100"),
     )
     EXPORT_SIZE: Pair[int] | None = key(
         None,

@@ -106,6 +106,9 @@ class Samples:
     def __len__(self):
         return 1234
 
+    def __getitem__(self, index):
+        return self.sample(index, np.random.default_rng(index))
+
     def sample(self, index, generator):
         self.drawn.append((index, generator.random()))
         return index

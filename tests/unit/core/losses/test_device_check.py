@@ -16,7 +16,8 @@ from paddlevit_dist.core.tasks.task_factory import make_task
 
 USED = re.compile(
     r"from \.{2,}core\.losses import [^\n]*(cross_entrop|adjusted_losses)|"
-    r"from \.{2,}core\.losses import \([^)]*cross_entrop"
+    r"from \.{2,}core\.losses import \([^)]*cross_entrop|"
+    r"from \.{2,}segmentation\.metrics import [^\n]*point_losses"
 )
 
 

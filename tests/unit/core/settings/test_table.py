@@ -66,7 +66,7 @@ def test_another_value_changes_what_the_field_or_its_section_says(name, effect, 
 def test_effects_are_known_and_flags_have_their_key():
     assert {key.effect for key in find_keys().values()} == set(EFFECTS)
     assert all(key.flag is None or key.flag.key == name for name, key in find_keys().items())
-    assert [flag.place for flag in all_flags().values() if flag.group == "data"] == list(range(1, 11))
+    assert [flag.place for flag in all_flags().values() if flag.group == "data"] == list(range(1, 12))
 
 
 def test_without_arguments_everything_is_at_its_default():

@@ -15,6 +15,7 @@ from paddlevit_dist.core.data.sampler import SampleKey, sample_generator
 from paddlevit_dist.core.registry import lookup
 from paddlevit_dist.core.runtime.text_rendering import LINE_PX, render_text
 from paddlevit_dist.core.tasks import Task
+from paddlevit_dist.core.tasks.dataset import TransformedDataset
 from paddlevit_dist.core.tasks.protocols import Drawable
 
 
@@ -97,7 +98,7 @@ def test_each_image_is_below_its_heading_above_its_caption_and_beside_the_legend
     assert tall.size == (width + 10, 900)
 
 
-class Samples:
+class Samples(TransformedDataset):
     notices, class_names = ["of the data"], ["ant", "bee"]
 
     def __init__(self):

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from paddle import nn
+from PIL import Image
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
@@ -254,13 +255,15 @@ class UnlabeledImages(ImageDataset):
     """Ten images, whose labels are read with them."""
 
     num_classes, labels = 10, None
-    read = None
 
     def __init__(self, root, split, cache):
         pass
 
     def __len__(self):
         return 10
+
+    def read(self, index):
+        return Image.new("L", (8, 8)), index
 
 
 def test_a_dataset_without_labels_is_no_probe_s(refuse, tmp_path):

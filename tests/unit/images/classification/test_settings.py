@@ -105,7 +105,7 @@ GLYPHS = "glyphs are neither cropped nor mirrored: DATA.DATASET digits (-dataset
         (
             "-dataset=digits DATA.TABLE.FOLD 3",
             ["DATA.TABLE.FOLD 3"],
-            "it is for table, and DATA.DATASET digits (-dataset)",
+            "it is for table and hub, and DATA.DATASET digits (-dataset)",
         ),
         (
             "-dataset=imagenet2012 DATA.DATA_PATH /data DATA.REMOTE_CACHE_GIGABYTES 5",

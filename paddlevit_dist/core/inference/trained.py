@@ -28,6 +28,7 @@ from ..settings.every_run import RunSettings
 from ..tasks.model import as_model
 from ..tasks.model_factory import accelerate, build_outline, prepare
 from ..tasks.prediction import CheckpointMeta
+from ..tasks.protocols import load_meta
 from ..tasks.task import Task
 from .changed_keys import find_changed_keys, find_ignored_words, require_prediction_keys, require_same_network
 
@@ -256,6 +257,8 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
         if has_classes and source.learned.class_names:
             _require_names(source.weights, source.learned.class_names, num_classes)
+        if has_classes:  # the task was told what is known without the weights
+            load_meta(task, source.learned._replace(num_classes=num_classes))
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)
     accelerate(model)

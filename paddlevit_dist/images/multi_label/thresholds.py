@@ -49,8 +49,10 @@ class LabelThresholds(NamedTuple):
     @property
     def notice(self) -> str:
         """Say that no threshold was chosen for the goal, where new images are labeled; empty if it was."""
-        if self.chosen or self.goal[0] == GOALS[0] or self.unfit:
+        if self.chosen or self.unfit:
             return ""
+        if self.goal[0] == GOALS[0]:
+            return f"{self.lost}: labels are chosen above {self.fixed:g} for all classes" if self.lost else ""
         reason = self.lost or "none were chosen for the weights"
         return (
             f"MULTI_LABEL.THRESHOLDS {self.goal[0]}: {reason}: labels are chosen above {self.fixed:g} for all classes"
@@ -77,7 +79,8 @@ class LabelThresholds(NamedTuple):
     def describe(self, samples: MultiLabelSamples) -> str:
         """Describe the thresholds after a score of these samples: it is too good where they were chosen on them."""
         if not self.source:
-            return "; ".join(filter(None, [f"threshold {self.fixed:g}", self.unfit, self.lost]))
+            reasons = [self.unfit, self.lost] if self.goal[0] != GOALS[0] else []
+            return "; ".join(filter(None, [f"threshold {self.fixed:g}", *reasons]))
         without = [name for name in samples.class_names or () if name not in self.chosen]
         text = f"thresholds {self.source}"
         if without:
@@ -134,7 +137,7 @@ def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
     """
     keys = config.MULTI_LABEL
     if keys.THRESHOLDS == "fixed" and keys.THRESHOLDS_OF is None:
-        return LabelThresholds(keys.THRESHOLD)
+        return LabelThresholds(keys.THRESHOLD, lost=_explain_unknown(config))
     found, lost = None, ""
     if config.EVAL and keys.THRESHOLDS_OF is not None:
         found = _read_evaluation(keys)
@@ -150,6 +153,15 @@ def find_thresholds(config: MultiLabelSettings) -> LabelThresholds:
     unfit = f"the thresholds {found.source} were chosen with {others}" if found else ""
     chosen = LabelThresholds(keys.THRESHOLD, goal=(keys.THRESHOLDS, keys.WISHED), unfit=unfit, lost=lost)
     return chosen if keys.THRESHOLDS_OF is None else chosen.require_fit()
+
+
+def _explain_unknown(config: MultiLabelSettings) -> str:
+    """Say that weights without an ``about.yaml`` may have lost their thresholds; empty if nothing is missing."""
+    source = config.MODEL.PRETRAINED
+    if not config.EVAL or source is None or not Path(source).is_file():
+        return ""
+    is_known = read_record(source).about
+    return "" if is_known else f"{source} has no about.yaml with thresholds that its run may have chosen"
 
 
 def _read_model(config: MultiLabelSettings) -> tuple[LabelThresholds | None, str]:

@@ -15,6 +15,7 @@ from support.trainings.trained import network, write_weights
 from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.core.inference.ensemble import require_ensemble
 from paddlevit_dist.core.inference.trained import build_configuration, build_trained, open_source, read_trained_meta
+from paddlevit_dist.core.tasks.protocols import load_meta
 from paddlevit_dist.core.tasks.task_factory import make_task
 
 NAMES = ["cat", "ant", "bee"]
@@ -234,6 +235,15 @@ def test_a_part_of_the_weights_is_chosen_by_the_caller_else_by_the_settings(unna
         np.testing.assert_array_equal(
             model.state_dict()["head.weight"].numpy(), expected["head.weight"].numpy(), strict=True
         )
+
+
+def test_the_task_learns_the_number_of_classes_that_only_the_weights_have(unnamed):
+    source = open_source(unnamed[0], "predict", recipe=unnamed[1])
+    task = make_task(source.config)
+    load_meta(task, source.learned)
+    assert task.num_classes is None
+    build_trained(task, source)
+    assert task.num_classes == 3
 
 
 def test_a_model_without_classes_needs_no_number_of_them(monkeypatch, unnamed):

@@ -51,6 +51,17 @@ def test_a_fixed_threshold_is_for_all_classes():
     assert found.describe(samples(1)) == "threshold 0.4"
 
 
+def test_weights_of_which_nothing_is_known_are_said_to_lack_thresholds(tmp_path):
+    file = tmp_path / "bare.pdparams"
+    file.write_bytes(b"x")
+    found = find("-eval", f"-pretrained={file}")
+    assert found.describe(samples(1)) == "threshold 0.4" and found.levels(["a"]).tolist() == [0.4]
+    lost = f"{file} has no about.yaml with thresholds that its run may have chosen"
+    assert found.notice == f"{lost}: labels are chosen above 0.4 for all classes"
+    (tmp_path / "bare.pdparams.about.yaml").write_text("settings: {}\ntask: multi_label\n")
+    assert find("-eval", f"-pretrained={file}").notice == ""
+
+
 def test_a_training_run_computes_thresholds_and_scores_at_the_fixed_one():
     found = find(*RECALL)
     assert found == LabelThresholds(0.4, goal=("recall", 0.8)) and found.describe(samples(1)) == "threshold 0.4"

@@ -24,7 +24,7 @@ from ..distributed import (
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from ..tasks.loss_checks import require_terms
+from ..tasks.loss_checks import require_divisors, require_terms
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
@@ -149,6 +149,7 @@ class TrainStep:
         self.before_clipping: Callable[[], None] | None = None
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
         self._has_terms = False  # whether the task has returned what it must
+        self._first_counts: dict[str, float] = {}  # normalizers of the first micro-batch, if they are counted
 
     def __call__(self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, learning_rate: float) -> list[dict]:
         """Run one step, wait for it and return the loss terms of its micro-batches; see ``launch``."""
@@ -203,9 +204,16 @@ class TrainStep:
     def _global_normalizers(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
         """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
         if self.task.traits.normalizers_per_sample is not None:
-            return {name: n * self.samples_per_update for name, n in self.task.traits.normalizers_per_sample.items()}
+            per_sample = self.task.traits.normalizers_per_sample
+            if not self._has_terms:
+                part = self.samples_per_update / (self.accumulation_steps * world_size())
+                self._first_counts = {name: n * part for name, n in per_sample.items()}
+            return {name: n * self.samples_per_update for name, n in per_sample.items()}
         self._wait_for_ranks(True)
-        total = paddle.add_n([batch.pop(COUNTS) for batch in batches])  # (terms,) float64
+        parts = [batch.pop(COUNTS) for batch in batches]
+        if not self._has_terms:
+            self._first_counts = dict(zip(self.task.traits.normalizer_names, parts[0].tolist()))
+        total = paddle.add_n(parts)  # (terms,) float64
         total = all_reduce_sum(total)
         # Not max(total, 1): class weights may sum to less than 1.
         total = paddle.where(total > 0, total, paddle.ones_like(total)).astype("float32")
@@ -227,6 +235,7 @@ class TrainStep:
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     if not self._has_terms:
                         require_terms(terms, type(self.task))
+                        require_divisors(terms, self.task, self._first_counts)
                         self._has_terms = True
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
                 status.set_detail("in its backward pass", may_wait=not self.on_host)

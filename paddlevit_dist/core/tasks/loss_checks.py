@@ -7,7 +7,8 @@ import paddle
 
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import require_free_names
-from .step_types import LossTerm
+from .made_results import is_ours
+from .step_types import LossTerm, Number
 
 _EXPECTED = "expected a scalar float tensor, the sum over the micro-batch"
 
@@ -43,6 +44,38 @@ def require_terms(terms: Any, owner: type) -> None:
             f"{owner.__name__}.train_step: no loss term has a gradient, so nothing would be learned: compute the loss "
             "from the outputs of the model, without detach(), numpy() or no_grad()"
         )
+
+
+def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[str, Number]) -> None:
+    """Refuse terms of a user's ``train_step`` whose divisor is not the one that the engine takes.
+
+    Reads counts from the device, so it is for the first micro-batch only.
+
+    Args:
+        given: this micro-batch's part of the engine's normalizers, by name.
+
+    Raises:
+        UserError: a term that counts has no normalizer in a task with ``loss_normalizers``, so that gradients would
+            depend on the number of processes, or a declared count is not its normalizer.
+    """
+    if is_ours(type(task).train_step):
+        return
+    where, names = f"{type(task).__name__}.train_step", task.traits.normalizer_names
+    is_counted = task.traits.normalizers_per_sample is None and names
+    for name, term in terms.items():
+        if name in given:
+            count, expected = float(term.count), float(given[name])
+            if expected > 0 and abs(count - expected) > 1e-3 * expected:
+                raise UserError(
+                    f"{where}: the loss term '{name}' declares {count:g} as its divisor, but the task's normalizer of "
+                    f"this micro-batch is {expected:g}: return LossTerm(sum, count) with that count"
+                )
+        elif is_counted and term.weight and not term.is_local:
+            raise UserError(
+                f"{where}: loss_normalizers has no number for the loss term '{name}', only for {', '.join(names)}, so "
+                "gradients would depend on the number of processes: use such a name, or return its number from "
+                "loss_normalizers and add it to traits.normalizer_names"
+            )
 
 
 def _find_problem(total: Any) -> str:

@@ -58,11 +58,14 @@ class LossTerm(NamedTuple):
         sum: scalar float tensor, the sum over the micro-batch.
         count: divisor of the mean; a number, or a tensor if it is known only after the forward pass.
         weight: weight of the mean in the loss; 0 for a quantity that is only reported.
+        is_local: whether a task with ``loss_normalizers`` has none for this term on purpose: each process divides by
+            its own ``count``, so gradients depend on their number.
     """
 
     sum: paddle.Tensor
     count: Number  # type: ignore[assignment]  # hides tuple.count, which is not used
     weight: float = 1.0
+    is_local: bool = False
 
 
 class StepPosition(NamedTuple):

@@ -196,7 +196,7 @@ class ImageSegmentation(BackboneTask):
             return LossTerm(resized_cross_entropy(logits, labels, IGNORED, weights), pixel_weights.sum())
         losses = cross_entropies(logits, labels, IGNORED, axis=1)
         pixel_weights = pixel_weights * mark_hardest(losses, labels, IGNORED, threshold, keys.OHEM_MIN_KEPT)
-        return LossTerm((losses * pixel_weights).sum(), pixel_weights.sum())
+        return LossTerm((losses * pixel_weights).sum(), pixel_weights.sum(), is_local=True)
 
     def build_metrics(self) -> Metrics:
         """Return the metrics of an evaluation."""

@@ -173,12 +173,12 @@ class InstanceSegmentation(SceneTask):
             raise ValueError("the output has no scores: the network is not in training mode")
         count = paddle.full([], 0.0 if clusters is None else float(clusters.number))
         if clusters is None or not clusters.number:
-            return LossTerm(scores.reshape([]), count)  # the single 0
+            return LossTerm(scores.reshape([]), count, is_local=True)  # the single 0
         members = points.instances
         sizes = np.bincount(members[members >= 0])
         ious = proposal_ious(clusters, members, sizes)
         targets = score_targets(ious, _BACKGROUND_IOU, _FOREGROUND_IOU)
-        return LossTerm(score_loss(scores, to_device(targets)), count)
+        return LossTerm(score_loss(scores, to_device(targets)), count, is_local=True)
 
     def forward(
         self,

@@ -350,7 +350,7 @@ def loss_terms(points: SegmentationPointSection, logits: paddle.Tensor, batch: d
         count = terms["loss"].count if weights is None else look_up_weights(labels, IGNORED, weights).sum()
         terms["loss"] = LossTerm(losses.sum(), count)
     if points.LOVASZ_WEIGHT:
-        terms["lovasz"] = LossTerm(*lovasz_softmax(logits, labels, IGNORED), weight=points.LOVASZ_WEIGHT)
+        terms["lovasz"] = LossTerm(*lovasz_softmax(logits, labels, IGNORED), points.LOVASZ_WEIGHT, is_local=True)
     if points.DICE_WEIGHT:
         scenes = get_scene_numbers(offsets, labels.shape[0])
         dice = scene_dice_losses(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)

@@ -101,7 +101,8 @@ class SetCriterion(DetectionCriterion):
             for name, by_layer in sums.items():
                 count = label_count if name == "class" else box_count
                 layer_sum = by_layer[:-1].sum() if suffix else by_layer[-1]
-                terms[name + suffix] = LossTerm(layer_sum, count, self.weights[name])
+                is_local = name + suffix not in self.normalizer_names
+                terms[name + suffix] = LossTerm(layer_sum, count, self.weights[name], is_local)
         truth = losses.classes[-1]
         is_correct = paddle.logical_and(logits[-1].argmax(axis=-1) == truth, truth < self.num_classes)
         terms["accuracy"] = LossTerm(is_correct.astype("float32").sum(), box_count, 0.0)

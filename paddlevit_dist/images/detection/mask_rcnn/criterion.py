@@ -78,7 +78,7 @@ class MaskRcnnCriterion(DetectionCriterion):
         if self.is_global:
             return LossTerm((losses * shares).sum(), images)
         used = (shares > 0).astype(losses.dtype)
-        return LossTerm((losses * used).sum(), used.sum())
+        return LossTerm((losses * used).sum(), used.sum(), is_local=True)
 
 
 def smooth_l1(changes: paddle.Tensor, targets: paddle.Tensor, beta: float) -> paddle.Tensor:

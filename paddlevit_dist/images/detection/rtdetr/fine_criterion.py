@@ -60,7 +60,7 @@ class FineCriterion(VarifocalCriterion):
         terms, weight = super().select_terms(sums, last, objects), self.weights["distill"]
         names = [f"distill{suffix}" for suffix in self.suffixes if suffix != AUXILIARY] if weight else []
         for name in names:  # already over all ranks
-            terms[name] = LossTerm(sums[name].sum() * world_size(), 1.0, weight)
+            terms[name] = LossTerm(sums[name].sum() * world_size(), 1.0, weight, is_local=True)
         return terms
 
     def layer_sums(

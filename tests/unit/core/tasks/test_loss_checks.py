@@ -7,8 +7,8 @@ import paddle
 import pytest
 from support.refusals import refusal_of
 
-from paddlevit_dist.core.tasks.loss_checks import require_terms
-from paddlevit_dist.core.tasks.step_types import LossTerm
+from paddlevit_dist.core.tasks.loss_checks import require_divisors, require_terms
+from paddlevit_dist.core.tasks.step_types import LossTerm, TaskTraits
 
 
 class Own:
@@ -50,4 +50,46 @@ def test_a_term_may_be_constant_beside_one_that_is_learned():
     constant = LossTerm(paddle.to_tensor(np.float32(2)), 3)
     require_terms(
         {"loss": LossTerm(losses().sum(), 3), "constant": constant, "shown": constant._replace(weight=0)}, Own
+    )
+
+
+class Counted:
+    """A user's task with ``loss_normalizers``."""
+
+    traits = TaskTraits(normalizer_names=("loss", "dice"))
+
+    def train_step(self):
+        """Return terms; never called."""
+
+
+class CountedBySamples(Counted):
+    traits = TaskTraits(normalizers_per_sample={"loss": 1})
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"brier": LossTerm(losses().sum(), 5)}, "no number for the loss term 'brier', only for loss, dice, so gradie"),
+        ({"loss": LossTerm(losses().sum(), 5), "brier": LossTerm(losses().sum(), 5, 0.1)}, "the loss term 'brier', "),
+        ({"loss": LossTerm(losses().sum(), 3)}, "'loss' declares 3 as its divisor, but .* is 5: return LossTerm"),
+        ({"loss": LossTerm(losses().sum(), paddle.to_tensor(5.1))}, "'loss' declares 5.1 as its divisor"),
+    ],
+)
+def test_a_divisor_that_the_engine_does_not_take_is_refused(terms, words):
+    line = refusal_of(require_divisors, terms, Counted(), {"loss": 5.0, "dice": 2.0})
+    assert re.match(f"Counted.train_step: .*{words}", line)
+
+
+def test_what_divides_as_declared_passes():
+    total = losses().sum()
+    terms = {
+        "loss": LossTerm(total, paddle.to_tensor(5.0)),
+        "hard": LossTerm(total, 2, is_local=True),
+        "top-1": LossTerm(total, 9, 0.0),
+        "dice": LossTerm(total, 1),  # of no class: the engine takes 1 for 0
+    }
+    require_divisors(terms, Counted(), {"loss": 5.0, "dice": 0.0})
+    require_divisors({"loss": LossTerm(total, 4), "other": LossTerm(total, 4)}, CountedBySamples(), {"loss": 4.0})
+    assert "declares 3 " in refusal_of(
+        require_divisors, {"loss": LossTerm(total, 3)}, CountedBySamples(), {"loss": 4.0}
     )

@@ -72,6 +72,7 @@ WRITE_EVALUATED = ExtensionPoint[Callable[[Path, Any, dict[str, Any]], None]]("w
 WRITE_SCORED = ExtensionPoint[Callable[[Path, Any, str, Any], None]]("write_scored")  # (file, scored, results, groups)
 # (run, recorder of figures, facts)
 WRITE_EVALUATION_REPORT = ExtensionPoint[Callable[[Any, Any, dict[str, Any]], None]]("write_evaluation_report")
+LIST_GALLERIES = ExtensionPoint[Callable[[Path], list[dict[str, Any]]]]("list_galleries")  # (folder of a run)
 WRITE_LAST_PAGE = ExtensionPoint[Callable[[Path, Any], None]]("write_last_page")  # (folder, stamp of its metrics)
 
 # (folders of runs and groups of seeds, with their names) -> table of the differences from the first, lines about it

@@ -24,6 +24,7 @@ from ...core.checkpoint.model_record import read_stored_settings
 from ...core.checkpoint.published import WEIGHTS_FILE, is_fetched
 from ...core.checkpoint.weight_files import evaluated_weights
 from ...core.launch.tuning import import_paddle
+from ...core.registry.extension_points import LIST_GALLERIES
 from ...core.registry.lookup import annotation_type
 from ...core.registry.manifest import (
     BOX_LABELS,
@@ -40,7 +41,8 @@ from ...core.runtime.metrics_file import find_best_evaluation, get_interval, is_
 from ...core.runtime.printing import one_line
 from .descriptions import to_yaml
 
-CARD = "README.md"
+CARD, IMAGES = "README.md", "images"
+_MOST_IMAGES = 8  # of a gallery
 _HUB = "hf:"
 _ORIGIN = "converted_from"  # a path of this computer
 _LIBRARY = "paddlevit_dist"
@@ -104,16 +106,22 @@ def write_hub_folder(
             Path(made, ABOUT).write_text(to_yaml(about), encoding="utf-8")
             scores = [] if part is not None else read_scores(source)
             card = format_card(folder.resolve().name, about, scores, license_name, _find_public_data(stored))
-            Path(made, CARD).write_text(card, encoding="utf-8")
+            images = _write_images(source, Path(made))
+            Path(made, CARD).write_text(card + images, encoding="utf-8")
+            names = [path.relative_to(made) for path in Path(made).rglob("*") if path.is_file()]
             folder.mkdir(exist_ok=True)
+            if images:
+                (folder / IMAGES).mkdir(exist_ok=True)
             with signals.blocked():
-                for name in (WEIGHTS_FILE, ABOUT, CARD):
+                for name in names:
                     os.replace(Path(made, name), folder / name)
     except OSError as error:
         raise UserError(f"export: {folder} cannot be written: {explain_write_error(error)}") from error
     lines = describe_conversion(converted, str(folder / WEIGHTS_FILE))
     counted = f"{len(scores)} scores" if scores else "no scores: only a run's checkpoint with an evaluation has some"
     lines.append(f"{folder / CARD}: {counted}; complete it, and replace OWNER by your name there")
+    if images:
+        lines.append(f"{folder / IMAGES}: images of the data, from the report: remove what is private")
     return [*lines, f"hf upload OWNER/{shlex.quote(folder.resolve().name)} {shlex.quote(str(folder))}"]
 
 
@@ -169,6 +177,27 @@ def read_scores(source: str) -> list[PublishedScore]:
     return [
         PublishedScore(name, value, get_interval(event, name)) for name, value in values.items() if is_number(value)
     ]
+
+
+def _write_images(source: str, folder: Path) -> str:
+    """Write the galleries of a run's report to ``images``, and return them as Markdown; empty without a report.
+
+    The last line of a caption names the sample, by a path for some data, and is omitted.
+    """
+    list_galleries = LIST_GALLERIES.find()
+    if list_galleries is None or is_fetched(source) or not is_run_checkpoint(weights := evaluated_weights(source)):
+        return ""
+    text, number = "", 0
+    for gallery in list_galleries(find_directory(weights).resolve().parent.parent):
+        links = []
+        for image in gallery["images"][:_MOST_IMAGES]:
+            name = f"{IMAGES}/{number}.{image['suffix']}"
+            (folder / IMAGES).mkdir(exist_ok=True)
+            (folder / name).write_bytes(image["image"])
+            links.append(f"![{_cell('; '.join(image['caption'][:-1]))}]({name})")
+            number += 1
+        text += f"\n## {_cell(gallery['title'])}\n\n{_cell(gallery['note'])}\n\n" + "\n".join(links) + "\n"
+    return text
 
 
 def format_card(

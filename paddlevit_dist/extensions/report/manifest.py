@@ -13,6 +13,7 @@ MANIFEST = Manifest(
     },
     hooks={"REPORT": ".hook:ReportHook"},
     functions={
+        "list_galleries": ".store:list_galleries",
         "write_evaluation_report": ".hook:write_evaluation_report",
         "write_last_page": ".page:write_last_page",
     },

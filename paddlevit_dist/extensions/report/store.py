@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, open_regular
 from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import one_line
@@ -90,6 +91,15 @@ def load(path: Path) -> StoredFigures:
         NotImplementedError,
     ) as error:
         raise ValueError(f"it is damaged ({type(error).__name__}: {error})") from error
+
+
+def list_galleries(run: Path) -> list[dict[str, Any]]:
+    """List the stored galleries of a run's folder; raises a UserError if the file is damaged."""
+    try:
+        figures = load(run / TRAINING).figures if (run / TRAINING).is_file() else []
+        return [figure for figure in figures if figure["kind"] == "gallery"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{run / TRAINING}: {one_line(error)}; remove it to publish without images") from error
 
 
 class _ArchiveMembers:

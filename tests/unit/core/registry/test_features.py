@@ -107,6 +107,7 @@ CALLED_WITH = {
     "show_leaks": ["config", "task", "train", "folder"],
     "write_evaluated": ["intervals", "evaluation", "facts"],
     "write_evaluation_report": ["run", "recorder", "facts"],
+    "list_galleries": ["run"],
     "write_last_page": ["folder", "stamp"],
     "write_scored": ["file", "scored", "results", "groups"],
     "guess_dataset": ["path", "contents"],

@@ -1,18 +1,23 @@
 """The folder of -format=hub: its card is read by the classes of Hugging Face's own library."""
 
 import json
+import re
 import shutil
 
+import numpy as np
 import pytest
 import yaml
 from huggingface_hub import ModelCard
+from PIL import Image
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands import convert
 from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.tasks.figures import Gallery
 from paddlevit_dist.extensions.export import command
 from paddlevit_dist.extensions.export.hub_folder import write_hub_folder
+from paddlevit_dist.extensions.report import store
 
 NAMES = ["no", "ca|t", "Ähre"]
 EVENT = {"top-1": 62.5, "loss": 1.25, "rare": None, "samples": 8, "best": "top-1"}
@@ -90,6 +95,19 @@ def test_a_card_says_nothing_that_is_not_known_and_names_no_place_of_this_comput
     assert not any("secret_place" in text for text in texts)
     about = yaml.safe_load(texts[1])
     assert about["data"]["val"]["classes"] == NAMES and about["settings"]["IMPORTS"] == ["nets.py"]
+
+
+def test_images_of_the_report_are_on_the_card_without_the_names_of_samples(run, tmp_path):
+    pixels = [np.full((4, 5, 3), value, np.uint8) for value in (10, 200)]
+    images = [(image, f"true: oak\nsample 1 of {tmp_path}") for image in pixels]
+    store.save(run / store.TRAINING, [Gallery("Hardest images", images)], {})
+    lines = write_hub_folder(str(run), str(tmp_path / "out"), None, None, False)
+    assert any("images of the data" in line for line in lines) and lines[-1].startswith("hf upload")
+    card = ModelCard.load(tmp_path / "out" / "README.md").text
+    links = re.findall(r"!\[true: oak\]\((images/\d\.\w+)\)", card)
+    found = [np.asarray(Image.open(tmp_path / "out" / link).convert("RGB")) for link in links]
+    np.testing.assert_allclose(found, pixels, atol=3)
+    assert str(tmp_path) not in card
 
 
 def test_files_of_others_stay_and_earlier_ones_are_replaced_when_asked(run, tmp_path):

@@ -8,7 +8,8 @@ from typing import Any
 from ..runtime.errors import UserError
 
 _ARGUMENTS = ("data_path", "split", "cache_folder")
-_FACTS = ("class_names", "num_classes", "labels", "label_matrix", "labeled", "root", "groups_by", "category_ids")
+_OF_ALL = ("class_names", "num_classes", "labels", "labeled", "root", "groups_by", "notices", "content_key")
+_FACTS = (*_OF_ALL, "label_matrix", "category_ids", "keypoint_sets", "palette", "spacing")
 
 
 def is_listed(target: Any) -> bool:
@@ -41,7 +42,7 @@ class ListedDataset:
             )
         self.items = self.target(**{name: value for name, value in given.items() if name in parameters})
         for name in _FACTS:
-            if hasattr(self.items, name) and hasattr(type(self), name):
+            if hasattr(self.items, name) and not isinstance(getattr(type(self), name, None), property):
                 setattr(self, name, getattr(self.items, name))
 
     def __reduce__(self) -> Any:
@@ -58,6 +59,11 @@ class ListedDataset:
         """Return the description of sample ``index`` if there is one, else its number."""
         describe = getattr(self.items, "describe", None)
         return describe(index) if callable(describe) else f"sample {index}"
+
+    def identity(self, index: int) -> Any:
+        """Return the object's name of sample ``index`` if it has one, else the description relative to ``root``."""
+        identify = getattr(self.items, "identity", None)
+        return identify(index) if callable(identify) else super().identity(index)  # type: ignore[misc] # of the base
 
 
 @functools.cache

@@ -9,9 +9,35 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
-from .dataset import TransformedDataset
+from .dataset import Dataset, TransformedDataset
+from .made_results import make_description
 
 _LARGEST_SEED = 1 << 32
+_DATASET_FACTS = ("root", "groups_by", "content_key")  # that ``TransformedDataset`` asks its ``Dataset`` for
+_FACTS = ("class_names", "labeled", "notices", "sample_name", "exclusions", "eval_protocol")  # its own
+
+
+class _ListedFacts(Dataset):
+    """What a user's object says of its samples, by the names that a ``Dataset`` has."""
+
+    def __init__(self, items: Any) -> None:
+        self.items = items
+        for name in _DATASET_FACTS:
+            if hasattr(items, name):
+                setattr(self, name, getattr(items, name))
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def describe(self, index: int) -> str:
+        """Return the description of sample ``index`` if there is one, else its number."""
+        describe = getattr(self.items, "describe", None)
+        return make_description(self.items, describe(index)) if callable(describe) else f"sample {index}"
+
+    def identity(self, index: int) -> str:
+        """Return the object's name of sample ``index`` if it has one, else the description relative to ``root``."""
+        identify = getattr(self.items, "identity", None)
+        return make_description(self.items, identify(index)) if callable(identify) else super().identity(index)
 
 
 class ListedSamples(TransformedDataset):
@@ -23,7 +49,9 @@ class ListedSamples(TransformedDataset):
 
     def __init__(self, samples: Any) -> None:
         self.dataset = samples
-        self.class_names = getattr(samples, "class_names", None)
+        for name in _FACTS:
+            if hasattr(samples, name):
+                setattr(self, name, getattr(samples, name))
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Read sample ``index``."""
@@ -34,8 +62,15 @@ class ListedSamples(TransformedDataset):
 
     def describe(self, index: int) -> str:
         """Return the description of sample ``index`` if there is one, else its number."""
-        describe = getattr(self.dataset, "describe", None)
-        return self.make_description(describe(index)) if callable(describe) else f"sample {index}"
+        return self._dataset().describe(index)
+
+    def identities(self) -> np.ndarray | None:
+        """Return digests that identify samples; None: unknown, as descriptions alone may be those of other samples."""
+        is_known = self._dataset().root is not None or hasattr(self.dataset, "identity")
+        return super().identities() if is_known else None
+
+    def _dataset(self) -> Dataset:
+        return self.dataset if isinstance(self.dataset, Dataset) else _ListedFacts(self.dataset)
 
 
 def make_samples(cls: type[Any]) -> None:

@@ -52,6 +52,23 @@ def test_a_dataset_of_paddle_is_read_as_a_dataset_of_images(tmp_path):
     assert len(open_split(Halves, tmp_path, "val")) == 2
 
 
+class Dated(Halves):
+    groups_by = {"day": r"^(\d)-"}
+    notices = ["four days"]
+    keypoint_sets = ["those of a task of keypoints"]
+    root = "/data"
+
+    def identity(self, index):
+        return f"{index // 2}-{index}"
+
+
+def test_what_a_registered_class_says_of_its_samples_is_taken_over(tmp_path):
+    samples = open_split(Dated, tmp_path)
+    assert samples.groups("day").names.tolist() == ["0", "0", "1", "1", "2", "2"]
+    dataset = samples.dataset
+    assert (dataset.notices, dataset.keypoint_sets, dataset.root) == (Dated.notices, Dated.keypoint_sets, "/data")
+
+
 def test_a_class_with_other_arguments_is_refused_by_their_names(tmp_path):
     with pytest.raises(UserError, match="^dataset Needing takes mode: a registered class takes some of data_path, spl"):
         open_split(Needing, tmp_path)

@@ -189,6 +189,27 @@ class Stream(io.IterableDataset):
         return iter([1])
 
 
+def test_what_a_users_samples_say_of_themselves_is_taken_over():
+    class Weeks(list):
+        groups_by = {"week": r"w(\d+)/"}
+        labeled = False
+        notices = ("two weeks",)
+
+        def describe(self, index):
+            return f"/data/w{index // 2}/{index}"
+
+    samples = make_own(samples=Weeks(range(4))).build_dataset("val", None)
+    assert samples.groups("week").names.tolist() == ["0", "0", "1", "1"]
+    assert (samples.labeled, samples.notices, samples.identities()) == (False, ("two weeks",), None)
+    placed = Weeks(range(4))
+    placed.root = "/data"
+    samples = make_own(samples=placed).build_dataset("val", None)
+    assert samples.name(3) == "w1/3" and len(set(samples.identities())) == 4
+    placed.describe = lambda index: index
+    with pytest.raises(UserError, match="^Weeks describes a sample as 0: "):
+        samples.describe(0)
+
+
 @pytest.mark.parametrize("samples", [None, iter([1]), {"a": 1}, "abc", 3, Stream(), len])
 def test_what_has_no_length_or_index_is_refused(samples):
     with pytest.raises(UserError, match="^Own.build_dataset returns .* for val, expected samples with a length and an"):

@@ -7,6 +7,7 @@ import tarfile
 import numpy as np
 import pytest
 from PIL import Image
+from support.files import hub_files
 from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist import UserError
@@ -14,7 +15,7 @@ from paddlevit_dist.core.registry.lookup import DATASETS, resolve
 from paddlevit_dist.core.tasks import BadSample
 from paddlevit_dist.images import ImageDataset, SegmentationDataset
 
-NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar", "table")
+NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar", "table", "hub")
 
 
 def write_idx(folder):
@@ -55,6 +56,13 @@ def write_class_tars(folder):
                 tar.add(folder / split / name / "1.jpg", "1.jpg")
 
 
+def write_parquets(folder):
+    columns = {"image": hub_files.images([1, 2]), "label": [1, 0]}
+    features = {"image": hub_files.IMAGE, "label": hub_files.classes("ant", "bee")}
+    for split in ("train", "val"):
+        hub_files.write_parquet(folder / "data" / f"{split}-00000-of-00001.parquet", columns, features)
+
+
 WRITERS = {
     "mnist": write_idx,
     "fashion_mnist": write_idx,
@@ -64,6 +72,7 @@ WRITERS = {
     "folder": write_class_folders,
     "tar": write_class_tars,
     "table": write_table,
+    "hub": write_parquets,
 }
 
 

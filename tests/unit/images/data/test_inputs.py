@@ -75,7 +75,7 @@ def test_names_can_be_sliced(tmp_path):
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (3.5, "expected a path, a PIL image or an array, got float"),
+        (3.5, "expected a path, a PIL image, an array or a file.s content as bytes, got float"),
         (np.zeros((4, 5, 2), np.uint8), r"expected uint8 .*, got uint8 \(4, 5, 2\)"),
         (np.zeros((4, 5), np.int32), r"expected uint8 .*, got int32 \(4, 5\)"),
         (np.zeros((0, 5), np.uint8), r"expected uint8 .*, got uint8 \(0, 5\)"),

@@ -13,6 +13,7 @@ from ..settings.files import StoredSettings, read_stored
 from ..settings.table import index_keys
 from ..settings.values import InvalidValue
 
+ABOUT = "about.yaml"
 ABOUT_ADVICE = "remove the file to continue without it"
 _MOST_CLASSES = 1 << 20
 _Names = Annotated[list[str | int | float | bool], Meta(max_length=_MOST_CLASSES)]

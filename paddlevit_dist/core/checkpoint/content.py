@@ -19,14 +19,14 @@ from msgspec import Meta
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.text_files import convert_facts, parse_yaml, read_bytes
-from .about_schema import ABOUT_ADVICE, AboutFacts, require_valid_settings
+from .about_schema import ABOUT, ABOUT_ADVICE, AboutFacts, require_valid_settings
 from .array_files import read_npz
 
 MODEL: str = "model.pdparams"  # weights
 AVERAGED: str = "model_ema.pdparams"  # their average if the run has one
 OWN = "task.npz"  # state of the task, if it has some
 OPTIMIZER, STATE, MANIFEST = "optimizer.npz", "state.json", "manifest.json"
-ABOUT, SAMPLES, EVALUATION = "about.yaml", "samples.npz", "evaluation.json"
+SAMPLES, EVALUATION = "samples.npz", "evaluation.json"
 REPLACED = ".replaced"  # suffix of a checkpoint that is being replaced by one of the same name
 _NAME = re.compile(r"(epoch|update)_(\d{1,18})(?:\.replaced)?")
 _BLOCK_BYTES = 32 << 20  # read and hashed at once

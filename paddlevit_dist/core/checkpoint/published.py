@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeGuard
 from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
-from .content import ABOUT
+from .about_schema import ABOUT
 from .download import (
     CachedCopy,
     download_from_hub,

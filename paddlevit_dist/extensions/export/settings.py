@@ -9,7 +9,6 @@ from ...core.runtime.errors import UserError
 from ...core.settings.every_run import RunSettings
 from ...core.settings.key import PathText, key, rows
 from ...core.settings.table import COMMAND_LINE, ConfigView, KeySetting, KeyTable
-from .files import find_exported
 
 
 class ExportSettings(RunSettings):
@@ -28,6 +27,8 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
     """Set MODEL.PRETRAINED to the weights that the exported model was made from."""
     if values.EXPORTED is None or not values.EVAL:
         return []
+    from .files import find_exported  # imports NumPy, which keys do without
+
     explicit = {name for name, setting in settings.items() if setting.source == COMMAND_LINE}
     exported, is_resumed = find_exported(values.EXPORTED), "MODEL.RESUME" in explicit
     if not is_resumed:

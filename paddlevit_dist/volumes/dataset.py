@@ -30,7 +30,34 @@ class VolumeOptions(NamedTuple):
 DEFAULT_OPTIONS = VolumeOptions()
 
 
-class VolumeDataset(Dataset):
+class NamedVolumes(Dataset):
+    """Base class of datasets of volumes, each of which has a name."""
+
+    groups_by = SUBJECT
+
+    def make_facts(self, name: str) -> None:
+        """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
+        super().make_facts(name)
+        require_cases(map(self.case, range(len(self))), name)
+
+    @abstractmethod
+    def case(self, index: int) -> str:
+        """Return the name of volume ``index``, which no other has: its file name without channel and suffix."""
+
+    def describe(self, index: int) -> str:
+        """Return the origin of volume ``index`` for messages; by default, its name."""
+        return f"volume {self.case(index)}"
+
+    def identity(self, index: int) -> str:
+        """Return a name as any dataset does; by default a number, as another split may have volumes of the same names.
+
+        It follows from the description of a derived class.
+        """
+        is_default = inspect.unwrap(type(self).describe) is NamedVolumes.describe
+        return Dataset.describe(self, index) if is_default else super().identity(index)
+
+
+class VolumeDataset(NamedVolumes):
     """Base class of datasets of volumes with landmarks; ``read(index)`` returns ``(DecodedVolume, points)``.
 
     ``class_names`` are the names of the landmarks. The ``read`` of a derived class may return points in each form that
@@ -38,7 +65,6 @@ class VolumeDataset(Dataset):
     """
 
     holds = "volumes"
-    groups_by = SUBJECT
     #: names of the landmarks, in the order of the model's outputs
     names: Sequence[str] = []
     #: voxel spacing of all volumes, millimeters (depth, height, width)
@@ -52,11 +78,6 @@ class VolumeDataset(Dataset):
         volumes = config.VOLUMES
         options = VolumeOptions(*(volumes[name.upper()] for name in VolumeOptions._fields))
         return open_with_options(cls, config.DATA.DATA_PATH, split, cache_folder, options)
-
-    def make_facts(self, name: str) -> None:
-        """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
-        super().make_facts(name)
-        require_cases(map(self.case, range(len(self))), name)
 
     def make_sample(self, sample: Any) -> tuple[DecodedVolume, np.ndarray]:
         """Return what ``read`` of a derived class returned with float64 points; BadSample if a part is wrong.
@@ -94,10 +115,6 @@ class VolumeDataset(Dataset):
     def placed(self) -> list[int] | None:
         """Count the volumes in which each landmark is present; None: unknown without reading all."""
         return None
-
-    @abstractmethod
-    def case(self, index: int) -> str:
-        """Return the name of volume ``index``, which no other has: its file name without suffix."""
 
     def convention(self, index: int) -> str:
         """Return the convention of predictions for volume ``index``: "ras" or "lps"."""

@@ -12,13 +12,12 @@ from ...core.runtime.printing import describe_value
 from ...core.tasks.dataset import Dataset
 from ...core.tasks.sample_arrays import to_classes
 from ...core.tasks.sample_checks import BadSample
-from ...core.tasks.sample_groups import SUBJECT
-from ..dataset import open_with_options
+from ..dataset import NamedVolumes, open_with_options
 from ..geometry import VolumeGeometry
 from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS
 from ..store import DecodedStore, DecodedVolume, read_stored, read_upright
-from ..volume_fields import check_place, check_volume, place_labels, require_cases
+from ..volume_fields import check_place, check_volume, place_labels
 from .regions import LabelRegion
 from .settings import VolumeSegmentationSettings
 
@@ -93,7 +92,18 @@ def make_label_map(
     )
 
 
-class SegmentedVolumes(Dataset):
+def require_known(labels: np.ndarray, count: int) -> None:
+    """Check that the labels of voxels are from 0 up to ``count``, or ``IGNORED``; raises BadSample."""
+    is_unknown = (labels >= count) & (labels != IGNORED)
+    if is_unknown.any():
+        raise BadSample(
+            f"{np.count_nonzero(is_unknown):,} of {labels.size:,} voxels have a label that is out of range, such as "
+            f"{int(labels[is_unknown].max())}: with {count} classes labels go from 0, the background, to {count - 1}, "
+            f"and {IGNORED} means no class"
+        )
+
+
+class SegmentedVolumes(NamedVolumes):
     """Base class of datasets of volumes with one or several channels and a class for each voxel.
 
     ``read(index)`` returns ``(channels, labels)``. Label 0 is the background. ``make_volume`` creates a channel, and
@@ -101,7 +111,6 @@ class SegmentedVolumes(Dataset):
     """
 
     holds = "volumes with label maps"
-    groups_by = SUBJECT
     #: names of the network's outputs: of the labels, the background first, or of the regions
     class_names: Sequence[str] = []
     #: number of each label in the files; empty: 0, 1 and so on
@@ -127,11 +136,6 @@ class SegmentedVolumes(Dataset):
     def num_classes(self) -> int:  # type: ignore[override]
         """Number of outputs of a network: classes with the background, or regions."""
         return len(self.class_names)
-
-    def make_facts(self, name: str) -> None:
-        """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
-        super().make_facts(name)
-        require_cases(map(self.case, range(len(self))), name)
 
     def make_sample(self, sample: Any) -> tuple[list[DecodedVolume], LabelMap | None]:
         """Return what ``read`` of a derived class returned; BadSample if a part is wrong. Voxels are not read."""
@@ -165,6 +169,9 @@ class SegmentedVolumes(Dataset):
         array = labels.array
         if not isinstance(array, np.ndarray) or array.dtype != np.uint8:
             raise BadSample(f"the label map has {describe_value(array)}, expected uint8: make_label_map creates one")
+        count = len(self.numbers) or len(self.class_names)
+        if max(labels.places, default=0) >= count:
+            require_known(array, count)
         return labels._replace(geometry=check_place(array, labels.geometry, "the label map"))
 
     @abstractmethod
@@ -185,10 +192,6 @@ class SegmentedVolumes(Dataset):
         Labels of another size than the channels need it.
         """
         return LabelSource(None, self.read(index)[0][0].geometry)
-
-    @abstractmethod
-    def case(self, index: int) -> str:
-        """Return the name of volume ``index``, which no other has: its file name without channel and suffix."""
 
 
 class VolumeFiles(SegmentedVolumes):

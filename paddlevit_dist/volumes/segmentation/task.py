@@ -18,7 +18,7 @@ from ...core.tasks.metrics import Metrics
 from ...core.tasks.model_factory import create_configured
 from ...core.tasks.network_checks import check_network, require_output
 from ...core.tasks.prediction import CheckpointMeta
-from ...core.tasks.sample_checks import BadSample, require_finite
+from ...core.tasks.sample_checks import require_finite
 from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 from ...core.tasks.task import Records, Task
 from ..geometry import find_spacing, require_same_spacing, require_spacing, round_spacing, step_lengths
@@ -30,7 +30,7 @@ from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
 from ..unet3d import axis_options, level_steps, read_strides
 from .components import find_labels, keep_largest
-from .dataset import IGNORED, SegmentedVolumes, VolumeFiles
+from .dataset import IGNORED, SegmentedVolumes, VolumeFiles, require_known
 from .decoding import choose_labels, resample_maps, split_planes
 from .fingerprint import find_misnamed
 from .losses import region_losses
@@ -165,10 +165,7 @@ class VolumeSegmentation(Task):
     def check_sample(self, sample: dict[str, Any]) -> None:
         """Check that the volume is finite and that labels are classes."""
         require_finite(sample["volume"], "volume")
-        labels, count = sample["labels"], len(self.numbers)
-        is_unknown = (labels >= count) & (labels != IGNORED)
-        if is_unknown.any():  # only custom datasets
-            raise BadSample(f"a voxel has the label {int(labels[is_unknown][0])}, but there are {count} labels")
+        require_known(sample["labels"], len(self.numbers))  # only custom datasets
 
     def collate(self, samples: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Collate samples to a batch."""

@@ -197,7 +197,7 @@ def test_a_landmark_is_missing_if_a_coordinate_is_unknown(form):
 @pytest.mark.parametrize("form", REFUSED_POINTS)
 def test_positions_are_refused_by_a_line_that_names_the_sample(form):
     points, said = REFUSED_POINTS[form]
-    with pytest.raises(BadSample, match=rf"^sample 0: .*{said}"):
+    with pytest.raises(BadSample, match=rf"^sample 0 .*: .*{said}"):
         Heads((VOLUME, points)).read(0)
 
 
@@ -346,3 +346,26 @@ def test_volumes_whose_predictions_would_overwrite_one_another_are_refused(base,
     Named(["a", "A", "c"]).make_facts("dataset named")
     with pytest.raises(UserError, match=f"^dataset named: {told}"):
         Named(cases).make_facts("dataset named")
+
+
+def test_labels_that_are_no_classes_are_refused_where_a_volume_is_read_by_its_name():
+    form = {"axes": "zyx", "spacing": SPACING}
+    with pytest.raises(BadSample) as refused:
+        Livers(([VOLUME], make_label_map(LABELS + 1, **form))).read(0)
+    assert str(refused.value) == (
+        "sample 0 (volume head): 8 of 24 voxels have a label that is out of range, such as 3: with 3 classes labels go "
+        "from 0, the background, to 2, and 255 means no class"
+    )
+    Livers(([VOLUME], make_label_map(np.where(LABELS == 2, 255, LABELS), **form))).read(0)
+
+
+def test_volumes_are_described_by_their_names_but_identified_by_their_origin():
+    class Placed(Heads):
+        root = "/data"
+
+        def describe(self, index):
+            return f"/data/{index}.nii"
+
+    heads, placed = Heads(None), Placed(None)
+    assert (heads.describe(0), heads.identity(0)) == ("volume head", "sample 0")
+    assert (placed.describe(0), placed.identity(0)) == ("/data/0.nii", "0.nii")

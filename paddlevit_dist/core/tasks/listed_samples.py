@@ -65,7 +65,7 @@ class ListedSamples(TransformedDataset):
         return self._dataset().describe(index)
 
     def identities(self) -> np.ndarray | None:
-        """Return digests that identify samples; None: unknown, as descriptions alone may be those of other samples."""
+        """Return digests that identify samples; None: unknown, as other samples may have these descriptions."""
         is_known = self._dataset().root is not None or hasattr(self.dataset, "identity")
         return super().identities() if is_known else None
 

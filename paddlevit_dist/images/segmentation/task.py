@@ -160,7 +160,8 @@ class ImageSegmentation(BackboneTask):
         labeled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
         present = np.count_nonzero(image_counts[:, :IGNORED])
         numbers = {**dict.fromkeys(_PIXEL_LOSSES, labeled), **dict.fromkeys(_CLASS_LOSSES, present)}
-        return {name: numbers[name] for name in self.traits.normalizer_names}
+        # Other names are of a derived class, which adds their numbers.
+        return {name: numbers[name] for name in self.traits.normalizer_names if name in numbers}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition

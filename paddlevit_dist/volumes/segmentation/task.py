@@ -214,7 +214,8 @@ class VolumeSegmentation(Task):
             regions, present = len(self.regions), np.count_nonzero(crop_counts[:, 1:])
             numbers[term_name("cross_entropy", level)] = int(crop_counts.sum()) * (regions or 1)
             numbers[term_name("dice", level)] = len(labels) * regions if regions else int(present)
-        return {name: numbers[name] for name in self.traits.normalizer_names}
+        # Other names are of a derived class, which adds their numbers.
+        return {name: numbers[name] for name in self.traits.normalizer_names if name in numbers}
 
     def train_step(
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition

@@ -333,6 +333,7 @@ def test_custom_code_trains_and_evaluates(tmp_path):
         "counting.yaml",
         "dot_files.py",
         "focal.py",
+        "brier.py",
         "macro_f1.py",
         "several_labels.py",
         "paired.py",
@@ -345,7 +346,7 @@ def test_custom_code_trains_and_evaluates(tmp_path):
     errors = [float(value) for out in printed for value in re.findall(r"^mean error ([\d.]+)", out, re.MULTILINE)]
     assert len(errors) >= 2 and errors[-1] < 1.0  # guessing the mean number of dots is wrong by 2.5
     everything = "\n".join(printed)
-    assert "output/focal/checkpoints" in everything
+    assert "output/focal/checkpoints" in everything and "output/brier/checkpoints" in everything
     interval = r"\[[\d.]+, [\d.]+\]"
     assert re.search(rf"^top-1 .* macro F1 [\d.]+ {interval} \(last and best, epoch 1\)$", everything, re.MULTILINE)
     assert re.search(r"^macro F1 to \+-2 .*: [\d,]+ samples$", everything, re.MULTILINE)

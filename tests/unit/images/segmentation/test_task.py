@@ -2,6 +2,7 @@
 what an update waits."""
 
 import math
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -190,7 +191,9 @@ def test_counts_of_the_loader_are_those_of_the_step():
         for name, count in counts.items():
             assert float(terms[name].count) == pytest.approx(count)
         assert terms["auxiliary"].weight == 0.4
-    assert 0 < float(terms["loss"].count) <= counts["auxiliary"]  # of the hard pixels
+    assert 0 < float(terms["loss"].count) <= counts["auxiliary"] and terms["loss"].is_local  # of the hard pixels
+    task.traits = replace(task.traits, normalizer_names=("loss", "brier"))  # a derived class adds the other's number
+    assert set(task.loss_normalizers(batch)) == {"loss"}
 
 
 def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():

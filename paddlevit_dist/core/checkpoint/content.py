@@ -89,9 +89,11 @@ def resolve_checkpoint(path: str | os.PathLike) -> Path:
     """Return the checkpoint that the path of a run's folder means where weights are needed: ``best``, else ``last``.
 
     If a copy has lost the links, it is the best one on record, else the newest. Other paths are returned, ``~``
-    expanded.
+    expanded. A path without a name, such as ``.``, is the absolute one.
     """
     expanded = Path(path).expanduser()
+    if not expanded.name:
+        expanded = expanded.resolve()
     for folder in (expanded / "checkpoints", expanded):
         for name in ("best", "last"):
             if (folder / name).is_dir() and (folder / name).is_symlink():

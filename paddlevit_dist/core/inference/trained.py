@@ -92,6 +92,8 @@ def open_source(
         log: called with a line when weights are downloaded, and for each of the words that has no effect.
         advice: what to do if the training settings are unknown, for messages.
     """
+    if not source:
+        raise UserError(f"{command}: the path of the weights is empty: name a run's folder, a checkpoint, or weights")
     weights_source = evaluated_weights(source)
     exported = _open_exported(command, source, Path(weights_source))
     if exported is None:
@@ -137,7 +139,7 @@ def _open_exported(command: str, source: str, weights: Path) -> tuple[Path, dict
     Raises UserError for a command that needs weights.
     """
     named = weights.suffix.lower() in _EXPORTED
-    if not named and not any(weights.with_name(f"{weights.name}{suffix}").is_file() for suffix in _EXPORTED):
+    if not named and not any(Path(f"{weights}{suffix}").is_file() for suffix in _EXPORTED):
         return None
     found = OPEN_EXPORTED.find() if command == "predict" else None
     if found is None:

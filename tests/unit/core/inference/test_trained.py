@@ -246,6 +246,15 @@ def test_the_task_learns_the_number_of_classes_that_only_the_weights_have(unname
     assert task.num_classes == 3
 
 
+def test_the_working_folder_is_a_source_of_weights_as_by_its_name(classifier, monkeypatch):
+    monkeypatch.chdir(classifier.parent)
+    assert open_source(".", "predict").weights == str(classifier)
+    with pytest.raises(UserError, match="predict: the path of the weights is empty: name a run's folder"):
+        open_source("", "predict")
+    with pytest.raises(UserError, match="^/ contains no model.pdparams"):
+        open_source("/", "predict")
+
+
 def test_a_model_without_classes_needs_no_number_of_them(monkeypatch, unnamed):
     weights, recipe = unnamed
     source = open_source(weights, "predict", recipe=recipe)

@@ -19,6 +19,8 @@ from ..runtime.transfers import is_on_gpu
 from ..settings import dump_yaml
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
+from ..tasks.dataset import Dataset
+from ..tasks.listed_samples import ListedSamples
 from ..tasks.protocols import LogContributor, count_samples, describe_samples
 from ..tasks.task import Task
 from .schedule import describe_rates
@@ -34,7 +36,11 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
     is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
     splits = [f"  {split} {describe_samples(task, samples)}" for split, samples in datasets.items()]
-    lines = [f"data: {data.DATASET} ({place})", *splits, f"model: {model}", _devices(config)]
+    source = f"{data.DATASET} ({place})"
+    listed = next((samples.dataset for samples in datasets.values() if isinstance(samples, ListedSamples)), None)
+    if is_ours and listed is not None and not isinstance(listed, Dataset):  # the task does not read DATA.DATASET
+        source = f"{type(listed).__name__} (from {type(task).__name__}.build_dataset)"
+    lines = [f"data: {source}", *splits, f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         kind = device_kinds.current()
         where = "a CPU" if kind.name == device_kinds.CPU else f"device {kind.name}"

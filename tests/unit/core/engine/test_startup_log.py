@@ -17,6 +17,7 @@ from paddlevit_dist.core.engine.startup_log import (
     start_run_log,
 )
 from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.listed_samples import ListedSamples
 from paddlevit_dist.core.tasks.task import Task
 
 
@@ -67,6 +68,8 @@ def test_data_model_and_devices_are_told_first(ranks):
     assert lines[4].startswith("devices: 3 CPU processes; effective batch 48 = 8 per process x 3 process(es) x 2 accum")
     assert first_lines("-data_path=/x", "DATA.DATASET", "unknown_birds")[0] == "data: unknown_birds (/x)"
     assert first_lines("DATA.DATASET", "unknown_birds")[0] == "data: unknown_birds (no -data_path)"
+    own = {"train": ListedSamples(Samples(range(4)))}
+    assert first_lines(splits=own)[0] == "data: Samples (from Counted.build_dataset)"
 
 
 @pytest.mark.parametrize("eval_size, number, batch", [("None", 1, 8), ("5", 1, 5), ("5", 4, 5)])

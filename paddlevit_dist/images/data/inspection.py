@@ -20,6 +20,7 @@ from tqdm import tqdm
 from ...core.launch.devices import cpu_cores
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count, one_line
+from ...core.tasks.sample_checks import BadSample
 from .formats import readable_formats
 from .image_labels import CLASS
 from .reading import (
@@ -364,7 +365,7 @@ def find_empty_classes(dataset: "ImageDataset", split: str, num_classes: int) ->
 def find_only_class(dataset: "ImageDataset", split: str, num_classes: int) -> list[str]:
     """Return a line if some images are read for their labels, as the dataset does not list them, and all are equal.
 
-    A UserError names the first image whose label is not a class.
+    A BadSample names the first image whose label is not a class.
     """
     if dataset.labels is not None or dataset.truth != CLASS or num_classes < 2:
         return []
@@ -374,8 +375,10 @@ def find_only_class(dataset: "ImageDataset", split: str, num_classes: int) -> li
     for index in order:
         try:
             labels.append(reader.read(index)[1])
-        except UnreadableImage:
-            continue  # which is reported when it is used
+        except BadSample:
+            raise
+        except Exception:  # a user's dataset may raise any, which is reported when the image is used
+            continue
         if time.monotonic() - begin > _LABEL_SECONDS or labels[-1] != labels[0]:
             break
     if len(labels) < 2 or labels[-1] != labels[0]:

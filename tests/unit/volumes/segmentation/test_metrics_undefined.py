@@ -19,13 +19,13 @@ def of_volumes(*pairs: tuple[list[int], list[int]], has_distances: bool = True) 
     return metrics
 
 
-def test_an_evaluation_where_every_voxel_is_background_has_the_dice_zero():
+def test_an_evaluation_where_every_voxel_is_background_has_no_dice():
     metrics = of_volumes(([0, 0, IGNORED], [0, 0, 1]))
     values = metrics.compute({})
-    assert values == {"Dice": 0.0, "pooled Dice": 0.0, "missed": 0, "missed a": 0, "missed b": 0, "missed c": 0}
-    assert metrics.summary(values) == "Dice 0.0000 pooled Dice 0.0000; neither labeled nor predicted: a, b, c"
+    assert values == {"missed": 0, "missed a": 0, "missed b": 0, "missed c": 0}
+    assert metrics.summary(values) == "Dice nan pooled Dice nan; neither labeled nor predicted: a, b, c"
     drawn = metrics.bootstrap_values(metrics.per_sample(), np.ones((2, 1)))
-    assert np.isnan(list(drawn.values())).all() and drawn["Dice"].shape == (2,)  # an interval does not take 0 for it
+    assert np.isnan(list(drawn.values())).all() and drawn["Dice"].shape == (2,)  # nor has it an interval
 
 
 @pytest.mark.parametrize("has_distances", [True, False])

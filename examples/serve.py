@@ -18,7 +18,12 @@ LARGEST = 20 << 20  # bytes of an image
 
 def make_app(sources):
     """Answer with the rows of predictions.jsonl; threads decode several images while the network computes."""
-    models = {Path(source).name: Predictor(source) for source in sources}
+    models = {}
+    for source in sources:
+        name = Path(source).absolute().name
+        if name in models:
+            raise UserError(f"{source}: another model is named {name}, too: rename one of them")
+        models[name] = Predictor(source)
     app = FastAPI()
 
     @app.get("/")

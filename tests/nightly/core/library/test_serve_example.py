@@ -30,6 +30,13 @@ NETWORK = "MODEL.EMBED_DIM 192 MODEL.DEPTH 12 MODEL.NUM_HEADS 3 MODEL.PATCH_SIZE
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"pip install {' '.join(MISSING)}")
+def test_two_models_of_one_name_are_refused(tmp_path):
+    weights = [str(trained.write_weights(tmp_path / name, ["cat", "ant", "bee"])) for name in ("first", "second")]
+    done = run_command([sys.executable, str(ROOT / "examples" / "serve.py"), "8000", *weights], timeout=600)
+    assert done.returncode and "another model is named weights.pdparams, too: rename one of them" in done.stderr
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"pip install {' '.join(MISSING)}")
 def test_a_run_and_an_exported_file_answer_twenty_clients_as_they_answer_one(tmp_path, monkeypatch):
     monkeypatch.setattr(trained, "SIZES", {"patch_size": 16, "embed_dim": 192, "depth": 12, "num_heads": 3})  # ViT-Ti
     weights = trained.write_weights(tmp_path / "run", ["cat", "ant", "bee"], *NETWORK, image_size=224)

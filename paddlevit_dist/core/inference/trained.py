@@ -101,9 +101,9 @@ def open_source(
         about, described_by = read_weights_info(file), find_about_file(file)
         settings = _require_settings(command, file, about, advice) if recipe is None else None
     else:
-        file, about = exported
+        file, about, missing = exported
         described_by = file
-        settings = _require_exported_settings(command, file, about) if recipe is None else None
+        settings = _require_exported_settings(command, file, about, missing) if recipe is None else None
     own = format_words(options)
     loaded = build_configuration(str(file), settings, recipe, [*own, *words], is_exported=exported is not None)
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
@@ -133,12 +133,13 @@ def open_source(
     return TrainedWeights(str(file), loaded.values, settings, learned, exported is not None)
 
 
-def _open_exported(command: str, source: str, weights: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Return the exported model at a path with its description; None if the path is not one's.
+def _open_exported(command: str, source: str, weights: Path) -> tuple[Path, dict[str, Any], str] | None:
+    """Return the exported model at a path, its description, and why it has none; None if the path is not one's.
 
     Raises UserError for a command that needs weights.
     """
-    named = weights.suffix.lower() in _EXPORTED
+    is_program = weights.suffix == ".json" and weights.with_suffix(".pdiparams").is_file()
+    named = weights.suffix.lower() in _EXPORTED or is_program
     if not named and not any(Path(f"{weights}{suffix}").is_file() for suffix in _EXPORTED):
         return None
     found = OPEN_EXPORTED.find() if command == "predict" else None
@@ -147,11 +148,13 @@ def _open_exported(command: str, source: str, weights: Path) -> tuple[Path, dict
     return found(source)
 
 
-def _require_exported_settings(command: str, file: Path, about: dict[str, Any]) -> dict[str, Any]:
+def _require_exported_settings(command: str, file: Path, about: dict[str, Any], missing: str) -> dict[str, Any]:
     """Return the settings of the run that an exported model is from, or raise UserError."""
     settings = about.get("settings")
     if isinstance(settings, dict):
         return settings
+    if missing:
+        raise UserError(f"{command}: {missing}")
     raise UserError(
         f"{command}: {file} does not say with which settings it is used: export the run again, as earlier versions did "
         "not write them, or name the recipe that it was trained with: -cfg=FILE"
@@ -161,9 +164,10 @@ def _require_exported_settings(command: str, file: Path, about: dict[str, Any]) 
 def _require_settings(command: str, file: Path, about: dict[str, Any], advice: str) -> dict[str, Any]:
     """Return the settings of the run that trained the weights, or raise UserError."""
     settings = find_run_settings(about, file)
-    if settings is not None:
+    found = "named so" if may_be_weights(file) else find_format(file)
+    if settings is not None and found is not None:
         return settings
-    if not may_be_weights(file) and find_format(file) not in ("index", "torch"):
+    if found not in ("named so", "index", "torch"):
         raise UserError(
             f"{command}: {file} does not contain weights; expected a run's folder, a checkpoint, or weights "
             f"({', '.join(SUFFIXES)})"

@@ -56,7 +56,7 @@ FIRST_LAYER_FINDER = ExtensionPoint[Callable[[Any], Callable[..., Any]]]("FirstL
 # (run, model) -> name of the evaluated model, lines for the log
 LOAD_COMPARISON_WEIGHTS = ExtensionPoint[Callable[[Any, Any], tuple[str | Path, list[str]]]]("load_comparison_weights")
 # (path) -> the file of the exported model there, and its description
-OPEN_EXPORTED = ExtensionPoint[Callable[[str], tuple[Path, dict[str, Any]]]]("open_exported")
+OPEN_EXPORTED = ExtensionPoint[Callable[[str], tuple[Path, dict[str, Any], str]]]("open_exported")
 BUILD_EXPORTED = ExtensionPoint[Callable[[Any, Any], tuple[Any, Any]]]("build_exported")  # as ``build_trained``
 LOAD_EXPORTED_LAYER = ExtensionPoint[Callable[[Any, Any], Any]]("load_exported_layer")  # (config, task)
 # (path) -> the file that describes an exported model, and its content

@@ -103,6 +103,19 @@ def read_exported_about(source: str) -> tuple[str, dict[str, Any]]:
     return str(model.described_by), model.about
 
 
+def explain_undescribed(model: ExportedModel) -> str:
+    """Return why a model of this package may have no description; "" if nothing speaks for that."""
+    if not model.is_onnx:
+        beside = model.described_by
+        return (
+            "" if beside.is_file() else f"{beside} is missing: export writes it beside {model.file.name}: copy it, too"
+        )
+    is_whole = model.file.stat().st_size > 0 and _read_fields(model.file)[1]
+    return (
+        "" if is_whole else f"{model.file} is damaged, or is not an ONNX file: copy it again or export the model again"
+    )
+
+
 def _describe(file: Path) -> ExportedModel:
     """Read the description of the model in ``file``: the one inside of an ONNX file, else the one next to it."""
     neighbor = file.with_name(f"{file.stem}.{ABOUT}")
@@ -139,27 +152,33 @@ def read_property(file: Path) -> bytes | None:
     Only the outermost fields of the file are looked at, not its weights. Source: onnx.proto, ``ModelProto`` and
     ``StringStringEntryProto``; each field has a varint of its number and type, then a varint, bytes or their length.
     """
+    return _read_fields(file)[0]
+
+
+def _read_fields(file: Path) -> tuple[bytes | None, bool]:
+    """Return what ``read_property`` does, and whether the outermost fields end where the file does."""
     found = None
     with readable(file), open_regular(file, "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         for _ in range(_MOST_FIELDS):
             tag, length = _read_varint(stream), 0
             if tag is None:
-                return found
+                return found, True
             if tag & 7 == _BYTES:
-                length = _read_varint(stream) or 0
+                number = _read_varint(stream)
+                length = size if number is None else number
             elif tag & 7 == _VARINT:
                 _read_varint(stream)
             else:
                 length = _FIXED.get(tag & 7, size)
+            if stream.tell() + length > size:
+                return None, False
             if tag >> 3 == _PROPERTIES and length <= LARGEST_YAML_BYTES + _SMALL:
                 entry = _read_entry(io.BytesIO(stream.read(length)))
                 found = entry.get(_VALUE, b"") if entry.get(_KEY) == PROPERTY.encode() else found
-            elif stream.tell() + length > size:
-                return None
             else:
                 stream.seek(length, os.SEEK_CUR)
-    return found
+    return found, True
 
 
 def _read_entry(stream: io.BytesIO) -> dict[int, bytes]:

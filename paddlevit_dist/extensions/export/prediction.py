@@ -9,7 +9,7 @@ from ...core.checkpoint.load_report import LoadReport
 from ...core.settings.every_run import RunSettings
 from ...core.tasks.task import Task
 from .descriptions import require_exportable
-from .files import find_exported
+from .files import explain_undescribed, find_exported
 from .scoring import compare_descriptions, load_exported_layer
 
 
@@ -21,10 +21,13 @@ class ExportReport(LoadReport):
         return f"an exported model, computed by {self.origin}"
 
 
-def open_exported(source: str) -> tuple[Path, dict[str, Any]]:
-    """Return the file of the exported model at a path, and its description. Raises UserError if it is damaged."""
+def open_exported(source: str) -> tuple[Path, dict[str, Any], str]:
+    """Return the file of the exported model at a path, its description, and why it has none, or "".
+
+    Raises UserError if it is damaged.
+    """
     model = find_exported(source)
-    return model.file, model.about
+    return model.file, model.about, "" if model.about else explain_undescribed(model)
 
 
 def build_exported(config: RunSettings, task: Task) -> tuple[paddle.nn.Layer, LoadReport]:

@@ -255,6 +255,12 @@ def test_the_working_folder_is_a_source_of_weights_as_by_its_name(classifier, mo
         open_source("/", "predict")
 
 
+def test_a_file_beside_weights_is_not_taken_for_weights(classifier):
+    about = classifier.with_name("about.yaml")
+    with pytest.raises(UserError, match=r"about.yaml does not contain weights; expected a run's folder, a checkpoint"):
+        open_source(str(about), "predict")
+
+
 def test_a_model_without_classes_needs_no_number_of_them(monkeypatch, unnamed):
     weights, recipe = unnamed
     source = open_source(weights, "predict", recipe=recipe)

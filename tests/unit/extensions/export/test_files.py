@@ -5,6 +5,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.extensions.export.files import (
     as_mapping,
+    explain_undescribed,
     find_exported,
     parse_evaluated_argument,
     read_exported_about,
@@ -138,3 +139,16 @@ def test_a_file_that_is_cut_or_not_onnx_has_no_property_and_is_refused_by_its_ru
     for content in (b"", b"x", b"\xff" * 40, b"\x72\xff\xff\xff\x7f", whole[: len(whole) // 2]):
         file.write_bytes(content)
         assert read_property(file) is None
+
+
+def test_a_model_without_a_description_says_what_is_missing(tmp_path):
+    file = tmp_path / "net.onnx"
+    save_onnx(file)
+    assert explain_undescribed(find_exported(str(file))) == ""  # of another program
+    content = file.read_bytes()
+    for damaged in (b"", content[:-3], b"version https://git-lfs.github.com"):
+        file.write_bytes(damaged)
+        assert explain_undescribed(find_exported(str(file))).startswith(f"{file} is damaged, or is not an ONNX file")
+    write(tmp_path, "other.pdiparams", "other.json")
+    reason = explain_undescribed(find_exported(str(tmp_path / "other.json")))
+    assert reason.startswith(f"{tmp_path}/other.about.yaml is missing: export writes it beside other.pdiparams")

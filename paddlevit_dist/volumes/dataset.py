@@ -88,7 +88,7 @@ class VolumeDataset(NamedVolumes):
             what = f"{type(self).__name__}.read returns {describe_value(sample)}"
             raise BadSample(f"{what}, expected (DecodedVolume, points)")
         decoded = check_volume(sample[0], "volume", getattr(self, "spacing", None))
-        return decoded, make_landmarks(sample[1], self.class_names, decoded.geometry)
+        return decoded, make_landmarks(sample[1], self.list_class_names(), decoded.geometry)
 
     @abstractmethod
     def read(self, index: int) -> tuple[DecodedVolume, np.ndarray]:

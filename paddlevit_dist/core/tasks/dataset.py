@@ -102,6 +102,17 @@ class Dataset:
             made = make_classes(labels, self.num_classes, self.class_names or (), self.describe)
             self._set("labels", labels, made, name)
 
+    def list_class_names(self) -> Sequence[str]:
+        """Return the names of the classes as texts, also of a dataset that was not opened; empty if there are none.
+
+        Raises UserError as ``make_class_names`` does.
+        """
+        return (
+            ()
+            if self.class_names is None
+            else make_class_names(self.class_names, f"{type(self).__name__}: class_names")
+        )
+
     def _set(self, attribute: str, given: Any, made: Any, name: str) -> None:
         """Set an attribute to what was made of the value that it has, unless that is the same object."""
         if given is made:

@@ -58,7 +58,7 @@ class SceneDataset(Dataset):
         """Return what ``read`` of a derived class returned as a ``Scene``; BadSample if a field is wrong."""
         fields = read_fields(sample, Scene, ("xyz", "name"), f"{type(self).__name__}.read")
         return make_scene(
-            **fields, class_names=self.class_names, num_classes=self.num_classes, rgb_range=self.rgb_range
+            **fields, class_names=self.list_class_names(), num_classes=self.num_classes, rgb_range=self.rgb_range
         )
 
     def unit_notice(self, voxel_size_m: float) -> str | None:

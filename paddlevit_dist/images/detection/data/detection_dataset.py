@@ -61,7 +61,7 @@ class DetectionDataset(ImageDataset):
 
     def find_rules(self) -> ObjectRules:
         """Return what is expected of the objects of every image."""
-        return ObjectRules(len(self.category_ids) or self.num_classes, self.class_names)
+        return ObjectRules(len(self.category_ids) or self.num_classes, self.list_class_names())
 
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect; without ids, categories are 1, 2, ..."""
@@ -157,7 +157,7 @@ class DetectionDataset(ImageDataset):
         labels = np.concatenate([np.zeros(0, np.int64), *(image.labels[image.has_area] for image in annotations)])
         is_crowd = np.concatenate([np.zeros(0, bool), *(image.is_crowd[image.has_area] for image in annotations)])
         boxes = np.array([image.has_area.sum() for image in annotations])
-        return format_counts(self.class_names or (), boxes, labels, is_crowd)
+        return format_counts(self.list_class_names(), boxes, labels, is_crowd)
 
 
 _MAX_LISTED = 20  # categories; of more, only the most and the least frequent are listed

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 import numpy as np
 import paddle
 import pytest
+from PIL import Image
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.class_labels import make_class, make_classes
 from paddlevit_dist.core.tasks.class_names import make_class_names, make_num_classes
 from paddlevit_dist.core.tasks.dataset import Dataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
+from paddlevit_dist.images import DetectionDataset
+from paddlevit_dist.points import SceneDataset, ShapeDataset
 
 NAMES = ["ant", "bee", "cow"]
 WHOLE, RANGE = "expected the whole number of a class", "is out of range: with 3 classes labels go from 0 to 2"
@@ -242,6 +245,40 @@ def test_class_names_are_read_right_or_refused(names, expected):
 )
 def test_a_number_of_classes_is_read_right_or_refused(number, expected):
     check(lambda number: make_num_classes(number, "dataset bars: num_classes"), number, expected)
+
+
+NAME_FORMS = [NAMES, np.array(NAMES), dict(enumerate(NAMES)), np.array([name.encode() for name in NAMES])]
+READ = {
+    DetectionDataset: (
+        (Image.new("RGB", (8, 8)), {"boxes": [[1, 1, 4, 4]], "labels": ["cow"], "box_format": "xyxy"}),
+        lambda made: made[1].labels.tolist(),
+    ),
+    SceneDataset: (
+        {"xyz": np.zeros((1, 3)), "semantic": ["cow"], "name": "field"},
+        lambda made: made.semantic.tolist(),
+    ),
+    ShapeDataset: ({"xyz": np.zeros((1, 3)), "label": "cow"}, lambda made: [made.label]),
+}
+
+
+@pytest.mark.parametrize("names", NAME_FORMS, ids=lambda names: type(names).__name__)
+@pytest.mark.parametrize("base", READ)
+def test_a_dataset_that_is_not_opened_reads_names_of_any_form(base, names):
+    sample, find_labels = READ[base]
+
+    class Own(base):
+        class_names = names
+
+        def __len__(self):
+            return 1
+
+        def read(self, index):
+            return sample
+
+    assert find_labels(Own(None, "val", None)[0]) == [2]
+    Own.class_names = "cow"
+    with pytest.raises(UserError, match="^Own: class_names are 'cow'; expected a list of texts"):
+        Own(None, "val", None)[0]
 
 
 class Bars(Dataset):

@@ -31,7 +31,7 @@ DEFAULT_OPTIONS = VolumeOptions()
 
 
 class NamedVolumes(Dataset):
-    """Base class of datasets of volumes, each of which has a name."""
+    """Base class of datasets of volumes with names."""
 
     groups_by = SUBJECT
 

@@ -26,7 +26,7 @@ _WORTH_SECONDS = 5.0  # a shorter wait is not worth a hint
 class StepMeters:
     """Sums and counts of the terms of training steps; nothing leaves the device before ``reduce``.
 
-    A mean is undefined, and left out, if its term is only reported (without a weight) and has no elements, or a sum
+    A mean is undefined, and omitted, if its term is only reported (without a weight) and has no elements, or a sum
     that is not finite: only what is learned can diverge.
     """
 

@@ -108,7 +108,7 @@ def explain_undescribed(model: ExportedModel) -> str:
     if not model.is_onnx:
         beside = model.described_by
         return (
-            "" if beside.is_file() else f"{beside} is missing: export writes it beside {model.file.name}: copy it, too"
+            "" if beside.is_file() else f"{beside} is missing: export writes it next to {model.file.name}: copy it, too"
         )
     is_whole = model.file.stat().st_size > 0 and _read_fields(model.file)[1]
     return (

@@ -151,4 +151,4 @@ def test_a_model_without_a_description_says_what_is_missing(tmp_path):
         assert explain_undescribed(find_exported(str(file))).startswith(f"{file} is damaged, or is not an ONNX file")
     write(tmp_path, "other.pdiparams", "other.json")
     reason = explain_undescribed(find_exported(str(tmp_path / "other.json")))
-    assert reason.startswith(f"{tmp_path}/other.about.yaml is missing: export writes it beside other.pdiparams")
+    assert reason.startswith(f"{tmp_path}/other.about.yaml is missing: export writes it next to other.pdiparams")

@@ -50,10 +50,10 @@ def test_a_wrong_value_in_a_file_is_named_with_its_line(tmp_path):
         (["TRAIN.DISTILLATION_TYPE", "hard"], ["TRAIN.DISTILLATION_TYPE hard", "needs TRAIN.TEACHER_MODEL"]),
         (
             ["TRAIN.DISTILLATION_TYPE", "hard", "TRAIN.TEACHER_MODEL", "./regnety_160"],
-            ["./regnety_160 is neither a registered model nor an exported one"],
+            ["./regnety_160 is neither a registered model, nor a run or weights, nor an exported model"],
         ),
         (["TRAIN.FREEZE", "[blocs.*]"], ["TRAIN.FREEZE blocs.*", "matches no parameter", "'blocks'"]),
-        (["-dataset=digit"], ["'digit'", "'digits'", "fashion_mnist, folder, imagenet2012"]),
+        (["-dataset=digit"], ["'digit'", "'digits'", "fashion_mnist, folder, hub"]),
         (["TASK", "classify"], ["'classify'", "valid names: classification"]),
         (["MODEL.NAME", "vit_base_patch16_225"], ["'vit_base_patch16_225'", "did you mean 'vit_base_patch16_224'"]),
         (["-num_classes=5"], ["labels 0 to 9", "MODEL.NUM_CLASSES", "-num_classes", "5", "set it to 10"]),

@@ -63,7 +63,7 @@ def read_record(source: str | Path, is_exported: bool = False) -> ModelRecord:
 def find_chosen_record(config: RunSettings) -> ModelRecord | None:
     """Return the record of the evaluated model if thresholds were chosen for it; None otherwise, or if it is damaged.
 
-    An exported file without thresholds has those of the weights that it is compared with.
+    An exported file without thresholds has the thresholds of the weights that it is compared with.
     """
     exported, weights = config.get("EXPORTED"), config.MODEL.PRETRAINED or config.MODEL.RESUME
     is_local = weights not in (None, "auto") and not is_fetched(weights)

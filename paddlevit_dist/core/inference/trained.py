@@ -263,7 +263,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
             raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
         if has_classes and source.learned.class_names:
             _require_names(source.weights, source.learned.class_names, num_classes)
-        if has_classes:  # the task was told what is known without the weights
+        if has_classes:  # only the weights know their number
             load_meta(task, source.learned._replace(num_classes=num_classes))
     model = prepare(task.build_model(num_classes))
     report = load_weights(model, weights, strict=True)

@@ -110,9 +110,7 @@ def test_checkpoints_are_compared_by_what_was_turned(tmp_path, monkeypatch, thei
     config = configured(tmp_path / "data", "yolo", tmp_path)
     task = Detection(config)
     task.build_dataset("train", tmp_path)
-    monkeypatch.setattr(
-        compatibility.checkpoint_store, "read_about", lambda _: {"input": {"train turned by EXIF": theirs}}
-    )
+    monkeypatch.setattr(compatibility, "read_facts", lambda _: {"input": {"train turned by EXIF": theirs}})
     if theirs:
         assert compatibility.CheckpointDiff("evaluate", "old", config, task).input() == []
         return

@@ -24,7 +24,7 @@ from ..distributed import (
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from ..tasks.loss_checks import require_divisors, require_terms
+from ..tasks.loss_checks import has_own_step, require_divisors, require_terms
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
@@ -201,17 +201,21 @@ class TrainStep:
             norm = queued.wait()
         return [self._finish(norm, pending)]
 
+    def _checks_divisors(self) -> bool:
+        """Return whether the divisors of the next terms are compared with the normalizers: a user's first ones."""
+        return not self._has_terms and has_own_step(self.task)
+
     def _global_normalizers(self, batches: list[dict[str, paddle.Tensor]]) -> dict[str, Number]:
         """Sum the normalizers of the step over all ranks and micro-batches, with 1 in place of 0."""
         if self.task.traits.normalizers_per_sample is not None:
             per_sample = self.task.traits.normalizers_per_sample
-            if not self._has_terms:
+            if self._checks_divisors():
                 part = self.samples_per_update / (self.accumulation_steps * world_size())
                 self._first_counts = {name: n * part for name, n in per_sample.items()}
             return {name: n * self.samples_per_update for name, n in per_sample.items()}
         self._wait_for_ranks(True)
         parts = [batch.pop(COUNTS) for batch in batches]
-        if not self._has_terms:
+        if self._checks_divisors():
             self._first_counts = dict(zip(self.task.traits.normalizer_names, parts[0].tolist()))
         total = paddle.add_n(parts)  # (terms,) float64
         total = all_reduce_sum(total)
@@ -235,7 +239,8 @@ class TrainStep:
                     terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
                     if not self._has_terms:
                         require_terms(terms, type(self.task))
-                        require_divisors(terms, self.task, self._first_counts)
+                        if self._checks_divisors():
+                            require_divisors(terms, self.task, self._first_counts)
                         self._has_terms = True
                     loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
                 status.set_detail("in its backward pass", may_wait=not self.on_host)

@@ -46,10 +46,16 @@ def require_terms(terms: Any, owner: type) -> None:
         )
 
 
+def has_own_step(task: Any) -> bool:
+    """Return whether a user has written ``train_step`` of the task."""
+    step = getattr(type(task), "train_step", None)
+    return step is not None and not is_ours(step)
+
+
 def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[str, Number]) -> None:
     """Refuse terms of a user's ``train_step`` whose divisor is not the one that the engine takes.
 
-    Reads counts from the device, so it is for the first micro-batch only.
+    Reads counts from the device, so it is for the first micro-batch, and where ``has_own_step``.
 
     Args:
         given: this micro-batch's part of the engine's normalizers, by name.
@@ -58,8 +64,6 @@ def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[st
         UserError: a term that counts has no normalizer in a task with ``loss_normalizers``, so that gradients would
             depend on the number of processes, or a declared count is not its normalizer.
     """
-    if is_ours(type(task).train_step):
-        return
     where, names = f"{type(task).__name__}.train_step", task.traits.normalizer_names
     is_counted = task.traits.normalizers_per_sample is None and names
     for name, term in terms.items():

@@ -127,7 +127,7 @@ def test_checkpoints_say_what_the_network_has_seen(make, monkeypatch):
     trained = make()
     trained.build_dataset("val", None)
     seen = trained.signature()
-    monkeypatch.setattr("paddlevit_dist.core.checkpoint.store.read_about", lambda source: {"input": seen})
+    monkeypatch.setattr("paddlevit_dist.core.engine.compatibility.read_facts", lambda source: {"input": seen})
     assert seen["coordinates"] == AS_GIVEN
     changes = {
         "DATA.VOXEL_SIZE_M": ["0.25"],

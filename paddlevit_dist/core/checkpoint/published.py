@@ -184,8 +184,8 @@ def local_weights(source: Any, log: Callable[[str], None] = silent) -> CachedCop
 
 def is_repository(source: object) -> bool:
     """Return whether ``source`` is ``hf:OWNER/NAME``, and not the name of weights that this package knows."""
-    is_spelled = _may_be_name(source) and _REPOSITORY.fullmatch(source.partition("#")[0])
-    return bool(is_spelled) and find_published(source) is None
+    spelled = _REPOSITORY.fullmatch(source.partition("#")[0]) if _may_be_name(source) else None
+    return spelled is not None and find_published(f"hf:{spelled[1]}") is None
 
 
 def fetch_record(source: object, may_download: bool = True) -> Path | None:

@@ -104,7 +104,9 @@ def test_a_folder_without_records_is_a_first_start(job):
 
 
 def test_three_restarts_may_bring_no_checkpoint(job):
-    saved = f"mkdir -p {job.output}/checkpoints/epoch_0001; {job.record(STOP)}; exit 75"
+    checkpoint = f"{job.output}/checkpoints/epoch_0001"  # newer than the start: clocks of files have steps
+    newer = f"until [ {checkpoint} -nt $logs/started ]; do touch {checkpoint}; done"
+    saved = f"mkdir -p {checkpoint}; {newer}; {job.record(STOP)}; exit 75"
     starts = [job.start(what) for what in ("exit 137", "exit 137", saved, "exit 137", "exit 137", "exit 137")]
     assert [queued for _, queued, _ in starts] == [["7"]] * 5 + [[]]
     assert starts[-1][0] == 137 and "not requeued: 3 restarts have brought no new checkpoint" in starts[-1][2]

@@ -202,8 +202,11 @@ def _is_damaged(path: Path, expected: str | None) -> bool:
 
 
 @contextlib.contextmanager
-def in_one_line(address: str) -> Iterator[None]:
-    """Raise a one-line UserError with advice for any exception of Hugging Face's library, or of its HTTP client."""
+def in_one_line(address: str, instead: str | None = None) -> Iterator[None]:
+    """Raise a one-line UserError with advice for any exception of Hugging Face's library, or of its HTTP client.
+
+    ``instead``: what to do if nothing can be fetched; None: what is to be done for weights.
+    """
     from huggingface_hub import errors
 
     for library in ("huggingface_hub", "httpx", "httpx2"):  # Paddle shows what is logged: requests and retries
@@ -213,14 +216,16 @@ def in_one_line(address: str) -> Iterator[None]:
     except Exception as error:
         cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ else error
         reason = shorten(" ".join(str(cause).split()) or type(cause).__name__, 200)
-        advice = f"a proxy in https_proxy and a mirror in HF_ENDPOINT are {_INSTEAD}"
+        advice = instead or f"a proxy in https_proxy and a mirror in HF_ENDPOINT are {_INSTEAD}"
         if isinstance(cause, errors.RepositoryNotFoundError):  # or one that is gated
             reason = "there is no such repository, or access to it is restricted"
             advice = "set HF_TOKEN to a token with access"
         elif isinstance(cause, errors.OfflineModeIsEnabled):
-            reason, advice = "HF_HUB_OFFLINE is set and there is no local copy", "give a file (-pretrained=FILE)"
+            reason = "HF_HUB_OFFLINE is set and there is no local copy"
+            advice = instead or "give a file (-pretrained=FILE)"
         elif isinstance(cause, errors.EntryNotFoundError):
-            reason, advice = "the repository has no such file", "give a file of weights instead (-pretrained=FILE)"
+            reason = "the repository has no such file"
+            advice = instead or "give a file of weights instead (-pretrained=FILE)"
         elif isinstance(cause, OSError) and cause.errno in _NOT_STORED:
             reason, advice = f"it cannot be stored: {explain_write_error(cause)}", "HF_HOME names another folder"
         raise UserError(f"{address} cannot be fetched: {reason}; {advice}") from error

@@ -2,6 +2,7 @@
 
 import functools
 import os
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from .sample_checks import BadSample
 
 #: methods of users' classes that return text; ours do, and are called for each of millions of samples
 DESCRIPTIONS = {"describe": "make_description", "identity": "make_description"}
+_is_naming = ContextVar("is_naming", default=False)  # a user's describe may read the sample that it describes
 _PACKAGE = __name__.partition(".")[0]
 _FOLDER = str(Path(__file__).parents[2])
 
@@ -34,9 +36,14 @@ def make_results(cls: type[Any], name: str, maker: str) -> None:
             result = method(self, index, *more, **options)
             return getattr(self, maker)(result) if is_last else result
         except BadSample as error:  # also of what the method made itself, such as a volume
-            if not is_last or name in DESCRIPTIONS:
+            if not is_last or name in DESCRIPTIONS or _is_naming.get():
                 raise
-            raise error.name(name_sample(self, index)) from error.__cause__
+            token = _is_naming.set(True)
+            try:
+                named = error.name(name_sample(self, index))
+            finally:
+                _is_naming.reset(token)
+            raise named from error.__cause__
 
     setattr(made, "makes_results", made)  # noqa: B010 (an attribute of a function, for mypy)
     setattr(cls, name, made)

@@ -3,17 +3,14 @@
 Only data, cards and lists are fetched: a script of a repository is neither copied nor executed.
 """
 
-import contextlib
 import functools
-import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
+from ....core.checkpoint.download import in_one_line
 from ....core.runtime.errors import UserError
-from ....core.runtime.files import explain_write_error
-from ....core.runtime.printing import shorten
 from .features import Feature
 from .layout import CARD, list_patterns, read_card, read_info
 
@@ -84,32 +81,10 @@ def _parse(address: str) -> tuple[str, str | None]:
 
 
 def _ask(address: str, fetch: Callable[[], Any]) -> Any:
-    with _in_one_line(address):
+    """Return what Hugging Face's library fetches for a data path; a UserError says what to copy where."""
+    advice = (
+        f"copy it with 'hf download {_parse(address)[0]} --repo-type dataset --local-dir FOLDER' where there is a "
+        "network, and give -data_path=FOLDER"
+    )
+    with in_one_line(f"data path {address}", advice):
         return fetch()
-
-
-@contextlib.contextmanager
-def _in_one_line(address: str) -> Iterator[None]:
-    """Raise a one-line UserError with advice for any exception of Hugging Face's library, or of its HTTP client."""
-    from huggingface_hub import errors
-
-    for library in ("huggingface_hub", "httpx"):
-        logging.getLogger(library).setLevel(logging.ERROR)
-    try:
-        yield
-    except Exception as error:
-        cause = error.__cause__ if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ else error
-        reason = shorten(" ".join(str(cause).split()) or type(cause).__name__, 160)
-        name = _parse(address)[0]
-        advice = (
-            f"copy it with 'hf download {name} --repo-type dataset --local-dir FOLDER' where there is a network, and "
-            "give -data_path=FOLDER"
-        )
-        if isinstance(cause, errors.RepositoryNotFoundError):  # or one that is gated
-            reason, advice = (
-                "there is no such repository, or access is restricted",
-                "set HF_TOKEN to a token with access",
-            )
-        elif isinstance(cause, OSError) and cause.errno is not None and cause.strerror:
-            reason = explain_write_error(cause)
-        raise UserError(f"data path {address} cannot be fetched: {reason}; {advice}") from error

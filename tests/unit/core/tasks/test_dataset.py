@@ -312,3 +312,14 @@ def test_a_sample_that_its_own_code_refuses_is_named_once():
             kind(NAMES).read(1)
         with pytest.raises(BadSample, match="^no title$"):
             kind(NAMES).describe(3)
+
+
+def test_a_description_that_reads_the_sample_it_describes_is_asked_once():
+    class Described(Doubled):
+        def describe(self, index):
+            return f"number {self.read(index)}"
+
+    with pytest.raises(BadSample) as caught:
+        Described(NAMES).read(3)
+    assert str(caught.value) == "sample 3 (no description: its number is three): its number is three"
+    assert Described(NAMES).describe(2) == "number 40"

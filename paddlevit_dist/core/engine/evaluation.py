@@ -139,7 +139,7 @@ class Evaluator:
     def _describe(self, metrics: Metrics) -> None:
         """Note what the values are that earlier evaluations did not define."""
         new = {name: value for name, value in self.values.items() if name not in self.scores}
-        if not new:
+        if not new or not isinstance(metrics, TableMetrics):
             return
         self.scores |= metrics.describe(new)
         best, more_is_better = self.task.best_metric

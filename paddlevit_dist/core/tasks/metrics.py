@@ -65,14 +65,6 @@ class Metrics:
         """Return the names of values that the samples, or the answers, do not define: those that are NaN or None."""
         return {name for name, value in values.items() if value is None or value != value}
 
-    def describe(self, values: Mapping[str, float]) -> dict[str, Score]:
-        """Describe values by name, after ``compute``; those that nothing is known of are omitted."""
-        return {}
-
-    def describe_classes(self) -> list[Score]:
-        """Describe the quantities that classes have, after ``compute``, the main one first."""
-        return []
-
     def merge(self: MetricsType, other: MetricsType) -> None:
         """Add the counts of metrics with the same settings, whose samples follow these, for ``library.meters``."""
         self.state = {name: value + other.state[name] for name, value in self.state.items()}
@@ -315,7 +307,7 @@ class TableMetrics(PerSampleMetrics):
         return self._undefined
 
     def describe(self, values: Mapping[str, float]) -> dict[str, Score]:
-        """Return ``ScoreKind.describe`` of all but the counts; in the main process only."""
+        """Return ``ScoreKind.describe`` of all but the counts, after ``compute``; in the main process only."""
         if self.gathered is None or not self.gathered[1]:
             return {}
         arrays = self.to_arrays(list(self.gathered[1].values()))
@@ -323,7 +315,7 @@ class TableMetrics(PerSampleMetrics):
         return self.scores.describe(names, arrays, self.class_names)
 
     def describe_classes(self) -> list[Score]:
-        """Return ``ScoreKind.describe_classes``; in the main process only."""
+        """Return ``ScoreKind.describe_classes``, after ``compute``; in the main process only."""
         if self.gathered is None or not self.gathered[1]:
             return []
         return self.scores.describe_classes(self.to_arrays(list(self.gathered[1].values())), self.class_names)

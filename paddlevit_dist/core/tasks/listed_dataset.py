@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..runtime.errors import UserError
+from .made_results import make_description
 
 _ARGUMENTS = ("data_path", "split", "cache_folder")
 _OF_ALL = ("class_names", "num_classes", "labels", "labeled", "root", "groups_by", "notices", "content_key")
@@ -18,7 +19,28 @@ def is_listed(target: Any) -> bool:
     return is_class and all(hasattr(target, name) for name in ("__len__", "__getitem__"))
 
 
-class ListedDataset:
+class ListedItems:
+    """Base of datasets whose samples are the ``items`` of a user's object, which may describe them itself."""
+
+    items: Any
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def describe(self, index: int) -> str:
+        """Return the description of sample ``index`` if there is one, else its number."""
+        describe = getattr(self.items, "describe", None)
+        return make_description(self.items, describe(index)) if callable(describe) else f"sample {index}"
+
+    def identity(self, index: int) -> str:
+        """Return the object's name of sample ``index`` if it has one, else the description relative to ``root``."""
+        identify = getattr(self.items, "identity", None)
+        if callable(identify):
+            return make_description(self.items, identify(index))
+        return str(super().identity(index))  # type: ignore[misc] # of the dataset, which is the other base
+
+
+class ListedDataset(ListedItems):
     """Base of the classes that ``adapt`` makes: reads samples of the ``items`` of a user's class by index."""
 
     target: Any
@@ -48,22 +70,9 @@ class ListedDataset:
     def __reduce__(self) -> Any:
         return _rebuild, (self.target, self.base, self.__dict__)
 
-    def __len__(self) -> int:
-        return len(self.items)
-
     def read(self, index: int) -> Any:
         """Read sample ``index``."""
         return self.items[index]
-
-    def describe(self, index: int) -> Any:
-        """Return the description of sample ``index`` if there is one, else its number."""
-        describe = getattr(self.items, "describe", None)
-        return describe(index) if callable(describe) else f"sample {index}"
-
-    def identity(self, index: int) -> Any:
-        """Return the object's name of sample ``index`` if it has one, else the description relative to ``root``."""
-        identify = getattr(self.items, "identity", None)
-        return identify(index) if callable(identify) else super().identity(index)  # type: ignore[misc] # of the base
 
 
 @functools.cache

@@ -10,14 +10,14 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
 from .dataset import Dataset, TransformedDataset
-from .made_results import make_description
+from .listed_dataset import ListedItems
 
 _LARGEST_SEED = 1 << 32
 _DATASET_FACTS = ("root", "groups_by", "content_key")  # that ``TransformedDataset`` asks its ``Dataset`` for
 _FACTS = ("class_names", "labeled", "notices", "sample_name", "exclusions", "eval_protocol")  # its own
 
 
-class _ListedFacts(Dataset):
+class _ListedFacts(ListedItems, Dataset):
     """What a user's object says of its samples, by the names that a ``Dataset`` has."""
 
     def __init__(self, items: Any) -> None:
@@ -25,19 +25,6 @@ class _ListedFacts(Dataset):
         for name in _DATASET_FACTS:
             if hasattr(items, name):
                 setattr(self, name, getattr(items, name))
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def describe(self, index: int) -> str:
-        """Return the description of sample ``index`` if there is one, else its number."""
-        describe = getattr(self.items, "describe", None)
-        return make_description(self.items, describe(index)) if callable(describe) else f"sample {index}"
-
-    def identity(self, index: int) -> str:
-        """Return the object's name of sample ``index`` if it has one, else the description relative to ``root``."""
-        identify = getattr(self.items, "identity", None)
-        return make_description(self.items, identify(index)) if callable(identify) else super().identity(index)
 
 
 class ListedSamples(TransformedDataset):

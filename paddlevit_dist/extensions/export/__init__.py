@@ -2,7 +2,7 @@
 
 This extension can be deleted (see ``registry.features``).
 
-- ``command``: the command ``export``
+- ``command``: the command ``export``; ``trained_models``: load what it exports
 - ``pixels``: move the normalization of images into the model; ``differences``: compare outputs
 - ``onnx_files``: convert Paddle's inference model to an ONNX file, and compute it on the CPU
 - ``half``: convert a graph to float16, with float32 where 11 bits are too few

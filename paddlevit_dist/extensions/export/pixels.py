@@ -13,7 +13,7 @@ _CHANNELS_FIRST, _CHANNELS_LAST = "batch, channels, height, width", "batch, heig
 
 
 def convert_to_pixel_input(trained: Any) -> Any:
-    """Convert a ``command.TrainedModel`` to take pixels, uint8 (batch, height, width, channels), of the exported size.
+    """Convert a ``TrainedModel`` to take pixels, uint8 (batch, height, width, channels), of the exported size.
 
     Raises:
         UserError: the normalization of the images is unknown, or the model does not take images.

@@ -15,7 +15,8 @@ from support.trainings.runs import DIGITS, well
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.tasks.model_factory import create_model
-from paddlevit_dist.extensions.export.command import TrainedModel, export, load_trained_model
+from paddlevit_dist.extensions.export.command import export
+from paddlevit_dist.extensions.export.trained_models import TrainedModel, load_trained_model
 
 
 def images(batch, *shape):

@@ -9,8 +9,9 @@ import yaml
 from PIL import Image
 
 from paddlevit_dist.core.tasks.model_factory import create_model
-from paddlevit_dist.extensions.export.command import load_trained_model, run
+from paddlevit_dist.extensions.export.command import run
 from paddlevit_dist.extensions.export.foreign_weights import make_classifier_parts
+from paddlevit_dist.extensions.export.trained_models import load_trained_model
 from paddlevit_dist.images.imagenet_classes import names_by_synset
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 

@@ -17,7 +17,8 @@ from support.processes import ROOT
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor, UserError
-from paddlevit_dist.extensions.export.command import TrainedModel, export, load_trained_model, run
+from paddlevit_dist.extensions.export.command import export, run
+from paddlevit_dist.extensions.export.trained_models import TrainedModel, load_trained_model
 
 MISSING = [name for name in ("paddle2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 MISSING += [] if not paddle.__version__.startswith("2.") else ["Paddle 3, which paddle2onnx needs"]

@@ -6,8 +6,9 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.extensions.export.command import export, load_trained_model, run
+from paddlevit_dist.extensions.export.command import export, run
 from paddlevit_dist.extensions.export.pixels import convert_to_pixel_input
+from paddlevit_dist.extensions.export.trained_models import load_trained_model
 from paddlevit_dist.images.detection.export import compare_detections
 from paddlevit_dist.images.detection.rfdetr.network import RfDetr
 from support.networks.rtdetr_networks import CLASSES, SIZE, make_network

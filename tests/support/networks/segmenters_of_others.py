@@ -5,7 +5,8 @@ import numpy as np
 import paddle
 
 from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
-from paddlevit_dist.extensions.export.command import TrainedModel, export
+from paddlevit_dist.extensions.export.command import export
+from paddlevit_dist.extensions.export.trained_models import TrainedModel
 from support.networks.other_names import arrays, in_torch_layout, replaced
 
 ONE_OF_EACH = [

@@ -11,8 +11,9 @@ from paddlevit_dist.core.tasks.prediction import CheckpointMeta
 from paddlevit_dist.core.tasks.protocols import Exportable
 from paddlevit_dist.core.tasks.step_types import ExportParts
 from paddlevit_dist.core.tasks.task_factory import make_task
-from paddlevit_dist.extensions.export.command import TrainedModel, export
+from paddlevit_dist.extensions.export.command import export
 from paddlevit_dist.extensions.export.scoring import load_exported_layer
+from paddlevit_dist.extensions.export.trained_models import TrainedModel
 from paddlevit_dist.volumes.export import NORMALIZATIONS, WEIGHTS, make_example
 from paddlevit_dist.volumes.segmentation.regions import LabelRegion
 from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation

@@ -11,7 +11,8 @@ from support.networks.exported_detectors import found_by, make_images, needs_onn
 from support.processes import ROOT, run_command, run_main
 from support.trainings.runs import last_line, read_events, refusal, well
 
-from paddlevit_dist.extensions.export.command import load_trained_model, run
+from paddlevit_dist.extensions.export.command import run
+from paddlevit_dist.extensions.export.trained_models import load_trained_model
 
 
 def test_bare_weights_become_files_for_paddle(tmp_path):

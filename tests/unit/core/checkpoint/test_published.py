@@ -31,7 +31,7 @@ from paddlevit_dist.core.checkpoint.weights import read_weights
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.registry.lookup import MODELS
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.extensions.export.command import load_trained_model
+from paddlevit_dist.extensions.export.trained_models import load_trained_model
 from paddlevit_dist.images.classification.task import Classification
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 

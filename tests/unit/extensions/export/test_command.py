@@ -15,9 +15,11 @@ from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.tasks.step_types import ExportParts
 from paddlevit_dist.extensions.export import command
-from paddlevit_dist.extensions.export.command import TrainedModel, describe_export, export
+from paddlevit_dist.extensions.export.command import describe_export, export
+from paddlevit_dist.extensions.export.descriptions import describe_model
 from paddlevit_dist.extensions.export.differences import OutputDifference
 from paddlevit_dist.extensions.export.pixels import convert_to_pixel_input
+from paddlevit_dist.extensions.export.trained_models import TrainedModel, load_trained_model, parse_size
 from paddlevit_dist.images.data.reading import UnreadableImage
 
 
@@ -194,7 +196,7 @@ def test_flags_and_keys_change_what_is_exported(tmp_path, capsys):
     with np.load(tmp_path / "net.example.npz") as example:
         pixels, shares = example["input"], example["output"]
     changes = ["DATA.CROP_PCT=0.5", "-allow_changes"]
-    trained = convert_to_pixel_input(command.load_trained_model(str(weights), None, (16, 24), None, "other", changes))
+    trained = convert_to_pixel_input(load_trained_model(str(weights), None, (16, 24), None, "other", changes))
     expected = compute_softmax(trained.model(paddle.to_tensor(pixels)).numpy())
     np.testing.assert_allclose(shares, expected, rtol=1e-4, atol=1e-6)
 
@@ -215,17 +217,17 @@ def test_packages_for_onnx_are_asked_for_before_anything_is_loaded(monkeypatch, 
 
 def test_a_sparse_network_is_refused_before_its_weights_are_read():
     with pytest.raises(UserError, match="pointgroup is a sparse network, which needs a table of neighboring voxels"):
-        command.load_trained_model("weights", "pointgroup")
+        load_trained_model("weights", "pointgroup")
 
 
 def test_a_size_is_that_of_all_axes():
-    assert command.parse_size("DATA.IMAGE_SIZE", 64) == [64, 64]
-    assert command.parse_size("DATA.IMAGE_SIZE", (32, 64)) == [32, 64]
-    assert command.parse_size("DETECTION.EXPORT_SIZE", 64) == [64, 64]
-    assert command.parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == [32, 64]
+    assert parse_size("DATA.IMAGE_SIZE", 64) == [64, 64]
+    assert parse_size("DATA.IMAGE_SIZE", (32, 64)) == [32, 64]
+    assert parse_size("DETECTION.EXPORT_SIZE", 64) == [64, 64]
+    assert parse_size("DETECTION.EXPORT_SIZE", (32, 64)) == [32, 64]
     with pytest.raises(UserError, match="DATA.BATCH_SIZE is one number: give -image_size as one number"):
-        command.parse_size("DATA.BATCH_SIZE", (32, 64))
-    assert command.parse_size("DATA.BATCH_SIZE", 64) == 64
+        parse_size("DATA.BATCH_SIZE", (32, 64))
+    assert parse_size("DATA.BATCH_SIZE", 64) == 64
 
 
 def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():
@@ -233,7 +235,7 @@ def test_the_shape_of_the_input_is_what_the_task_exports_or_else_the_models():
     regression = paddle.nn.Linear(2, 1)  # the network of a user
 
     shapes = [
-        command.describe_model("net", "run", model, parts)["input_shape"]
+        describe_model("net", "run", model, parts)["input_shape"]
         for model, parts in ((images, None), (images, ExportParts(1, {})), (regression, ExportParts(1, {}, (6, 7))))
     ]
 

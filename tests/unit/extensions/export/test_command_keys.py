@@ -9,8 +9,8 @@ from support.trainings.trained import network, write_weights
 from paddlevit_dist import UserError
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.extensions.export import command
-from paddlevit_dist.extensions.export.command import load_trained_model
 from paddlevit_dist.extensions.export.differences import OutputDifference
+from paddlevit_dist.extensions.export.trained_models import load_trained_model
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.model_factory import create_model
-from paddlevit_dist.extensions.export.command import load_trained_model
 from paddlevit_dist.extensions.export.foreign_weights import (
     find_class_names,
     find_detection,
     make_classifier_parts,
     make_detector_parts,
 )
+from paddlevit_dist.extensions.export.trained_models import load_trained_model
 from paddlevit_dist.images.imagenet_classes import names_by_synset
 
 INPUT = {"image_processor_type": "ViTImageProcessor", "image_mean": [0.1, 0.2, 0.3], "image_std": [0.5, 0.6, 0.7]}

@@ -8,8 +8,8 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.step_types import ExportParts
-from paddlevit_dist.extensions.export.command import TrainedModel
 from paddlevit_dist.extensions.export.pixels import convert_to_pixel_input, to_pixels
+from paddlevit_dist.extensions.export.trained_models import TrainedModel
 
 MEAN, DEVIATION = [0.5, 0.25, 0.75], [0.25, 0.5, 0.125]
 

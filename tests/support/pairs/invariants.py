@@ -82,6 +82,7 @@ _INPUTS = {
     "pages": "pages",
     "http": "pages",
     "jpeg": "jpeg",
+    "hub": "hub/data",
 }
 
 
@@ -101,7 +102,7 @@ def check_rows(bench: Bench, combination: Combination) -> str | None:
     if combination["data"] not in _INPUTS:
         return None
     place = bench.materials.folder / _INPUTS[combination["data"]]
-    inputs = sorted(place.glob("val*.tar")) or [place]
+    inputs = sorted([*place.glob("val*.tar"), *place.glob("val*.parquet")]) or [place]
     succeed("predict", folder / "checkpoints/last", *inputs, f"-output={folder}/predicted", "-restart")
     with (folder / "predicted/predictions.csv").open(newline="") as file:
         predicted = {Path(row[0]).stem: row[1:3] for row in list(csv.reader(file))[1:]}
@@ -117,6 +118,8 @@ def _check_label_rows(bench: Bench, combination: Combination) -> str | None:
     if printed and abs(100 * np.mean(some) - float(printed[0])) > 0.006:
         return f"rows have {100 * np.mean(some)} % exact matches, the line says {line}"
     images = [path for path in (bench.materials.folder / "tags/images").iterdir() if path.stem in rows]
+    if combination["data"] == "hub":
+        images = list((bench.materials.folder / "hub_tags/val").glob("*.arrow"))
     succeed("predict", last, *sorted(images), f"-output={folder}/predicted", "-restart", *fix_thresholds(combination))
     with (folder / "predicted/predictions.csv").open(newline="") as file:
         for row in csv.DictReader(file):

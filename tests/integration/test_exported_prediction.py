@@ -11,6 +11,7 @@ import paddle
 import pytest
 import yaml
 from PIL import Image
+from support.forks import in_child
 from support.processes import ROOT, run_command
 from support.refusals import refusal_of
 from support.trainings.runs import well
@@ -99,10 +100,7 @@ def test_an_onnx_file_alone_is_enough_on_another_computer_and_in_a_fork(classifi
     predict = Predictor(tmp_path / "alone" / "other.onnx")
     expected = predict(content)
     assert_equal_rows(expected, Predictor(classifier)(content))
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if predict(content) == expected else 3)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert in_child(lambda: predict(content))() == expected
     about = yaml.safe_load((tmp_path / "net.about.yaml").read_text(encoding="utf-8"))
     places = [text for text in str(about["settings"]).split("'") if os.sep in text]
     assert places == [] and about["settings"]["DATA"]["CROP_MODE"] == "border"

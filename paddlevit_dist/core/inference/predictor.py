@@ -323,7 +323,7 @@ class Predictor:
         self.class_names = self._source.learned.class_names
         self._told: set[str] = set()  # lines about inputs
         self._of_thread = threading.local()
-        self._computing = threading.Lock()
+        self._computing = threading.RLock()
         _predictors.add(self)
 
     @property
@@ -377,29 +377,38 @@ class Predictor:
         config, dataset = self._source.config, PredictionDataset(self._task, samples, np.arange(len(samples)))
         for batch in self._batches(dataset, config):
             with self._computing, self._precision.patch_forward(self.model):
-                entries = predict_batch(aspect, self.model, batch, PredictionWriter())
+                entries = predict_batch(aspect, self.model, batch_to_device(batch), PredictionWriter())
             yield from entries
 
     def _batches(self, dataset: PredictionDataset, config: RunSettings) -> Iterable[dict[str, Any]]:
-        """Yield batches on the device, without a loader unless processes are to read files."""
+        """Yield batches, without a loader unless processes are to read files."""
         if self._num_workers and not dataset.samples.in_memory:
             return build_prediction_loader(dataset, config, self._batch_size, self._num_workers)
         batches = read_batches(dataset, config, self._batch_size)
         if not dataset.samples.in_memory and len(dataset) > self._batch_size:
             batches = read_ahead(batches)
-        return map(batch_to_device, batches)
+        return batches
 
 
 _predictors: weakref.WeakSet[Predictor] = weakref.WeakSet()
 
 
-def _renew_locks() -> None:
-    """Unlock the predictors in a forked process: another thread of the parent may have been computing."""
-    for predictor in _predictors:
-        predictor._computing = threading.Lock()
+_of_fork = threading.local()  # ``held``: locks of networks, while this thread forks
 
 
-os.register_at_fork(after_in_child=_renew_locks)
+def _hold_networks() -> None:
+    """Wait until no thread computes: a child that is forked with a lock of Paddle's allocator taken never ends."""
+    _of_fork.held = [predictor._computing for predictor in sorted(_predictors, key=id)]
+    for lock in _of_fork.held:
+        lock.acquire()
+
+
+def _release_networks() -> None:
+    for lock in _of_fork.held:
+        lock.release()
+
+
+os.register_at_fork(before=_hold_networks, after_in_parent=_release_networks, after_in_child=_release_networks)
 
 
 def list_inputs(inputs: Any) -> list[Any]:

@@ -1,9 +1,9 @@
 """Data sets that were opened in one process are read in another."""
 
-import os
 import pickle
 import sys
 
+from support.forks import in_child
 from support.processes import run_command
 from unit.images.data.test_image_dataset_contract import EVERY, opened
 from unit.images.data.test_tar import contents, write_webdataset
@@ -18,14 +18,9 @@ def test_a_forked_process_shares_the_open_archive(tmp_path):
     write_webdataset(folder)
     dataset = TarImages(str(folder), "train", cache)
     expected = contents(dataset)
-    reading_end, writing_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing_end, pickle.dumps([contents(dataset) for _ in range(20)]))
-        os._exit(0)
+    of_child = in_child(lambda: [contents(dataset) for _ in range(20)])
     assert all(contents(dataset) == expected for _ in range(20))
-    assert pickle.loads(os.read(reading_end, 1 << 16)) == [expected] * 20
-    assert os.waitpid(child, 0)[1] == 0
+    assert of_child() == [expected] * 20
 
 
 def test_pickles_are_small_after_reading_and_read_the_same_in_another_process_without_paddle(tmp_path):

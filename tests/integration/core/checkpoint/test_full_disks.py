@@ -9,10 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.forks import in_child
 from support.processes import ROOT, run_command
+from support.refusals import refusal_of
 from support.trainings.runs import DIGITS, STATE
 
-from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
 from paddlevit_dist.core.checkpoint.store import HostTensor
 
@@ -26,20 +27,12 @@ def save(folder: Path, epoch: int) -> Path:
 def test_a_limit_of_file_sizes_is_named(tmp_path):
     """In a process of its own, as the limit stays."""
     save(tmp_path, 1)
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def limited() -> str:
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-        try:
-            save(tmp_path, 2)
-        except UserError as error:
-            os.write(writer, str(error).encode())
-        os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as said:
-        message = said.read()
-    os.waitpid(child, 0)
-    assert "epoch_0002: File too large; raise the limit of file sizes (ulimit -f)" in message
+        return refusal_of(save, tmp_path, 2)
+
+    assert "epoch_0002: File too large; raise the limit of file sizes (ulimit -f)" in in_child(limited)()
     assert os.listdir(tmp_path) == ["epoch_0001"]
 
 

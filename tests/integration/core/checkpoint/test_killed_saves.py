@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+from support.forks import start_child
 from support.trainings.runs import STATE
 
 from paddlevit_dist.core.checkpoint import array_files, content, finding, store
@@ -63,10 +64,7 @@ def traced(act: Callable[[], None], last: int = 0) -> int:
 
 
 def killed_at(line: int, act: Callable[[], None]) -> None:
-    child = os.fork()
-    if child == 0:
-        traced(act, line)
-        os._exit(0)
+    child = start_child(lambda: traced(act, line))
     assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL, f"it has fewer than {line} lines"
 
 

@@ -1,42 +1,21 @@
 """``Predictor`` in processes that are forked after its first call."""
 
-import json
-import os
 import threading
 
 import numpy as np
 import pytest
 from support.forced_device import forced_device
+from support.forks import in_child
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor, UserError
 
 CHILDREN = 8
-SECONDS = 60
 
 
 @pytest.fixture(scope="module")
 def predict(tmp_path_factory):
     return Predictor(write_weights(tmp_path_factory.mktemp("weights"), ["cat", "ant", "bee"]))
-
-
-def in_child(compute):
-    """Start a forked process; return a function that waits for the value of ``compute`` there, or kills it."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        threading.Timer(SECONDS, os._exit, [3]).start()
-        os.write(writing, json.dumps(compute()).encode())
-        os._exit(0)
-    os.close(writing)
-
-    def wait():
-        with os.fdopen(reading, "rb") as file:
-            content = file.read()
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        return json.loads(content)
-
-    return wait
 
 
 @pytest.mark.parametrize("is_busy", [False, True])

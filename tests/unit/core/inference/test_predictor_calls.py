@@ -2,7 +2,7 @@
 
 import io
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -175,10 +175,18 @@ def test_gradients_stay_off_and_on_in_each_thread(predict):
         assert first.result() and not second.result()
 
 
-def test_a_fork_does_not_wait_for_a_thread_of_its_parent(predict, folder):
-    with predict._computing:
-        predictor._renew_locks()
-        assert len(predict([(folder / "0.png").read_bytes()])) == 1
+def test_a_fork_waits_until_no_thread_computes(predict):
+    def fork():
+        predictor._hold_networks()
+        predictor._release_networks()
+
+    with ThreadPoolExecutor(1) as pool:
+        with predict._computing:
+            forked = pool.submit(fork)
+            assert not wait([forked], 0.05).done
+        forked.result(60)
+    assert predict._computing.acquire(blocking=False)
+    predict._computing.release()
 
 
 def test_a_fork_of_a_process_on_a_gpu_gets_one_line(predict, folder, monkeypatch):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.runtime.errors import UserError
-from ..core.tasks.prediction import InputSamples, find_inputs, output_names
+from ..core.tasks.prediction import InputSamples, find_inputs, note_counted, output_names
 from .data.samples import SceneSamples, VoxelizedSample
 from .data.scene import CENTERED, IGNORED, Scene
 from .data.scene_store import CLASSES_FILE, SCENES_FOLDER, SUFFIX, build_header, is_hidden, read_scene
@@ -120,7 +120,9 @@ class InputScenes(SceneDataset):
         unit_m: float = 1.0,
     ) -> None:
         self.scenes, self.unit_m = list(scenes), unit_m
-        self.names = output_names([scene.name for scene in scenes])
+        stems = [scene.name for scene in scenes]
+        self.names = output_names(stems)
+        self.notices = note_counted(stems, self.names, "scene")
         self.coordinates = coordinates or CENTERED
         self.needs_colors = needs_colors
         self.required_channels = tuple(channels)

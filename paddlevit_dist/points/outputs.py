@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.runtime.errors import UserError
 from ..core.tasks.dataset import TransformedDataset
-from ..core.tasks.prediction import PredictionRecord, PredictionWriter, Row
+from ..core.tasks.prediction import PredictionRecord, PredictionWriter, Row, claim_file_name
 from .data.images import UNLABELED_PIXELS
 from .data.ply import write_colored_ply
 from .data.samples import SceneSamples
@@ -25,7 +25,8 @@ from .prepare.semantic_kitti import get_prediction_path, get_scan_name, write_la
 class SceneWriter(PredictionWriter):
     """Reads each scene of this package's samples again and writes its files, with the coordinates of its source.
 
-    UserError if the samples are user-defined, so their scenes cannot be read again.
+    UserError if the samples are user-defined, so their scenes cannot be read again, or if a user's dataset gives two
+    scenes one name, by which the files are named.
     """
 
     writes_evaluations = True
@@ -53,6 +54,8 @@ class SceneWriter(PredictionWriter):
     def write(self, index: int, prediction: Any, truth: np.ndarray | None = None) -> Row:
         """Write the files of scene ``index``; return their names for the table of predictions."""
         scene = self.dataset.read(index)
+        if not isinstance(self.dataset, (PreparedScenes, InputScenes)):  # whose names differ
+            claim_file_name(self.folder, scene.name, index, "scene")
         names = self.write_scene(scene, prediction, truth)
         if self.nuscenes_split is not None:
             labels = self._source_labels(scene, self.segment_labels(prediction))

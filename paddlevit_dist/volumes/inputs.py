@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from ..core.runtime.errors import UserError
 from ..core.tasks.dataset import TransformedDataset
-from ..core.tasks.prediction import InputSamples, find_inputs, output_names, stamps
+from ..core.tasks.prediction import InputSamples, find_inputs, note_counted, output_names, stamps
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import VolumeGeometry, step_lengths, turned_spacing
@@ -77,7 +77,8 @@ class ReadableVolumes:
             names.append(name)
             self.files.append(files)
             self.headers.append(all_headers[files[0]])
-        self.stems, self.notices = output_names(names), format_remarks(all_headers)
+        self.stems = output_names(names)
+        self.notices = [*format_remarks(all_headers), *note_counted(names, self.stems, "volume")]
 
 
 class InputVolumes(VolumeDataset):

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..core.runtime.errors import UserError
 from ..core.runtime.printing import describe_value, shorten
+from ..core.tasks.prediction import is_file_name
 from ..core.tasks.sample_arrays import to_array
 from ..core.tasks.sample_checks import BadSample, require_finite
 from .geometry import VolumeGeometry, check_geometry, drop_leading_axes, to_canonical
@@ -203,10 +204,10 @@ def require_cases(cases: Iterable[Any], name: str) -> None:
     """
     index_of: dict[str, int] = {}
     for index, case in enumerate(cases):
-        if not isinstance(case, str) or not case.strip() or "/" in case or "\0" in case:
+        if not is_file_name(case):
             raise UserError(
-                f"{name}: case({index}) is {describe_value(case)}, expected a text without '/', such as the volume's "
-                "file name: it names the files of its prediction"
+                f"{name}: case({index}) is {describe_value(case)}, expected a short text without '/', such as the "
+                "volume's file name: it names the files of its prediction"
             )
         first = index_of.setdefault(case, index)
         if first != index:

@@ -30,7 +30,7 @@ from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import without_credentials
 from ..tasks.aspects import get_aspect, has_aspect
 from ..tasks.callback import RunFacts
-from ..tasks.prediction import PredictionRecord, PredictionWriter
+from ..tasks.prediction import UNFINISHED, PredictionRecord, PredictionWriter
 from ..tasks.protocols import LogContributor, Predictable, Reportable, count_samples
 from .figure_records import FigureRecorder
 
@@ -153,7 +153,7 @@ class SavedPredictions:
 
     def __init__(self, writer: PredictionWriter, folder: Path, indices: Iterable[int]) -> None:
         self._writer, self._indices = writer, iter(indices)
-        self._unfinished = folder / "unfinished"
+        self._unfinished = folder / UNFINISHED
         if is_main():
             with os_errors_as_user_errors(self._unfinished):
                 shutil.rmtree(self._unfinished, ignore_errors=True)

@@ -22,9 +22,9 @@ from ..runtime.json_format import format_json
 from ..runtime.ordered_lines import LineWriter, merge
 from ..runtime.printing import cell, one_line
 from ..runtime.text_files import read_json
-from ..tasks.prediction import InputSamples, PredictionRecord
+from ..tasks.prediction import UNFINISHED, InputSamples, PredictionRecord
 
-ABOUT, UNFINISHED = "about.json", "unfinished"
+ABOUT = "about.json"
 ROWS_CSV, ROWS_JSON, UNREADABLE = "predictions.csv", "predictions.jsonl", "unreadable.tsv"
 _TABLES = (ROWS_CSV, ROWS_JSON, UNREADABLE)
 _ADVICE = "add -restart to replace them, or choose another -output"

@@ -4,13 +4,16 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..runtime.errors import UserError
-from ..runtime.printing import count, one_line
+from ..runtime.printing import agree, count, one_line, shorten
 from ..runtime.text_files import Facts, convert_facts
 from .dataset import TransformedDataset
 
+UNFINISHED = "unfinished"  # folder below that of an evaluation's predictions, which is emptied before and removed after
+_LONGEST_NAME = 200  # bytes: of 255 that files may have, the others are for suffixes
 Row = dict[str, Any]  # plain values by column; the predictor adds the first column, "input"
 
 
@@ -125,6 +128,53 @@ def output_names(stems: Sequence[str]) -> list[str]:
         counts[name.lower()] = 1
         names.append(name)
     return names
+
+
+def note_counted(stems: Sequence[str], names: Sequence[str], noun: str) -> list[str]:
+    """Return a note for the user if ``output_names`` of the ``stems`` counts some, as two samples have one name.
+
+    ``noun`` is what a sample is called, such as "image".
+    """
+    counted = [name for stem, name in zip(stems, names) if stem != name]
+    if not counted:
+        return []
+    return [
+        f"note: {count(len(counted), noun)} of {len(names):,} {agree(len(counted), 'has', 'have')} the name of another;"
+        f" in the names of files these are counted, such as {shorten(counted[0])}"
+    ]
+
+
+def claim_file_name(folder: Path, name: str, index: int, noun: str) -> None:
+    """Let no two samples of an evaluation, on any rank, write their predictions to files of the same name.
+
+    ``folder`` is that of the predictions; ``noun`` is what a sample is called. Raises UserError: the name is that of
+    another sample, or cannot be the name of a file.
+    """
+    if not is_file_name(name):
+        raise UserError(
+            f"{noun} {index} has the name {shorten(repr(name))}, which cannot be that of the files of its prediction: "
+            "return a short text without '/', such as its file name"
+        )
+    claims = folder / UNFINISHED
+    claims.mkdir(parents=True, exist_ok=True)
+    try:
+        with open(claims / f"{name}.name", "x", encoding="utf-8") as file:
+            file.write(str(index))
+    except FileExistsError:
+        other = (claims / f"{name}.name").read_text("utf-8")
+        if other != str(index):
+            first, second = sorted((int(other or index), index))
+            raise UserError(
+                f"{noun} {first} and {noun} {second} both have the name {shorten(repr(name))}, and the files of their "
+                f"predictions are named by it: return another name for each {noun}"
+            ) from None
+
+
+def is_file_name(name: object) -> bool:
+    """Return whether a value is a text that can be the name of a file, also with a suffix."""
+    if not isinstance(name, str) or not name.strip() or set(name) & set("/\0"):
+        return False
+    return len(os.fsencode(name)) <= _LONGEST_NAME
 
 
 def stamps(paths: Iterable[str]) -> list[tuple[str, int, int]]:

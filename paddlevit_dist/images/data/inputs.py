@@ -15,7 +15,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, map_array
 from ...core.runtime.printing import count
 from ...core.tasks.dataset import TransformedDataset
-from ...core.tasks.prediction import InputSamples, output_names
+from ...core.tasks.prediction import InputSamples, note_counted, output_names
 from ...core.tasks.sample_checks import BadSample
 from .formats import stems
 from .inspection import PAGES, TURNED, list_found, note_pixels
@@ -203,10 +203,17 @@ class AnnotatedImages:
     def name(self, index: int) -> str:
         """Return the unique name of the files of a sample."""
         if self._names is None:
-            samples = self._samples
-            names = samples.names if isinstance(samples, InputSamples) else map(samples.name, range(len(samples)))
-            self._names = output_names(stems(names))
+            self._names = output_names(self._list_stems())
         return self._names[index]
+
+    def notes(self) -> list[str]:
+        """Return a note if some samples have the name of another, which their files cannot have."""
+        names = self._list_stems()
+        return note_counted(names, output_names(names), "image")
+
+    def _list_stems(self) -> list[str]:
+        samples = self._samples
+        return stems(samples.names if isinstance(samples, InputSamples) else map(samples.name, range(len(samples))))
 
     def write(self, index: int, draw: Callable[[Image.Image], Image.Image]) -> str | None:
         """Write ``draw`` of image ``index``; return its file's name in the folder, None for a program's samples."""

@@ -248,7 +248,7 @@ class DetectionWriter(PredictionWriter):
         if not any_shown:
             drawn_message = f"there are no {shown}, so the tables and the images in {self.folder / IMAGES} have none"
         more = [] if self.dataset is None else self.dataset.finish(described)
-        return [drawn_message, f"{message}; the images' ids are {ids}", *more]
+        return [drawn_message, f"{message}; the images' ids are {ids}", *more, *self._images.notes()]
 
 
 class AnnotationIds(NamedTuple):

@@ -102,4 +102,4 @@ class MaskWriter(PredictionWriter):
         lines = [f"{where}{self.folder / CLASSES}, from 0"]
         if isinstance(self.samples, InputSamples):
             lines.append(f"images overlaid with the colors of their classes are in {self.folder / IMAGES}")
-        return lines
+        return [*lines, *self._images.notes()]

@@ -328,11 +328,12 @@ def test_first_label_maps_of_own_datasets_are_described():
     "cases, told",
     [
         (["a", "b", "a"], r"case\(0\) and case\(2\) are both 'a': return another name for each volume"),
-        (["a", 3, "b"], r"case\(1\) is 3, expected a text without '/'"),
-        ([None, "b", "c"], r"case\(0\) is None, expected a text"),
-        (["a", "b", "day/c"], r"case\(2\) is 'day/c', expected a text without '/'"),
+        (["a", 3, "b"], r"case\(1\) is 3, expected a short text without '/'"),
+        ([None, "b", "c"], r"case\(0\) is None, expected a short text"),
+        (["a", "b", "day/c"], r"case\(2\) is 'day/c', expected a short text without '/'"),
+        (["a", "b" * 201, "c"], r"case\(1\) is 'b+.*, expected a short text"),
     ],
-    ids=["repeated", "a number", "forgotten", "in a folder"],
+    ids=["repeated", "a number", "forgotten", "in a folder", "too long"],
 )
 @pytest.mark.parametrize("base", [Heads, Livers])
 def test_volumes_whose_predictions_would_overwrite_one_another_are_refused(base, cases, told):

@@ -11,6 +11,7 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ....core.tasks.class_labels import as_array, show_value
 from ....core.tasks.dataset import Dataset
+from ....core.tasks.made_results import is_ours
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.image_dataset import ImageDataset
 from .image_annotations import ImageAnnotations, ObjectRules, make_annotations
@@ -67,6 +68,8 @@ class DetectionDataset(ImageDataset):
         """Make what the attributes say of the classes what tasks expect; without ids, categories are 1, 2, ..."""
         super().make_facts(name)
         self._make_categories(name)
+        if not is_ours(type(self)):
+            self._check_image_ids(name)
         self._rules = None
 
     def _make_categories(self, name: str) -> None:
@@ -82,6 +85,26 @@ class DetectionDataset(ImageDataset):
             raise UserError(f"{name} has {len(array):,} category_ids for {self.num_classes:,} classes: {expected}")
         if not isinstance(ids, tuple):
             self._set("category_ids", ids, tuple(array.tolist()), name)
+
+    def _check_image_ids(self, name: str) -> None:
+        """Check that the ids of images, by which results are stored, differ; raises UserError."""
+        given: Any = self.image_ids
+        ids = as_array(given)
+        if ids is None or ids.shape != (len(self),) or ids.dtype.kind not in "iu":
+            raise UserError(f"{name}: image_ids are {show_value(given)}: expected a whole number for each image")
+        if not isinstance(given, np.ndarray):
+            self._set("image_ids", given, ids, name)
+        index_of: dict[int, int] = {}
+        for index in range(len(self)):
+            image_id = self.image_id(index)
+            if not isinstance(image_id, (int, np.integer)):
+                raise UserError(f"{name}: image_id({index}) is {show_value(image_id)}: expected a whole number")
+            first = index_of.setdefault(int(image_id), index)
+            if first != index:
+                raise UserError(
+                    f"{name}: images {first} and {index} both have the id {image_id}: give each image another, as "
+                    "files of predictions name images by it"
+                )
 
     def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
         """Return the annotations of an image, whose masks have its size."""

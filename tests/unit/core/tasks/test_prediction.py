@@ -5,8 +5,17 @@ import os
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.runtime.errors import UserError
 from paddlevit_dist.core.tasks import prediction
-from paddlevit_dist.core.tasks.prediction import InputSamples, PredictionWriter, find_inputs, output_names, stamps
+from paddlevit_dist.core.tasks.prediction import (
+    InputSamples,
+    PredictionWriter,
+    claim_file_name,
+    find_inputs,
+    note_counted,
+    output_names,
+    stamps,
+)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +139,21 @@ def test_up_to_five_kinds_of_skipped_files_are_told(number, more):
     (line,) = prediction._note_others("in", paths, "why")
     kinds = ", ".join(["2 .x0", *(f"1 .x{place}" for place in range(1, min(number, 5)))])
     assert line == f"note: {number + 1} files below in skipped ({kinds}{more}), such as 0.x0: why"
+
+
+def test_two_samples_cannot_claim_one_name_of_files(tmp_path):
+    for index, name in enumerate(["room", "Hall", "b" * 200]):
+        claim_file_name(tmp_path, name, index, "scene")
+        claim_file_name(tmp_path, name, index, "scene")
+    with pytest.raises(UserError, match=r"^scene 0 and scene 5 both have the name 'room', and the files"):
+        claim_file_name(tmp_path, "room", 5, "scene")
+    for odd in ("", " ", "a/b", "a\0b", "b" * 201, None, 7):
+        with pytest.raises(UserError, match=r"^scene 6 has the name .*, which cannot be that of the files"):
+            claim_file_name(tmp_path, odd, 6, "scene")
+
+
+def test_names_that_are_counted_in_files_are_told():
+    stems = ["a", "b", "a", "a"]
+    note = "note: 2 images of 4 have the name of another; in the names of files these are counted, such as a_2"
+    assert note_counted(stems, output_names(stems), "image") == [note]
+    assert note_counted(["a", "b"], output_names(["a", "b"]), "image") == []

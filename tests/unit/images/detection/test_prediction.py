@@ -107,6 +107,7 @@ def test_what_was_written_is_told_in_whole_lines(opened, tmp_path):
                 first,
                 f"3 detections are in {files}, in COCO's format; the images' ids are 1, 2, 3 in the order of the "
                 "inputs",
+                "note: 1 image of 2 has the name of another; in the names of files these are counted, such as 1_2",
             ]
             names = ("results", "results_masks")
             boxes, shapes = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
@@ -146,7 +147,7 @@ def test_ids_are_taken_from_annotations_by_names(opened, tmp_path):
     results, said = written(task, samples, tmp_path)
     assert [one["image_id"] for one in results] == 3 * ["i1"] + 3 * ["i0"]
     assert [one["category_id"] for one in results[:3]] == [10, 30, 40]
-    assert said[-1].endswith("the images' ids are taken from -annotations")
+    assert said[-2].endswith("the images' ids are taken from -annotations")
 
 
 def test_boxes_of_categories_that_annotations_do_not_have_are_in_no_file_of_results(opened, tmp_path):

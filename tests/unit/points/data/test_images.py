@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 from support.samples.small_scenes import scene
 
+from paddlevit_dist.core.runtime.errors import UserError
 from paddlevit_dist.core.runtime.text_rendering import LINE_PX
 from paddlevit_dist.points.data.images import (
     UNLABELED_PIXELS,
@@ -17,6 +18,7 @@ from paddlevit_dist.points.data.images import (
 )
 from paddlevit_dist.points.data.samples import SceneSamples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, COLORS
+from paddlevit_dist.points.data.scenes import SceneDataset
 from paddlevit_dist.points.segmentation.prediction import SceneClassWriter
 
 
@@ -113,3 +115,18 @@ def test_a_millimeter_is_the_smallest_width_of_an_image(length_m, width):
     xyz = np.outer([0, length_m], direction).astype(np.float32)
     image = draw(xyz, np.zeros((2, 3), np.uint8), np.ones(2, bool), 100)
     assert image.shape == (4, 100, 3) and np.ptp(np.flatnonzero((image == 0).all(axis=2).any(axis=0))) + 1 == width
+
+
+def test_own_scenes_of_one_name_are_refused_before_one_overwrites_the_other(tmp_path):
+    class Rooms(SceneDataset):
+        def __len__(self):
+            return 2
+
+        def read(self, index):
+            return scene(20 + index)
+
+    writer = SceneClassWriter(tmp_path, SceneSamples(Rooms(None, "val", tmp_path), (), "first"), CLASS_NAMES)
+    writer.write(0, np.zeros(20, int))
+    with pytest.raises(UserError, match="^scene 0 and scene 1 both have the name 'a', and the files of their"):
+        writer.write(1, np.zeros(21, int))
+    assert len((tmp_path / "a.txt").read_text().splitlines()) == 20

@@ -356,3 +356,28 @@ def test_ids_of_categories_are_counted_from_1_or_are_whole_numbers(given, outcom
         dataset.make_facts("dataset own")
         assert dataset.category_ids == outcome and dataset.num_classes == 2
         assert dataset.read(0)[1].labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "outcome"),
+    [
+        ([7, 3], [7, 3]),
+        (np.array([7, 3], np.uint16), [7, 3]),
+        ([7, 7], "dataset own: images 0 and 1 both have the id 7: give each image another, as files of predictions"),
+        ([7], "dataset own: image_ids are [7]: expected a whole number for each image"),
+        (["a", "b"], "expected a whole number for each image"),
+    ],
+)
+def test_ids_of_own_images_differ_as_their_results_would_be_one_anothers(ids, outcome):
+    class Numbered(OwnBoxes):
+        image_ids = ids
+
+        def __len__(self):
+            return 2
+
+    dataset = Numbered(PLAIN)
+    if isinstance(outcome, str):
+        assert outcome in refusal_of(dataset.make_facts, "dataset own")
+    else:
+        dataset.make_facts("dataset own")
+        assert dataset.image_ids.tolist() == list(map(dataset.image_id, range(2))) == outcome

@@ -84,12 +84,13 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
         kind = name.rpartition(".")[2]
         result[f"attn_pool.q.{kind}"], result[f"attn_pool.kv.{kind}"] = whole[:third], whole[third:]
     positions = result.get("pos_embed")
-    if positions is not None and positions.ndim == 2:
+    is_table = positions is not None and positions.ndim == 2
+    if is_table:
         positions = result["pos_embed"] = positions[None]
     if "cls_token" in result:
         result["cls_token"] = result["cls_token"].reshape(1, 1, -1)
-    if positions is not None and "cls_token" in result and "reg_token" in result:
-        # Of timm's only patches have a position.
+    if positions is not None and not is_table and "cls_token" in result and "reg_token" in result:
+        # Of timm's only patches have a position; a table beside registers, EoMT's, has no row for the class token.
         result["cls_token"] = result["cls_token"] + positions[:, :1]
         result["pos_embed"] = positions[:, 1:]
     joined = join_projections(result, ("query", "key", "value"), "qkv")

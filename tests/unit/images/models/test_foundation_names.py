@@ -56,3 +56,14 @@ def test_names_of_mmpretrain_load_whole_into_a_vit(options):
     assert report.origin == "mmpretrain names, Linear weights (out, in)" and not report.unexpected
     for name, value in model.state_dict().items():
         np.testing.assert_array_equal(value.numpy(), ours[name], name)
+
+
+@pytest.mark.parametrize("is_table", [True, False])
+def test_first_position_beside_registers_is_the_class_tokens_only_without_a_table(is_table):
+    tokens = np.arange(36 + (not is_table))[:, None] * np.ones(4)
+    name = "embeddings.position_embeddings"
+    state = {f"{name}.weight": tokens} if is_table else {name: tokens[None]}
+    state |= {"embeddings.cls_token": np.full((1, 1, 4), 100), "embeddings.register_tokens": np.zeros((1, 4, 4))}
+    ours = TO_OURS({**state, "layernorm.weight": np.ones(4)})
+    np.testing.assert_array_equal(ours["pos_embed"], tokens[None, (0 if is_table else 1) :])
+    assert ours["cls_token"].max() == 100 and ours["cls_token"].shape == (1, 1, 4)

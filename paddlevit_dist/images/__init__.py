@@ -2,6 +2,7 @@
 
 - ``classification``, ``detection``, ``segmentation``: the tasks
 - ``data``: datasets; ``transforms``: image transforms; ``models``: networks; ``settings``: keys that the tasks share
+- ``mask_queries``: what all networks share whose queries have masks
 - ``prepare``: the command ``prepare images``
 - ``backbone_task``, ``backbone_aspects``, ``backbone_prediction``: what detection and segmentation share
 - ``run_lengths``: masks in the formats of COCO's files; ``configured_options``: what keys of MODEL set

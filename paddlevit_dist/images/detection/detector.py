@@ -15,10 +15,10 @@ from ...core.runtime.transfers import to_device
 from ...core.tasks.model import Model
 from ...core.tasks.model_factory import create_model, model_options
 from ...core.tasks.step_types import LossTerm, StepPosition
+from ..mask_queries.mask_logits import encode_logits
 from ..models.layers import Linear
 from .denoising import ContrastiveNoise, DenoisingQueries
 from .detections import DetectedObjects
-from .mask_logits import encode_logits
 
 Outputs = dict[str, paddle.Tensor]
 _NORMALIZERS = ("global", "reference")

@@ -16,11 +16,11 @@ from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.core.runtime.transfers import read
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr import criterion as criteria
-from paddlevit_dist.images.detection.mask_logits import resize
 from paddlevit_dist.images.detection.rfdetr.key_names import RFDETR
 from paddlevit_dist.images.detection.rfdetr.masks import MaskVectors
 from paddlevit_dist.images.detection.rfdetr.network import RfDetr
 from paddlevit_dist.images.detection.rfdetr.seg_network import RfDetrSeg
+from paddlevit_dist.images.mask_queries.mask_logits import resize
 from paddlevit_dist.images.run_lengths import decode
 from support.networks.cheap_weights import learn_only, weights_of_zero
 from support.networks.golden import arrays, description, recipe

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import paddle
 from paddle import nn
 
+from ...mask_queries.mask_logits import resize
 from ...models.layers import GELU, ChannelsLastConv, ChannelsLastDepthwiseConv, LayerNorm
 from ..detector import dense, single_or_double, uniform, zeros
-from ..mask_logits import resize
 
 _CELL_EPSILON, _QUERY_EPSILON = 1e-6, 1e-5  # of the norms
 

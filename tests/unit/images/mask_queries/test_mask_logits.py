@@ -4,7 +4,7 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.images.detection.mask_logits import encode_logits, resize
+from paddlevit_dist.images.mask_queries.mask_logits import encode_logits, resize
 from paddlevit_dist.images.run_lengths import decode
 
 

@@ -1,0 +1,5 @@
+"""Networks whose queries each have a class and a mask, for all tasks that segment images.
+
+- ``mask_logits``: masks given as logits of a few cells
+- ``segments``: panoptic segments and instances of a stored image
+"""

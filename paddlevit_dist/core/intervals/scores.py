@@ -132,7 +132,11 @@ def class_shares(counts: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def panoptic_scores(
-    counts: np.ndarray, ious: np.ndarray, class_names: Sequence[str], is_thing: np.ndarray
+    counts: np.ndarray,
+    ious: np.ndarray,
+    class_names: Sequence[str],
+    is_thing: np.ndarray,
+    parts: Sequence[str] = ("PQ",),
 ) -> Recompute:
     """Return a function that computes the panoptic quality (PQ) of segments, as fractions.
 
@@ -147,6 +151,7 @@ def panoptic_scores(
         ious: float (samples, classes), sum of the IoU of matched segments.
         class_names: the name of each class.
         is_thing: bool (classes,), classes with instances.
+        parts: which of PQ, SQ and RQ things, stuff and each class have, too.
     """
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
@@ -158,10 +163,13 @@ def panoptic_scores(
         pq = sq * rq
         dagger = np.where(is_thing, pq, class_shares(sums[:, 3:])["IoU"])
         means = {"PQ": pq, "SQ": sq, "RQ": rq, "PQ_dagger": dagger}
-        # Without spaces: "PQ stuff" is the score of a class "stuff".
-        means |= {"PQ_things": pq[:, is_thing], "PQ_stuff": pq[:, ~is_thing]}
+        of_parts = {name: means[name] for name in parts}
+        for name, per_class in of_parts.items():  # without spaces: "PQ stuff" is the score of a class "stuff"
+            means |= {f"{name}_things": per_class[:, is_thing], f"{name}_stuff": per_class[:, ~is_thing]}
         values = {name: nanmean(per_class) for name, per_class in means.items()}
-        return {**values, **{f"PQ {name}": column for name, column in zip(class_names, pq.T)}}
+        for name, per_class in of_parts.items():
+            values |= {f"{name} {of_class}": column for of_class, column in zip(class_names, per_class.T)}
+        return values
 
     return ProportionRecompute(recompute, {}, find_range=find_share_range)
 

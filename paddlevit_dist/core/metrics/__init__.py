@@ -3,6 +3,7 @@
 The package ``losses`` has the losses that such tasks are trained with.
 
 - ``counts``: confusion counts, also near boundaries; without Paddle
+- ``segments``: matches of segments, of points or pixels; without Paddle
 - ``confusion``: the metrics of a task that labels elements
 - ``tables``: the tables of a report about them
 - ``classification``, ``classifier_prediction``, ``classifier_figures``: scores, common task methods, predictions and

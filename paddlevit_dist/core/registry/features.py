@@ -31,6 +31,7 @@ FEATURES = (
     "images.pretraining",
     "images.detection",
     "images.segmentation",
+    "images.panoptic",
     "images.keypoints",
     "extensions.cpu_kernels",
     "extensions.gpu_kernels",

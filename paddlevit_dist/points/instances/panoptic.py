@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...core.metrics.segments import count_overlaps, match_segments
 from ..data.scene import IGNORED
 from .matching import InstancePrediction
 
@@ -67,21 +68,16 @@ def count_segments(
         for kinds, numbers in ((true_class, true_instance), (classes, instances))
     )
     true_class, classes = true_class[labeled], classes[labeled]
-    same = true_class == classes
-    pairs, shared = np.unique(
-        truth.segment_ids[same] * max(len(predicted.sizes), 1) + predicted.segment_ids[same], return_counts=True
-    )
-    true_ids, predicted_ids = np.divmod(pairs, max(len(predicted.sizes), 1))
-    iou = shared / (truth.sizes[true_ids] + predicted.sizes[predicted_ids] - shared)
-    is_match = iou > 0.5  # at most one for each segment
-    matched_classes = truth.classes[true_ids[is_match]]
+    overlaps = count_overlaps(truth.segment_ids, predicted.segment_ids, len(truth.sizes), len(predicted.sizes))
+    true_rows, found_rows, ious = match_segments(overlaps, truth.classes, predicted.classes)
+    matched_classes, same = truth.classes[true_rows], true_class == classes
     counts = [matched_classes]
-    for segments, paired_ids in ((predicted, predicted_ids), (truth, true_ids)):
+    for segments, rows in ((predicted, found_rows), (truth, true_rows)):
         is_error = segments.sizes >= min_points
-        is_error[paired_ids[is_match]] = False
+        is_error[rows] = False
         counts.append(segments.classes[is_error])
     counts += [classes[same], true_class, classes[classes >= 0]]
-    sums = np.bincount(matched_classes, iou[is_match], minlength=number)
+    sums = np.bincount(matched_classes, ious, minlength=number)
     return np.stack([np.bincount(labels, minlength=number) for labels in counts]), sums
 
 

@@ -91,18 +91,39 @@ def run_command(
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGABRT)  # faulthandler prints where each process is
-        try:
-            out, err = process.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
+        out, err = _end_by_force(process)
         raise AssertionError(f"{command} ran longer than {timeout} s\n{out[-3000:]}\n{err[-6000:]}") from None
     left = left_behind(process.pid)
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"{command} left processes {left} behind\n{err[-3000:]}"
     return Finished(process.returncode, out, err, [])
+
+
+def _end_by_force(process: subprocess.Popen | prepared.Copy) -> tuple[str, str]:
+    """End a command and all that it has started, in whichever session; returns what was written."""
+    started = _descendants(process.pid)  # of a parent that is dead they could not be told
+    os.killpg(process.pid, signal.SIGABRT)  # faulthandler prints where each process is
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+    for pid in (process.pid, *started):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        return "", "its output is held by a process that is none of its own"
+
+
+def _descendants(pid: int) -> list[int]:
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = [pid]
+    for parent in found:  # it grows
+        found += [child for child, of in parents.items() if of == parent]
+    return found[1:]
 
 
 def start_command(

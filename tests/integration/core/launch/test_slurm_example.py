@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.processes import ROOT
+from support.processes import ROOT, run_command
 
 STOP, FAILURE, EPOCH, RESUME, FOUND = (
     {"kind": "interruption", "reason": "asked to stop (SIGTERM)"},
@@ -56,16 +56,9 @@ class QueuedJob:
         self.set("srun", srun)
         (self.folder / "requeued").unlink(missing_ok=True)
         environment = {"PATH": f"{self.folder}/programs:{os.environ['PATH']}", "HOME": str(self.folder)}
-        ended = subprocess.run(
-            ["bash", "slurm.sh"],
-            cwd=self.folder,
-            env={**environment, **self.variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        ended = run_command(["bash", "slurm.sh"], 60, self.folder, **environment, **self.variables)
         requeued = self.folder / "requeued"
-        return ended.returncode, requeued.read_text().split() if requeued.exists() else [], ended.stderr
+        return ended.code, requeued.read_text().split() if requeued.exists() else [], ended.err
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ _ATTENTIONS = vit.Attention, swin.WindowAttention
 class FastViTBlock(vit.ViTBlock):
     """Each branch is one function; in the last block, only tokens that are read pass the second branch."""
 
-    def forward(self, x, count: int | None = None):
-        """Run the block, by fast functions if they apply."""
-        if _fits(x, self):
+    def forward(self, x, count: int | None = None, mask: paddle.Tensor | None = None):
+        """Run the block, by fast functions if they apply; they know no mask."""
+        if mask is None and _fits(x, self):
             return _vit_block(self, x, count)
-        return vit.ViTBlock.forward(self, x, count)
+        return vit.ViTBlock.forward(self, x, count, mask)
 
 
 class FastSwinBlock(swin.SwinBlock):

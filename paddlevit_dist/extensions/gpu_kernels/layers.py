@@ -100,11 +100,11 @@ class FusedMlp(Mlp):
 class FusedViTBlock(vit.ViTBlock):
     """Compute all behind the attention, and the next block's q, k and v, as one node of the graph."""
 
-    def forward(self, x, count: int | None = None):
-        """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
+    def forward(self, x, count: int | None = None, mask: Any = None):
+        """Compute all tokens (batch, tokens, dim), or the first ``count`` of them; with a mask by plain operations."""
         state = _states.get(id(self))
-        if state is None or not _is_fused(x, self) or state.is_changed:
-            return vit.ViTBlock.forward(self, x, count)
+        if mask is not None or state is None or not _is_fused(x, self) or state.is_changed:
+            return vit.ViTBlock.forward(self, x, count, mask)
         return _compute_block(state, x, count)
 
 

@@ -16,7 +16,11 @@ from ...core.tasks.model import Model
 from ...core.tasks.model_factory import create_model, model_options
 from ...core.tasks.step_types import LossTerm, StepPosition
 from ..mask_queries.mask_logits import encode_logits
-from ..models.layers import Linear
+from ..models.layers import dense as dense  # of all detectors
+from ..models.layers import normal as normal
+from ..models.layers import single_or_double as single_or_double
+from ..models.layers import uniform as uniform
+from ..models.layers import zeros as zeros
 from .denoising import ContrastiveNoise, DenoisingQueries
 from .detections import DetectedObjects
 
@@ -311,32 +315,6 @@ def build_backbone(
         if not -number <= level < number:
             raise UserError(f"backbone '{name}' has {number} feature maps: feature_level {level} is out of range")
     return model
-
-
-def normal(deviation: float) -> paddle.ParamAttr:
-    """Return an initializer with a normal distribution around 0."""
-    return paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation))
-
-
-def uniform(bound: float) -> paddle.ParamAttr:
-    """Return an initializer with a uniform distribution between -bound and bound."""
-    return paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
-
-
-def zeros() -> paddle.ParamAttr:
-    """Return an initializer with zeros."""
-    return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
-
-
-def dense(inputs: int, outputs: int) -> Linear:
-    """Build a linear layer with weights and bias uniform up to 1 / sqrt(inputs), PyTorch's default."""
-    bound = inputs**-0.5
-    return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=uniform(bound))
-
-
-def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
-    """Convert to float32 unless it is float64: boxes and losses in 16 bits are off by pixels."""
-    return x if x.dtype == paddle.float64 else x.astype("float32")
 
 
 def without_gradient(x: paddle.Tensor) -> paddle.Tensor:

@@ -1,6 +1,7 @@
 """Attention of all families: plain products, or one fused operation on a GPU."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import paddle
@@ -50,35 +51,67 @@ class MultiHeadAttention(nn.Layer):
 
 
 def attend(
-    layer: MultiHeadAttention, *packed: paddle.Tensor, before: Weights | None = None, after: Weights | None = None
+    layer: MultiHeadAttention,
+    *packed: paddle.Tensor,
+    before: Weights | None = None,
+    after: Weights | None = None,
+    mask: paddle.Tensor | None = None,
 ) -> paddle.Tensor:
     """Compute multi-head attention, ``after(softmax(before(scale * q k^T))) v`` with dropout on the weights.
 
-    On a GPU in half precision it is one fused operation if nothing changes the weights; its dropout then draws other
-    random numbers. The plain product is the reference and computes everything else.
+    On a GPU in half precision it is one fused operation if no function changes the weights; its dropout then draws
+    other random numbers. The plain product is the reference and computes everything else.
 
     Args:
         packed: q, k and v, in one to three tensors (batch, tokens, n * heads, head_dim) with n of them side by side.
         before, after: functions that change the weights before and after the softmax.
+        mask: (batch, 1, n, tokens attended to), added to the weights of the first n tokens before the softmax; the
+            other tokens attend to all in an operation of their own, so that no mask has tokens x tokens numbers.
 
     Returns:
         (batch, tokens of q, heads * head_dim).
     """
-    parts = layer._sub_layers  # see ``Linear``
     inputs: list[paddle.Tensor] = [like_products(part) for part in packed]
-    tokens, channels = inputs[0].shape[1], layer.num_heads * layer.head_dim
-    if before is None and after is None and _is_fused(layer, inputs[0]):
+    is_fused = before is None and after is None and _is_fused(layer, inputs[0])
+    if is_fused:
         q, k, v = _unpack(inputs, 2, layer.num_heads)  # the operation's scale is ours
-        dropout = parts["attention_dropout"].p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
-        x = F.scaled_dot_product_attention(q, k, v, dropout_p=dropout, training=layer.training)
-        return operations.reshape(x, [-1, tokens, channels])
-    # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
-    q, k, v = _unpack([operations.transpose(part, [0, 2, 1, 3]) for part in inputs], 1, layer.num_heads)
+        compute, axis = _attend_fused, 1
+    else:
+        # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
+        q, k, v = _unpack([operations.transpose(part, [0, 2, 1, 3]) for part in inputs], 1, layer.num_heads)
+        compute, axis = functools.partial(_attend_plainly, before=before, after=after), 2
+    if mask is None:
+        return compute(layer, q, k, v)
+    rows = [mask.shape[2], q.shape[axis] - mask.shape[2]]
+    first, others = paddle.split(q, rows, axis=axis)
+    return paddle.concat([compute(layer, first, k, v, mask=mask), compute(layer, others, k, v)], axis=1)
+
+
+def _attend_fused(layer: MultiHeadAttention, q, k, v, mask: paddle.Tensor | None = None) -> paddle.Tensor:
+    """Attend by one operation, of (batch, tokens, heads, head_dim)."""
+    dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
+    mask = None if mask is None else mask.astype(q.dtype).expand([-1, layer.num_heads, -1, -1])
+    x = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, training=layer.training)
+    return operations.reshape(x, [-1, q.shape[1], layer.num_heads * layer.head_dim])
+
+
+def _attend_plainly(
+    layer: MultiHeadAttention,
+    q,
+    k,
+    v,
+    mask: paddle.Tensor | None = None,
+    before: Weights | None = None,
+    after: Weights | None = None,
+) -> paddle.Tensor:
+    """Attend by products, of (batch, heads, tokens, head_dim)."""
+    parts = layer._sub_layers  # see ``Linear``
     weights = operations.call(parts["query_key"], q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
+    weights = weights if mask is None else weights + mask.astype(weights.dtype)
     weights = operations.softmax(weights if before is None else before(weights))
     weights = drop(parts["attention_dropout"], weights if after is None else after(weights))
     x = operations.call(parts["attention_value"], weights, v)  # (batch, heads, tokens, head_dim)
-    return operations.reshape(operations.transpose(x, [0, 2, 1, 3]), [-1, tokens, channels])
+    return operations.reshape(operations.transpose(x, [0, 2, 1, 3]), [-1, q.shape[2], layer.num_heads * layer.head_dim])
 
 
 @contextlib.contextmanager

@@ -98,6 +98,32 @@ def starting_values(standard_deviation: float) -> dict[str, paddle.ParamAttr]:
     }
 
 
+def normal(deviation: float) -> paddle.ParamAttr:
+    """Return an initializer with a normal distribution around 0."""
+    return paddle.ParamAttr(initializer=nn.initializer.Normal(0.0, deviation))
+
+
+def uniform(bound: float) -> paddle.ParamAttr:
+    """Return an initializer with a uniform distribution between -bound and bound."""
+    return paddle.ParamAttr(initializer=nn.initializer.Uniform(-bound, bound))
+
+
+def zeros() -> paddle.ParamAttr:
+    """Return an initializer with zeros."""
+    return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
+
+
+def dense(inputs: int, outputs: int) -> Linear:
+    """Build a linear layer with weights and bias uniform up to 1 / sqrt(inputs), PyTorch's default."""
+    bound = inputs**-0.5
+    return Linear(inputs, outputs, weight_attr=uniform(bound), bias_attr=uniform(bound))
+
+
+def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
+    """Convert to float32 unless it is float64: boxes and losses in 16 bits are off by pixels."""
+    return x if x.dtype == paddle.float64 else x.astype("float32")
+
+
 class MatrixProduct(nn.Layer):
     """``x @ y`` of two activations, as a layer so that a hook can count its multiplications."""
 

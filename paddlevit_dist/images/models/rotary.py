@@ -45,23 +45,45 @@ def _partners_of_heads(kind: str, head_dim: int, heads: int) -> np.ndarray:
     return (np.arange(heads)[:, None] * head_dim + _partners(kind, head_dim)).ravel()
 
 
+def _all_angles(kind: str, grid: tuple[int, int], head_dim: int, prefix: int) -> np.ndarray:
+    """(prefix + patches, head_dim): the angle of each channel, none in a prefix."""
+    turned = np.concatenate([np.zeros((prefix, head_dim // 2)), angles(kind, grid, head_dim)])
+    return np.tile(turned, 2) if kind == AXIAL else turned.repeat(2, axis=1)
+
+
+def _signs(kind: str, head_dim: int) -> np.ndarray:
+    return np.where(_partners(kind, head_dim) > np.arange(head_dim), -1.0, 1.0)  # the first of a pair loses
+
+
 def _factors(kind: str, grid: tuple[int, int], head_dim: int, heads: int, prefix: int, dtype: str) -> np.ndarray:
     """(2, prefix + patches, heads * head_dim): factors of a channel and its partner, without turns in a prefix."""
-    turned = np.concatenate([np.zeros((prefix, head_dim // 2)), angles(kind, grid, head_dim)])
-    sign = np.where(_partners(kind, head_dim) > np.arange(head_dim), -1.0, 1.0)  # the first of a pair loses
-    turned = np.tile(turned, 2) if kind == AXIAL else turned.repeat(2, axis=1)
-    return np.tile(np.stack([np.cos(turned), np.sin(turned) * sign]), heads).astype(dtype)
+    turned = _all_angles(kind, grid, head_dim, prefix)
+    return np.tile(np.stack([np.cos(turned), np.sin(turned) * _signs(kind, head_dim)]), heads).astype(dtype)
 
 
-def rotate(x: paddle.Tensor, kind: str, grid: tuple[int, int], prefix: int) -> paddle.Tensor:
+def _scaled_factors(kind: str, grid: tuple[int, int], head_dim: int, heads: int, prefix: int, scale):
+    """Return what ``_factors`` does, with all angles times ``scale``."""
+    dtype = str(scale.dtype).rpartition(".")[2]
+    turned = constant(_all_angles, kind, grid, head_dim, prefix).astype(dtype) * scale
+    factors = paddle.stack([paddle.cos(turned), paddle.sin(turned) * constant(_signs, kind, head_dim).astype(dtype)])
+    return factors.tile([1, 1, heads])
+
+
+def rotate(
+    x: paddle.Tensor, kind: str, grid: tuple[int, int], prefix: int, scale: paddle.Tensor | None = None
+) -> paddle.Tensor:
     """Rotate the channels of (batch, prefix + patches, heads, head_dim), in float64 if ``x`` is, else in float32.
 
     The tables are made for all heads: Paddle's products on CPUs take eight times as long where a middle axis is
-    repeated.
+    repeated. ``scale``, (1,), is a factor of all angles; None: 1.
     """
     heads, head_dim = x.shape[2:]
     dtype = "float64" if x.dtype == paddle.float64 else "float32"
-    factors, partner_factors = constant(_factors, kind, tuple(grid), head_dim, heads, prefix, dtype)
+    place = kind, tuple(grid), head_dim, heads, prefix
+    if scale is None:
+        factors, partner_factors = constant(_factors, *place, dtype)
+    else:
+        factors, partner_factors = _scaled_factors(*place, scale.astype(dtype))
     flat = x.astype(dtype).flatten(2)
     partners = paddle.index_select(flat, constant(_partners_of_heads, kind, head_dim, heads), axis=-1)
     return (flat * factors + partners * partner_factors).reshape([0, 0, heads, head_dim]).astype(x.dtype)

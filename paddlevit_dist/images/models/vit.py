@@ -48,10 +48,10 @@ class Attention(MultiHeadAttention):
         self.qkv = linear(dim, 3 * num_heads * head_dim, bias=qkv_bias)
         self.proj = linear(num_heads * head_dim, dim)
 
-    def forward(self, x):
-        """Map tokens (batch, tokens, dim) to the same shape."""
+    def forward(self, x, mask=None):
+        """Map tokens (batch, tokens, dim) to the same shape; ``mask``: see ``attend``."""
         parts, call = self._sub_layers, operations.call  # see ``Linear``
-        x = attend(self, self.heads(call(parts["qkv"], x)))
+        x = attend(self, self.heads(call(parts["qkv"], x)), mask=mask)
         return drop(parts["dropout"], call(parts["proj"], x))  # (batch, tokens, dim)
 
 
@@ -66,10 +66,11 @@ class ViTBlock(nn.Layer):
         self.mlp = Mlp(dim, mlp_dim, dropout)
         self.drop_path = DropPath(drop_path)
 
-    def forward(self, x, count: int | None = None):
-        """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
+    def forward(self, x, count: int | None = None, mask=None):
+        """Compute all tokens (batch, tokens, dim), or the first ``count`` of them; ``mask``: see ``attend``."""
         parts, call = self._sub_layers, operations.call  # see ``Linear``
-        x = x + call(parts["drop_path"], call(parts["attn"], call(parts["norm1"], x)))
+        normal = call(parts["norm1"], x)
+        x = x + call(parts["drop_path"], call(parts["attn"], *((normal,) if mask is None else (normal, mask))))
         x = x + call(parts["drop_path"], call(parts["mlp"], call(parts["norm2"], x)))
         return x if count is None else x[:, :count]
 
@@ -319,6 +320,12 @@ class VisionTransformer(Classifier):
     def pass_block(self, block, x, grid: tuple[int, int], count: int | None = None):
         """Pass tokens through one block, which returns the first ``count`` of them, or all."""
         return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
+
+    def pass_more_tokens(self, block, x, tokens: TokenGrid):
+        """Pass tokens with others in front of them through one block, see ``TokenGrid``."""
+        if self._is_extended:
+            return block(x, tokens)
+        return block(x) if tokens.mask is None else block(x, None, tokens.mask)
 
     def embedded(self, x):
         """Compute all tokens (batch, prefix tokens + patches, embed_dim) before the first block."""

@@ -65,10 +65,19 @@ class FeatureConfig(NamedTuple):
 
 
 class TokenGrid(NamedTuple):
-    """Where the tokens of a batch are: patches down and across, and tokens in front of them."""
+    """Where the tokens of a batch are, and what they attend to.
+
+    Attributes:
+        size: patches down and across.
+        prefix: tokens in front of them.
+        mask: added to the attention weights of the first tokens, see ``attend``; None: all attend to all.
+        scale: factor of the coordinates of rotary positions, a tensor (1,); None: 1.
+    """
 
     size: tuple[int, int]
     prefix: int
+    mask: paddle.Tensor | None = None
+    scale: paddle.Tensor | None = None
 
 
 class QuickGELU(nn.Layer):
@@ -152,8 +161,9 @@ class ConfigurableAttention(MultiHeadAttention):
             if not self.is_separate:
                 parts = parts[0].split([2 * self.num_heads, self.num_heads], axis=2)  # queries and keys; values
             *turned, values = parts
-            parts = [*(rotary.rotate(part, self.rotary, *grid) for part in turned), values]
-        return self.dropout(self.proj(self.norm(attend(self, *parts))))
+            place = grid.size, grid.prefix, grid.scale
+            parts = [*(rotary.rotate(part, self.rotary, *place) for part in turned), values]
+        return self.dropout(self.proj(self.norm(attend(self, *parts, mask=grid.mask))))
 
 
 class LayerScale(nn.Layer):

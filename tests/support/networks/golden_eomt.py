@@ -1,14 +1,37 @@
 """EoMT of tests/golden/eomt.json, transformers' and the authors', with every dimension from the file."""
 
 import functools
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import paddle
 
+from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.images.mask_queries.network import Eomt
+from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import arrays, description, recipe
 
 GOLDEN = description("eomt")
 MODELS: dict[str, Any] = GOLDEN["models"]
+ALLOWED = 10  # times the float32 error of PyTorch
+EXACT = 1e-10  # in float64
+_LARGE = 1e7  # parameters
+
+
+def runs(is_large: bool) -> list[tuple[str, str]]:
+    """Each model of that size with the name of each of its runs."""
+    return [(model, run) for model in _models(is_large) for run in MODELS[model]["runs"]]
+
+
+def cases(is_large: bool) -> list[tuple[str, str]]:
+    """Each model of that size with the name of each of its sets of targets."""
+    return [(model, case) for model in _models(is_large) for case in MODELS[model]["cases"]]
+
+
+def _models(is_large: bool) -> list[str]:
+    return [model for model, about in MODELS.items() if (about["parameters"] > _LARGE) == is_large]
 
 
 @functools.cache
@@ -24,3 +47,160 @@ def sample(values: np.ndarray, number: int) -> np.ndarray:
     """The samples of an array that the file stores."""
     values = np.asarray(values)
     return values.ravel()[np.arange(number) * (values.size - 1) // (number - 1)]
+
+
+def options(model: str) -> dict[str, Any]:
+    """The arguments of the network."""
+    config = MODELS[model]["config"]
+    backbone = {
+        "embed_dim": config["hidden_size"],
+        "depth": config["num_hidden_layers"],
+        "num_heads": config["num_attention_heads"],
+        "patch_size": config["patch_size"],
+        "registers": config["num_register_tokens"],
+        "norm_epsilon": config["layer_norm_eps"],
+    }
+    if config["kind"] == "eomt_dinov3":
+        name = "vit_small_patch16_dinov3_qkvb"
+        backbone["mlp_ratio"] = config["intermediate_size"] / config["hidden_size"]
+    elif config.get("use_swiglu_ffn"):
+        name = "vit_giant_patch14_reg4_dinov2"
+        hidden = (int(config["mlp_ratio"] * config["hidden_size"] * 2 / 3) + 7) // 8 * 8
+        backbone["mlp_ratio"] = (hidden + 0.5) / config["hidden_size"]
+    else:
+        name, backbone["mlp_ratio"] = "vit_small_patch14_reg4_dinov2", config["mlp_ratio"]
+    return {
+        "image_size": config["image_size"],
+        "backbone": name,
+        "backbone_options": backbone,
+        "num_queries": config["num_queries"],
+        "num_blocks": config["num_blocks"],
+    }
+
+
+def make_weights(model: str) -> dict[str, np.ndarray]:
+    """The state under transformers' names, float32."""
+    about, make = MODELS[model], recipe().golden_weight
+    state = {}
+    for key, shape in about["state"].items():
+        if key in ("attn_mask_probs", "criterion.empty_weight"):
+            continue
+        gain = next((gain for ending, gain in about["gain"].items() if key.endswith(ending)), 1)
+        offset = next((value for ending, value in about["offset"].items() if key.endswith(ending)), 0)
+        state[key] = make(GOLDEN["seed"], key, tuple(shape)) * np.float32(gain) + np.float32(offset)
+    return state
+
+
+def make_network(model: str, dtype: str, state: dict[str, np.ndarray] | None = None) -> Eomt:
+    """The network with these weights, in evaluation mode."""
+    paddle.set_default_dtype(dtype)
+    try:
+        with weights_of_zero():
+            network = Eomt(MODELS[model]["config"]["num_labels"], **options(model))
+        report = load_weights(network, make_weights(model) if state is None else state, strict=True)
+    finally:
+        paddle.set_default_dtype("float32")
+    assert report.unexpected == []
+    network.eval()
+    return network
+
+
+def make_images(model: str, dtype: str) -> paddle.Tensor:
+    about = MODELS[model]
+    images = recipe().golden_image(GOLDEN["seed"], about["pictures"], about["config"]["image_size"])
+    return paddle.to_tensor(images.astype(dtype))
+
+
+def give_draws(network: Eomt, model: str, run: str, shapes: list[list[int]]) -> Iterator[paddle.Tensor]:
+    """Let a network draw the file's numbers; what it does not draw is of the losses."""
+    drawn = (
+        (shape, random(f"{model}/{run}/rand{number}").random(tuple(shape), dtype=np.float32))
+        for number, shape in enumerate(shapes)
+    )
+
+    def draw(shape):
+        expected, numbers = next(drawn)
+        assert list(shape) == list(expected), (shape, expected)
+        return paddle.to_tensor(numbers)
+
+    network.draw = draw
+    return drawn
+
+
+def require_outputs(model: str, run: str, dtype: str) -> None:
+    """Compare classes, masks, tokens and what queries see with the file's."""
+    about, network = MODELS[model]["runs"][run], make_network(model, dtype)
+    errors = about["float32_error"]
+    bounds = {name: EXACT if dtype == "float64" else ALLOWED * errors[name] for name in errors}
+    if about["training_mode"]:
+        network.train()
+    rest = give_draws(network, model, run, about["draws"])
+    tokens, seen = _watch(network)
+    with paddle.no_grad():
+        images = make_images(model, dtype)
+        all_of_it = run != "off"
+        predictions = network.predict_all(images, about["attn_mask_probs"]) if all_of_it else [network.predict(images)]
+    assert next(rest, None) is None and len(predictions) == about["predictions"]
+    classes = np.stack([each.classes.numpy() for each in predictions])
+    expected = stored()[f"{model}/{run}/classes"]
+    if expected.shape[1:] != classes.shape[1:]:
+        classes = np.stack([sample(each, expected.shape[1]) for each in classes])
+    np.testing.assert_allclose(classes, expected, rtol=0, atol=bounds["classes"])
+    masks = [each.masks.numpy() for each in predictions]
+    assert list(masks[0].shape) == about["mask_shape"]
+    expected = stored()[f"{model}/{run}/masks"]
+    np.testing.assert_allclose(
+        [sample(each, expected.shape[1]) for each in masks], expected, rtol=0, atol=bounds["masks"]
+    )
+    expected = stored()[f"{model}/{run}/tokens"]
+    found = [sample(each, expected.shape[1]) for each in tokens]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=EXACT if dtype == "float64" else 1e-4)
+    _require_bits(model, run, [bits for bits, probability in zip(seen, about["attn_mask_probs"])])
+
+
+def _require_bits(model: str, run: str, seen: list[np.ndarray]) -> None:
+    if f"{model}/{run}/attention" not in stored():
+        return
+    shape = MODELS[model]["runs"][run]["attention_shape"]
+    bits = np.unpackbits(stored()[f"{model}/{run}/attention"], count=int(np.prod(shape))).reshape(shape)
+    np.testing.assert_array_equal(np.stack(seen).reshape(shape), bits)
+
+
+def _watch(network: Eomt) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Keep the tokens that enter and leave blocks, and what queries see."""
+    tokens: list[np.ndarray] = []
+    seen: list[np.ndarray] = []
+    blocks = network.backbone.blocks
+    blocks[0].register_forward_pre_hook(lambda layer, inputs: tokens.append(inputs[0].numpy()))
+    for block in blocks:
+        block.register_forward_post_hook(lambda layer, inputs, output: tokens.append(output.numpy()))
+    choose = network.choose_patches
+
+    def watch(*arguments):
+        shown = choose(*arguments)
+        seen.append(shown.numpy())
+        return shown
+
+    network.choose_patches = watch
+    return tokens, seen
+
+
+def name_like_authors(model: str) -> dict[str, np.ndarray]:
+    """The state under the authors' names, with what else their files have."""
+    kind, state = MODELS[model]["config"]["kind"], make_weights(model)
+    if kind == "eomt":
+        for query in [name for name in state if ".attention.q_proj." in name]:
+            parts = [state.pop(query.replace("q_proj", f"{part}_proj")) for part in "qkv"]
+            state[query.replace(".attention.q_proj.", ".attn.qkv.")] = np.concatenate(parts)
+        for gate in [name for name in state if ".gate_proj." in name]:
+            parts = [state.pop(gate), state.pop(gate.replace("gate_proj", "up_proj"))]
+            state[gate.replace("gate_proj", "fc1")] = np.concatenate(parts)
+            state[gate.replace("gate_proj", "fc2")] = state.pop(gate.replace("gate_proj", "down_proj"))
+        state["embeddings.position_embeddings.weight"] = state["embeddings.position_embeddings.weight"][None]
+    rules = [*GOLDEN["original_names"]["both"], *GOLDEN["original_names"][kind]]
+    theirs = {f"network.encoder.{name}": np.zeros((1, 3, 1, 1), np.float32) for name in ("pixel_mean", "pixel_std")}
+    theirs["network.attn_mask_probs"], theirs["criterion.empty_weight"] = np.zeros(3), np.ones(3)
+    for name, value in state.items():
+        renamed = next((re.sub(*rule, name) for rule in rules if re.search(rule[0], name)), name)
+        theirs[f"network.{renamed}"] = value
+    return theirs

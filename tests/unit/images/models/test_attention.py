@@ -11,6 +11,7 @@ import pytest
 from paddlevit_dist import create_model
 from paddlevit_dist.images.models import rotary
 from paddlevit_dist.images.models.attention import _is_fused, attention
+from paddlevit_dist.images.models.vit_blocks import TokenGrid
 
 SMALL = {"num_classes": 3, "image_size": 32}
 MODELS = {  # how many of the model's attentions there are, and how many can be fused
@@ -104,3 +105,24 @@ def test_a_gpu_fuses_half_precision_of_heads_that_it_can_also_train(other_paddle
     assert _is_fused(layer, SimpleNamespace(dtype=dtype, place=on_a_gpu)) == fused
     layer.query_key.register_forward_post_hook(lambda *_: None)
     assert not _is_fused(layer, SimpleNamespace(dtype=dtype, place=on_a_gpu))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", ["vit", "vit_small_patch16_dinov3"])
+def test_masked_tokens_attend_to_what_the_mask_leaves(name, fused):
+    """What hidden tokens are must not matter to the first two; all others see them."""
+    model, _ = watched(name, **({"init_values": 1.0} if "dinov3" in name else {}))
+    random = np.random.default_rng(1)
+    tokens = random.standard_normal((2, 22, 32)).astype(np.float32)
+    hidden = random.random((2, 1, 2, 22)) < 0.5
+    hidden[..., :2] = False
+    changed = np.where(hidden[:, 0, :1].transpose(0, 2, 1), 5, tokens).astype(np.float32)  # what the first may not see
+    place = TokenGrid((4, 4), 6, paddle.to_tensor(np.where(hidden, -3e4, 0).astype(np.float32)))
+    with attention(fused=fused), paddle.no_grad():
+        plain, other = (
+            model.pass_more_tokens(model.blocks[0], paddle.to_tensor(each), place).numpy() for each in (tokens, changed)
+        )
+        free = model.pass_more_tokens(model.blocks[0], paddle.to_tensor(tokens), place._replace(mask=None)).numpy()
+    np.testing.assert_allclose(other[:, 0], plain[:, 0], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(free[:, 2:], plain[:, 2:], rtol=0, atol=1e-5)
+    assert np.abs(free[:, :2] - plain[:, :2]).max() > 1e-3 and np.abs(other[:, 2:] - plain[:, 2:]).max() > 1e-3

@@ -14,6 +14,7 @@ from .reading import ReadConfig, UnreadableImage, open_image, raise_as_unreadabl
 
 _NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; for a palette, the index
 _LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
+_LOSSY_TIFF = ("jpeg", "tiff_jpeg", "webp")  # compression of a TIFF file
 _MOST_PIXELS = 2**31 - 1
 
 
@@ -38,8 +39,9 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         UserError: the format changes numbers, the pixels are neither numbers nor colors, or are partly transparent.
     """
     with raise_as_unreadable(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
-        if image.format in _LOSSY:
-            raise UserError(f"{path} is a {image.format} file, which changes class numbers: save label maps as PNG")
+        if _is_lossy(image, encoded):
+            kind = f"{image.format} file{'' if image.format in _LOSSY else ' with loss'}"
+            raise UserError(f"{path} is a {kind}, which changes class numbers: save label maps as PNG")
         if image.format == "PNG" and image.width * image.height > 8 * DEFLATE_RATIO * len(encoded):  # 1 bit a pixel
             size = f"{image.width} x {image.height} pixels"
             raise UnreadableImage(path, f"its header announces {size}, more than its {len(encoded)} bytes can contain")
@@ -61,6 +63,20 @@ def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS)
         values = np.asarray(image.getchannel("L") if image.mode == "LA" else image)
         values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.uint8, copy=False)
     return LabelPixels(values, False, None if colors is None else pack_colors(colors))
+
+
+def _is_lossy(image: Image.Image, encoded: bytes) -> bool:
+    """Return whether the pixels of an image may differ from those that were saved."""
+    if image.format == "WEBP":
+        start = 12  # of the first chunk: a name, a size, and the content, padded to an even size
+        while start + 8 <= len(encoded) and encoded[start : start + 4] not in (b"VP8 ", b"VP8L", b"ANMF"):
+            size = int.from_bytes(encoded[start + 4 : start + 8], "little")
+            start += 8 + size + size % 2
+        return encoded[start : start + 4] != b"VP8L"
+    if image.format == "JPEG2000":
+        marker = encoded.find(b"\xff\x52")  # of how it is coded, whose last byte is 0 for the transform with loss
+        return marker < 0 or encoded[marker + 13 : marker + 14] == b"\0"
+    return image.format in _LOSSY or image.info.get("compression") in _LOSSY_TIFF
 
 
 def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:

@@ -7,7 +7,7 @@ from ....core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import shorten
 from ....core.runtime.tables import normalize_heading
-from .features import CLASS, IMAGE, LIST, STRUCT, VALUE, Feature, Features
+from .features import CLASS, IMAGE, LIST, STRUCT, VALUE, Feature, Features, find_column, find_feature
 
 UNLABELED = ""  # contents of images whose other columns are not looked at
 _IMAGES = (
@@ -127,11 +127,7 @@ def choose_columns(features: Features, contents: str, choices: HubChoices, sourc
     Raises:
         UserError: a chosen column does not exist, nothing fits, or several do; with the columns of ``source``.
     """
-    chosen = (*([choices.image] if choices.image is not None else []), *choices.labels)
-    missing = next((name for name in chosen if name.partition(".")[0] not in features), None)
-    if missing is not None:
-        key = "IMAGE" if missing == choices.image else "LABELS"
-        raise UserError(f"{source} has no column {shorten(missing, 60)} (DATA.TABLE.{key}), only {_show(features)}")
+    _require_chosen(features, choices, source)
     if contents == MASK_LABELS:
         pair = _find_map(features, choices)
         if pair is None:
@@ -161,6 +157,16 @@ def choose_columns(features: Features, contents: str, choices: HubChoices, sourc
     return HubColumns(image, () if found is None else (found,))
 
 
+def _require_chosen(features: Features, choices: HubChoices, source: str) -> None:
+    """Raise a UserError unless the columns exist that the user says."""
+    missing = next((name for name in choices.labels if find_feature(features, name) is None), None)
+    key = "LABELS"
+    if choices.image is not None and choices.image not in features:
+        missing, key = choices.image, "IMAGE"
+    if missing is not None:
+        raise UserError(f"{source} has no column {shorten(missing, 60)} (DATA.TABLE.{key}), only {_show(features)}")
+
+
 def _show(features: Features) -> str:
     return shorten(", ".join(f"{name} ({feature})" for name, feature in features.items()), 160)
 
@@ -175,8 +181,18 @@ def _find_image(features: Features, choices: HubChoices, source: str) -> str:
     found = _prefer(others, _IMAGES)
     if len(found) != 1:
         what = f"images in several columns, {', '.join(found)}" if found else f"no column of images: {_show(features)}"
-        raise UserError(f"{source}: {shorten(what, 200)}; choose one with DATA.TABLE.IMAGE NAME")
+        inside = [name for name, feature in features.items() if _holds_images(feature)]
+        advice = "choose one with DATA.TABLE.IMAGE NAME"
+        if not found and inside:
+            advice = f"write the images inside of {inside[0]} to a column of their own, one in each row"
+        raise UserError(f"{source}: {shorten(what, 200)}; {advice}")
     return found[0]
+
+
+def _holds_images(feature: Feature) -> bool:
+    """Return whether there are images in lists or structs."""
+    inner = [*feature.fields.values(), *([] if feature.item is None else [feature.item])]
+    return any(part.kind == IMAGE or _holds_images(part) for part in inner)
 
 
 def _prefer(names: Sequence[str], words: Sequence[str]) -> list[str]:
@@ -189,7 +205,7 @@ def _find_labels(features: Features, has_several: bool, source: str) -> str | No
     """Return the column of labels: of class numbers, else of texts or numbers with a usual name; None without one."""
 
     def is_one(feature: Feature, kind: str) -> bool:
-        return feature.kind == kind and (kind == CLASS or feature.is_whole or feature.is_text)
+        return feature.kind == kind and (kind == CLASS or feature.is_whole or feature.is_text or feature.is_real)
 
     def is_list(feature: Feature, kind: str) -> bool:
         return feature.kind == LIST and feature.item is not None and is_one(feature.item, kind)
@@ -243,7 +259,7 @@ def _find_box(fields: Features) -> str | None:
 
 def _is_boxes(feature: Feature) -> bool:
     item = feature.item.item if feature.kind == LIST and feature.item is not None else None
-    return item is not None and item.kind == VALUE and item.dtype.startswith(("float", "double", "int", "uint", "half"))
+    return item is not None and item.kind == VALUE and (item.is_real or item.dtype.startswith(("int", "uint")))
 
 
 def _list_objects(features: Features) -> list[str]:
@@ -253,7 +269,7 @@ def _list_objects(features: Features) -> list[str]:
 
 
 def _find_objects(features: Features, choices: HubChoices, source: str) -> ObjectColumns:
-    parents = list(dict.fromkeys(name.partition(".")[0] for name in choices.labels)) or _list_objects(features)
+    parents = list(dict.fromkeys(find_column(name, features)[0] for name in choices.labels)) or _list_objects(features)
     if parents and _find_box(_fields(features[parents[0]]) if parents[0] else features) is None:
         if choices.labels and _find_box(features) is not None:  # it names the classes of boxes in another column
             parents = [""]

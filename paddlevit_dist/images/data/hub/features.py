@@ -1,6 +1,6 @@
 """Types of columns: what ``datasets`` writes into the metadata of a schema, into JSON, or into a card; else Arrow's."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ....core.runtime.errors import UserError
@@ -37,6 +37,11 @@ class Feature(NamedTuple):
     def is_whole(self) -> bool:
         """Whether values are whole numbers or truth values."""
         return self.kind == CLASS or self.dtype.startswith(("int", "uint", "bool"))
+
+    @property
+    def is_real(self) -> bool:
+        """Whether values are floating-point numbers."""
+        return self.kind == VALUE and self.dtype.startswith(("float", "double", "half"))
 
     @property
     def is_text(self) -> bool:
@@ -164,6 +169,24 @@ def _from_arrow(kind: Any) -> Feature:
     if types.is_dictionary(kind):
         return _from_arrow(kind.value_type)
     return Feature(VALUE, dtype=str(kind))
+
+
+def find_column(path: str, names: Iterable[str]) -> tuple[str, str]:
+    """Return the column that a path means, and the field in it or "": a column's name may itself have a point."""
+    top, _, field = path.partition(".")
+    return (path, "") if path in names else (top, field)
+
+
+def find_feature(features: Features, path: str) -> Feature | None:
+    """Return the type of a column, or of a field in its structs, of lists for a list of structs; None if missing."""
+    top, field = find_column(path, features)
+    feature = features.get(top)
+    if not field or feature is None:
+        return feature
+    if feature.kind == LIST and feature.item is not None:
+        inner = feature.item.fields.get(field)
+        return None if inner is None else Feature(LIST, item=inner)
+    return feature.fields.get(field)
 
 
 def is_list(kind: Any) -> bool:

@@ -15,11 +15,12 @@ from ....core.runtime.printing import count, shorten
 from ..class_folders import IndexedClassImages
 from ..reading import decode_image
 from .columns import HubChoices
-from .features import LIST, Feature
+from .features import LIST, Feature, find_feature
 from .opening import LAYOUT, HubOptions, HubRows, HubSplit, ensure_store, locate_rows, open_split, require_files
 from .storage import DataFile
-from .values import UNKNOWN, LabelValues, read_class_columns, read_labels, sort_texts
+from .values import NO_NUMBER, UNKNOWN, LabelValues, is_text, list_classes, read_class_columns, read_labels
 
+_HOT = {"0": 0, "1": 1, "-1": UNKNOWN, "False": 0, "True": 1}  # a class in a list of all
 _MOST_LABELS = 1 << 33  # images x classes: 8 GiB
 
 
@@ -86,7 +87,7 @@ class HubImages(IndexedClassImages):
     ) -> tuple[HubRows, np.ndarray, list[str] | None]:
         """Return the rows with a label, the class of each, int, and the names of the classes."""
         [column] = require_one(opened)
-        feature = opened.features[column]
+        feature = find_labels(opened, column)
         values = read_labels(files, column, feature)
         lengths = values.lengths[rows.rows]
         if feature.kind == LIST and (lengths > 1).any():
@@ -170,7 +171,7 @@ class HubLabelSets(HubImages):
         if len(columns) > 1:
             matrix, names = read_class_columns(files, columns), columns
         else:
-            feature = opened.features[columns[0]]
+            feature = find_labels(opened, columns[0])
             values = read_labels(files, columns[0], feature)
             vectors = find_vectors(values) if feature.kind == LIST else None
             codes, names = number_classes(opened, files, columns[0], values)
@@ -213,8 +214,9 @@ class HubUnlabeled(HubImages):
         self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
     ) -> tuple[HubRows, np.ndarray, list[str] | None]:
         columns = opened.columns.labels
-        if len(columns) == 1 and opened.features[columns[0]].kind != LIST:
-            labels = read_labels(files, columns[0], opened.features[columns[0]]).single()[rows.rows]
+        feature = find_labels(opened, columns[0]) if len(columns) == 1 else None
+        if feature is not None and feature.kind != LIST:
+            labels = read_labels(files, columns[0], feature).single()[rows.rows]
             if (labels != UNKNOWN).all():  # else all images are learned, and none has a class
                 return super()._find_labels(opened, files, rows, cache_folder)
         return rows, np.full(len(rows.names), UNKNOWN), None
@@ -248,15 +250,17 @@ def number_classes(
     Raises:
         UserError: a label is none of the training labels.
     """
-    feature: Feature = opened.features[column.partition(".")[0]]
+    feature = find_labels(opened, column)
     if values.texts is None:
         return values.codes, list(_names_of(feature))
     training = values
     if opened.training_name != opened.name:
         training = read_labels(opened.open_files(opened.training_name), column, feature)
     assert training.texts is not None
-    names = sort_texts(training.texts)
+    names = list_classes(training.texts, feature)
     position = {name: number for number, name in enumerate(names)}
+    if not is_text(feature):
+        position.setdefault(NO_NUMBER, UNKNOWN)
     unknown = [text for text in values.texts if text not in position]
     if unknown:
         raise UserError(
@@ -267,6 +271,13 @@ def number_classes(
     return table[values.codes], names
 
 
+def find_labels(opened: HubSplit, column: str) -> Feature:
+    """Return the type of a column of labels, which exists."""
+    feature = find_feature(opened.features, column)
+    assert feature is not None  # as the columns have been chosen
+    return feature
+
+
 def _names_of(feature: Feature) -> tuple[str, ...]:
     item = feature.item if feature.kind == LIST and feature.item is not None else feature
     assert item.names is not None  # or else labels are texts
@@ -274,12 +285,13 @@ def _names_of(feature: Feature) -> tuple[str, ...]:
 
 
 def find_vectors(values: LabelValues) -> np.ndarray | None:
-    """Return the lists as a matrix, int8, if each has 0 or 1 for each class, such as 0, 1, 0; None for others."""
+    """Return the lists as a matrix, int8, if each has 0, 1 or -1 for each class, such as 0, 1, 0; None for others."""
     lengths, texts = np.unique(values.lengths[values.lengths >= 0]).tolist(), values.texts or []
-    if len(lengths) != 1 or lengths[0] < 3 or sorted(texts) != ["0", "1"] or (values.codes < 0).any():
+    known = [_HOT.get(text) for text in texts]
+    if len(lengths) != 1 or lengths[0] < 3 or not {0, 1} <= set(known) <= {0, 1, UNKNOWN} or (values.codes < 0).any():
         return None
     matrix = np.full((len(values.lengths), lengths[0]), UNKNOWN, np.int8)
-    matrix[values.lengths >= 0] = np.array(list(map(int, texts)), np.int8)[values.codes].reshape(-1, lengths[0])
+    matrix[values.lengths >= 0] = np.array(known, np.int8)[values.codes].reshape(-1, lengths[0])
     return matrix
 
 
@@ -293,5 +305,6 @@ def make_matrix(values: LabelValues, num_classes: int, has_lists: bool, opened: 
     matrix[values.lengths < 0 if has_lists else values.single() == UNKNOWN] = UNKNOWN
     rows = np.repeat(np.arange(len(values.lengths)), values.lengths.clip(min=0))
     known = values.codes != UNKNOWN
+    matrix[np.setdiff1d(rows, rows[known])] = UNKNOWN  # their only labels are -1
     matrix[rows[known], values.codes[known]] = 1
     return matrix

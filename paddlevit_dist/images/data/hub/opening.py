@@ -18,7 +18,7 @@ from ..data_warnings import first_names
 from ..reading import UnreadableImage, read_file
 from ..tar_files import OpenFiles
 from .columns import UNLABELED, HubChoices, HubColumns, choose_columns, has_images
-from .features import Feature
+from .features import Feature, find_column
 from .layout import ARROW, CARD, PARQUET, HubFiles, find_files, is_metadata, refuse_scripts
 from .repository import fetch_repository, is_repository
 from .storage import DataFile, ImagePlaces, MetadataTable, ensure_arrow, open_data
@@ -27,7 +27,7 @@ LAYOUT = (
     "a folder with Parquet or Arrow files, as the library datasets publishes or save_to_disk writes them, one such "
     "file, or a pattern of them"
 )
-_INDEX_VERSION = 1
+_INDEX_VERSION = 2
 _INFOS = (CARD, "dataset_dict.json", "dataset_info.json", "state.json")  # what besides the data decides
 
 
@@ -98,7 +98,7 @@ class HubSplit(NamedTuple):
         if parts is not None:
             yield from [parts.parent] if parts.parent else filter(None, parts[1:2] + parts[3:7])
             yield from filter(None, (parts.height, parts.width, parts.image_id))
-        yield from (label.partition(".")[0] for label in columns.labels)
+        yield from (find_column(label, self.features)[0] for label in columns.labels)
 
     def key(self, *more: object) -> bytes:
         """Return a hash of the files, their sizes and times of change, and the columns."""

@@ -1,6 +1,7 @@
 """Labels in columns: one of each row, or a list of them, as class numbers, texts or numbers without names."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +10,12 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import shorten
 from ....core.runtime.spelling import compose
 from ..label_layouts import ClassValues
-from .features import CLASS, LIST, Feature, Features, is_list
+from .features import CLASS, LIST, Feature, find_column, is_list
 from .storage import DataFile, OddData, readable_data
 
 UNKNOWN = -1
+NO_NUMBER = str(UNKNOWN)
+_WHOLE = re.compile("-?[0-9]+")
 
 
 class LabelValues(NamedTuple):
@@ -95,7 +98,7 @@ def _to_floats(values: Any) -> np.ndarray:
 
 def read_arrays(data: DataFile, path: str) -> Iterator[Any]:
     """Yield the arrays of a column, or of a field of it: of lists, if it is a list of structs or a struct of lists."""
-    top, _, field = path.partition(".")
+    top, field = find_column(path, data.schema.names)
     for (array,) in data.batches([top]):
         array = getattr(array, "storage", array)
         if not field:
@@ -133,6 +136,18 @@ def _flatten(array: Any) -> tuple[np.ndarray, Any]:
     return np.asarray(lengths).astype(np.int64), array.flatten()
 
 
+def _to_whole(array: Any) -> Any:
+    """Return floating-point numbers as whole numbers; NaN, as pandas writes it, is a missing one."""
+    import pyarrow
+
+    numbers = _to_floats(array)
+    known = np.isfinite(numbers)
+    wrong = numbers[(known & (numbers != np.rint(numbers))) | np.isinf(numbers) | (np.abs(numbers) > 2**53)]
+    if len(wrong):
+        raise OddData(f"its labels have {wrong[0]:g}, expected whole numbers of classes")
+    return pyarrow.array(np.where(known, numbers, 0).astype(np.int64), mask=~known)
+
+
 def _count_values(array: Any) -> np.ndarray:
     return np.asarray(array.is_valid()).astype(np.int64)
 
@@ -159,6 +174,9 @@ class _Coder:
             array = array.dictionary_decode()
             kind = array.type
         with readable_data(place):
+            if types.is_floating(kind):
+                array = _to_whole(array)
+                kind = array.type
             if self._feature.kind == CLASS and types.is_integer(kind):
                 return self._check(np.asarray(array.cast(pyarrow.int64()).fill_null(UNKNOWN)), place)
             if types.is_integer(kind) or types.is_boolean(kind) or str(kind).startswith(("string", "large_string")):
@@ -188,30 +206,36 @@ def read_class_columns(files: Sequence[DataFile], columns: Sequence[str]) -> np.
     """Read one column of each class, int8 (rows, classes): 1, 0, or -1 for not known; a UserError for other cells."""
     values, rows = ClassValues(), [np.zeros((0, len(columns)), np.int8)]
     for data in files:
-        for arrays in data.batches(columns):
-            cells = [array.to_pylist() for array in arrays]
-            for name, column in zip(columns, cells):
-                wrong = next((cell for cell in column if not values.accepts(cell)), None)
-                if wrong is not None:
-                    raise UserError(
-                        f"{data.path}, column {name} (DATA.TABLE.LABELS): {shorten(repr(wrong), 60)}, expected 1, 0 or "
-                        "nothing for a class"
-                    )
-            rows.append(np.array([[values[cell] for cell in column] for column in cells], np.int8).T)
+        read = []
+        for name in columns:
+            cells = [cell for array in read_arrays(data, name) for cell in array.to_pylist()]
+            wrong = next((cell for cell in cells if not values.accepts(cell)), None)
+            if wrong is not None:
+                raise UserError(
+                    f"{data.path}, column {name} (DATA.TABLE.LABELS): {shorten(repr(wrong), 60)}, expected 1, 0 or "
+                    "nothing for a class"
+                )
+            read.append([values[cell] for cell in cells])
+        rows.append(np.array(read, np.int8).reshape(len(columns), -1).T)
     return np.concatenate(rows)
 
 
-def sort_texts(texts: Sequence[str]) -> list[str]:
-    """Return labels in the order of classes: numbers by their value, else by their text."""
-    return sorted(texts, key=int) if all(text.lstrip("-").isdecimal() for text in texts) else sorted(texts)
+def list_classes(texts: Iterable[str], feature: Feature) -> list[str]:
+    """Return labels in the order of classes: numbers by their value, else by their text.
+
+    Among numbers, -1 means that there is no label, unless the only other one is 1.
+    """
+    classes = set(texts)
+    if not is_text(feature) and classes != {NO_NUMBER, "1"}:
+        classes.discard(NO_NUMBER)
+    return sorted(classes, key=int) if are_numbers(classes) else sorted(classes)
 
 
-def find_feature(features: Features, path: str) -> Feature:
-    """Return the type of a column, or of a field in its structs: of lists, if it is a list of structs."""
-    top, _, field = path.partition(".")
-    feature = features[top]
-    if not field:
-        return feature
-    if feature.kind == LIST and feature.item is not None:
-        return Feature(LIST, item=feature.item.fields[field])
-    return feature.fields[field]
+def are_numbers(texts: Iterable[str]) -> bool:
+    """Return whether all labels are whole numbers."""
+    return all(_WHOLE.fullmatch(text) for text in texts)
+
+
+def is_text(feature: Feature) -> bool:
+    """Return whether labels, or those in lists, are texts."""
+    return (feature.item if feature.kind == LIST and feature.item is not None else feature).is_text

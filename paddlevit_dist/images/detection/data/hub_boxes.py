@@ -12,10 +12,10 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ...data.data_warnings import DataWarnings
 from ...data.hub.columns import CENTERS, CORNERS, SIDES, HubChoices, ObjectColumns
-from ...data.hub.hub_images import HubImages
+from ...data.hub.hub_images import HubImages, find_labels
 from ...data.hub.opening import LAYOUT, HubOptions, HubRows, HubSplit, HubStore, ensure_store, locate_rows, open_split
 from ...data.hub.storage import DataFile
-from ...data.hub.values import UNKNOWN, find_feature, read_labels, read_numbers, sort_texts
+from ...data.hub.values import UNKNOWN, are_numbers, list_classes, read_labels, read_numbers
 from ...data.reading import decode_image
 from ..odd_objects import require_sides
 from ..settings import DetectionSettings
@@ -171,7 +171,7 @@ def _read_classes(
     if not objects.label:
         return [_ONLY_CLASS], [0], np.zeros(int(lengths.sum()), np.int64)
     path = _path(objects, objects.label)
-    feature = find_feature(opened.features, path)
+    feature = find_labels(opened, path)
     values = read_labels(files, path, feature)
     _require_equal(files, objects, objects.label, lengths, values.lengths.clip(min=0))
     if values.texts is None:
@@ -179,10 +179,9 @@ def _read_classes(
         return names, list(range(len(names))), values.codes
     others = opened.training_name != opened.name
     training = read_labels(opened.open_files(opened.training_name), path, feature) if others else values
-    texts = sort_texts(list(dict.fromkeys([*(training.texts or ()), *values.texts])))
-    are_numbers = all(text.lstrip("-").isdecimal() for text in texts)
-    place = np.array([*map(texts.index, values.texts), UNKNOWN], np.int64)
-    return texts, list(map(int, texts)) if are_numbers else list(range(len(texts))), place[values.codes]
+    texts = list_classes([*(training.texts or ()), *values.texts], feature)
+    place = np.array([*(texts.index(text) if text in texts else UNKNOWN for text in values.texts), UNKNOWN], np.int64)
+    return texts, list(map(int, texts)) if are_numbers(texts) else list(range(len(texts))), place[values.codes]
 
 
 def _path(objects: ObjectColumns, name: str) -> str:

@@ -130,6 +130,30 @@ def test_files_that_define_no_classes_are_refused(image, format, message):
         read_label_pixels(encode(image, format), "a.png")
 
 
+@pytest.mark.parametrize(
+    ("format", "options", "is_lossy"),
+    [
+        ("WEBP", {"lossless": True}, False),
+        ("WEBP", {"lossless": True, "icc_profile": b"odd"}, False),
+        ("WEBP", {"quality": 90}, True),
+        ("WEBP", {"quality": 90, "icc_profile": b"odd"}, True),
+        ("JPEG2000", {}, False),
+        ("JPEG2000", {"irreversible": True}, True),
+        ("TIFF", {"compression": "tiff_lzw"}, False),
+        ("TIFF", {"compression": "jpeg"}, True),
+    ],
+)
+def test_formats_with_and_without_loss_are_told_apart(format, options, is_lossy):
+    out = io.BytesIO()
+    make("L").convert("RGB").save(out, format, **options)
+    if is_lossy:
+        with pytest.raises(UserError, match=f"^a is a {format} file with loss, which changes class numbers"):
+            read_label_pixels(out.getvalue(), "a")
+    else:
+        numbers = read_label_numbers(read_label_pixels(out.getvalue(), "a"), "a")
+        np.testing.assert_array_equal(numbers, np.asarray(make("L")))
+
+
 def test_a_damaged_file_is_unreadable():
     encoded = encode(Image.fromarray(np.random.default_rng(2).integers(0, 9, (40, 50), np.uint8)))
     with pytest.raises(UnreadableImage, match=r"a\.png"):

@@ -149,6 +149,14 @@ def test_what_identifies_the_data_depends_on_labels_and_not_on_the_place(tmp_pat
         ([["b", "a"], ["c"], []], None, [[1, 1, 0], [0, 0, 1], [0, 0, 0]], ["a", "b", "c"]),
         ([[0, 1, 0], [1, 1, 0], [0, 0, 0]], None, [[0, 1, 0], [1, 1, 0], [0, 0, 0]], ["0", "1", "2"]),
         ([2, None, 0], classes(), [[0, 0, 1], [-1, -1, -1], [1, 0, 0]], ["ant", "bee", "cow"]),
+        ([[True, False, True], [False] * 3, None], None, [[1, 0, 1], [0, 0, 0], [-1, -1, -1]], ["0", "1", "2"]),
+        ([[1.0, 0.0, -1.0], [0.0] * 3, [1.0] * 3], None, [[1, 0, -1], [0, 0, 0], [1, 1, 1]], ["0", "1", "2"]),
+        (
+            [[2, -1], [-1], []],
+            {"_type": "List", "feature": classes()},
+            [[0, 0, 1], [-1, -1, -1], [0, 0, 0]],
+            ["ant", "bee", "cow"],
+        ),
     ],
 )
 def test_lists_of_labels_are_a_matrix(tmp_path, cache, labels, features, wanted, names):
@@ -163,6 +171,46 @@ def test_columns_of_classes_are_a_matrix(tmp_path, cache):
     write_parquet(tmp_path / "d" / "train.parquet", columns)
     dataset = HubLabelSets(str(tmp_path / "d"), "train", cache, options(HubLabelSets, labels=("cat", "dog")))
     assert dataset.label_matrix.tolist() == [[1, 1], [0, 0], [-1, 1]] and dataset.class_names == ["cat", "dog"]
+    inside = [{"cat": 1, "dog": True}, {"cat": 0, "dog": None}]
+    write_parquet(tmp_path / "e" / "train.parquet", {"image": images([1, 2]), "has": inside})
+    dataset = HubLabelSets(str(tmp_path / "e"), "train", cache, options(HubLabelSets, labels=("has.cat", "has.dog")))
+    assert dataset.label_matrix.tolist() == [[1, 1], [0, -1]]
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        ([7, -1, 3, 7], ["7", None, "3", "7"]),
+        ([1, -1, 1, -1], ["1", "-1", "1", "-1"]),
+        ([0, -1, 0, 1], ["0", None, "0", "1"]),
+        (["b", "-1", "a", "b"], ["b", "-1", "a", "b"]),
+        ([2.0, float("nan"), 1.0, 2.0], ["2", None, "1", "2"]),
+    ],
+)
+def test_minus_one_is_no_label_among_numbers(tmp_path, cache, labels, wanted):
+    write(tmp_path / "data", range(4), labels, None)
+    write_parquet(tmp_path / "data" / "test.parquet", {"image": images(range(4)), "label": labels})
+    for split in ("train", "test"):
+        dataset = HubImages(str(tmp_path / "data"), split, cache)
+        kept = [(number, name) for number, name in enumerate(wanted) if name is not None]
+        found = [dataset.class_names[label] for label in dataset.labels]
+        assert list(zip(sizes(dataset), found)) == kept
+        assert sorted(dataset.class_names) == sorted({name for _, name in kept})
+
+
+def test_labels_may_be_in_a_struct_and_names_of_columns_have_points(tmp_path, cache):
+    columns = {"a.image": images([1, 2, 3]), "about": [{"label": number} for number in (5, 6, 5)], "a.tag": [1, 2, 1]}
+    write_parquet(tmp_path / "d" / "train.parquet", columns)
+    for name, numbers in (("about.label", "565"), ("a.tag", "121")):
+        dataset = HubImages(str(tmp_path / "d"), "train", cache, options(HubImages, labels=(name,)))
+        assert sizes(dataset) == [1, 2, 3] and [dataset.class_names[label] for label in dataset.labels] == [*numbers]
+    for chosen, key in (({"labels": ("about.nothing",)}, "LABELS"), ({"image": "about.label"}, "IMAGE")):
+        with pytest.raises(UserError, match=rf"has no column about\..* \(DATA.TABLE.{key}\), only a.image \(image\)"):
+            HubImages(str(tmp_path / "d"), "train", cache, options(HubImages, **chosen))
+    inside = [{"photo": image} for image in images([1, 2]).to_pylist()]
+    write_parquet(tmp_path / "e" / "train.parquet", {"sample": inside, "label": [0, 1]})
+    with pytest.raises(UserError, match="no column of images.*; write the images inside of sample to a column of"):
+        HubImages(str(tmp_path / "e"), "train", cache)
 
 
 def test_images_without_labels_are_for_tasks_that_read_none(tmp_path, cache):
@@ -182,7 +230,8 @@ def test_images_without_labels_are_for_tasks_that_read_none(tmp_path, cache):
     [
         ([0, 3, 1], FEATURES, "class 3, expected 0 to 2, or -1"),
         ([0, -2, 1], FEATURES, "class -2, expected 0 to 2"),
-        ([0.5, 1.0, 2.0], FEATURES, "labels are double, expected class"),
+        ([0.5, 1.0, 2.0], FEATURES, "its labels have 0.5, expected whole numbers of classes"),
+        ([np.inf, 1.0, 2.0], None, "its labels have inf, expected whole numbers"),
         (
             [[0, 1], [1], []],
             {"image": IMAGE, "label": {"_type": "List", "feature": classes()}},

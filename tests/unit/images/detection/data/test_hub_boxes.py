@@ -95,6 +95,14 @@ def test_numbers_without_names_are_ids_of_categories(tmp_path, cache):
     assert HubBoxes(str(tmp_path / "e"), "train", cache).class_names == ["object"]
 
 
+def test_boxes_of_class_minus_one_have_none(tmp_path, cache):
+    objects = [{"bbox": [[0, 0, 5, 5], [1, 1, 4, 4]], "category": [-1, 3]}, {"bbox": [[2, 2, 3, 3]], "category": [0]}]
+    write_parquet(tmp_path / "d" / "train.parquet", {"image": images([1, 2]), "objects": objects})
+    dataset = HubBoxes(str(tmp_path / "d"), "train", cache)
+    assert dataset.class_names == ["0", "3"] and [dataset.annotations(k).labels.tolist() for k in (0, 1)] == [[1], [0]]
+    assert any("1 object without a class, not used" in notice for notice in dataset.notices)
+
+
 def test_sizes_tell_whether_boxes_are_of_turned_images(tmp_path, cache):
     exif = Image.Exif()
     exif[0x0112] = 6

@@ -29,7 +29,7 @@ from .listed_names import find_listed_name, read_name_lines, remove_image_suffix
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
 _MOST_SPACES = 100  # at which a line of a list is divided, from its end
 _YEARS = ("", "2017", "2014")  # suffixes of COCO's split names
-_IMAGES = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
+IMAGE_FOLDERS = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
     *("labels", "label", "masks", "mask", "annotations", "annotation", "segmentationclass", "segmentations"),
     *("segmentationclasspng", "segmentation", "labelmaps", "label_maps", "ground_truth", "groundtruth", "gt"),
@@ -55,6 +55,7 @@ class LabelMapLayout(NamedTuple):
         split_words: words for splits, where they are others; CVAT calls a task without splits "default".
         published: number of images in each split.
         kind: MAPS, or another of these constants.
+        is_flat: label maps are in one folder, with the names of images in several.
     """
 
     dataset: str
@@ -72,6 +73,7 @@ class LabelMapLayout(NamedTuple):
     split_words: Mapping[str, Sequence[str]] = {}
     published: Mapping[str, int] = {}
     kind: str = MAPS
+    is_flat: bool = False
 
 
 # One row for each arrangement of a dataset; the first that fits is used.
@@ -109,13 +111,13 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
     for layout in (*rows, *unmarked):
         for top in tops:
             is_marked = all(os.path.exists(os.path.join(top, mark)) for mark in layout.marks)
-            if is_marked and _fits(layout, top):
+            if is_marked and fits_layout(layout, top):
                 return MatchedLayout(layout, top)
     for layout, find in ((LABELME_LAYOUT, find_labelme), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and find(root):
             return MatchedLayout(layout, root)
     custom = _custom_layouts(root) if dataset in (None, "label_maps") else ()
-    return next((MatchedLayout(candidate, root) for candidate in custom if _fits(candidate, root)), None)
+    return next((MatchedLayout(candidate, root) for candidate in custom if fits_layout(candidate, root)), None)
 
 
 def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
@@ -124,13 +126,13 @@ def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
         yield LabelMapLayout("label_maps", "lists of images and label maps", lists=lists)
     make_layout = functools.partial(LabelMapLayout, "label_maps", "images and label maps")
     names = {os.path.basename(path).lower(): os.path.basename(path) for path in list_first_folders(root)}
-    for images in filter(names.get, _IMAGES):
+    for images in filter(names.get, IMAGE_FOLDERS):
         for labels in filter(names.get, _LABELS):
             yield make_layout(f"{names[images]}/{{split}}", f"{names[labels]}/{{split}}")
             yield make_layout(names[images], names[labels])
     for word in filter(names.get, SPLIT_FOLDERS):
         inner = [os.path.basename(path) for path in list_first_folders(os.path.join(root, names[word]))]
-        for images in (name for name in inner if name.lower() in _IMAGES):
+        for images in (name for name in inner if name.lower() in IMAGE_FOLDERS):
             for labels in (name for name in inner if name.lower() in _LABELS):
                 yield make_layout(f"{{split}}/{images}", f"{{split}}/{labels}")
     for end in _FOLDER_ENDS:
@@ -141,7 +143,7 @@ def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
         yield make_layout(folder, folder)
 
 
-def _fits(layout: LabelMapLayout, top: str) -> bool:
+def fits_layout(layout: LabelMapLayout, top: str) -> bool:
     """Return whether a folder contains images and label maps of any split in this layout."""
     for split in SPLIT_WORDS:
         folders = find_split_folders(layout, top, split)
@@ -207,6 +209,8 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         return read_pairs(files[0], top)
     images, labels = (_files(folder, suffix) for folder, suffix in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
+    if layout.is_flat:
+        images = _flatten(images, folders[0])
     end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
     if end:
         images = {stem: name for stem, name in images.items() if folders[0] != folders[1] or not stem.endswith(end)}
@@ -280,6 +284,16 @@ def _files(folder: str, end: str | None) -> dict[str, str]:
             raise UserError(f"{folder} has {paths[stem]} and {name} of the same name; rename one of them")
         paths[stem] = name
     return paths
+
+
+def _flatten(names: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return files by their names without folders; a ``UserError`` if two have one name."""
+    flat: dict[str, str] = {}
+    for stem, name in names.items():
+        if (place := os.path.basename(stem)) in flat:
+            raise UserError(f"{folder} has {flat[place]} and {name} of the same name; rename one of them")
+        flat[place] = name
+    return flat
 
 
 def _find_label_end(images: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:

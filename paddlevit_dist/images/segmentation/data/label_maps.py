@@ -1,31 +1,27 @@
 """Images with label maps, or with outlines that are rasterized to label maps, in any layout of ``map_layouts``."""
 
 import contextlib
-import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
 from PIL import Image
 
 from ....core.data.path_index import ensure_path_index, make_batch
 from ....core.runtime.errors import UserError
-from ....core.runtime.files import read_regular, readable
 from ....core.runtime.printing import count, shorten
-from ....core.runtime.text_files import to_utf8
-from ....core.tasks.class_names import make_unique
-from ....core.tasks.dataset import peek_files
 from ...data.annotated_files import stamp
 from ...data.box_layouts import find_boxes
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, find_label_numbers, read_label_file, read_label_numbers
+from ...data.map_files import MapFiles
 from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, find_pairs, find_split_folders
 from ...data.outline_files import draw, find_labelme_files, list_outlines, read_drawing, read_labelme_names
-from ...data.reading import ReadConfig, WrongSize, decode_image, open_image, orientation, read_file, require_folder
+from ...data.panoptic_files import NOTE, read_panoptic
+from ...data.reading import ReadConfig, decode_image, open_image, orientation, read_file, require_folder
 from ..settings import SegmentationSettings
 from .segmentation_dataset import IGNORED, SegmentationDataset
 
@@ -54,7 +50,7 @@ class _SplitFiles(NamedTuple):
     notes: Sequence[bytes]
 
 
-class LabelMaps(SegmentationDataset):
+class LabelMaps(MapFiles, SegmentationDataset):
     """Images with label maps or outlines in any layout; three entries of a memory-mapped list, see ``_SplitFiles``."""
 
     root: str
@@ -94,10 +90,7 @@ class LabelMaps(SegmentationDataset):
             else self._open_maps(match, cache_folder, choices)
         )
         self._require_classes()
-        names = [[os.fsencode(path.removeprefix(f"{self.root}{os.sep}")) for path in paths] for paths in files[:2]]
-        entries = [entry for row in zip(*names, files.notes) for entry in row]
-        key = hashlib.sha256(b"label maps 1\0" + b"\0".join(entries)).digest()
-        self._index = ensure_path_index(cache_folder, f"label-maps-{split}", key, lambda: [make_batch(entries, 0)])
+        self._store_files(cache_folder, "label maps", split, files)
         self.notices.insert(0, f"{split}: {count(len(self), 'image')} in {match.top}: {match.layout.words}")
 
     @classmethod
@@ -108,25 +101,6 @@ class LabelMaps(SegmentationDataset):
             data.CLASS_LIST, data.REDUCE_ZERO_LABEL, data.UNLABELED_PIXELS == "ignored", data.EXIF_ROTATE
         )
         return cls(data.DATA_PATH, split, cache_folder, data.DATASET, choices)
-
-    def __len__(self) -> int:
-        return len(self._index) // 3
-
-    def describe(self, index: int) -> str:
-        """Return the file of image ``index``."""
-        return os.path.join(self.root, self._index.path(3 * index))
-
-    def _describe_labels(self, index: int) -> str:
-        """Return the file of the labels of image ``index``."""
-        return os.path.join(self.root, self._index.path(3 * index + 1))
-
-    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
-        """Return size and first ``length`` bytes of image ``index`` and of its labels."""
-        return peek_files((os.path.join(self.root, self._index.path(3 * index + part)) for part in (0, 1)), length)
-
-    def listed(self) -> dict[str, Iterable[Any]]:
-        """Return what is listed: the names of the files."""
-        return {"names": self._index.buffers()}
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
         """Read image ``index`` and its labels."""
@@ -148,11 +122,11 @@ class LabelMaps(SegmentationDataset):
     def _read_labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
         """Read the labels of an image; ``size`` is its height and width, if known."""
         file = self._describe_labels(index)
-        note = os.fsencode(self._index.path(3 * index + 2))
         if self._kind == MAPS:
             return self._table.labels(read_label_file(file, self.reading.max_pixels), file)
         if self._kind == PANOPTIC:
-            class_of_segment = {0: IGNORED, **dict(np.frombuffer(note, "<i4").reshape(-1, 2).tolist())}
+            rows = np.frombuffer(self._note(index), NOTE).reshape(-1, 4)
+            class_of_segment = {0: IGNORED, **dict(rows[:, :2].tolist())}
             table = LabelTable({}, class_of_segment, "COCO's file lists other segments for this image")
             return table.labels(read_label_file(file, self.reading.max_pixels), file)
         size = size or self._read_size(index)
@@ -170,19 +144,6 @@ class LabelMaps(SegmentationDataset):
             is_turned = self.reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
             return (image.width, image.height) if is_turned else (image.height, image.width)
 
-    def _require_equal_sizes(self, index: int, image: tuple[int, ...], labels: tuple[int, ...]) -> None:
-        if image == labels:
-            return
-        remedy = "labels would be misplaced: replace the image, or its label map"
-        if image == labels[::-1]:
-            value = "false" if self.reading.exif_rotate else "true"
-            remedy = f"the image was turned before or after it was labeled: try DATA.EXIF_ROTATE {value}"
-        sizes = [f"{width} x {height}" for height, width in (image, labels)]
-        file = self._describe_labels(index)
-        raise WrongSize(
-            self.describe(index), f"has {sizes[0]} pixels (width x height), but {file} has {sizes[1]}; {remedy}"
-        )
-
     def _open_maps(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
         pairs = find_pairs(match, self.split)
         self.notices += pairs.notices
@@ -191,7 +152,8 @@ class LabelMaps(SegmentationDataset):
                 raise UserError(
                     "DATA.CLASS_LIST: COCO's panoptic JSON contains the class names; remove DATA.CLASS_LIST"
                 )
-            self.class_names, self.palette, segments = read_panoptic(pairs.labels)
+            categories, segments, _ = read_panoptic(pairs.labels)
+            self.class_names, self.palette = categories.names, categories.palette
             return _SplitFiles(pairs.images, pairs.labels, segments)
         self._find_classes(match, cache_folder, choices)
         return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels))
@@ -405,60 +367,3 @@ def _look_up_numbers(values: np.ndarray, classes: Mapping[int, int]) -> np.ndarr
         row, column = divmod(int(starts[unknown.argmax()]), values.shape[1])
         return row, column
     return np.repeat(labels[places], np.diff(starts, append=len(flat))).reshape(values.shape)
-
-
-class _PanopticCategory(msgspec.Struct):
-    id: int
-    name: str
-    color: tuple[int, int, int] | None = None
-
-
-class _PanopticSegment(msgspec.Struct):
-    id: int
-    category_id: int
-
-
-class _ImageSegments(msgspec.Struct):
-    file_name: str
-    segments_info: list[_PanopticSegment]
-
-
-class _PanopticFile(msgspec.Struct):
-    annotations: list[_ImageSegments]
-    categories: list[_PanopticCategory]
-
-
-def read_panoptic(label_maps: Sequence[str]) -> tuple[list[str], np.ndarray | None, list[bytes]]:
-    """Read classes and segments of a split's label maps from the JSON file with the name of their folder.
-
-    Returns:
-        The categories' names; their colors, uint8 (categories, 3), None if the file has none; and for each label
-        map the number and the category's position of each segment, int32 (segments, 2), as bytes.
-
-    Raises:
-        UserError: there is no such file, or it does not belong to the label maps.
-    """
-    folder, name = os.path.split(os.path.dirname(label_maps[0]))
-    places = [os.path.join(folder, f"{name}.json"), os.path.join(folder, "annotations", f"{name}.json")]
-    file = next(filter(os.path.isfile, places), places[0])
-    with readable(file):
-        try:
-            content = msgspec.json.decode(to_utf8(read_regular(file)), type=_PanopticFile)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ValueError(f"it is not a COCO panoptic file: {error}") from None
-    colors = [category.color for category in content.categories]
-    if any(not 0 <= level <= 255 for color in colors for level in color or ()):
-        raise UserError(f"{file} has a category with a color outside of 0 to 255")
-    label_of = {category.id: label for label, category in enumerate(content.categories)}
-    segments_of_file = {entry.file_name: entry.segments_info for entry in content.annotations}
-    notes = []
-    for path in label_maps:
-        segments = segments_of_file.get(os.path.basename(path))
-        if segments is None or any(
-            entry.category_id not in label_of or not 0 <= entry.id < 1 << 24 for entry in segments
-        ):
-            raise UserError(f"{file} has no category for each segment of {path}: does it belong to these label maps?")
-        notes.append(np.array([(entry.id, label_of[entry.category_id]) for entry in segments], "<i4").tobytes())
-    palette = np.array(colors, np.uint8) if colors and all(colors) else None
-    names, ids = [each.name for each in content.categories], [f"id {each.id}" for each in content.categories]
-    return make_unique(names, ids), palette, notes

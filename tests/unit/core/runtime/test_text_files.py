@@ -21,10 +21,10 @@ from paddlevit_dist.images.data.imagenet import read_entries
 from paddlevit_dist.images.data.map_layouts import read_list as read_stems
 from paddlevit_dist.images.data.map_layouts import read_pairs
 from paddlevit_dist.images.data.outline_files import YOLO_TEXT, read_drawing, read_labelme
+from paddlevit_dist.images.data.panoptic_files import read_panoptic
 from paddlevit_dist.images.data.yolo_files import YoloDescription, list_images, read_description
 from paddlevit_dist.images.detection.data.voc import read_list as read_voc_list
 from paddlevit_dist.images.detection.data.yolo import read_rows
-from paddlevit_dist.images.segmentation.data.label_maps import read_panoptic
 from paddlevit_dist.points.data.ply import read_vertices
 from paddlevit_dist.points.data.scene_store import read_lines
 from paddlevit_dist.points.prepare.pcd import read_pcd

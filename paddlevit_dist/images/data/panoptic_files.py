@@ -1,0 +1,174 @@
+"""COCO's panoptic JSON: categories, and the segments of each image, whose numbers are the pixels of a PNG file."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...core.runtime.errors import UserError
+from ...core.runtime.files import read_regular, readable
+from ...core.runtime.printing import shorten
+from ...core.runtime.text_files import to_utf8
+from ...core.tasks.class_names import make_unique
+
+_LARGEST = 1 << 24  # number of a segment that three channels hold, exclusive
+_LARGEST_AREA = 1 << 40  # pixels, exclusive
+NOTE = np.dtype("<i8")  # of the four columns of a segment's row
+
+
+class PanopticCategory(msgspec.Struct):
+    """A category; without ``isthing`` it is known only as a class of pixels."""
+
+    id: int
+    name: str
+    color: tuple[int, int, int] | None = None
+    isthing: int | bool | None = None
+
+
+class ListedSegment(msgspec.Struct):
+    """A segment of an image."""
+
+    id: int
+    category_id: int
+    iscrowd: int | bool = 0
+    area: float | None = None
+    score: float | None = None  # of predictions
+
+
+class ImageSegments(msgspec.Struct):
+    """The segments of an image."""
+
+    file_name: str
+    segments_info: list[ListedSegment]
+    image_id: int | str | None = None
+
+
+class _ListedImage(msgspec.Struct):
+    id: int | str | None = None
+    file_name: str = ""
+
+
+class PanopticFile(msgspec.Struct):
+    """The content of a file; predictions may lack categories and images."""
+
+    annotations: list[ImageSegments]
+    categories: list[PanopticCategory] = []
+    images: list[_ListedImage] = []
+
+
+class Categories(NamedTuple):
+    """Categories in the order of their file, whose positions are the classes."""
+
+    ids: list[int]
+    names: list[str]  # unique
+    palette: np.ndarray | None  # uint8 (categories, 3); None: the file has no colors
+    is_thing: list[bool] | None  # None: the file does not say it of each
+
+    def label_of(self) -> dict[int, int]:
+        """Return the class of each category's id."""
+        return {number: label for label, number in enumerate(self.ids)}
+
+
+def find_panoptic_json(folder: str) -> str | None:
+    """Return the JSON file of a folder of PNG files, which has its name; None if there is none."""
+    above, name = os.path.split(folder)
+    places = os.path.join(above, f"{name}.json"), os.path.join(above, "annotations", f"{name}.json")
+    return next(filter(os.path.isfile, places), None)
+
+
+def read_panoptic_json(file: str) -> PanopticFile:
+    """Read a file of segments; a ``UserError`` if it cannot be read or is another one."""
+    with readable(file):
+        try:
+            return msgspec.json.decode(to_utf8(read_regular(file)), type=PanopticFile)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ValueError(f"it is not a COCO panoptic file: {error}") from None
+
+
+def read_categories(file: str) -> Categories:
+    """Read a list of categories, also one under "categories"; a ``UserError`` if it is another file."""
+    with readable(file):
+        try:
+            content = msgspec.json.decode(to_utf8(read_regular(file)))
+            rows = content["categories"] if isinstance(content, dict) else content
+            categories = msgspec.convert(rows, list[PanopticCategory])
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, KeyError) as error:
+            raise ValueError(
+                f'it is not a list of categories such as {{"id": 1, "name": "car", "isthing": 1}}: {error}'
+            ) from None
+    return list_categories(categories, file)
+
+
+def list_categories(categories: Sequence[PanopticCategory], file: str) -> Categories:
+    """Return the categories of a file; a ``UserError`` if two have one id, or a number is out of range."""
+    colors = [category.color for category in categories]
+    if any(not 0 <= level <= 255 for color in colors for level in color or ()):
+        raise UserError(f"{file} has a category with a color outside of 0 to 255")
+    ids = [category.id for category in categories]
+    repeated = next((number for place, number in enumerate(ids) if number in ids[:place]), None)
+    if repeated is not None:
+        raise UserError(f"{file} has two categories with the id {repeated}: give each its own")
+    kinds = [category.isthing for category in categories]
+    wrong = next((kind for kind in kinds if kind not in (None, 0, 1)), None)
+    if wrong is not None:
+        raise UserError(f"{file} has a category with isthing {wrong}: expected 1, or 0 for stuff")
+    palette = np.array(colors, np.uint8) if colors and all(colors) else None
+    names = make_unique([category.name for category in categories], [f"id {number}" for number in ids])
+    are_known = bool(kinds) and all(kind is not None for kind in kinds)
+    return Categories(ids, names, palette, [bool(kind) for kind in kinds] if are_known else None)
+
+
+def list_segment_rows(
+    file: str, label_maps: Sequence[str], label_of: Mapping[int, int], content: PanopticFile
+) -> Iterator[np.ndarray]:
+    """Yield the segments of each label map: int64 (segments, 4), number, class, crowd (1) and area (-1: unknown).
+
+    Raises UserError: the file does not list the segments of a label map, or lists them twice or with wrong numbers.
+    """
+    segments_of_file: dict[str, list[ListedSegment]] = {}
+    for entry in content.annotations:
+        if entry.file_name in segments_of_file:
+            raise UserError(f"{file} lists the segments of {shorten(entry.file_name, 80)} twice: remove one of them")
+        segments_of_file[entry.file_name] = entry.segments_info
+    for path in label_maps:
+        segments = segments_of_file.get(os.path.basename(path))
+        if segments is None or not _are_known(segments, label_of):
+            raise UserError(
+                f"{file} has no category for each segment of {path}, or two of one id: does it belong to these label "
+                "maps?"
+            )
+        rows = []
+        for each in segments:
+            if each.iscrowd not in (0, 1) or not (each.area is None or 0 <= each.area < _LARGEST_AREA):
+                raise UserError(
+                    f"{file}: {shorten(os.path.basename(path), 80)}: segment {each.id} has iscrowd {each.iscrowd} and "
+                    f"area {each.area}: expected 0 or 1, and pixels"
+                )
+            area = -1 if each.area is None else int(each.area)
+            rows.append((each.id, label_of[each.category_id], each.iscrowd, area))
+        yield np.array(rows, NOTE).reshape(-1, 4)
+
+
+def _are_known(segments: Sequence[ListedSegment], label_of: Mapping[int, int]) -> bool:
+    """Return whether each segment has its own number that colors can hold, and a known category."""
+    ids = {each.id for each in segments if 0 <= each.id < _LARGEST}
+    return len(ids) == len(segments) and all(each.category_id in label_of for each in segments)
+
+
+def read_panoptic(label_maps: Sequence[str]) -> tuple[Categories, list[bytes], str]:
+    """Read classes and segments of a split's label maps from the JSON file with the name of their folder.
+
+    Returns:
+        The categories; for each label map its rows of ``list_segment_rows`` as bytes; and the file.
+
+    Raises:
+        UserError: there is no such file, or it does not belong to the label maps.
+    """
+    folder = os.path.dirname(label_maps[0])
+    file = find_panoptic_json(folder) or f"{folder}.json"
+    content = read_panoptic_json(file)
+    categories = list_categories(content.categories, file)
+    rows = list_segment_rows(file, label_maps, categories.label_of(), content)
+    return categories, [each.tobytes() for each in rows], file

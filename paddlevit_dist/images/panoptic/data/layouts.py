@@ -1,0 +1,68 @@
+"""Where images and their maps of segments are: COCO's and Cityscapes' folders, and folders of one's own."""
+
+import os
+from collections.abc import Iterator
+
+from ...data.box_layouts import list_first_folders
+from ...data.map_layouts import IMAGE_FOLDERS, LAYOUTS, PANOPTIC, LabelMapLayout, MatchedLayout, fits_layout
+
+IDS = "ids"  # kind of a layout: numbers that contain the class
+CITYSCAPES = "cityscapes"
+DATASET = "panoptic"  # registered name of the dataset that reads all of them
+_SEGMENT_FOLDERS = (
+    *("panoptic", "panoptic_maps", "segments", "segment_maps", "segment_ids", "instances", "instance_ids", "ids"),
+    *("masks", "labels", "annotations"),
+)
+_CITYSCAPES = (
+    LabelMapLayout(
+        DATASET,
+        "Cityscapes' panoptic label maps",
+        "leftImg8bit/{split}",
+        "gtFine/cityscapes_panoptic_{split}",
+        "_gtFine_panoptic.png",
+        "_leftImg8bit",
+        published={"train": 2975, "val": 500},
+        kind=PANOPTIC,
+        is_flat=True,
+    ),
+    LabelMapLayout(
+        DATASET,
+        "Cityscapes' instance ids",
+        "leftImg8bit/{split}",
+        "gtFine/{split}",
+        "_gtFine_instanceIds.png",
+        "_leftImg8bit",
+        classes=CITYSCAPES,
+        published={"train": 2975, "val": 500},
+        kind=IDS,
+    ),
+)
+
+
+def find_segment_layout(root: str) -> MatchedLayout | None:
+    """Find the layout of a folder, or of folders one level below it; None if there is none."""
+    published = [*(layout for layout in LAYOUTS if layout.kind == PANOPTIC), *_CITYSCAPES]
+    tops = [root, *list_first_folders(root)]
+    places = [(layout, top) for layout in published for top in tops]
+    places += [(layout, root) for layout in _list_own_layouts(root)]
+    return next((MatchedLayout(layout, top) for layout, top in places if fits_layout(layout, top)), None)
+
+
+def _list_own_layouts(root: str) -> Iterator[LabelMapLayout]:
+    """Yield common layouts of images and maps of segments."""
+    names = {os.path.basename(path).lower(): os.path.basename(path) for path in list_first_folders(root)}
+    inner = {
+        os.path.basename(path).lower(): os.path.basename(path)
+        for folder in list_first_folders(root)
+        for path in list_first_folders(folder)
+    }
+    words = "images and maps of segments"
+    for images in IMAGE_FOLDERS:
+        for labels in _SEGMENT_FOLDERS:
+            if images in names and labels in names:
+                for end in ("/{split}", ""):
+                    yield LabelMapLayout(DATASET, words, f"{names[images]}{end}", f"{names[labels]}{end}", kind=IDS)
+            if images in inner and labels in inner:
+                yield LabelMapLayout(
+                    DATASET, words, f"{{split}}/{inner[images]}", f"{{split}}/{inner[labels]}", kind=IDS
+                )

@@ -62,6 +62,7 @@ ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no whe
     "onnxruntime>=1.19,<2",  # compares the outputs; onnxruntime-gpu replaces it on a GPU
     "ml_dtypes>=0.4,<1",  # types of onnxruntime's quantization, which does not require it: -precision=int8
 ]
+OPENVINO = "openvino>=2024.6,<2027"  # -runtime=openvino; 59 MB, so that not all and dev have it
 # Builds MODEL.NAME timm:...; pip would also install PyTorch, which is not needed here (--no-deps).
 TIMM = "timm>=1.0.31,<1.1"
 # DATA.ALBUMENTATIONS; its last version with the MIT license (its successor albumentationsx has the AGPL). It installs
@@ -94,6 +95,7 @@ EXTRAS = {
     "search": [SEARCH],
     "albumentations": [ALBUMENTATIONS],
     "onnx": ONNX,
+    "openvino": [OPENVINO],
     "timm": [TIMM],
     "triton": [TRITON],
     "all": [
@@ -106,7 +108,7 @@ EXTRAS = {
         *ONNX,
         *REMOTE,
         "tensorboard>=2.12,<3",
-    ],  # all except Paddle, timm, Triton and the services
+    ],  # all except Paddle, timm, OpenVINO, Triton and the services
     "dev": [
         *(NUMBA, FAST, ALBUMENTATIONS, LIDAR, *VOLUMES, *REMOTE, SEARCH, TRITON, *ONNX[:2]),  # for their tests
         "moto[s3]>=5,<6",  # an S3 on this machine, for nightly tests

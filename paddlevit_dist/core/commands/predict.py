@@ -99,7 +99,7 @@ def parse_words(words: list[str]) -> Any:
         ("output/mine new_images", "output/things street.jpg -output=found -least_score=0.3 DETECTION.FLIP true"),
         imports=True,
         other_names=_OTHER_NAMES,
-        keys=("least_score", "max_detections", "window", "largest_component", "detector"),
+        keys=("least_score", "max_detections", "window", "largest_component", "detector", "runtime"),
     )
     parser.add_argument(
         "source",

@@ -14,6 +14,6 @@ This extension can be deleted (see ``registry.features``).
 - ``outputs``: the files of an export, and which ones it may replace
 - ``hub_folder``: weights, record and card of a run as a folder for Hugging Face
 - ``settings``, ``files``: keys and file lookup of ``evaluate MODEL.onnx``
-- ``functions``: compute exported models; ``scoring``: evaluate them, with the difference to the trained weights;
-  ``prediction``: predict with them
+- ``functions``, ``openvino_model``: compute exported models; ``scoring``: evaluate them, with the difference to the
+  trained weights; ``prediction``: predict with them
 """

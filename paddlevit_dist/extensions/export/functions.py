@@ -1,4 +1,4 @@
-"""Computation of exported models: ONNX files with onnxruntime, Paddle's inference models with Paddle."""
+"""Computation of exported models: ONNX files with onnxruntime or OpenVINO, Paddle's inference models with Paddle."""
 
 import functools
 import importlib
@@ -17,6 +17,8 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import captured_output, shorten
 from ...core.runtime.transfers import is_on_gpu, read, to_device
 from .files import ExportedModel, is_quantized
+from .openvino_model import OpenVinoModel
+from .settings import OPENVINO
 
 _FLOATS = {"float": "float32", "float16": "float16", "float32": "float32"}
 _GPU_PROVIDER, _CPU_PROVIDER = "CUDAExecutionProvider", "CPUExecutionProvider"
@@ -55,9 +57,35 @@ class ExportedFunction(NamedTuple):
     is_quantized: bool = False  # it computes with integers
 
 
-def load(model: ExportedModel) -> ExportedFunction:
-    """Load an exported model as a function; raises a UserError if files are damaged or a package is missing."""
-    return _load_onnx(model) if model.is_onnx else _load_paddle(model)
+def load(model: ExportedModel, runtime: str | None = None) -> ExportedFunction:
+    """Load an exported model as a function.
+
+    ``runtime`` computes an ONNX file: "openvino", or else onnxruntime. Raises a UserError if files are damaged or a
+    package is missing.
+    """
+    if not model.is_onnx:
+        return _load_paddle(model)
+    return _load_openvino(model) if runtime == OPENVINO else _load_onnx(model)
+
+
+def _load_openvino(model: ExportedModel) -> ExportedFunction:
+    loaded = OpenVinoModel(model.file, _count_threads())
+    inputs, outputs = ([TensorSpec(*slot) for slot in slots] for slots in (loaded.inputs, loaded.outputs))
+
+    def run(tensors: Sequence[paddle.Tensor], numbers: Sequence[int]) -> list[paddle.Tensor]:
+        arrays = [array.astype(slot.dtype) for slot, array in zip(inputs, read(*tensors))]
+        return [to_device(array.astype(np.float32)) for array in loaded.run(arrays, numbers)]
+
+    notes = [model.note] if model.note else []
+    if is_on_gpu():
+        notes.append(f"note: {model.file} runs on the CPU: here OpenVINO computes on nothing else")
+    computed_by = f"OpenVINO {loaded.version}, CPU"
+    return ExportedFunction(inputs, outputs, model.about, computed_by, "; ".join(notes), run, is_quantized(model.file))
+
+
+def _count_threads() -> int:
+    """Return how many threads Paddle computes with in this process."""
+    return max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
 
 
 def _load_onnx(model: ExportedModel) -> ExportedFunction:
@@ -70,7 +98,7 @@ def _load_onnx(model: ExportedModel) -> ExportedFunction:
         ) from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # its exceptions contain the messages
-    options.intra_op_num_threads = max(1, paddle.get_flags(["FLAGS_paddle_num_threads"])["FLAGS_paddle_num_threads"])
+    options.intra_op_num_threads = _count_threads()
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     providers: list[Any] = [_CPU_PROVIDER]
     if is_on_gpu() and _GPU_PROVIDER in onnxruntime.get_available_providers():

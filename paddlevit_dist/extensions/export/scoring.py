@@ -225,7 +225,8 @@ def load_exported_layer(config: RunSettings, task: Task) -> ExportedLayer:
         side = get_value(config, exportable.image_size_key)
         size = tuple(side) if isinstance(side, (list, tuple)) else (side, side)
     name, output = str(settings.EXPORTED), settings.EXPORTED_OUTPUT
-    exported = ExportedLayer(name, functions.load(find_exported(name)), parts, (parts.channels, *size), output)
+    function = functions.load(find_exported(name), settings.EXPORTED_RUNTIME)
+    exported = ExportedLayer(name, function, parts, (parts.channels, *size), output)
     if config.MODEL.PRETRAINED is not None:
         exported.trained = build_model(config, task)
         exported.trained.eval()

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from yacs.config import CfgNode
 
 from ...core.runtime.errors import UserError
 from ...core.settings.every_run import RunSettings
-from ...core.settings.key import PathText, key, rows
+from ...core.settings.key import Flag, PathText, key, rows
 from ...core.settings.table import COMMAND_LINE, ConfigView, KeySetting, KeyTable
+
+OPENVINO = "openvino"  # a value of EXPORTED_RUNTIME
 
 
 class ExportSettings(RunSettings):
@@ -21,6 +24,12 @@ class ExportSettings(RunSettings):
         effect="place",
     )
     EXPORTED_OUTPUT: str | None = key(None, "name of the output of EXPORTED to score, if several fit", effect="place")
+    EXPORTED_RUNTIME: Literal["onnxruntime", "openvino"] | None = key(
+        None,
+        "library that computes an ONNX file of EXPORTED; None: onnxruntime",
+        effect="neutral",
+        flag=Flag("runtime", "LIBRARY", "prediction", 5, "of an ONNX file: onnxruntime or openvino"),
+    )
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
@@ -47,6 +56,8 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
 
 def _check(view: ConfigView[ExportSettings]) -> list[str]:
     values = view.values
+    if values.EXPORTED_RUNTIME is not None:
+        _require_onnx(view)
     if values.EXPORTED is None:
         return [] if values.EXPORTED_OUTPUT is None else [f"{view['EXPORTED_OUTPUT']}: no effect without EXPORTED"]
     if not values.EVAL:
@@ -60,6 +71,16 @@ def _check(view: ConfigView[ExportSettings]) -> list[str]:
             f"{view['EVAL_AMP']}: the precision of {values.EXPORTED} was fixed at export; set EVAL_AMP to false"
         )
     return []
+
+
+def _require_onnx(view: ConfigView[ExportSettings]) -> None:
+    """Raise a UserError unless EXPORTED is an ONNX file: Paddle alone computes weights and its inference models."""
+    from .files import ONNX, find_exported  # imports NumPy, which keys do without
+
+    source = view.values.EXPORTED
+    if source is None or not find_exported(source).is_onnx:
+        what = "no exported model is named" if source is None else f"Paddle computes {source}"
+        raise UserError(f"{view['EXPORTED_RUNTIME']}: {what}: name a file MODEL{ONNX}, or remove it")
 
 
 TABLE = KeyTable(rows(ExportSettings), resolve_defaults=_complete, check=_check, is_optional=True)

@@ -53,7 +53,7 @@ def test_the_flags_of_prediction_are_on_the_page_of_predict(capsys):
     with pytest.raises(SystemExit):
         _run(["predict", "-h"])
     page, names = capsys.readouterr().out, [flag.name for flag in all_flags().values() if flag.group == "prediction"]
-    assert len(names) == 4 and all(f"\n  -{name}=" in page for name in [*names, "max_detections"])
+    assert len(names) == 5 and all(f"\n  -{name}=" in page for name in [*names, "max_detections"])
     assert "[KEY VALUE ...]" in " ".join(page.split())
 
 

@@ -40,6 +40,7 @@ EXAMPLES = {  # a word for each kind of argument
     "SHARE": "0.25",
     "RUN": "output/boxes",
     "PERCENT": "99",
+    "LIBRARY": "openvino",
 }
 
 
@@ -66,11 +67,13 @@ def test_the_line_of_the_readme_word_for_word(write):
 
 
 @pytest.mark.parametrize("name", [name for name, flag in FLAGS.items() if flag.argument and flag.key])
-def test_each_flag_sets_its_key_in_all_four_spellings(name):
+def test_each_flag_sets_its_key_in_all_four_spellings(name, tmp_path):
+    (tmp_path / "net.onnx").touch()
     key, word = FLAGS[name].key, EXAMPLES[FLAGS[name].argument]
     expected = find_keys()[key].parse(word)
     recipes = dict.fromkeys(("max_detections", "window", "least_score"), ["-cfg=detr_shapes"])
     recipes |= {"largest_component": ["-cfg=volume_unet3d_phantoms"], "detector": ["-cfg=heatmap_figures"]}
+    recipes |= {"runtime": ["-eval", f"EXPORTED={tmp_path / 'net'}"]}
     others = {**recipes, "per_sample": ["-eval", "-pretrained=x"]}.get(name, [])
 
     for spelling in ([f"-{name}={word}"], [f"-{name}", word], [f"--{name}={word}"], [f"--{name}", word]):
@@ -114,7 +117,7 @@ def test_paddlevits_flags_are_all_there():
     ours = (
         "num_classes ngpus epochs stop_after_epoch stop_after_seconds seed num_workers show_config recompute profile "
         "allow_changes version selftest import split group log_to exclude_leaked per_sample seeds device "
-        "max_detections window least_score largest_component detector interval"
+        "max_detections window least_score largest_component detector runtime interval"
     )
     assert set(FLAGS) == {*theirs.split(), "eval", "amp", *ours.split(), "h"}
 

@@ -83,3 +83,24 @@ def test_an_output_without_a_model_has_no_effect(tmp_path):
     assert any(line == "EXPORTED_OUTPUT scores (command line): no effect without EXPORTED" for line in notices)
     plain = settings.load(["-cfg=vit_digits"]).notices
     assert not any("EXPORTED" in line for line in plain)
+
+
+def test_another_runtime_is_for_onnx_files_alone(model):
+    loaded, _ = load("-eval", "-runtime=openvino")
+    assert loaded.EXPORTED_RUNTIME == "openvino"
+    Path("net.onnx").rename("net.pdiparams")
+    Path("net.json").touch()
+    for words, what in (
+        (["-eval", "EXPORTED=net", "-runtime=openvino"], "openvino (-runtime): Paddle computes net"),
+        (
+            ["-eval", "EXPORTED=None", "-pretrained=w", "EXPORTED_RUNTIME=onnxruntime"],
+            "onnxruntime (command line): no exported model is",
+        ),
+        (["EXPORTED=None", "-runtime=openvino"], "openvino (-runtime): no exported model is named"),
+    ):
+        with pytest.raises(UserError) as refusal:
+            settings.load(["-cfg=vit_digits", *words])
+        assert f"EXPORTED_RUNTIME {what}" in str(refusal.value)
+        assert str(refusal.value).endswith("name a file MODEL.onnx, or remove it")
+    with pytest.raises(UserError, match="'tensorrt': expected one of onnxruntime, openvino, or None"):
+        settings.load(["-cfg=vit_digits", "-eval", "-runtime=tensorrt"])

@@ -1,13 +1,12 @@
 """``-runtime=openvino``: OpenVINO computes an exported file as onnxruntime does, in float32, also in a fork."""
 
 import importlib.util
-import os
-import signal
 import sys
 
 import numpy as np
 import paddle
 import pytest
+from support.forks import in_child
 from support.processes import ROOT, run_command
 from support.trainings.runs import last_line, read_events, well
 from support.trainings.trained import write_weights
@@ -39,13 +38,8 @@ def test_a_classifier_answers_as_its_weights_and_in_forks(tmp_path):
         predict = Predictor(tmp_path / f"{name}.onnx", runtime="openvino")
         assert_equal_rows(predict(images), expected)
     rows = predict(images)
-    children = [os.fork() for _ in range(3)]
-    for child in children:
-        if child == 0:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(120)  # a child that waits for threads of its parent ends, too
-            os._exit(0 if predict(images) == rows else 3)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+    waits = [in_child(lambda: predict(images)) for _ in range(3)]
+    assert [wait() for wait in waits] == [rows] * 3
     model = OpenVinoModel(tmp_path / "plain.onnx", 1)
     assert model._compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name() == "f32"
 

@@ -88,10 +88,9 @@ def find_switches(model: Any) -> dict[str, Switch]:
 
 def without_function(name: str) -> contextlib.AbstractContextManager:
     """Hide a function that ``cpu_kernels`` brings."""
-    from paddlevit_dist.core.registry import extension_points
+    from paddlevit_dist.core.registry.names import REGISTRY
 
-    others = {key: value for key, value in extension_points.FUNCTIONS.items() if key != name}
-    return patch.object(extension_points, "FUNCTIONS", others)
+    return patch.object(REGISTRY, "functions", {key: value for key, value in REGISTRY.functions.items() if key != name})
 
 
 def timed(work: Callable[[], Any], switch: Switch = contextlib.nullcontext) -> Callable[[], float]:

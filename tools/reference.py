@@ -11,12 +11,13 @@ from typing import Any
 
 from paddlevit_dist.core.commands import COMMANDS, import_command, list_commands
 from paddlevit_dist.core.commands.parser import build_parser
-from paddlevit_dist.core.registry.lookup import MODEL_FAMILIES, TASKS, common_tables
 from paddlevit_dist.core.registry.model_names import FILE as MODEL_NAMES
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.lazy_names import import_object
 from paddlevit_dist.core.settings.command_line import all_flags, describe_flag
 from paddlevit_dist.core.settings.help import ABOUT
 from paddlevit_dist.core.settings.key import Flag, Key
+from paddlevit_dist.core.settings.key_tables import common_tables
 from paddlevit_dist.core.settings.table import find_keys
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -32,7 +33,7 @@ def pages() -> dict[str, str]:
 def model_names() -> str:
     """Format the names of all families, a line each, with the fields of their inputs that are not the defaults."""
     families = []
-    for location in MODEL_FAMILIES:
+    for location in REGISTRY.families:
         family = import_object(location)
         inputs = getattr(family, "expected_inputs", {})
         rows = [f"  {json.dumps(name)}: {json.dumps(_input_fields(inputs.get(name)))}" for name in family.variants]
@@ -78,7 +79,7 @@ def keys_page() -> str:
 def _readers(name: str) -> str:
     if any(key.name == name for table in common_tables() for key in table.keys):
         return _EVERY_RUN
-    return " and ".join(task for task in TASKS if name in find_keys(task))
+    return " and ".join(task for task in REGISTRY.tasks if name in find_keys(task))
 
 
 def _key_row(key: Key) -> str:

@@ -16,8 +16,9 @@ from ..core.checkpoint.published import (
     find_sibling_file,
 )
 from ..core.registry.extension_points import FIND_RUN_INPUT
-from ..core.registry.lookup import SPELLINGS, find_built_in, find_name
+from ..core.registry.lookup import find_built_in, find_name
 from ..core.registry.model_sources import find_bridged_input
+from ..core.registry.names import REGISTRY
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import readable
 from ..core.runtime.text_files import parse_yaml, read_bytes, read_json_facts
@@ -98,7 +99,7 @@ def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[Exp
     of_run = find_run_input and find_run_input(values.MODEL.PRETRAINED, is_hub_asked)
     if of_run:
         return of_run, values.MODEL.PRETRAINED
-    model = SPELLINGS.get(values.MODEL.NAME, values.MODEL.NAME)
+    model = REGISTRY.aliases.get(values.MODEL.NAME, values.MODEL.NAME)
     weights_name, variant_input = (
         _find_timm_input(values) if model.startswith("timm:") else (model, find_variant_input(model))
     )
@@ -283,6 +284,6 @@ def _belongs_to(architecture: str | None, model: str) -> bool:
     if model.startswith("timm:"):
         return architecture in (None, model.removeprefix("timm:"))
     try:
-        return architecture is None or SPELLINGS.get(name := find_name("model", architecture), name) == model
+        return architecture is None or REGISTRY.aliases.get(name := find_name("model", architecture), name) == model
     except UserError:
         return False

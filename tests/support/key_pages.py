@@ -6,8 +6,9 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.lazy_names import import_object
+from paddlevit_dist.core.settings import key_tables
 from paddlevit_dist.core.settings.table import KeyTable
 from support.processes import ROOT
 
@@ -31,9 +32,9 @@ def _read(page: str) -> list[str]:
 
 def list_tables(package: str) -> dict[str, KeyTable]:
     """The tables of keys below a package, by location."""
-    places = [*lookup._KEY_TABLES, *(place for places in lookup.TABLES.values() for place in places)]
+    places = [*REGISTRY.key_tables, *(place for places in REGISTRY.task_tables.values() for place in places)]
     mine = (place for place in dict.fromkeys(places) if place.startswith(f"paddlevit_dist.{package}."))
-    of_every_run = {"every run": lookup.common_tables()[0]} if package == "core.settings" else {}
+    of_every_run = {"every run": key_tables.common_tables()[0]} if package == "core.settings" else {}
     return of_every_run | {place: import_object(place) for place in mine}
 
 

@@ -4,20 +4,16 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from paddlevit_dist.core.registry import features, lookup, plugins, register
-
-_NAMES = ("MODELS", "DATASETS", "TASKS", "CALLBACKS", "TRANSFORMS", "_SCORE_KINDS", "TABLES", "REGISTRATIONS")
-_NAMES += ("_SCENE_FORMATS", "SPELLINGS", "RECIPES", "RECIPE_FOLDERS", "_KEY_TABLES")
-_ROWS = ("MANIFESTS", "COMMANDS", "NAMINGS", "JOBS", "HOOKS", "OBSERVERS", "BRIDGES", "SOURCES", "FUNCTIONS")
-_IMPORTED = ("_loaded", "_folders")
+from paddlevit_dist.core.registry import plugins
+from paddlevit_dist.core.registry.names import REGISTRY
 
 
 @contextlib.contextmanager
 def forgotten() -> Iterator[None]:
     """Put the registry back to what it holds now."""
-    tables: list[Any] = [getattr(lookup, name) for name in _NAMES]
-    tables += [getattr(plugins, name) for name in _IMPORTED]
-    tables += [*(getattr(features, name) for name in _ROWS), *lookup.OTHER_NAMES.values(), register._FEATURES]
+    fields = [field for field in vars(REGISTRY).values() if isinstance(field, (dict, list))]
+    nested = [table for field in (REGISTRY.kinds, REGISTRY.spellings, REGISTRY.annotations) for table in field.values()]
+    tables: list[Any] = [*fields, *nested, plugins._loaded, plugins._folders]
     before = [table.copy() for table in tables]
     try:
         yield
@@ -25,4 +21,3 @@ def forgotten() -> Iterator[None]:
         for table, content in zip(tables, before):
             table.clear()
             (table.extend if isinstance(table, list) else table.update)(content)
-        lookup.common_tables.cache_clear()

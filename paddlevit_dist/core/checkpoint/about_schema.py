@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.files import StoredSettings, read_stored
+from ..settings.key_tables import known_tables
 from ..settings.table import index_keys
 from ..settings.values import InvalidValue
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..registry.lookup import MODELS
+from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
 from ..runtime.printing import shorten
@@ -246,7 +246,7 @@ def _suggest_model(report: LoadReport) -> str:
     model = (find_run_settings(read_weights_info(file), file) or {}).get("MODEL")
     if isinstance(model, dict) and isinstance(model.get("NAME"), str):
         return f". It is from a run with MODEL.NAME {shorten(model['NAME'])}: use that run's MODEL settings"
-    candidates = [name for name in MODELS if file.name.startswith((f"{name}.", f"{name}-"))]
+    candidates = [name for name in REGISTRY.models if file.name.startswith((f"{name}.", f"{name}-"))]
     return f". Its name suggests MODEL.NAME {candidates[0]}" if candidates else ". Is it for another architecture?"
 
 

@@ -12,9 +12,11 @@
 
 from collections.abc import Callable
 
-from ..registry.features import COMMANDS
+from ..registry.names import REGISTRY
 from ..runtime.lazy_names import import_object
 from .overview import format_overview, format_rows, list_commands
+
+COMMANDS = REGISTRY.commands  # name -> function and help text
 
 
 def import_command(command: str) -> Callable[[list[str]], None]:

@@ -25,9 +25,9 @@ from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weight_files import EXTENSION, evaluated_weights, local_file
 from ..checkpoint.weights import SourceWeights, read_weights
 from ..launch.tuning import import_paddle
-from ..registry.features import NAMINGS
-from ..registry.lookup import MODELS, annotation_type, find_name, find_package
+from ..registry.lookup import annotation_type, find_name, find_package
 from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
+from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.lazy_names import import_object
@@ -87,8 +87,8 @@ def run(words: list[str]) -> None:
     parser.add_argument("input", metavar="IN", help="a file, folder or URL, as for -pretrained")
     parser.add_argument("output", metavar="OUT", help=f"a file ending in {EXTENSION} or {_SAFETENSORS}")
     parser.option("part", None, "entry to convert if the file has several, such as model_ema or student")
-    meanings = ["timm", *(f"{name}: {text}" for name, (_, text) in NAMINGS.items())]
-    parser.option("names", "timm", ", or ".join(meanings), choices=("timm", *NAMINGS))
+    meanings = ["timm", *(f"{name}: {text}" for name, (_, text) in REGISTRY.namings.items())]
+    parser.option("names", "timm", ", or ".join(meanings), choices=("timm", *REGISTRY.namings))
     options = parser.parse_args(words)
     import_paddle()
     converted = convert(options.input, options.output, options.part, options.names)
@@ -163,7 +163,7 @@ def _name_like(
         raise UserError(f"convert: {path} with -names={program} has to end in {_SAFETENSORS}")
     linear = {*converted.linear, *(name for name, value in of_pretraining.items() if value.ndim == 2)}
     state = {**converted.state, **of_pretraining}
-    rename = import_object(NAMINGS[program][0])
+    rename = import_object(REGISTRY.namings[program][0])
     renamed, without_place = rename({name: value.T if name in linear else value for name, value in state.items()})
     return converted._replace(state=renamed, linear=set(), unknown=[]), without_place
 
@@ -201,7 +201,7 @@ def _is_rebuilt(source: str, weights: SourceWeights) -> bool:
     have to be merged with their base.
     """
     name = _find_model(source)
-    if name is None or not isinstance(MODELS.get(name, ""), str):
+    if name is None or not isinstance(REGISTRY.models.get(name, ""), str):
         return False
     if has_factors(weights.state) and LOW_RANK in read_weights_info(local_file(source).path):
         return True
@@ -270,7 +270,7 @@ def _find_own_models(source: str) -> tuple[str, ...]:
     """
     name = _find_model(source)
     if name is None:
-        return tuple(model for model, target in MODELS.items() if not isinstance(target, str))
+        return tuple(model for model, target in REGISTRY.models.items() if not isinstance(target, str))
     name = find_name("model", name)
     is_detector = annotation_type("model", name) == BOX_LABELS
     return (name,) if is_detector or not find_package("model", name) else ()
@@ -345,7 +345,7 @@ def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
     import paddle
 
     first = {(name, ""): name for name in own}
-    for name, target in MODELS.items():
+    for name, target in REGISTRY.models.items():
         if annotation_type("model", name) in _CONVERTED or find_package("model", name) == "points":
             chosen = variant_options(name)
             kind = chosen.get("backbone", chosen.get("family", ""))

@@ -8,20 +8,13 @@ from typing import Any
 from ..checkpoint.published import PUBLISHED, list_author_weights
 from ..launch.tuning import import_paddle
 from ..registry import plugins
-from ..registry.lookup import (
-    MODELS,
-    SPELLINGS,
-    TASKS,
-    annotation_type,
-    common_tables,
-    find_name,
-    find_package,
-    list_models,
-)
+from ..registry.lookup import annotation_type, find_name, find_package, list_models
+from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from ..settings.every_run import DEFAULT_TASK
 from ..settings.key import show
+from ..settings.key_tables import common_tables
 from ..settings.table import find_keys, index_keys
 from ..tasks.model_factory import build_network, create_model, explain_options
 from .parser import CommandParser, at_least, image_size
@@ -84,11 +77,11 @@ def listing(part: str = "") -> str:
     width = max(len(model_name) for model_name in names)
     lines = []
     for name in names:
-        target = MODELS[name]
+        target = REGISTRY.models[name]
         place = target.split(":")[0] if isinstance(target, str) else target.__module__
         weights = [f"{row.name} ({row.license})" for row in PUBLISHED.values() if row.model == name]
         weights += list_author_weights(name)
-        place = "= " + SPELLINGS[name] if name in SPELLINGS else place
+        place = "= " + REGISTRY.aliases[name] if name in REGISTRY.aliases else place
         lines.append("  ".join([f"{name:{width}}", place, ", ".join(weights)]).rstrip())
     return "\n".join(lines)
 
@@ -117,7 +110,7 @@ def report(
     from ..tasks.model import as_model, input_size
     from ..tasks.model_cost import compute_cost, count_parameters, list_layers
 
-    if name not in MODELS and os.path.exists(os.path.expanduser(name)):
+    if name not in REGISTRY.models and os.path.exists(os.path.expanduser(name)):
         name, model, num_classes = _build_trained(name, image_size, words)
     else:
         name = find_name("model", name)
@@ -206,7 +199,9 @@ def find_task(name: str) -> str:
     """Return the first task that trains a model; the default one for a model of a user."""
     package, labels = find_package("model", name), annotation_type("model", name)
     tasks = (
-        task for task in TASKS if find_package("task", task) == package and annotation_type("task", task) == labels
+        task
+        for task in REGISTRY.tasks
+        if find_package("task", task) == package and annotation_type("task", task) == labels
     )
     return DEFAULT_TASK if package is None else next(tasks, DEFAULT_TASK)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..registry.features import COMMANDS
+from ..registry.names import REGISTRY
 from ..runtime.environment import program
 from ..runtime.help_pages import row
 
@@ -21,8 +21,8 @@ _GROUPS = {
 
 def list_commands() -> list[str]:
     """Return the names of all commands, those with the same first word together."""
-    first_words = list(dict.fromkeys(name.partition(" ")[0] for name in COMMANDS))
-    return sorted(COMMANDS, key=lambda name: first_words.index(name.partition(" ")[0]))
+    first_words = list(dict.fromkeys(name.partition(" ")[0] for name in REGISTRY.commands))
+    return sorted(REGISTRY.commands, key=lambda name: first_words.index(name.partition(" ")[0]))
 
 
 def format_overview() -> str:
@@ -42,8 +42,8 @@ def format_overview() -> str:
 
 def format_rows(names: Sequence[str]) -> list[str]:
     """Format the rows of these commands: the name, and what it does."""
-    width = max(len(name) for name in COMMANDS if _find_group(name) != _SCORING)
-    return [line for name in names for line in row(name, COMMANDS[name][1], width)]
+    width = max(len(name) for name in REGISTRY.commands if _find_group(name) != _SCORING)
+    return [line for name in names for line in row(name, REGISTRY.commands[name][1], width)]
 
 
 def _find_group(name: str) -> str:

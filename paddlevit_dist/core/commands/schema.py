@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..registry.lookup import key_tables
 from ..runtime.json_format import format_json
 from ..settings.key import Key
+from ..settings.key_tables import key_tables
 from ..settings.table import find_keys
 from .parser import CommandParser
 

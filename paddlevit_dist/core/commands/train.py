@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from .. import settings as configuration
 from ..registry.extension_points import FIND_IN_TRAINING, WRITE_LAST_PAGE
-from ..registry.features import JOBS, find_job
+from ..registry.lookup import find_job
+from ..registry.names import REGISTRY
 from ..registry.register import register_callback
 from ..runtime import signals
 from ..runtime.environment import restart
@@ -48,7 +49,7 @@ def run(arguments: list[str]) -> None:
     tuning.restart_with_environment(run.values.NGPUS, run.values.CPU_TUNING, run.values.DEVICE, computes=not run.show)
     stale = devices.drop_stale_variables()
     if job is not None and not run.show:
-        import_object(JOBS[job])(run)
+        import_object(REGISTRY.jobs[job])(run)
         return
     carry_out(run, stale, lines)
 

@@ -1,4 +1,4 @@
-"""Hooks of the training loop; manifests add more, see ``registry.features.HOOKS``."""
+"""Hooks of the training loop; manifests add more, see ``Manifest.hooks``."""
 
 import contextlib
 import math

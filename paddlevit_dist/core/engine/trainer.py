@@ -25,8 +25,8 @@ from ..logging.callbacks import CallbackList, find_callbacks
 from ..logging.progress import Heartbeat
 from ..logging.record import RunLog
 from ..registry.extension_points import FIRST_LAYER_FINDER, LOAD_EXPORTED_LAYER
-from ..registry.features import HOOKS, build_set
-from ..registry.lookup import require_derived
+from ..registry.lookup import build_set, require_derived
+from ..registry.names import REGISTRY
 from ..runtime import device_kinds, signals
 from ..runtime.errors import Stopped
 from ..runtime.transfers import is_on_gpu
@@ -224,7 +224,7 @@ class Trainer:
         if train.PATIENCE:
             metric, end = self.task.best_metric, self.last_epoch
             self.hooks.append(EarlyStopping(train, metric, self.resume_state, self.evaluator, self.run_log, end))
-        self.hooks.extend(build_set(HOOKS, self))
+        self.hooks.extend(build_set(REGISTRY.hooks, self))
 
     def train(self) -> dict[str, float]:
         """Train to NUM_EPOCHS (or STOP_AFTER_EPOCH) and evaluate. Every rank must call this.

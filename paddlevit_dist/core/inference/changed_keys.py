@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 from ..engine.compatibility import RunFact, compare, facts_from_settings, judge_changes, show
-from ..registry.features import HOOKS, JOBS, OBSERVERS
+from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from ..settings import Configuration
 from ..settings.every_run import RunSettings
@@ -72,7 +72,7 @@ def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
     """Return a line for each flag and key of the command line that has no effect on the command."""
     given = [option for option in configuration.settings.values() if option.source == COMMAND_LINE]
     for_training = {name for table in find_tables(configuration.values) for name in table.training_names()}
-    unread = (*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, *_UNREAD_BY.get(command, ()))
+    unread = (*_UNREAD, *REGISTRY.hooks, *REGISTRY.observers, *REGISTRY.jobs, *_UNREAD_BY.get(command, ()))
     lines = []
     for setting in given:
         if covers(unread, setting.name) and not covers(_READ_BY.get(command, ()), setting.name):
@@ -96,5 +96,5 @@ def find_changed_keys(stored: RunSettings, config: RunSettings) -> dict[str, Any
         for name, value in leaves(config).items()
         if value != before.get(name)
         and effect_of.get(name) not in ("machine", "place")
-        and not covers((*_UNREAD, *HOOKS, *OBSERVERS, *JOBS, "ALLOW_CHANGES"), name)
+        and not covers((*_UNREAD, *REGISTRY.hooks, *REGISTRY.observers, *REGISTRY.jobs, "ALLOW_CHANGES"), name)
     }

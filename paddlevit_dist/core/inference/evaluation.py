@@ -22,7 +22,8 @@ from ..engine.trainer import Trainer
 from ..logging.record import SCORES
 from ..metrics.classification import ClassifierTask
 from ..registry.extension_points import LOAD_COMPARISON_WEIGHTS, WRITE_EVALUATION_REPORT
-from ..registry.features import OBSERVERS, build_set
+from ..registry.lookup import build_set
+from ..registry.names import REGISTRY
 from ..runtime import signals
 from ..runtime.errors import UserError
 from ..runtime.files import os_errors_as_user_errors, remove_temporary_files
@@ -58,7 +59,7 @@ def evaluate_only(run: Trainer) -> dict[str, float]:
             run_log.log_and_print(line)
         writer = _build_prediction_writer(run) if config.SAVE_PREDICTIONS or not labeled else None
         run.on_weights_loaded()
-        observers = [*([recorder] if recorder else []), *build_set(OBSERVERS, run)]
+        observers = [*([recorder] if recorder else []), *build_set(REGISTRY.observers, run)]
         try:
             with run.heartbeat.at("evaluating"):
                 values, line = run.evaluator("evaluation", writer, observers=observers)

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..registry import plugins
-from ..registry.lookup import REGISTRATIONS, list_names
+from ..registry.lookup import list_names
+from ..registry.names import REGISTRY
 from ..registry.register import (
     register_dataset,
     register_model,
@@ -363,7 +364,8 @@ class WorkerPayload(NamedTuple):
         Raises UserError if the task or a dataset cannot be pickled, since its class cannot be imported.
         """
         registered = [
-            _RegisteredName(kind, name, _pickle(registration)) for (kind, name), registration in REGISTRATIONS.items()
+            _RegisteredName(kind, name, _pickle(registration))
+            for (kind, name), registration in REGISTRY.registrations.items()
         ]
         try:
             work = pickle.dumps((worker, arguments))

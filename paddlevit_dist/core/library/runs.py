@@ -16,7 +16,7 @@ from .. import settings as configuration
 from ..commands.run_folder import find_output_keys
 from ..commands.train import carry_out
 from ..registry import plugins
-from ..registry.features import find_job
+from ..registry.lookup import find_job
 from ..runtime import signals
 from ..runtime.errors import Stopped, UserError
 from ..runtime.lazy_names import needing_paddle

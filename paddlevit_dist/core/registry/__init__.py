@@ -1,7 +1,7 @@
 """Names of models, datasets, tasks and other parts, as strings: nothing here imports Paddle.
 
-- ``manifest``: what a feature brings; ``features``: the manifests that are there, their commands and hooks
-- ``lookup``: the tables of names; finds a name and imports what it stands for
+- ``manifest``: what a feature brings; ``features``: the folders that have one
+- ``names``: the registry: all names, and what each stands for; ``lookup`` finds a name in it
 - ``model_names``: names of models, and the input of their weights; ``model_sources``: models of other packages
 - ``register``, ``plugins``: names and modules of users
 """

@@ -9,8 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from .features import FUNCTIONS, MANIFESTS
 from .manifest import BOX_LABELS, CLASS_LABELS, KEYPOINT_LABELS, MASK_LABELS, NO_LABELS, Manifest
+from .names import REGISTRY
 
 POINTS: dict[str, "ExtensionPoint[Any]"] = {}  # name -> point
 FunctionT = TypeVar("FunctionT")
@@ -27,15 +27,15 @@ class ExtensionPoint(Generic[FunctionT]):
     @property
     def is_there(self) -> bool:
         """Whether a feature that is there brings it; it is not imported."""
-        return self.name in FUNCTIONS
+        return self.name in REGISTRY.functions
 
     def find(self) -> FunctionT | None:
         """Import and return what a feature brings; None if no feature that is there does."""
-        return import_object(FUNCTIONS.get(self.name))
+        return import_object(REGISTRY.functions.get(self.name))
 
     def require(self) -> FunctionT:
         """Import and return what a feature brings where a key of the same feature asks for it."""
-        return import_object(FUNCTIONS[self.name])
+        return import_object(REGISTRY.functions[self.name])
 
 
 # Paddle's layers and tensors, trainers and tasks are Any here: the registry is below their packages.
@@ -115,5 +115,5 @@ def require_points(manifest: Manifest, place: str) -> None:
             raise UserError(f"{place}: function '{name}' is not one that the package calls: expected one of {valid}")
 
 
-for _manifest in MANIFESTS:
+for _manifest in REGISTRY.manifests:
     require_points(_manifest, _manifest.package)

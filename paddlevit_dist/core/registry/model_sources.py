@@ -6,14 +6,14 @@ from typing import Any
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from .extension_points import ADAPT_CLONE, EXPLAIN_OTHER_TASK, EXPLAIN_UNSUPPORTED, REFUSE_CLONE_MODEL
-from .features import BRIDGES, SOURCES
 from .manifest import Target
+from .names import REGISTRY
 
 
 def find_bridged(name: str) -> tuple[str, Target] | None:
     """Return ``SOURCE:NAME``, lower case without timm's tag, and the class that builds it; None without a source."""
     source, colon, model = name.partition(":")
-    target = BRIDGES.get(source.lower())
+    target = REGISTRY.bridges.get(source.lower())
     if not colon or target is None or not model:
         return None
     return f"{source.lower()}:{model.partition('.')[0] if source.lower() == 'timm' else model}", target
@@ -50,7 +50,7 @@ def find_weights_address(name: str) -> str | None:
     Raises:
         UserError: timm, PaddleClas or paddle.vision has no such model, or no weights of it.
     """
-    module = SOURCES.get(name.partition(":")[0])
+    module = REGISTRY.sources.get(name.partition(":")[0])
     return import_object(f"{module}:find_address")(name) if module and not name.endswith(":") else None
 
 
@@ -60,7 +60,7 @@ def find_bridged_input(name: str) -> dict[str, Any] | None:
     Raises:
         UserError: timm has no such model or no such weights.
     """
-    module = SOURCES.get(name.partition(":")[0])
+    module = REGISTRY.sources.get(name.partition(":")[0])
     return import_object(f"{module}:get_expected_input")(name) if module else None
 
 
@@ -70,6 +70,8 @@ def list_bridged_models(source: str) -> list[str]:
     Raises:
         UserError: there is no such source, or its package is not installed.
     """
-    if source not in SOURCES:
-        raise UserError(f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(SOURCES))}")
-    return import_object(f"{SOURCES[source]}:list_names")(source)
+    if source not in REGISTRY.sources:
+        raise UserError(
+            f"models of '{source}:' cannot be listed: expected one of {', '.join(sorted(REGISTRY.sources))}"
+        )
+    return import_object(f"{REGISTRY.sources[source]}:list_names")(source)

@@ -8,22 +8,16 @@ from typing import Any
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
 from ..runtime.printing import shorten
-from . import extension_points, features
-from .lookup import KINDS, READ_DECLARED, REGISTRATIONS, TABLES, Registration, add, list_other_tables
+from . import extension_points
+from .lookup import READ_DECLARED
 from .manifest import Manifest, Target
+from .names import REGISTRY, Registration, locate
 from .required_methods import require_methods
 
 _AS_TABLES = "paddlevit_dist.core.settings.custom_keys:as_tables"
+_LIST_OTHER_TABLES = "paddlevit_dist.core.settings.key_tables:list_other_tables"
 _CHECK_OPTIONS = "paddlevit_dist.core.settings.custom_keys:check_options"
-_FEATURES: list[Manifest] = []  # of users
-_TABLES_OF_FEATURES: dict[str, dict[str, Any]] = {
-    "command": features.COMMANDS,
-    "naming": features.NAMINGS,
-    "job": features.JOBS,
-    "hook": features.HOOKS,
-    "observer": features.OBSERVERS,
-    "bridge": features.BRIDGES,
-}
+_UNIQUE = ("command", "naming", "job", "hook", "observer", "bridge")  # besides the registry's kinds
 
 
 def register_model(name: str, target: Target, keys: object = None, replace: bool = False) -> None:
@@ -77,7 +71,7 @@ def register_callback(name: str, target: Target) -> None:
         UserError: the name is not a text, or the target is neither a class nor a function.
     """
     _require_nameable("callback", name, target, _caller())
-    add(Manifest(callbacks={name: target}))
+    REGISTRY.kinds["callback"][name] = target
 
 
 def register_transform(name: str, target: Callable[..., Any], replace: bool = False) -> None:
@@ -127,10 +121,11 @@ def register_feature(manifest: Manifest) -> None:
     origin = _caller()
     if not isinstance(manifest, Manifest):
         raise UserError(f"{origin}: register_feature({manifest!r}): expected a Manifest")
-    if manifest in _FEATURES:
+    if manifest in REGISTRY.manifests:
         return
-    for kind, table in (*KINDS.items(), *_TABLES_OF_FEATURES.items()):
-        for name, target in features.locate_all(manifest, getattr(manifest, f"{kind}s")).items():
+    unique = {kind: getattr(REGISTRY, f"{kind}s") for kind in _UNIQUE}
+    for kind, table in (*REGISTRY.kinds.items(), *unique.items()):
+        for name, target in REGISTRY.locate_all(manifest, getattr(manifest, f"{kind}s")).items():
             if name in table and table[name] != target:
                 raise UserError(f"{origin}: {kind.replace('_', ' ')} '{name}' is registered twice: choose another name")
     for folder in manifest.recipe_folders:
@@ -139,19 +134,18 @@ def register_feature(manifest: Manifest) -> None:
             raise UserError(f"{origin}: recipe folder {folder!r} is not the full path of a folder: write {advice}")
     extension_points.require_points(manifest, origin)
     keys = [key_table for declared in manifest.key_tables for key_table in _as_tables(manifest, declared, origin)]
-    known = {row.name for key_table in (*keys, *list_other_tables()) for row in key_table.keys}
+    others = import_object(_LIST_OTHER_TABLES)()
+    known = {row.name for key_table in (*keys, *others) for row in key_table.keys}
     for kind in ("job", "hook", "observer"):
         for name in getattr(manifest, f"{kind}s"):
             if name not in known:
                 raise UserError(f"{origin}: {kind} '{name}' is for a key that does not exist: add it to key_tables")
-    _FEATURES.append(manifest)
-    features.add(manifest)
-    add(manifest._replace(key_tables=tuple(keys)))
+    REGISTRY.add(manifest, keys)
 
 
 def _as_tables(manifest: Manifest, declared: object, origin: str) -> list[Any]:
     place = f"{origin}: {manifest.package}"
-    return import_object(_AS_TABLES)(features.locate(manifest, declared), place, list_other_tables())
+    return import_object(_AS_TABLES)(locate(manifest, declared), place, import_object(_LIST_OTHER_TABLES)())
 
 
 def _register(
@@ -168,7 +162,7 @@ def _register(
         )
     for part in (target, *getattr(target, "aspects", {}).values()):  # those that are names when they are imported
         require_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
-    before, existing = KINDS[kind].get(name), REGISTRATIONS.get((kind, name))
+    before, existing = REGISTRY.kinds[kind].get(name), REGISTRY.registrations.get((kind, name))
     if before is not None and not replace and _identity(before) != _identity(target):
         first = existing.origin if existing is not None else "this package has one"
         raise UserError(
@@ -178,16 +172,16 @@ def _register(
     declared = import_object(READ_DECLARED)(target) if keys is None else keys
     entry_tables = []
     if declared is not None:
-        others = list_other_tables(kind, name)
+        others = import_object(_LIST_OTHER_TABLES)(kind, name)
         entry_tables = import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
         if kind == "model" and hasattr(target, "require_options"):
             import_object(_CHECK_OPTIONS)(target, entry_tables, f"{origin}: {kind} '{name}'")
-    rows: dict[str, Any] = {f"{kind}s": {name: target}}
+    REGISTRY.kinds[kind][name] = target
     if kind == "task":
-        TABLES.pop(name, None)
-        rows["task_tables"] = {} if tables is None else {name: tables}
-    add(Manifest(**rows))
-    REGISTRATIONS[kind, name] = Registration(target, tables, entry_tables, origin)
+        REGISTRY.task_tables.pop(name, None)
+    if tables is not None:
+        REGISTRY.task_tables[name] = list(tables)
+    REGISTRY.registrations[kind, name] = Registration(target, tables, entry_tables, origin)
 
 
 def _require_nameable(kind: str, name: object, target: object, origin: str) -> None:

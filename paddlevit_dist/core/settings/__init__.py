@@ -11,6 +11,7 @@ others for one kind.
 
 - ``key``: a key as a field of a class; ``values``: the parsing of its value; ``model_options``: the key with options
 - ``table``: tables of keys with their rules; the tree of a configuration; ``yaml_output``: its YAML
+- ``key_tables``: which tables a run reads
 - ``custom_keys``, ``user_modules``: additions of users
 - ``help``: the help pages
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..registry import lookup
 from ..runtime.errors import UserError
+from . import key_tables
 from .every_run import RunSettings
 from .table import (
     COMMAND_LINE,
@@ -31,10 +31,13 @@ def check(config: ConfigView[RunSettings]) -> list[str]:
     """
     task = config.values.TASK
     tables = find_tables(config.values)
-    if lookup.reads_all_keys(task):  # a user's task, which may read keys of any table
+    if key_tables.find_owners(task) is None:  # a user's task, which may read keys of any table
         values = config.values
         chosen = [("task", task), ("dataset", values.DATA.DATASET), ("model", values.MODEL.NAME)]
-        tables = [*lookup.common_tables(), *(table for entry in chosen for table in lookup.custom_tables(*entry))]
+        tables = [
+            *key_tables.common_tables(),
+            *(table for entry in chosen for table in key_tables.custom_tables(*entry)),
+        ]
     saved = _find_saved_files(config)
     notices = _find_foreign_keys(config, saved)
     for table in tables:
@@ -45,7 +48,7 @@ def check(config: ConfigView[RunSettings]) -> list[str]:
 
 def _find_saved_files(config: ConfigView[RunSettings]) -> set[str]:
     """Return the files that a run has saved: they contain every key, so their defaults are not choices of the user."""
-    names = [key.name for table in lookup.common_tables() for key in table.keys]
+    names = [key.name for table in key_tables.common_tables() for key in table.keys]
     sources = [config.settings[name].source for name in names if name in config.settings]
     return {source for source in sources if sources.count(source) > _SAVED_SHARE * len(names)} - {COMMAND_LINE}
 
@@ -72,7 +75,7 @@ def _find_foreign_keys(config: ConfigView[RunSettings], saved: set[str]) -> list
 
 
 def _format_readers(settings: list[KeySetting]) -> str:
-    readers = dict.fromkeys(reader for setting in settings for reader in lookup.find_readers(setting.name))
+    readers = dict.fromkeys(reader for setting in settings for reader in key_tables.find_readers(setting.name))
     parts = []
     for kind in ("task", "dataset", "model"):
         names = [name for other, name in readers if other == kind]

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from ..registry.lookup import known_tables
 from ..runtime.errors import UserError
 from ..runtime.text_files import LARGEST_YAML_BYTES, YamlLoader, read_bytes
 from .every_run import DEFAULT_TASK
 from .key import show
+from .key_tables import known_tables
 from .recipes import explain_missing_file, find_builtin_base, find_file
 from .table import KeySetting, KeyTable, find_keys, is_section
 from .values import NONE_WORDS

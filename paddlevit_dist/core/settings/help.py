@@ -3,21 +3,15 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..registry.lookup import (
-    REGISTRATIONS,
-    TASKS,
-    annotation_type,
-    common_tables,
-    custom_tables,
-    find_name,
-    find_package,
-)
+from ..registry.lookup import annotation_type, find_name, find_package
+from ..registry.names import REGISTRY
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP, page, row
 from . import command_line, parse
 from .command_line import describe_flag
 from .key import Key
+from .key_tables import common_tables, custom_tables
 from .table import KeySetting, find_keys
 
 
@@ -107,7 +101,9 @@ def _format_keys(words: Sequence[str], shows_all: bool) -> list[str]:
         words = []
     task = _find_task(parse.import_modules(parse.read_given(words)).settings)
     every_run = {key.name: key for table in common_tables() for key in table.keys}
-    user_keys = {key.name: key for name in REGISTRATIONS for table in custom_tables(*name) for key in table.keys}
+    user_keys = {
+        key.name: key for name in REGISTRY.registrations for table in custom_tables(*name) for key in table.keys
+    }
     task_keys = {**find_keys(task), **user_keys}
     task_only = {name: key for name, key in task_keys.items() if name not in every_run and name not in user_keys}
     others = {name: key for name, key in find_keys().items() if name not in task_keys}
@@ -144,5 +140,5 @@ def _find_task(settings: Sequence[KeySetting]) -> str:
     except UserError:
         dataset = ""
     holds = find_package("dataset", dataset), annotation_type("dataset", dataset)
-    fitting = (task for task in TASKS if (find_package("task", task), annotation_type("task", task)) == holds)
+    fitting = (task for task in REGISTRY.tasks if (find_package("task", task), annotation_type("task", task)) == holds)
     return next(fitting, find_keys()["TASK"].default) if holds[0] else find_keys()["TASK"].default

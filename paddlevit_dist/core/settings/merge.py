@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from yacs.config import CfgNode
 
-from ..registry import lookup
-from . import names, recipes
+from . import key_tables, names, recipes
 from .every_run import DEFAULT_TASK
 from .key import OPTIONS, show
 from .model_options import merge_options
@@ -51,7 +50,7 @@ def merge(parsed: ParsedSettings, task: str, is_run: bool) -> MergedSettings:
         notices += respelled
 
     values = default_config(task)
-    known = index_keys(lookup.known_tables(task))
+    known = index_keys(key_tables.known_tables(task))
     for setting in settings.values():
         if setting.name in known:  # not a key of another task in a BASE file, which is reported
             put(values, setting.name, setting.value)
@@ -59,7 +58,7 @@ def merge(parsed: ParsedSettings, task: str, is_run: bool) -> MergedSettings:
         settings, guessed = names.guess_dataset(settings, values)
         notices += guessed
     chosen = leaves(values)
-    for table in lookup.rule_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME, DEFAULT_TASK):
+    for table in key_tables.rule_tables(values.TASK, values.DATA.DATASET, values.MODEL.NAME, DEFAULT_TASK):
         if table.applies(values):
             notices += table.resolve_defaults(values, settings, parsed.given)
 
@@ -96,7 +95,7 @@ def _find_implied(
     contents = {file: take_last(group) for file, group in by_file.items()}
     implied: dict[str, KeySetting] = {}
     lines = []
-    for table in lookup.known_tables(task):
+    for table in key_tables.known_tables(task):
         if table.infer is None:
             continue
         source, values, reasons = table.infer([*contents.values()], [contents[file] for file in of_users])

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from yacs.config import CfgNode
 
 from ..registry import lookup
-from ..registry.lookup import RECIPES, annotation_type, annotation_types, find_package, is_weights_name, list_names
+from ..registry.lookup import annotation_type, annotation_types, find_package, is_bundled, is_weights_name, list_names
 from ..registry.manifest import CLASS_LABELS
+from ..registry.names import REGISTRY
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.files import is_address
@@ -56,7 +57,7 @@ def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None
         guess = lookup.guess_dataset(os.path.expanduser(str(named.value)))
         name, reason = (guess.dataset, guess.reason) if guess else ("", "")
         package = lookup.find_package("dataset", name) or CLASS_LABELS
-    recipe = lookup.RECIPES.get(name, lookup.RECIPES[package])
+    recipe = recipes.suggest_recipe(name, package)
     raise recipes.RecipeMissing(
         f"{named.origin} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
         f"'{program('inspect recipes')}' lists",
@@ -76,7 +77,7 @@ def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
         return False
     if dataset is None:
         return True
-    if dataset.value not in lookup.BUNDLED:
+    if not is_bundled(dataset.value):
         return False
     if dataset.source == path.source:
         raise UserError(
@@ -103,14 +104,14 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
     """
     path, named = values.DATA.DATA_PATH, accepted.get("DATA.DATASET")
     instead = f" instead of {named.value} ({named.origin})" if named else ""
-    instead += ", which reads no path" if named and named.value in lookup.BUNDLED else ""
+    instead += ", which reads no path" if named and is_bundled(named.value) else ""
     guess = lookup.guess_dataset(path, values.TASK)
     if guess is None:
         raise UserError(
             f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin}): no dataset is named, and the files there "
             "are not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
             "or YOLO, label maps, a table of labels, IDX files, tars, prepared scenes, volumes below train): name one "
-            "with -dataset=NAME: " + ", ".join(sorted(lookup.DATASETS))
+            "with -dataset=NAME: " + ", ".join(sorted(REGISTRY.datasets))
         )
     values.DATA.DATASET = guess.dataset
     setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
@@ -125,7 +126,7 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
         package = find_package(kind, get_value(values, name))
         if task is not None and package is not None and task != package:
             fitting = [other for other in list_names(kind) if find_package(kind, other) == task]
-            recipe = RECIPES.get(get_value(values, name), RECIPES[package])
+            recipe = recipes.suggest_recipe(get_value(values, name), package)
             raise UserError(
                 f"{config[name]} is for {package}, {config['TASK']} for {task}: "
                 + _recommend(config, name, package, recipe, fitting if kind == "dataset" else ())
@@ -133,7 +134,8 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
     if task == "images":  # only images are registered with types of annotations; a user's task may read any
         _check_annotation_types(config)
     path, dataset = values.DATA.DATA_PATH, values.DATA.DATASET
-    reads_files = dataset not in lookup.REMOTE and find_package("dataset", dataset) is not None
+    is_remote = any(dataset in manifest.remote for manifest in REGISTRY.manifests)
+    reads_files = not is_remote and find_package("dataset", dataset) is not None
     if path is not None and is_address(path) and reads_files:
         raise UserError(
             f"{config['DATA.DATA_PATH']}: dataset {dataset} reads files of this machine: add -dataset=tar for tar "
@@ -148,7 +150,7 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     holds = annotation_type("dataset", dataset)
     if holds is not None and reads not in annotation_types("dataset", dataset):
         fitting = list_names("dataset", reads)
-        recipe = RECIPES.get(dataset, RECIPES.get(holds, RECIPES[CLASS_LABELS]))
+        recipe = recipes.suggest_recipe(dataset, holds, CLASS_LABELS)
         raise UserError(
             f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: "
             + _recommend(config, "DATA.DATASET", holds, recipe, fitting)
@@ -157,7 +159,7 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     if learns is not None and learns not in (CLASS_LABELS, reads):
         raise UserError(
             f"{config['MODEL.NAME']} is for {learns}, but {config['TASK']} reads {reads}: "
-            + _recommend(config, "MODEL.NAME", learns, RECIPES[learns])
+            + _recommend(config, "MODEL.NAME", learns, recipes.suggest_recipe(learns))
         )
 
 

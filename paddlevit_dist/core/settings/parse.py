@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any, NamedTuple
 
-from ..registry import lookup, model_sources
+from ..registry import model_sources
+from ..registry.names import REGISTRY
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar, suggest
@@ -17,6 +18,7 @@ from . import command_line, files, names, recipes, user_modules
 from .command_line import GivenSettings
 from .every_run import DEFAULT_TASK
 from .key import Key, show
+from .key_tables import key_tables
 from .model_options import split_option
 from .table import COMMAND_LINE, KeySetting, find_keys, index_former, index_keys, known_names, resolve_flag, tables_with
 from .values import InvalidValue, OutOfRange, read_word
@@ -53,7 +55,7 @@ def read_given(argv: Sequence[str], stored: files.StoredSettings | None = None) 
         notices.append(ambiguity)
     given = dataclasses.replace(given, settings=settings)
     if (given.cfg or stored) and _may_be_of_clone(given.find_last("MODEL.NAME")):
-        settings, adapted = model_sources.adapt_clone(settings, known_names(tuple(lookup.key_tables())))
+        settings, adapted = model_sources.adapt_clone(settings, known_names(tuple(key_tables())))
         notices += adapted
     return dataclasses.replace(given, settings=settings, notices=notices)
 
@@ -73,7 +75,9 @@ def _may_be_of_clone(model: KeySetting | None) -> bool:
     """
     if model is None:
         return False
-    return not (model.value in lookup.MODELS if model.source == COMMAND_LINE else recipes.is_recipe_file(model.source))
+    return not (
+        model.value in REGISTRY.models if model.source == COMMAND_LINE else recipes.is_recipe_file(model.source)
+    )
 
 
 def import_modules(given: GivenSettings, stored: files.StoredSettings | None = None) -> GivenSettings:
@@ -263,7 +267,7 @@ def _explain_unknown_model(setting: KeySetting, given: GivenSettings) -> str:
     """Return a hint for a MODEL key or value of a family of models that does not exist here, or an empty text."""
     model = given.find_last("MODEL.NAME")
     is_of_file = setting.name.startswith("MODEL.") and setting.source != COMMAND_LINE
-    if not is_of_file or model is None or str(model.value) in lookup.MODELS:
+    if not is_of_file or model is None or str(model.value) in REGISTRY.models:
         return ""
-    near = suggest(str(model.value), lookup.MODELS).strip()
+    near = suggest(str(model.value), REGISTRY.models).strip()
     return f"; MODEL.NAME {show(str(model.value))} is not a known model{': ' + near if near else ''}"

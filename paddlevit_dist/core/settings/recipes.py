@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from ..registry import plugins
-from ..registry.lookup import RECIPE_FOLDERS
+from ..registry.names import REGISTRY
 from ..runtime.environment import PACKAGE, program
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
@@ -45,8 +45,15 @@ def is_recipe_file(path: str) -> bool:
 
 def recipe_files() -> dict[str, Path]:
     """Return name -> file of the recipes, without the files for BASE; other packages have none by a name of ours."""
-    folders = [*map(Path, reversed(RECIPE_FOLDERS)), recipe_folder()]
+    of_others = [Path(folder) for manifest in REGISTRY.manifests for folder in manifest.recipe_folders]
+    folders = [*reversed(of_others), recipe_folder()]
     return {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
+
+
+def suggest_recipe(*asked: str) -> str:
+    """Return the recipe of the first of ``asked``, which has one: datasets, annotations of images or packages."""
+    rows = {name: recipe for manifest in REGISTRY.manifests for name, recipe in manifest.recipes.items()}
+    return next(rows[name] for name in asked if name in rows)
 
 
 def recipe_names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Tables of keys with their rules, each next to its readers (``lookup.TABLES``), and the tree of a configuration.
+"""Tables of keys with their rules, each next to its readers (see ``key_tables``), and the tree of a configuration.
 
 A configuration contains the keys of its task, and those that users have registered. The tables of other tasks are
 imported only for help, and for a name that the task's tables lack.
@@ -13,9 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from yacs.config import CfgNode
 
-from ..registry.lookup import iterate_tables, key_tables, known_tables
 from ..runtime.printing import without_credentials
 from .key import OPTIONS, Flag, Key, Section
+from .key_tables import iterate_tables, key_tables, known_tables
 from .model_options import merge_options, split_option
 
 COMMAND_LINE = "command line"

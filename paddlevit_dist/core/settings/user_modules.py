@@ -5,10 +5,11 @@ import sys
 from collections.abc import Sequence
 
 from ..registry import plugins
-from ..registry.lookup import MODELS, TASKS, common_tables
+from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
 from .key import show
+from .key_tables import common_tables
 from .table import COMMAND_LINE, KeySetting, index_keys
 from .values import InvalidValue
 
@@ -56,7 +57,7 @@ def explain_missing(settings: Sequence[KeySetting], error: UserError | None = No
     values = {setting.name: setting.value for setting in settings}
     unknown = [
         f"{key} {show(values[key])} is not known"
-        for key, table in (("TASK", TASKS), ("MODEL.NAME", MODELS))
+        for key, table in (("TASK", REGISTRY.tasks), ("MODEL.NAME", REGISTRY.models))
         if key in values and str(values[key]) not in table
     ]
     if missing and (error is not None or unknown):

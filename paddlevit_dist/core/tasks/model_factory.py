@@ -6,15 +6,16 @@ import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..registry import lookup
 from ..registry.extension_points import ACCELERATE
-from ..registry.lookup import SPELLINGS, as_source, find_name, is_weights_name, require_derived, resolve
+from ..registry.lookup import as_source, find_name, is_weights_name, require_derived, resolve
+from ..registry.names import REGISTRY
 from ..runtime import limits
 from ..runtime.errors import OwnCodeError, UserError
 from ..runtime.printing import shorten
 from ..settings.custom_keys import name_option
 from ..settings.every_run import RunSettings
 from ..settings.key import OPTIONS, show
+from ..settings.key_tables import custom_tables
 from ..settings.table import find_tables, get_value, index_keys
 
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ def variant_options(name: str) -> dict[str, Any]:
 
 def _canonical_name(name: str) -> str:
     name = find_name("model", name)
-    return SPELLINGS.get(name, name)
+    return REGISTRY.aliases.get(name, name)
 
 
 def _family(name: str) -> Any:
@@ -227,7 +228,7 @@ def join_options(task: Task, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     task.reads_options = True
     name, given = task.config.MODEL.NAME, dict(task.config.MODEL.OPTIONS or {})
-    keys = {name_option(row.name): row.name for table in lookup.custom_tables("model", name) for row in table.keys}
+    keys = {name_option(row.name): row.name for table in custom_tables("model", name) for row in table.keys}
     declared = {option: value for option in keys if (value := get_value(task.config, keys[option])) is not None}
     for option in (option for option in given if option in declared):
         raise UserError(f"{OPTIONS}.{option}: {name} has a key for it: set {keys[option]} instead")
@@ -238,7 +239,7 @@ def join_options(task: Task, options: Mapping[str, Any]) -> dict[str, Any]:
     )
     about = model_options(name)
     backbone = {**about.defaults, **options}.get("backbone")
-    inner = model_options(backbone).defaults if isinstance(backbone, str) and backbone in lookup.MODELS else ()
+    inner = model_options(backbone).defaults if isinstance(backbone, str) and backbone in REGISTRY.models else ()
     for option in (option for option in given if option in inner and option not in about.defaults):
         raise UserError(f"{OPTIONS}.{option}: {backbone} has it: set {OPTIONS}.backbone_options.{option} instead")
     family = _family(name)

@@ -14,7 +14,8 @@ import numpy as np
 from ..intervals.resampling import FEW, ProportionRecompute, Recompute
 from ..intervals.score_ranges import PERCENT_RANGE, UNBOUNDED, ScoreRange, require_valid_range
 from ..registry import plugins
-from ..registry.lookup import KINDS, require_derived, resolve
+from ..registry.lookup import require_derived, resolve
+from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from .class_names import require_unique
 from .score import CLASSES, DECISIONS, PERCENT, POOLED, SAMPLES, Score, find_direction, split_names
@@ -275,7 +276,7 @@ def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
     Raises:
         UserError: it is not derived from ``ScoreKind``, or two classes have one name, and so would have one score.
     """
-    known = KINDS["score_kind"]
+    known = REGISTRY.kinds["score_kind"]
     if name not in known:
         plugins.load_installed()
     if name not in known:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.registry.lookup import BUNDLED
+from ...core.registry.lookup import is_bundled
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from .tables import EvaluationTable
@@ -67,7 +67,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     words = [f"-output={file.parent}", f"-split={table.about['split']}"]
     words += [] if data_path is None else [f"-data_path={data_path}"]
     config = build_configuration(str(config_file), settings, words=words).values
-    if data_path is not None and config.DATA.DATASET in BUNDLED:
+    if data_path is not None and is_bundled(config.DATA.DATASET):
         raise UserError(f"dataset {config.DATA.DATASET} comes with the package and reads no path; drop --data_path")
     task = make_task(config)
     drawable = get_aspect(task, Drawable)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from yacs.config import CfgNode
 
-from ...core.registry.features import JOBS
+from ...core.registry.names import REGISTRY
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import read_content
 from ...core.runtime.printing import one_line
@@ -77,7 +77,7 @@ def _check_seeds(config: ConfigView[CompareSettings]) -> list[str]:
     values = config.values
     if values.SEEDS is None:
         return []
-    for name in ("EVAL", *JOBS):
+    for name in ("EVAL", *REGISTRY.jobs):
         if name != "SEEDS" and values.get(name):
             raise UserError(f"{config['SEEDS']} and {config[name]}: -seeds trains; remove one of them")
     if values.MODEL.RESUME not in (None, "auto"):

@@ -126,14 +126,15 @@ def _load_foreign_weights(
     from ...core.checkpoint.load import count_classes, load_weights
     from ...core.checkpoint.weight_files import evaluated_weights
     from ...core.checkpoint.weights import read_weights
-    from ...core.registry.lookup import SPELLINGS, annotation_type, find_name
+    from ...core.registry.lookup import annotation_type, find_name
     from ...core.registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
+    from ...core.registry.names import REGISTRY
     from ...core.tasks.model_factory import build_outline, create_model, explain_options
     from ...core.tasks.prediction import CheckpointMeta
     from .foreign_weights import find_class_names, find_detection, make_classifier_parts, make_detector_parts
 
     name = find_name("model", name)
-    name = SPELLINGS.get(name, name)
+    name = REGISTRY.aliases.get(name, name)
     _require_tensors(name)
     parts, kind = None, annotation_type("model", name)
     if kind == CLASS_LABELS or ":" in name:
@@ -173,9 +174,9 @@ def _load_foreign_weights(
 
 def _require_tensors(name: str) -> None:
     """Check that all inputs of a model are tensors; raises a UserError for a sparse network."""
-    from ...core.registry.lookup import MODELS
+    from ...core.registry.names import REGISTRY
 
-    if str(MODELS.get(name)).startswith("paddlevit_dist.points."):
+    if str(REGISTRY.models.get(name)).startswith("paddlevit_dist.points."):
         raise UserError(
             f"export: {name} is a sparse network, which needs a table of neighboring voxels for every scene; Paddle's "
             "inference models take tensors only: use the command predict instead"

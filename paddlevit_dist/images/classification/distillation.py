@@ -19,9 +19,10 @@ from ...core.checkpoint.weight_files import EXTENSION, evaluated_weights
 from ...core.checkpoint.weights import read_weights
 from ...core.inference.trained import build_trained, open_source
 from ...core.losses import log_softmax
-from ...core.registry.lookup import MODELS, annotation_type, find_built_in, find_package
+from ...core.registry.lookup import annotation_type, find_built_in, find_package
 from ...core.registry.manifest import BOX_LABELS, KEYPOINT_LABELS, MASK_LABELS, NO_LABELS
 from ...core.registry.model_sources import find_bridged
+from ...core.registry.names import REGISTRY
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from ...core.tasks.model import Model
@@ -56,7 +57,7 @@ class TeacherModel:
         self._order: paddle.Tensor | None = None  # int64 (classes,), the output of each of the student's classes
         self._renormalize: PixelNormalizer | None = None
         self.gives_probabilities = False
-        is_registered = name in MODELS or find_bridged(name) is not None
+        is_registered = name in REGISTRY.models or find_bridged(name) is not None
         if is_registered:
             if weights is None:
                 raise UserError(f"TRAIN.TEACHER_MODEL {name} needs its weights: set TRAIN.TEACHER_WEIGHTS")

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.registry.lookup import find_name, key_tables
+from ...core.registry.lookup import find_name
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json
+from ...core.settings.key_tables import key_tables
 from ..models.cloned_families import find_family, is_taken, read_defaults
 
 # MODEL.TYPE in small letters -> the folder of that config.py, and its values.

@@ -4,8 +4,9 @@ import functools
 import os
 
 from ...core.registry import plugins
-from ...core.registry.lookup import KINDS, find_name, find_package, require_derived, resolve
+from ...core.registry.lookup import find_name, find_package, require_derived, resolve
 from ...core.registry.manifest import Target
+from ...core.registry.names import REGISTRY
 from ...core.runtime.errors import UserError
 from ..data.scene_store import is_hidden
 from .listing import SceneChoices, SceneReader
@@ -22,7 +23,7 @@ def list_readers() -> dict[str, SceneReader]:
     Users' formats come first. UserError: one of them is not derived from ``SceneReader``.
     """
     plugins.load_installed()
-    return _build_readers(tuple(KINDS[_KIND].items()))
+    return _build_readers(tuple(REGISTRY.kinds[_KIND].items()))
 
 
 @functools.cache

@@ -7,7 +7,8 @@ from PIL import Image
 from support.processes import ROOT, Finished, run_command
 from unit.images.classification.test_evaluate_command import LABELS, SCORES, score_rows, table, truth_rows
 
-from paddlevit_dist.core.registry.lookup import REGISTRATIONS, list_models
+from paddlevit_dist.core.registry.lookup import list_models
+from paddlevit_dist.core.registry.names import REGISTRY
 
 WITHOUT_PADDLE = "import sys; sys.modules['paddle'] = None\n"  # any import of paddle fails
 
@@ -21,7 +22,9 @@ def run_program(program: str, *words: str, folder: Path | None = None) -> Finish
 
 def test_listing_models_does_not_import_paddle():
     program = "import sys, paddlevit_dist as m; names = m.list_models(); print('paddle' in sys.modules, len(names))"
-    ours = [name for name in list_models() if ("model", name) not in REGISTRATIONS]  # other tests register theirs
+    ours = [
+        name for name in list_models() if ("model", name) not in REGISTRY.registrations
+    ]  # other tests register theirs
     assert run_program(program).out.split() == ["False", str(len(ours))]
 
 
@@ -49,7 +52,7 @@ def test_scores_of_a_table_need_neither_paddle_nor_the_wing_of_comparisons(tmp_p
         (tmp_path / f"{name}.csv").write_text(table(rows))
     program = (
         f"{WITHOUT_PADDLE}sys.modules['paddlevit_dist.extensions.compare.tables'] = None\n"
-        "from paddlevit_dist.core.registry import features; del features.FUNCTIONS['write_scored']\n"
+        "from paddlevit_dist.core.registry.names import REGISTRY; del REGISTRY.functions['write_scored']\n"
         "from paddlevit_dist.__main__ import main; sys.exit(main(['evaluate', 'classes', *sys.argv[1:]]))"
     )
     ended = run_program(program, "truth.csv", "scores.csv", "-output=out", folder=tmp_path)

@@ -4,16 +4,19 @@ import numpy as np
 import paddle
 import pytest
 
-from paddlevit_dist.core.registry.lookup import MODELS, SPELLINGS, annotation_type
+from paddlevit_dist.core.registry.lookup import annotation_type
 from paddlevit_dist.core.registry.manifest import CLASS_LABELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.foundation_parameters import PUBLISHED as OF_FOUNDATIONS
 
 NAMES = [
     name
-    for name, target in MODELS.items()
-    if ".images.models." in str(target) and name not in SPELLINGS and annotation_type("model", name) == CLASS_LABELS
+    for name, target in REGISTRY.models.items()
+    if ".images.models." in str(target)
+    and name not in REGISTRY.aliases
+    and annotation_type("model", name) == CLASS_LABELS
 ]
 
 ONE_OF_EACH_FAMILY = [

@@ -79,14 +79,15 @@ def names_of_family(name: str, families: Sequence[str]) -> list[str]:
     alone, the smallest."""
     if name.startswith("timm:"):
         return [name]
-    from paddlevit_dist.core.registry.lookup import SPELLINGS, list_models
+    from paddlevit_dist.core.registry.lookup import list_models
+    from paddlevit_dist.core.registry.names import REGISTRY
     from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 
     sizes = ("embed_dim", "depth", "num_heads", "mlp_ratio", "mlp_multiple", "image_size", "patch_size")
     smallest: dict[str, str] = {}
     for model, options in sorted(FOUNDATION.items(), key=lambda item: item[1]["embed_dim"] * item[1]["depth"]):
         smallest.setdefault(str({key: value for key, value in options.items() if key not in sizes}), model)
-    left_out = {*SPELLINGS, *FOUNDATION} - {*smallest.values()}
+    left_out = {*REGISTRY.aliases, *FOUNDATION} - {*smallest.values()}
     longer = tuple(family for family in families if family != name and family.startswith(name))
     names = (model for model in list_models() if model.startswith(name) and not model.startswith(longer))
     return [model for model in names if model not in left_out]

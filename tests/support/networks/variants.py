@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paddlevit_dist.core.registry.lookup import MODELS, resolve
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.model import Model
 
 FILE = Path(__file__).with_suffix(".json")
@@ -40,7 +41,7 @@ def _find_place(cls: type) -> str:
 def list_tables(part: str) -> dict[str, Any]:
     """List the tables of the families below a part of the package, by class."""
     names_of: dict[type[Model], list[str]] = {}
-    for name in MODELS:
+    for name in REGISTRY.models:
         cls = resolve("model", name)
         if isinstance(cls, type) and f"{_find_place(cls)}.".startswith(f"{part}."):
             names_of.setdefault(cls, []).append(name)

@@ -10,7 +10,8 @@ import paddle
 from paddlevit_dist import Trainer
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.distributed import rank, world_size
-from paddlevit_dist.core.registry.lookup import SPELLINGS, resolve
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.model_factory import variant_options
 from support.processes import ROOT
 from support.trainings.runs import read_events
@@ -31,7 +32,7 @@ def reduced(name: str) -> list[str]:
     """Overrides that make the model narrow and shallow; the rest of its structure stays."""
     patch = variant_options(name).get("patch_size", 4)
     size = ["-image_size", str(4 * patch if patch > 4 else 64)]
-    name = SPELLINGS.get(name, name)
+    name = REGISTRY.aliases.get(name, name)
     if name.startswith("swin"):
         return [*size, "MODEL.EMBED_DIM", "96", "MODEL.DEPTHS", "[1, 1, 1, 1]"]
     if name.startswith(("pvt", "mit")):

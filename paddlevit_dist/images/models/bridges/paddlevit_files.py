@@ -8,7 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from ....core.registry.lookup import MODELS, find_name, find_package
+from ....core.registry.lookup import find_name, find_package
+from ....core.registry.names import REGISTRY
 from ....core.runtime.errors import UserError
 from ..cloned_families import (
     RATES,
@@ -105,7 +106,7 @@ def _is_ours(name: str, kind: object) -> bool:
 
 def _refuse(name: Any, kind: Any) -> None:
     """Refuse a model that is not here, before keys are told to be unknown that it alone has."""
-    absent = "" if str(name.value) in MODELS else explain_unsupported(str(name.value))
+    absent = "" if str(name.value) in REGISTRY.models else explain_unsupported(str(name.value))
     if absent:
         raise UserError(f"{name.origin}: MODEL.NAME: model '{name.value}': {absent}")
     # Masked autoencoders are called as the ViT inside. A model of the user's own may be of any type.

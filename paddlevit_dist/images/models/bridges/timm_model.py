@@ -17,7 +17,7 @@ from paddle import nn
 
 from ....core.checkpoint.foreign_names import from_torch_names, statistics_in, to_torch_names
 from ....core.distributed import has_batch_norm
-from ....core.registry.lookup import MODELS
+from ....core.registry.names import REGISTRY
 from ....core.runtime.errors import UserError
 from ....core.runtime.hints import find_similar
 from ....core.tasks.model import ClassLayout
@@ -116,7 +116,7 @@ class TimmModel(BridgedModel):
                 f"{name}: no model of this file of timm has been compared with PyTorch here: compare its logits first"
             )
         speed = _OWN_SPEED.get(model_name.partition("_")[0])
-        if speed is not None and model_name in MODELS and paddle.get_device() == "cpu":
+        if speed is not None and model_name in REGISTRY.models and paddle.get_device() == "cpu":
             notices.append(f"ours is {speed:g} times as fast on a CPU: MODEL.NAME {model_name}")
         return notices
 

@@ -3,7 +3,7 @@
 import pytest
 from support.trainings.runs import PLAIN, TINY, last_line, refused, run_main, well, write_images
 
-from paddlevit_dist.core.registry.lookup import RECIPES
+from paddlevit_dist.core.settings.recipes import suggest_recipe
 
 
 def test_without_arguments_it_is_the_digits_example(tmp_path):
@@ -71,7 +71,7 @@ def test_a_path_where_nothing_is_recognized_stops_the_run(tmp_path):
 )
 def test_data_without_a_recipe_is_an_error_that_names_one(dataset, room, tmp_path):
     message = refused(f"-output={tmp_path / 'output'}", f"-dataset={dataset}")
-    assert f"-cfg={RECIPES[room]}" in message
+    assert f"-cfg={suggest_recipe(room)}" in message
 
 
 def test_an_empty_path_is_a_shell_variable_that_is_not_set(tmp_path):
@@ -81,7 +81,7 @@ def test_an_empty_path_is_a_shell_variable_that_is_not_set(tmp_path):
 
 def test_data_of_another_kind_than_the_recipe_is_refused(tmp_path):
     message = refused(f"-output={tmp_path / 'output'}", PLAIN, "-dataset=scenes", f"-data_path={tmp_path}")
-    assert "is for points" in message and "for images" in message and RECIPES["points"] in message
+    assert "is for points" in message and "for images" in message and suggest_recipe("points") in message
 
 
 def test_a_recipes_warm_up_in_updates_is_shortened_to_the_data(tmp_path):

@@ -10,7 +10,7 @@ from support.trainings.runs import refusal, well
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands import inspect_data
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.task import Task
 from paddlevit_dist.extensions.export import command as export_model
 from paddlevit_dist.points.data.scannet_classes import COLORS
@@ -44,7 +44,7 @@ def test_inspect_data_of_a_task_without_images_is_told(tmp_path, monkeypatch):
         def build_dataset(self, split, cache_folder):
             return range(3)
 
-    monkeypatch.setitem(lookup.TASKS, "blind", Blind)
+    monkeypatch.setitem(REGISTRY.tasks, "blind", Blind)
     (tmp_path / "blind.yaml").write_text("TASK: blind\nDATA:\n  DATASET: synthetic_rooms\n")
     with pytest.raises(UserError, match="inspect data: TASK blind cannot draw its samples"):
         inspect_data.run([f"-cfg={tmp_path / 'blind.yaml'}", f"-output={tmp_path}"])

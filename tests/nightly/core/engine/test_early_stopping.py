@@ -4,7 +4,7 @@ import pytest
 from support.processes import run_main, succeeded
 from support.trainings.runs import DIGITS, last_line, well
 
-from paddlevit_dist.core.registry.lookup import TASKS
+from paddlevit_dist.core.registry.names import REGISTRY
 
 RUN = ["-batch_size=64", "VALIDATE_FREQ", "1", "TRAIN.WARMUP_EPOCHS", "0", "TRAIN.PATIENCE", "1"]
 SMALL = "-batch_size=2 -num_workers=0 TRAIN.WARMUP_STEPS None REPORT False".split()
@@ -39,7 +39,7 @@ def test_two_processes_end_together_and_the_weights_can_be_evaluated(tmp_path):
     assert last_line(scored).split(" loss")[0] in ended.out
 
 
-@pytest.mark.parametrize("task", sorted(TASKS.keys() - {"linear_probe", "knn_probe"}))
+@pytest.mark.parametrize("task", sorted(REGISTRY.tasks.keys() - {"linear_probe", "knn_probe"}))
 def test_each_task_ends_early_by_its_own_score(tmp_path, task):
     recipe, score = SCORES[task]
     words = [*SMALL, *recipe, *RUN[1:], "-epochs=5", "TRAIN.MIN_IMPROVEMENT", "1000", f"-output={tmp_path}"]

@@ -13,15 +13,16 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.weights import weights_from_mapping
 from paddlevit_dist.core.commands.convert import with_our_names
-from paddlevit_dist.core.registry.lookup import MODELS, annotation_type
+from paddlevit_dist.core.registry.lookup import annotation_type
 from paddlevit_dist.core.registry.manifest import MASK_LABELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.model_cost import count_parameters
 from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 from paddlevit_dist.images.models.resampling import resize_position_embedding
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.segmenter import Segmenter
 
-NAMES = [name for name in MODELS if annotation_type("model", name) == MASK_LABELS]
+NAMES = [name for name in REGISTRY.models if annotation_type("model", name) == MASK_LABELS]
 # Millions of parameters with ADE20K's 150 classes: SegFormer, table 1; Swin, table 3, and ConvNeXt, table 6, with
 # UPerNet. FCN's with 21 classes by torchvision's pages, exactly; two more of UPerNet are exact in the golden file.
 PUBLISHED = {

@@ -7,7 +7,7 @@ import pytest
 from paddlevit_dist import UserError, create_model
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.load_report import LoadReport, require_trained
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.model import Model
 
 TINY = {"num_classes": 3, "image_size": 32}
@@ -115,7 +115,7 @@ class OwnNetwork(Model):
 
 @pytest.fixture
 def own_network(monkeypatch):
-    monkeypatch.setitem(MODELS, "own_network", OwnNetwork)
+    monkeypatch.setitem(REGISTRY.models, "own_network", OwnNetwork)
     return lambda *numbers: create_model("own_network", **dict(zip(("num_classes", "width"), numbers)))
 
 

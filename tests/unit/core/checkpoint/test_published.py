@@ -29,7 +29,7 @@ from paddlevit_dist.core.checkpoint.published import (
 )
 from paddlevit_dist.core.checkpoint.weights import read_weights
 from paddlevit_dist.core.inference.trained import open_source
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.extensions.export.trained_models import load_trained_model
 from paddlevit_dist.images.classification.task import Classification
@@ -164,7 +164,7 @@ def test_a_kept_copy_that_was_spoilt_is_fetched_again(hub, weights, tmp_path):
 
 
 def test_every_name_is_that_of_a_registered_model():
-    assert {row.model for row in PUBLISHED.values()} <= set(MODELS)
+    assert {row.model for row in PUBLISHED.values()} <= set(REGISTRY.models)
     for name, row in PUBLISHED.items():
         assert find_published(name) is row and find_published(name.upper()) is row
 

@@ -31,7 +31,7 @@ from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.model_record import read_record
 from paddlevit_dist.core.commands.convert import convert, run
 from paddlevit_dist.core.inference.trained import open_source
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings.table import leaves
 from paddlevit_dist.core.tasks.model import Model
 from paddlevit_dist.core.tasks.model_factory import create_model
@@ -254,8 +254,8 @@ def test_weights_of_other_people_keep_their_classes(tmp_path):
 
 
 def test_what_cannot_be_converted_is_said_in_one_line(tmp_path, monkeypatch):
-    for model in [name for name, target in MODELS.items() if not isinstance(target, str)]:  # of other tests
-        monkeypatch.delitem(MODELS, model)
+    for model in [name for name, target in REGISTRY.models.items() if not isinstance(target, str)]:  # of other tests
+        monkeypatch.delitem(REGISTRY.models, model)
     source = save({"a.weight": np.ones((2, 3), "float32")}, tmp_path / "in.safetensors")
     with pytest.raises(UserError, match="in.safetensors is unknown: only 0 %"):
         convert(str(source), str(tmp_path / "out.pdparams"))

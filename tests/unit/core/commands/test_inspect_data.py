@@ -12,7 +12,7 @@ from support.registrations import forgotten
 from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.core.commands import inspect_data
 from paddlevit_dist.core.data.sampler import SampleKey, sample_generator
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.text_rendering import LINE_PX, render_text
 from paddlevit_dist.core.tasks import Task
 from paddlevit_dist.core.tasks.dataset import TransformedDataset
@@ -156,7 +156,7 @@ class DrawnTask(Task, Drawable):
 def task(monkeypatch):
     """The class of the task "some", which has samples and notes what it draws."""
     cls = type("NotingTask", (DrawnTask,), {"samples": Samples(), "epochs": []})
-    monkeypatch.setitem(lookup.TASKS, "some", cls)
+    monkeypatch.setitem(REGISTRY.tasks, "some", cls)
     return cls
 
 
@@ -206,7 +206,7 @@ def test_leaks_are_searched_where_numba_is_installed(task, find_leaks, tmp_path,
 
 
 def test_a_task_that_draws_nothing_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setitem(lookup.TASKS, "some", Task)
+    monkeypatch.setitem(REGISTRY.tasks, "some", Task)
     with pytest.raises(UserError, match="^inspect data: TASK some cannot draw its samples$"):
         inspect_data.draw(values_in(tmp_path), tmp_path / "data.png")
 

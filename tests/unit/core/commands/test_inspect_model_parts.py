@@ -7,6 +7,7 @@ from support.registrations import forgotten
 from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.core.commands import inspect_model
 from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.core.tasks.model import Model
 from paddlevit_dist.core.tasks.model_cost import LayerCost
@@ -38,12 +39,12 @@ def test_names_are_listed_with_module_and_weights_with_license():
     register_model("vit_of_mine", Mine)
     rows = {line.split()[0]: line for line in inspect_model.listing("vit_").splitlines()}
     assert list(rows) == [name for name in lookup.list_models() if "vit_" in name]
-    place = lookup.MODELS["vit_base_patch16_224"].split(":")[0]
+    place = REGISTRY.models["vit_base_patch16_224"].split(":")[0]
     row = rows["vit_base_patch16_224"]
     assert row.split()[1] == place and "(" in row and row.endswith(")")
     assert rows["vit_of_mine"].split() == ["vit_of_mine", __name__]
     assert len({row.index(row.split()[1]) for row in rows.values()}) == 1  # in one column
-    alias, named = next(iter(lookup.SPELLINGS.items()))
+    alias, named = next(iter(REGISTRY.aliases.items()))
     assert f"  = {named}" in next(
         line for line in inspect_model.listing(alias).splitlines() if line.split()[0] == alias
     )

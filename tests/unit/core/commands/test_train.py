@@ -25,8 +25,7 @@ from paddlevit_dist.core.checkpoint import download
 from paddlevit_dist.core.commands import train
 from paddlevit_dist.core.launch import devices, lock, rendezvous
 from paddlevit_dist.core.logging import record
-from paddlevit_dist.core.registry import lookup
-from paddlevit_dist.core.registry.features import JOBS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.tasks.task_factory import make_task
 
@@ -178,14 +177,14 @@ def test_a_worker_trains_or_evaluates_with_the_parents_callbacks(capsys, own_han
     words = ["-output=out", "-epochs=1", "-batch_size=8", "-log_to=mine", "EVALUATION.INTERVAL=off"]
     words += EVALUATED if evaluates else []
     with forgotten():
-        lookup.CALLBACKS["mine"] = OwnCallback
+        REGISTRY.kinds["callback"]["mine"] = OwnCallback
         config = settings.load([*small_runs.DIGITS, *small_runs.TINY, *words]).values
-        del lookup.CALLBACKS["mine"]
+        del REGISTRY.kinds["callback"]["mine"]
         task = make_task(config)
         Path("out").mkdir()
         parts = {split: small_runs.Part(task.build_dataset(split, Path("out")), 8) for split in ("train", "val")}
         train.worker(config, task, parts, ["a note"], {"mine": OwnCallback, "other": Path})
-        assert lookup.CALLBACKS["mine"] is OwnCallback and lookup.CALLBACKS["other"] is Path
+        assert REGISTRY.kinds["callback"]["mine"] is OwnCallback and REGISTRY.kinds["callback"]["other"] is Path
     told = capsys.readouterr().out.splitlines()
     events = [event["kind"] for event in read_events("out")]
     assert "a note" in told and ("mine starts" in told) == ("training" in events) == (not evaluates)
@@ -314,8 +313,8 @@ def test_a_job_runs_instead_of_training_unless_the_configuration_is_shown(
     for name in (IS_TUNED, THREADS):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PADDLE_NNODES", "2")
-    for key, target in list(JOBS.items()):
-        monkeypatch.setitem(JOBS, key, lambda run, target=target: calls.append(target))
+    for key, target in list(REGISTRY.jobs.items()):
+        monkeypatch.setitem(REGISTRY.jobs, key, lambda run, target=target: calls.append(target))
     train.run(["-cfg=vit_digits", "-ngpus=3", "-device=cpu", *words])
     calls += ["started" for _, (*_, notices, _), *_ in begun if STALE in notices]
     calls += ["shown"] * (f"# {STALE}" in capsys.readouterr().out.splitlines())

@@ -24,7 +24,7 @@ from paddlevit_dist.core.inference.ensemble import ModelEnsemble
 from paddlevit_dist.core.inference.predictor import PredictionDataset, predict_batch, predict_share, prepare_task
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.launch import status
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.tasks import Ensembling, InputSamples, Task
 from paddlevit_dist.core.tasks.prediction import PredictionRecord, PredictionWriter
@@ -34,7 +34,7 @@ from paddlevit_dist.images.classification.task import Classification
 
 
 def test_a_task_that_cannot_predict_is_refused_in_one_line(monkeypatch):
-    monkeypatch.setitem(lookup.TASKS, "scoring_only", Task)
+    monkeypatch.setitem(REGISTRY.tasks, "scoring_only", Task)
     source = SimpleNamespace(config=SimpleNamespace(TASK="scoring_only"), learned=None)
     with pytest.raises(UserError, match="^predict: task scoring_only cannot predict new inputs: .* Predictable"):
         prepare_task(source)

@@ -12,6 +12,7 @@ from support.registrations import forgotten
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.launch import failures, spawn
 from paddlevit_dist.core.registry import lookup, register
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.runtime.errors import DeviceFailure, OwnCodeError, WorkerFailure
 from paddlevit_dist.core.settings.key import Key
@@ -198,7 +199,7 @@ def test_workers_get_function_arguments_and_what_is_registered():
     with forgotten():
         register.register_dataset("own_dataset", dict)  # an imported module has done so
         assert payload.unpack() == (work, (1, [2, "three"]))
-        found = {kind: lookup.REGISTRATIONS.get((kind, f"own_{kind}")) for kind in KINDS}
+        found = {kind: REGISTRY.registrations.get((kind, f"own_{kind}")) for kind in KINDS}
         assert {kind: found[kind].target for kind in KINDS} == {**dict.fromkeys(KINDS, Mine), "dataset": dict}
         keys = {kind: [row.name for table in found[kind].keys for row in table.keys] for kind in KINDS}
         assert keys == {**dict.fromkeys(KINDS, []), **KEYS, "dataset": []}

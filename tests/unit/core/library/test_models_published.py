@@ -11,8 +11,7 @@ import paddlevit_dist as pv
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.model_record import read_record, read_stored_settings
 from paddlevit_dist.core.checkpoint.weights import read_weights
-from paddlevit_dist.core.commands import convert
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.extensions.export.hub_folder import write_hub_folder
 
 NAMES = ["ash", "beech", "oak"]
@@ -22,7 +21,9 @@ SOURCE, PLACE = "hf:somebody/leaves", "/somebody/leaves/resolve/main/{}"
 @pytest.fixture
 def published(hub, tmp_path, monkeypatch):  # noqa: F811
     """Trained weights, and the folder that was published of them; the server has its files."""
-    monkeypatch.setattr(convert, "MODELS", {"vit": MODELS["vit"]})  # to build a network of each family takes seconds
+    monkeypatch.setattr(
+        REGISTRY, "models", {"vit": REGISTRY.models["vit"]}
+    )  # to build a network of each family takes seconds
     trained = write_weights(tmp_path / "trained", NAMES)
     folder = tmp_path / "leaves"
     write_hub_folder(str(trained), str(folder), None, None, False)

@@ -21,7 +21,7 @@ from paddlevit_dist.core.losses import (
     scene_dice_losses,
     summed_cross_entropy,
 )
-from paddlevit_dist.core.registry.features import FUNCTIONS
+from paddlevit_dist.core.registry.names import REGISTRY
 
 CLASSES, NONE = 5, 255
 
@@ -358,7 +358,7 @@ def test_maps_are_resized_between_the_centers_of_pixels_unless_they_fit_or_a_fas
     monkeypatch, weights
 ):
     """One row of two pixels for labels of four: the outer ones are repeated, the inner ones mixed 3 to 1."""
-    monkeypatch.delitem(FUNCTIONS, "resized_cross_entropy", raising=False)
+    monkeypatch.delitem(REGISTRY.functions, "resized_cross_entropy", raising=False)
     small = np.array([[[[0.0, 4.0]], [[1.0, -3.0]]]], np.float32)
     large = small @ np.array([[1, 0.75, 0.25, 0], [0, 0.25, 0.75, 1]], np.float32)
     labels = np.array([[[1, 0, NONE, 1]]])
@@ -371,7 +371,7 @@ def test_maps_are_resized_between_the_centers_of_pixels_unless_they_fit_or_a_fas
         assert loss.item() == pytest.approx(expected, rel=1e-5)
     given = []
     fast = [paddle.to_tensor(7.0), None]
-    monkeypatch.setitem(FUNCTIONS, "resized_cross_entropy", lambda *all_: given.append(all_) or fast.pop(0))
+    monkeypatch.setitem(REGISTRY.functions, "resized_cross_entropy", lambda *all_: given.append(all_) or fast.pop(0))
     arguments = paddle.to_tensor(small), paddle.to_tensor(labels), NONE, weights
     assert resized_cross_entropy(*arguments).item() == 7.0
     assert resized_cross_entropy(*arguments).item() == pytest.approx(expected, rel=1e-5)

@@ -14,14 +14,15 @@ from paddlevit_dist.core.engine.evaluation import EvaluationObserver
 from paddlevit_dist.core.engine.hooks import Hook
 from paddlevit_dist.core.registry import extension_points, features, lookup
 from paddlevit_dist.core.registry.extension_points import POINTS
-from paddlevit_dist.core.registry.features import FUNCTIONS, HOOKS, JOBS, OBSERVERS, locate, locate_all
 from paddlevit_dist.core.registry.manifest import Manifest
+from paddlevit_dist.core.registry.names import REGISTRY, locate
 from paddlevit_dist.core.runtime.lazy_names import import_object
+from paddlevit_dist.core.settings import key_tables
 
 
 def locations(manifest: Manifest) -> list[str]:
     """All locations of a manifest."""
-    kinds = [getattr(manifest, f"{kind}s") for kind in lookup.KINDS]
+    kinds = [getattr(manifest, f"{kind}s") for kind in REGISTRY.kinds]
     tables = (*kinds, manifest.bridges, manifest.jobs, manifest.hooks, manifest.observers, manifest.functions)
     rows = [target for table in tables for target in table.values()]
     rows += [target for target, _ in (*manifest.commands.values(), *manifest.namings.values())]
@@ -29,7 +30,7 @@ def locations(manifest: Manifest) -> list[str]:
     return [locate(manifest, target) for target in (*rows, *manifest.families, *manifest.key_tables)]
 
 
-@pytest.mark.parametrize("manifest", features.MANIFESTS, ids=lambda manifest: manifest.package)
+@pytest.mark.parametrize("manifest", REGISTRY.manifests, ids=lambda manifest: manifest.package)
 def test_every_location_can_be_imported(manifest):
     assert locations(manifest)
     for location in locations(manifest):
@@ -66,26 +67,26 @@ def test_only_the_bridges_import_the_bridges():
 
 
 def test_every_feature_is_there():
-    assert [manifest.package for manifest in features.MANIFESTS] == [
+    assert [manifest.package for manifest in REGISTRY.manifests] == [
         f"paddlevit_dist.{folder}" for folder in features.FEATURES
     ]
 
 
-@pytest.mark.parametrize("target", HOOKS.values(), ids=[*HOOKS])
+@pytest.mark.parametrize("target", REGISTRY.hooks.values(), ids=[*REGISTRY.hooks])
 def test_a_hook_is_made_of_the_trainer(target):
     assert issubclass(import_object(target), Hook)
     assert list(inspect.signature(import_object(target)).parameters) == ["run"]
 
 
-@pytest.mark.parametrize("target", OBSERVERS.values(), ids=[*OBSERVERS])
+@pytest.mark.parametrize("target", REGISTRY.observers.values(), ids=[*REGISTRY.observers])
 def test_an_observer_is_made_of_the_trainer(target):
     assert issubclass(import_object(target), EvaluationObserver)
     assert list(inspect.signature(import_object(target)).parameters) == ["run"]
 
 
 def test_jobs_commands_and_namings_are_functions_of_one_argument():
-    functions = [*map(import_object, JOBS.values()), *map(import_command, COMMANDS)]
-    functions += [import_object(target) for target, _ in features.NAMINGS.values()]
+    functions = [*map(import_object, REGISTRY.jobs.values()), *map(import_command, COMMANDS)]
+    functions += [import_object(target) for target, _ in REGISTRY.namings.values()]
     for function in functions:
         assert len(inspect.signature(function).parameters) == 1, function
 
@@ -130,14 +131,14 @@ CALLED_WITH = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", REGISTRY.functions)
 def test_a_function_takes_what_the_core_calls_it_with(name):
     inspect.signature(POINTS[name].require()).bind(*CALLED_WITH[name])
 
 
 def test_every_point_is_brought_by_a_feature_and_asked_for():
     """A point is the value of a name, or of a table of them, in ``extension_points``; other files ask by that name."""
-    assert set(FUNCTIONS) == set(POINTS)
+    assert set(REGISTRY.functions) == set(POINTS)
     package = Path(paddlevit_dist.__file__).parent
     texts = [path.read_text() for path in package.rglob("*.py") if path.name != "extension_points.py"]
     asked_for = {name for text in texts for name in re.findall(r"\b([A-Z]\w*)[.\[]", text)}
@@ -156,18 +157,18 @@ def test_commands_are_listed_by_their_first_word():
 
 
 def test_keys_of_rows_are_those_of_the_features():
-    keys = {key.name for table in lookup.common_tables()[1:] for key in table.keys}
-    assert {*HOOKS, *OBSERVERS, *JOBS} <= keys
+    keys = {key.name for table in key_tables.common_tables()[1:] for key in table.keys}
+    assert {*REGISTRY.hooks, *REGISTRY.observers, *REGISTRY.jobs} <= keys
     assert all(
-        table.is_optional or not table.check.__module__.endswith("settings") for table in lookup.common_tables()[1:]
+        table.is_optional or not table.check.__module__.endswith("settings") for table in key_tables.common_tables()[1:]
     )
 
 
 def test_a_row_is_built_only_if_its_key_is_set():
-    run = SimpleNamespace(config=dict.fromkeys([*HOOKS, *OBSERVERS], False))
-    assert features.build_set(HOOKS, run) == features.build_set(OBSERVERS, run) == []
-    assert features.find_job({"SELFTEST": False, "SEEDS": 3}) == "SEEDS"
-    assert features.find_job({"SELFTEST": False, "SEEDS": None}) is None
+    run = SimpleNamespace(config=dict.fromkeys([*REGISTRY.hooks, *REGISTRY.observers], False))
+    assert lookup.build_set(REGISTRY.hooks, run) == lookup.build_set(REGISTRY.observers, run) == []
+    assert lookup.find_job({"SELFTEST": False, "SEEDS": 3}) == "SEEDS"
+    assert lookup.find_job({"SELFTEST": False, "SEEDS": None}) is None
 
 
 def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
@@ -183,13 +184,13 @@ def test_a_folder_needs_its_module_and_its_manifest(monkeypatch):
 
 def test_what_lies_in_an_absent_feature_is_absent_from_other_manifests(monkeypatch):
     manifest = Manifest("paddlevit_dist.images.segmentation", datasets={"a": "..detection.data:A", "b": ".data:B"})
-    assert list(locate_all(manifest, manifest.datasets)) == ["a", "b"]
-    monkeypatch.setattr(features, "ABSENT", ["images.detection"])
-    assert list(locate_all(manifest, manifest.datasets)) == ["b"]
+    assert list(REGISTRY.locate_all(manifest, manifest.datasets)) == ["a", "b"]
+    monkeypatch.setattr(REGISTRY, "absent", ["images.detection"])
+    assert list(REGISTRY.locate_all(manifest, manifest.datasets)) == ["b"]
 
 
 def test_an_absent_feature_brings_nothing_and_a_misspelt_function_is_refused(monkeypatch):
-    monkeypatch.delitem(FUNCTIONS, "accelerate")
+    monkeypatch.delitem(REGISTRY.functions, "accelerate")
     assert extension_points.ACCELERATE.find() is None and not extension_points.ACCELERATE.is_there
     with pytest.raises(
         UserError, match="^acme: function 'accelerated' is not one that the package calls: .*accelerate"
@@ -199,7 +200,7 @@ def test_an_absent_feature_brings_nothing_and_a_misspelt_function_is_refused(mon
 
 def test_locations_of_a_manifest_are_relative_to_its_package():
     manifest = Manifest("paddlevit_dist.images.detection", models={"a": ".task:A", "b": "..data:B", "c": "mine:C"})
-    assert locate_all(manifest, manifest.models) == {
+    assert REGISTRY.locate_all(manifest, manifest.models) == {
         "a": "paddlevit_dist.images.detection.task:A",
         "b": "paddlevit_dist.images.data:B",
         "c": "mine:C",

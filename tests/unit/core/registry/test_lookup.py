@@ -9,11 +9,13 @@ from support.refusals import refusal_of
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry import features, lookup, model_sources, plugins
+from paddlevit_dist.core.registry import lookup, plugins
 from paddlevit_dist.core.registry.lookup import as_source, list_models
 from paddlevit_dist.core.registry.manifest import Manifest
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_dataset, register_model, register_task, register_transform
 from paddlevit_dist.core.runtime.environment import program
+from paddlevit_dist.core.settings import key_tables
 from paddlevit_dist.core.settings.key import Key
 from paddlevit_dist.core.tasks import Model
 
@@ -47,7 +49,7 @@ def refuse(kind: str, name: str) -> str:
 
 
 def test_sets_that_need_no_path_are_those_that_are_drawn_and_the_digits():
-    assert sorted(lookup.BUNDLED) == [
+    assert sorted(filter(lookup.is_bundled, REGISTRY.datasets)) == [
         *("digits", "drawn_figures", "multi_digits", "segmentation_shapes", "synthetic_landmarks"),
         *("synthetic_organs", "synthetic_rooms", "synthetic_shapes", "synthetic_solids"),
     ]
@@ -76,13 +78,13 @@ def test_an_unknown_name_is_told_with_the_closest_and_all_valid_ones(monkeypatch
 
 
 def test_a_model_of_another_package_is_known_once_it_is_named(monkeypatch):
-    monkeypatch.setitem(model_sources.BRIDGES, "timm", "somewhere:Timm")
+    monkeypatch.setitem(REGISTRY.bridges, "timm", "somewhere:Timm")
     assert lookup.find_name("model", "TIMM:Net_2.tag_a.b") == "timm:Net_2"
-    assert lookup.MODELS["timm:Net_2"] == "somewhere:Timm"
+    assert REGISTRY.models["timm:Net_2"] == "somewhere:Timm"
     assert lookup.find_name("model", "paddle:Net.b") == "paddle:Net.b"
     for name in ("timm:", "nobody:net"):
         assert refuse("model", name).startswith(f"model '{name}' is not known: ")
-    assert "timm:Net_2" not in list_models() and "nobody:net" not in lookup.MODELS
+    assert "timm:Net_2" not in list_models() and "nobody:net" not in REGISTRY.models
     with pytest.raises(
         UserError, match="models of 'nobody:' cannot be listed: expected one of paddle, paddleclas, timm"
     ):
@@ -91,7 +93,7 @@ def test_a_model_of_another_package_is_known_once_it_is_named(monkeypatch):
 
 def test_a_model_that_a_user_registers_with_the_name_of_a_source_stays():
     register_model("timm:mine", MyModel, replace=True)
-    assert lookup.find_name("model", "timm:mine") == "timm:mine" and lookup.MODELS["timm:mine"] is MyModel
+    assert lookup.find_name("model", "timm:mine") == "timm:mine" and REGISTRY.models["timm:mine"] is MyModel
 
 
 def test_names_of_a_plugin_are_found_when_they_are_needed(monkeypatch):
@@ -142,10 +144,10 @@ def test_each_built_in_name_has_its_package_and_annotations():
 
 
 def test_a_data_set_in_two_manifests_has_the_annotations_of_each(monkeypatch):
-    monkeypatch.setattr(lookup, "_ANNOTATIONS", {})
+    monkeypatch.setattr(REGISTRY, "annotations", {})
     with forgotten():
         for annotations in ("images", "images with several labels"):
-            lookup.add(Manifest("acme", datasets={"acme_table": ".tables:Table"}, annotations=annotations))
+            REGISTRY.add(Manifest("acme", datasets={"acme_table": ".tables:Table"}, annotations=annotations))
         assert lookup.annotation_types("dataset", "acme_table") == ["images", "images with several labels"]
         assert lookup.annotation_type("dataset", "acme_table") == "images"
         assert lookup.list_names("dataset", "images with several labels") == ["acme_table"]
@@ -153,12 +155,12 @@ def test_a_data_set_in_two_manifests_has_the_annotations_of_each(monkeypatch):
 
 def test_a_data_set_is_guessed_for_what_the_task_reads(monkeypatch):
     calls = []
-    monkeypatch.setitem(features.FUNCTIONS, "guess_dataset", lambda *words: calls.append(words))
+    monkeypatch.setitem(REGISTRY.functions, "guess_dataset", lambda *words: calls.append(words))
     lookup.guess_dataset("/data", "detection")
     lookup.guess_dataset("/data", "semantic_segmentation")
     lookup.guess_dataset("/data")
     assert calls == [("/data", "images with boxes"), ("/data", None), ("/data", None)]
-    monkeypatch.setitem(features.FUNCTIONS, "guess images with keypoints", lambda path: f"points at {path}")
+    monkeypatch.setitem(REGISTRY.functions, "guess images with keypoints", lambda path: f"points at {path}")
     assert lookup.guess_dataset("/data", "keypoint_detection") == "points at /data" and len(calls) == 3
 
 
@@ -172,42 +174,48 @@ def names(tables) -> set[str]:
 def test_a_run_reads_the_tables_of_its_task_its_data_set_and_its_model():
     register_dataset("mine", Mine, keys=FOLD)
     register_model("noisy", "somewhere:Noisy", keys=NOISE)
-    assert not names(lookup.key_tables("detection")) & {"DATA.MINE.FOLD", "MODEL.NOISE"}
-    assert names(lookup.key_tables("detection", "mine")) - names(lookup.key_tables("detection")) == {"DATA.MINE.FOLD"}
-    assert "MODEL.NOISE" in names(lookup.key_tables("detection", "mine", "noisy"))
-    assert names(lookup.key_tables()) == names(lookup.key_tables("of_nobody")) == names(lookup.known_tables())
-    assert names(lookup.key_tables()) >= {"DATA.MINE.FOLD", "MODEL.NOISE", "PROBE.KNN_K", "TRAIN.NUM_EPOCHS"}
-    known = names(lookup.known_tables("detection"))
-    assert known == names(lookup.key_tables("detection")) | {"DATA.MINE.FOLD", "MODEL.NOISE"}
-    engine = lookup.key_tables("detection")[0]
-    assert "TRAIN.NUM_EPOCHS" in names([engine]) and lookup.common_tables()[0] is engine
+    assert not names(key_tables.key_tables("detection")) & {"DATA.MINE.FOLD", "MODEL.NOISE"}
+    assert names(key_tables.key_tables("detection", "mine")) - names(key_tables.key_tables("detection")) == {
+        "DATA.MINE.FOLD"
+    }
+    assert "MODEL.NOISE" in names(key_tables.key_tables("detection", "mine", "noisy"))
+    assert (
+        names(key_tables.key_tables()) == names(key_tables.key_tables("of_nobody")) == names(key_tables.known_tables())
+    )
+    assert names(key_tables.key_tables()) >= {"DATA.MINE.FOLD", "MODEL.NOISE", "PROBE.KNN_K", "TRAIN.NUM_EPOCHS"}
+    known = names(key_tables.known_tables("detection"))
+    assert known == names(key_tables.key_tables("detection")) | {"DATA.MINE.FOLD", "MODEL.NOISE"}
+    engine = key_tables.key_tables("detection")[0]
+    assert "TRAIN.NUM_EPOCHS" in names([engine]) and key_tables.common_tables()[0] is engine
 
 
 def test_a_task_of_a_user_reads_its_own_tables_and_a_configuration_of_it_all():
     register_task("few", Mine, ["paddlevit_dist.images.settings:IMAGES"], keys=[FOLD])
     register_task("all", OfNobody)
-    few, common = names(lookup.key_tables("few")), names(lookup.common_tables())
-    assert "DATA.MINE.FOLD" in few and "DATA.IMAGENET_MEAN" in few and len(few) < len(names(lookup.key_tables("all")))
+    few, common = names(key_tables.key_tables("few")), names(key_tables.common_tables())
+    assert (
+        "DATA.MINE.FOLD" in few and "DATA.IMAGENET_MEAN" in few and len(few) < len(names(key_tables.key_tables("all")))
+    )
     assert common < few
-    assert names(lookup.known_tables("few")) == names(lookup.key_tables())
+    assert names(key_tables.known_tables("few")) == names(key_tables.key_tables())
     register_task("few", Mine, replace=True)
-    assert names(lookup.key_tables("few")) == names(lookup.key_tables())
+    assert names(key_tables.key_tables("few")) == names(key_tables.key_tables())
 
 
 def test_who_reads_a_key_is_found():
     register_dataset("mine", Mine, keys=FOLD)
-    assert lookup.find_readers("DATA.MINE.FOLD") == [("dataset", "mine")]
-    assert lookup.find_readers("PROBE.KNN_K") == [("task", "linear_probe"), ("task", "knn_probe")]
-    assert lookup.find_readers("NO.KEY") == lookup.find_readers("TRAIN.NUM_EPOCHS") == []
+    assert key_tables.find_readers("DATA.MINE.FOLD") == [("dataset", "mine")]
+    assert key_tables.find_readers("PROBE.KNN_K") == [("task", "linear_probe"), ("task", "knn_probe")]
+    assert key_tables.find_readers("NO.KEY") == key_tables.find_readers("TRAIN.NUM_EPOCHS") == []
 
 
 def test_every_table_comes_once_and_those_of_every_run_first():
-    tables = list(lookup.iterate_tables())
-    assert len({id(table) for table in tables}) == len(tables) > len(lookup.common_tables()) > 1
-    assert tuple(tables[: len(lookup.common_tables())]) == lookup.common_tables()
+    tables = list(key_tables.iterate_tables())
+    assert len({id(table) for table in tables}) == len(tables) > len(key_tables.common_tables()) > 1
+    assert tables[: len(key_tables.common_tables())] == key_tables.common_tables()
     register_dataset("mine", Mine, keys=FOLD)
     register_dataset("other", Mine, keys=NOISE)
-    others = names(lookup.list_other_tables("dataset", "mine"))
+    others = names(key_tables.list_other_tables("dataset", "mine"))
     assert "MODEL.NOISE" in others and "DATA.MINE.FOLD" not in others and "DATA.IMAGENET_MEAN" in others
 
 
@@ -228,5 +236,5 @@ def test_models_are_listed_by_a_pattern_and_families_by_their_place():
     names = list_models("ResNet1*")
     assert {"resnet18", "resnet101"} <= set(names) and all(name.startswith("resnet1") for name in names)
     assert names == sorted(names) and list_models("*") == list_models() and list_models("1*") == []
-    places = [family.partition(":") for family in lookup.MODEL_FAMILIES]
+    places = [family.partition(":") for family in REGISTRY.families]
     assert len(places) > 10 and all(place.startswith("paddlevit_dist.") and name for place, _, name in places)

@@ -10,11 +10,12 @@ from support.registrations import forgotten
 from paddlevit_dist import Key, register_task
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.registry import lookup
-from paddlevit_dist.core.settings import DEFAULT_RECIPE
+from paddlevit_dist.core.registry.names import REGISTRY
+from paddlevit_dist.core.settings import DEFAULT_RECIPE, key_tables
 from paddlevit_dist.core.settings.table import leaves
 from paddlevit_dist.core.tasks.task import Task
 
-PARENTS = sorted(lookup.TABLES)
+PARENTS = sorted(REGISTRY.task_tables)
 SHIFT, SCALE = Key("MINE.SHIFT", 1, "int", "shift"), Key("MINE.SCALE", 2.0, "float", "scale")
 
 
@@ -76,8 +77,8 @@ def test_tables_and_keys_come_down_a_line_of_subclasses(monkeypatch):
     assert lookup.annotation_type("task", "third") == lookup.annotation_type("task", "multi_label") is not None
 
     register_task("first", first, [], keys=[SHIFT], replace=True)
-    readable = {key.name for table in lookup.key_tables("third") for key in table.keys}
-    assert readable == {key.name for table in lookup.common_tables() for key in table.keys} | own.keys()
+    readable = {key.name for table in key_tables.key_tables("third") for key in table.keys}
+    assert readable == {key.name for table in key_tables.common_tables() for key in table.keys} | own.keys()
 
 
 def test_a_class_under_another_name_reads_what_it_reads_and_one_of_nobody_all():

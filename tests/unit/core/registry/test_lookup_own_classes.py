@@ -10,7 +10,7 @@ from PIL import Image
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.logging.callbacks import find_callbacks
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.dataset import Dataset, dataset_class
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.core.tasks.protocols import describe_samples
@@ -45,7 +45,7 @@ class Plain:
 
 
 def test_a_task_trains_on_a_users_data_set(monkeypatch, tmp_path):
-    monkeypatch.setitem(lookup.DATASETS, "squares", Squares)
+    monkeypatch.setitem(REGISTRY.datasets, "squares", Squares)
     task = make_task(settings.load(["-dataset=squares", "-image_size=8"]).values)
     samples = task.build_dataset("train", tmp_path)
     image, label = samples.sample(4, np.random.default_rng(0))
@@ -58,7 +58,7 @@ def test_a_task_trains_on_a_users_data_set(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("target", [Plain, OfAnyTask, lambda path, split, folder: Squares(path, split, folder)])
 def test_a_data_set_without_the_base_class_is_refused_in_a_line(monkeypatch, target):
-    monkeypatch.setitem(lookup.DATASETS, "squares", target)
+    monkeypatch.setitem(REGISTRY.datasets, "squares", target)
     values = settings.load(["-dataset=squares", "-image_size=8"]).values
     wanted = r"not derived from ImageDataset: derive it \('from paddlevit_dist.images.data.image_dataset import Image"
     with pytest.raises(UserError, match=wanted):
@@ -66,13 +66,13 @@ def test_a_data_set_without_the_base_class_is_refused_in_a_line(monkeypatch, tar
 
 
 def test_so_are_tasks_models_and_callbacks(monkeypatch):
-    for names in (lookup.TASKS, lookup.MODELS, lookup.CALLBACKS):
+    for names in (REGISTRY.tasks, REGISTRY.models, REGISTRY.kinds["callback"]):
         monkeypatch.setitem(names, "plain", Plain)
     with pytest.raises(UserError, match=r"Plain is not derived from Task: .* paddlevit_dist.core.tasks.task import"):
         make_task(settings.load(["TASK", "plain"]).values)
     with pytest.raises(UserError, match=r"Plain is not derived from Model: .* paddlevit_dist.core.tasks.model import"):
         create_model("plain")
-    monkeypatch.setitem(lookup.MODELS, "plain", lambda name, **options: nn.Linear(1, 1))
+    monkeypatch.setitem(REGISTRY.models, "plain", lambda name, **options: nn.Linear(1, 1))
     with pytest.raises(UserError, match=r"<lambda> is not derived from Model"):
         create_model("plain")
     with pytest.raises(UserError, match=r"Plain is not derived from Callback"):

@@ -4,8 +4,8 @@ import importlib.util
 
 from support.processes import ROOT
 
-from paddlevit_dist.core.registry.lookup import MODEL_FAMILIES
 from paddlevit_dist.core.registry.model_names import FILE, find_input_fields
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.lazy_names import import_object
 from paddlevit_dist.images.models.pretrained_input import ExpectedInput
 
@@ -18,7 +18,7 @@ def test_the_file_is_what_the_families_say():
 
 
 def test_inputs_belong_to_variants_of_their_class():
-    for location in MODEL_FAMILIES:
+    for location in REGISTRY.families:
         family = import_object(location)
         inputs = getattr(family, "expected_inputs", {})
         for name in family.variants:

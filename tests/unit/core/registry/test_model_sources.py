@@ -6,15 +6,16 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry import extension_points, model_sources
+from paddlevit_dist.core.registry import model_sources
+from paddlevit_dist.core.registry.names import REGISTRY
 
 
 @pytest.fixture(autouse=True)
 def bridge(monkeypatch):
     own = SimpleNamespace(find_address=lambda name: f"address of {name}", list_names=lambda source: [f"{source}:net"])
     monkeypatch.setitem(sys.modules, "own_bridge", own)
-    for table in ("SOURCES", "BRIDGES"):
-        monkeypatch.setattr(model_sources, table, {"mine": "own_bridge", "timm": "own_bridge"})
+    for table in ("sources", "bridges"):
+        monkeypatch.setattr(REGISTRY, table, {"mine": "own_bridge", "timm": "own_bridge"})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_files_and_weights_of_clones_are_for_the_feature_that_knows_them(monkeyp
         "refuse_clone_model": lambda name, origin: asked.append((name, origin)),
     }
     for there in (functions, {}):
-        monkeypatch.setattr(extension_points, "FUNCTIONS", there)
+        monkeypatch.setattr(REGISTRY, "functions", there)
         explained = model_sources.explain_unsupported("net"), model_sources.explain_other_task("a.yaml")
         assert explained == (("no net", "of a.yaml") if there else ("", ""))
         adapted = model_sources.adapt_clone([1], ["known"])

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry import features, plugins
+from paddlevit_dist.core.registry import plugins
 from paddlevit_dist.core.registry.manifest import Manifest
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.plugins import ModuleLocation
 from paddlevit_dist.core.runtime.errors import OwnCodeError
 
@@ -222,11 +223,11 @@ def test_entry_points_are_loaded_once_and_a_broken_one_is_noted(monkeypatch, cap
         *[Point("joins", lambda: calls.append(1)), Point("module", os)] * has_one,
         *[Point("feature", Manifest("acme_point")), Point("last", lambda: calls.append(2))] * has_one,
     ]
-    monkeypatch.setattr(features, "MANIFESTS", [])
+    monkeypatch.setattr(REGISTRY, "manifests", [])
     monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == "paddlevit_dist.plugins" else [])
     assert [plugins.load_installed(), plugins.load_installed()] == [has_one, False]
     assert calls == [1, 2] * has_one
-    assert any(manifest.package == "acme_point" for manifest in features.MANIFESTS) == has_one
+    assert any(manifest.package == "acme_point" for manifest in REGISTRY.manifests) == has_one
     assert (
         capsys.readouterr().err == "note: the plugin broken (broken_package:join) cannot be loaded: ValueError: first\n"
     )

@@ -9,6 +9,7 @@ from support.registrations import forgotten
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry import lookup, register
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks import Dataset, Model, Predictable, Task, TaskAspect
 
 
@@ -34,9 +35,9 @@ class SecondModel(FirstModel):
 def own_names():
     with forgotten():
         yield
-        lookup.TRANSFORMS.clear()
+        REGISTRY.kinds["transform"].clear()
         for kind in ("score_kind", "scene_format"):
-            lookup.KINDS[kind].pop("mine", None)
+            REGISTRY.kinds[kind].pop("mine", None)
 
 
 KINDS = {
@@ -63,7 +64,7 @@ def test_a_name_is_of_its_kind_and_another_class_needs_replace(kind):
     assert lookup.resolve(kind, "mine") is first
     KINDS[kind]("mine", second, replace=True)
     assert lookup.resolve(kind, "mine") is second
-    assert [entry for entry in lookup.REGISTRATIONS if entry[1] == "mine"] == [(kind, "mine")]
+    assert [entry for entry in REGISTRY.registrations if entry[1] == "mine"] == [(kind, "mine")]
 
 
 def test_a_name_of_this_package_is_taken():
@@ -86,7 +87,7 @@ def test_a_file_that_is_imported_again_registers_the_same_class(tmp_path):
         for first, second, others in (("Net", "Net", "Other"), ("make", "make", "other"), ("build", "build", "Net")):
             register.register_dataset(first, getattr(one, first))
             register.register_dataset(first, getattr(two, second))
-            assert lookup.DATASETS[first] is getattr(two, second)
+            assert REGISTRY.datasets[first] is getattr(two, second)
             with pytest.raises(UserError, match="registered twice"):
                 register.register_dataset(first, getattr(one, others))
     finally:
@@ -104,7 +105,7 @@ def test_a_network_is_a_class_derived_from_model(target, shown):
         UserError, match=rf"test_register.py:\d+: model 'mine': {shown} is not a class .* Model: {advice}"
     ):
         register.register_model("mine", target)
-    assert "mine" not in lookup.MODELS
+    assert "mine" not in REGISTRY.models
 
 
 @pytest.mark.parametrize(("name", "target"), [("", First), (3, First), ("mine", 3), ("mine", None)])
@@ -116,26 +117,26 @@ def test_what_cannot_be_named_is_refused(name, target):
             f"register_{kind}({name!r}, {target!r}): expected a name, and a class or a function"
         )
         assert str(refusal.value).startswith("test_register.py:")
-    assert not lookup.REGISTRATIONS.get(("model", name))
+    assert not REGISTRY.registrations.get(("model", name))
 
 
 def test_a_callback_and_a_location_are_registered_as_they_are():
     register.register_callback("mine", First)
     register.register_callback("mine", Second)
-    assert lookup.CALLBACKS["mine"] is Second
+    assert REGISTRY.kinds["callback"]["mine"] is Second
     register.register_dataset("mine", "somewhere:Data")
     register.register_dataset("mine", "somewhere:Data")
     with pytest.raises(UserError, match="registered twice"):
         register.register_dataset("mine", "somewhere:Other")
-    assert lookup.REGISTRATIONS["dataset", "mine"].target == "somewhere:Data"
+    assert REGISTRY.registrations["dataset", "mine"].target == "somewhere:Data"
 
 
 def test_the_tables_of_a_replaced_task_are_gone():
     tables = ("paddlevit_dist.images.settings:IMAGES", "paddlevit_dist.points.settings:TABLE")
     register.register_task("mine", First, tables)
-    assert lookup.TABLES["mine"] == list(tables) == list(lookup.REGISTRATIONS["task", "mine"].tables)
+    assert REGISTRY.task_tables["mine"] == list(tables) == list(REGISTRY.registrations["task", "mine"].tables)
     register.register_task("mine", Second, replace=True)
-    assert "mine" not in lookup.TABLES and lookup.REGISTRATIONS["task", "mine"].tables is None
+    assert "mine" not in REGISTRY.task_tables and REGISTRY.registrations["task", "mine"].tables is None
 
 
 class Half(Dataset):
@@ -177,10 +178,10 @@ class Whole(Task):
 def test_a_method_that_is_missing_is_named_with_what_it_returns(kind, target, lacks):
     with pytest.raises(UserError, match=rf"^test_register.py:\d+: {kind} 'mine': {lacks}.*; add it, see docs/"):
         KINDS[kind]("mine", target)
-    assert "mine" not in lookup.KINDS[kind]
+    assert "mine" not in REGISTRY.kinds[kind]
 
 
 def test_no_registered_class_of_the_package_lacks_a_method():
-    for kind, table in lookup.KINDS.items():
+    for kind, table in REGISTRY.kinds.items():
         for name in [*table]:
             lookup.resolve(kind, name)  # raises

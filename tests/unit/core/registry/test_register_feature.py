@@ -4,7 +4,9 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist import Key, Manifest, UserError, register_feature
-from paddlevit_dist.core.registry import extension_points, features, lookup
+from paddlevit_dist.core.registry import extension_points, lookup
+from paddlevit_dist.core.registry.names import REGISTRY
+from paddlevit_dist.core.settings.recipes import suggest_recipe
 from paddlevit_dist.core.settings.table import find_keys
 
 NOTE = Key("ACME_NOTE", None, "text", "file of notes", optional=True)
@@ -34,16 +36,16 @@ def own_names():
 def test_a_feature_brings_its_names_keys_and_hooks_once():
     register_feature(FEATURE)
     register_feature(FEATURE)
-    assert lookup.MODELS["acme_net"] == lookup.MODELS["acme_network"] == "acme.networks:Net"
-    assert lookup.find_name("model", "ACME") == "acme_net" and lookup.SPELLINGS["acme_network"] == "acme_net"
-    assert lookup.TASKS["acme_task"] == "acme.tasks:Task" and lookup.RECIPES["acme"] == "vit_digits"
-    assert (lookup.TABLES["acme_task"], lookup.TABLES["acme_other"]) == ([IMAGES, POINTS], [POINTS])
-    assert features.COMMANDS["acme"] == ("acme.work:hello", "greet")
-    assert features.NAMINGS["acme_program"] == ("acme.names:rename", "its names")
-    assert features.HOOKS["ACME_NOTE"] == "acme.work:NoteHook"
+    assert REGISTRY.models["acme_net"] == REGISTRY.models["acme_network"] == "acme.networks:Net"
+    assert lookup.find_name("model", "ACME") == "acme_net" and REGISTRY.aliases["acme_network"] == "acme_net"
+    assert REGISTRY.tasks["acme_task"] == "acme.tasks:Task" and suggest_recipe("acme") == "vit_digits"
+    assert (REGISTRY.task_tables["acme_task"], REGISTRY.task_tables["acme_other"]) == ([IMAGES, POINTS], [POINTS])
+    assert REGISTRY.commands["acme"] == ("acme.work:hello", "greet")
+    assert REGISTRY.namings["acme_program"] == ("acme.names:rename", "its names")
+    assert REGISTRY.hooks["ACME_NOTE"] == "acme.work:NoteHook"
     assert extension_points.ACCELERATE.find() is len
     assert find_keys("detection")["ACME_NOTE"] == find_keys("classification")["ACME_NOTE"] == NOTE
-    assert features.MANIFESTS.count(FEATURE) == 1
+    assert REGISTRY.manifests.count(FEATURE) == 1
 
 
 @pytest.mark.parametrize(
@@ -67,11 +69,11 @@ def test_a_feature_brings_its_names_keys_and_hooks_once():
     ],
 )
 def test_a_name_or_key_that_is_in_use_is_refused_with_file_and_line(feature, said):
-    before = [*lookup.MODELS], [*features.COMMANDS], [*features.MANIFESTS]
+    before = [*REGISTRY.models], [*REGISTRY.commands], [*REGISTRY.manifests]
     with pytest.raises(UserError, match=r"^test_register_feature\.py:\d+: ") as refused:
         register_feature(feature)
     assert said in str(refused.value)
-    assert before == ([*lookup.MODELS], [*features.COMMANDS], [*features.MANIFESTS])
+    assert before == ([*REGISTRY.models], [*REGISTRY.commands], [*REGISTRY.manifests])
 
 
 def test_a_folder_of_recipes_is_one_with_its_full_path(tmp_path):
@@ -79,4 +81,4 @@ def test_a_folder_of_recipes_is_one_with_its_full_path(tmp_path):
         with pytest.raises(UserError, match=f"recipe folder '{folder}' is not the full path of a folder: write str"):
             register_feature(Manifest(recipe_folders=(folder,)))
     register_feature(Manifest(recipe_folders=(str(tmp_path),)))
-    assert lookup.RECIPE_FOLDERS == [str(tmp_path)]
+    assert REGISTRY.manifests[-1].recipe_folders == (str(tmp_path),)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.hints import describe_path, find_similar, fix_dash, looks_like_path, suggest
 
 
@@ -11,7 +11,7 @@ from paddlevit_dist.core.runtime.hints import describe_path, find_similar, fix_d
     [
         ("Batch-Size", ["batch_size_eval", "batch_size"], "batch_size"),
         ("batchsize", ["batch_size_eval", "batch_size"], "batch_size"),
-        ("dinov2", MODELS, "linear_dinov2_base"),  # the shortest of those with this word
+        ("dinov2", REGISTRY.models, "linear_dinov2_base"),  # the shortest of those with this word
         ("vit_base", ["vit_base_patch16_224", "vit_tiny_patch16_224"], "vit_base_patch16_224"),
         ("patch16_base", ["deit_base", "vit_base_patch16_224"], "vit_base_patch16_224"),
         ("batch_size_per_gpu", ["size", "batch_size"], "batch_size"),
@@ -25,7 +25,14 @@ def test_spelling_comes_before_words_and_words_before_letters(name, valid, found
 
 @pytest.mark.parametrize(
     ("name", "valid"),
-    [("freeze", ["resume"]), ("project", ["profile"]), ("yolov8n", MODELS), ("to", ["total"]), ("", ["a"]), ("a", [])],
+    [
+        ("freeze", ["resume"]),
+        ("project", ["profile"]),
+        ("yolov8n", REGISTRY.models),
+        ("to", ["total"]),
+        ("", ["a"]),
+        ("a", []),
+    ],
 )
 def test_less_than_seven_tenths_of_equal_letters_are_no_guess(name, valid):
     assert find_similar(name, valid) == [] and suggest(name, valid) == ""

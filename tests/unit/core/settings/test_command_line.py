@@ -9,7 +9,7 @@ import pytest
 from paddlevit_dist import UserError
 from paddlevit_dist.__main__ import main
 from paddlevit_dist.core.commands import COMMANDS
-from paddlevit_dist.core.registry.lookup import TABLES
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.environment import program, versions
 from paddlevit_dist.core.settings import DEFAULT_RECIPE, help, load
 from paddlevit_dist.core.settings.command_line import all_flags, format_words
@@ -411,6 +411,6 @@ def test_help_has_the_keys_of_the_chosen_task_first(write, words, task):
     shown = [word for word in rows if word in find_keys()]
 
     assert set(shown) == own - {"BASE"}
-    assert shown[0] not in set.intersection(*(set(find_keys(other)) for other in TABLES))
+    assert shown[0] not in set.intersection(*(set(find_keys(other)) for other in REGISTRY.task_tables))
     all_keys = [word for word in rows_of_help("all", *words.split()) if word in find_keys()]
     assert all_keys[: len(shown)] == shown and set(all_keys) == set(find_keys()) - {"BASE"}

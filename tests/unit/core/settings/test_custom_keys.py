@@ -7,8 +7,8 @@ import pytest
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry import lookup
 from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_dataset, register_model, register_task
 from paddlevit_dist.core.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.core.settings.help import help_text
@@ -50,7 +50,7 @@ def test_they_are_read_checked_shown_and_kept(register, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(KEYS=[FOLD]))
     register()
     file = tmp_path / "mine.yaml"
-    own = [(kind, name) for kind, name in lookup.REGISTRATIONS if "mine" in name]
+    own = [(kind, name) for kind, name in REGISTRY.registrations if "mine" in name]
     choice = {"dataset": "DATASET: mine, ", "task": "", "model": ""}[own[0][0]]
     top = {"dataset": "", "task": "TASK: classification_of_mine", "model": "MODEL: {NAME: mine}"}[own[0][0]]
     file.write_text(f"{top}\nDATA: {{{choice}MINE: {{FOLD: 2}}}}\n")
@@ -120,7 +120,7 @@ def test_impossible_keys_are_refused_when_they_are_registered(key, message):
     with pytest.raises(UserError) as refusal:
         register_dataset("mine", Noisy, keys=key)
     assert message in str(refusal.value) and "dataset 'mine'" in str(refusal.value)
-    assert "mine" not in lookup.DATASETS
+    assert "mine" not in REGISTRY.datasets
 
 
 def test_one_key_of_two_owners_has_to_be_the_same():

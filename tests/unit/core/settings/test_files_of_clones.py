@@ -8,7 +8,7 @@ from support.hosts.paddlevit_clone import write_family
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.content import MODEL, STATE
-from paddlevit_dist.core.registry.lookup import MODELS, REGISTRATIONS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.core.settings import load
 
@@ -79,7 +79,7 @@ def test_a_model_that_the_user_has_registered_comes_first(file, monkeypatch):
         with pytest.raises(UserError, match="MODEL.ETA"):
             load([f"-cfg={file}"])
     finally:
-        del MODELS["plain_tiny"], REGISTRATIONS["model", "plain_tiny"]
+        del REGISTRY.models["plain_tiny"], REGISTRY.registrations["model", "plain_tiny"]
 
 
 def test_a_name_of_ours_with_another_type_is_the_clone_s(tmp_path, refuse):

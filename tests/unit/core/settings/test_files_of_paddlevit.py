@@ -2,9 +2,10 @@
 
 import pytest
 
-from paddlevit_dist.core.registry.lookup import MODELS, key_tables
 from paddlevit_dist.core.registry.model_sources import explain_unsupported
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.settings.key_tables import key_tables
 from paddlevit_dist.core.settings.table import find_keys
 
 EVALUATE = ("-eval", "-pretrained=x")
@@ -151,7 +152,7 @@ def test_their_models_of_other_tasks_are_not_offered_through_a_clone(name, refus
 
 
 def test_their_masked_autoencoder_is_known_by_its_type(refuse, load_text, monkeypatch):
-    monkeypatch.setitem(MODELS, "own_mae", lambda *_, **__: None)
+    monkeypatch.setitem(REGISTRY.models, "own_mae", lambda *_, **__: None)
     assert load_text("MODEL: {TYPE: MAE, NAME: own_mae}").values.MODEL.TYPE == "MAE"
     message = refuse(load_text, "MODEL: {TYPE: MAE, NAME: vit_base_patch16_224}")
     assert message == f"x.yaml:1: MODEL.TYPE: model 'MAE': {NOT_HERE}"
@@ -161,10 +162,10 @@ def test_their_masked_autoencoder_is_known_by_its_type(refuse, load_text, monkey
 
 def test_no_model_of_ours_and_no_word_alike_is_taken_for_one_of_theirs(monkeypatch, load_text):
     assert (
-        not [name for name in MODELS if explain_unsupported(name)]
+        not [name for name in REGISTRY.models if explain_unsupported(name)]
         and explain_unsupported("resnet") == explain_unsupported("restful") == ""
     )
-    monkeypatch.setitem(MODELS, "pit_b", lambda *_, **__: None)  # a user's own of this name
+    monkeypatch.setitem(REGISTRY.models, "pit_b", lambda *_, **__: None)  # a user's own of this name
     assert load_text("MODEL: {NAME: pit_b}").values.MODEL.NAME == "pit_b"
 
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 from support.registrations import forgotten
 
-from paddlevit_dist.core.registry.lookup import common_tables
 from paddlevit_dist.core.registry.register import register_dataset
 from paddlevit_dist.core.settings import command_line
 from paddlevit_dist.core.settings.help import ABOUT, _section, help_text
 from paddlevit_dist.core.settings.key import Key
+from paddlevit_dist.core.settings.key_tables import common_tables
 from paddlevit_dist.core.settings.table import find_keys
 
 

@@ -10,8 +10,7 @@ from types import ModuleType
 import pytest
 
 from paddlevit_dist.core.engine import settings as engine_settings
-from paddlevit_dist.core.registry import lookup
-from paddlevit_dist.core.settings import dump_yaml, every_run, load
+from paddlevit_dist.core.settings import dump_yaml, every_run, key_tables, load
 from paddlevit_dist.core.settings.help import help_text
 from paddlevit_dist.core.settings.key import rows
 from paddlevit_dist.core.settings.table import effects
@@ -30,8 +29,8 @@ def new_key(monkeypatch):
     copy.__package__ = every_run.__package__  # for its relative imports
     exec(source.replace(CLASS, CLASS + textwrap.indent(textwrap.dedent(block), "    ")), vars(copy))
     table = dataclasses.replace(engine_settings.TABLE, keys=rows(copy.RunSettings))
-    others = lookup.common_tables()[1:]
-    monkeypatch.setattr(lookup, "common_tables", lambda: (table, *others))
+    others = key_tables.common_tables()[1:]
+    monkeypatch.setattr(key_tables, "common_tables", lambda: (table, *others))
 
 
 def test_a_new_key_is_read_shown_and_kept(new_key, tmp_path):

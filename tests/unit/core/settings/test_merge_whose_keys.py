@@ -8,13 +8,13 @@ import pytest
 
 from paddlevit_dist import UserError, register_task
 from paddlevit_dist.core import settings
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import DEFAULT_RECIPE, default_config, dump_yaml, load
 from paddlevit_dist.core.settings.key import Key
 from paddlevit_dist.core.settings.table import KeyTable, find_keys, leaves
 
 _TABLE = "paddlevit_dist.images.classification.settings:TABLE"
-IMAGE_TASKS = [task for task, tables in lookup.TABLES.items() if _TABLE in tables]  # they read classifiers' keys
+IMAGE_TASKS = [task for task, tables in REGISTRY.task_tables.items() if _TABLE in tables]  # they read classifiers' keys
 CLASSIFIERS = f"tasks {', '.join(IMAGE_TASKS)}"
 POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: {NAME: minkunet_tutorial}\n"
 
@@ -22,7 +22,7 @@ POINTS = "TASK: semantic_segmentation\nDATA: {DATASET: synthetic_rooms}\nMODEL: 
 @pytest.fixture
 def own_tasks(monkeypatch):
     """Whatever a test registers is forgotten after it."""
-    for table in (lookup.TASKS, lookup.TABLES):
+    for table in (REGISTRY.tasks, REGISTRY.task_tables):
         monkeypatch.setitem(table, "mine", ())
         del table["mine"]
     return register_task
@@ -186,7 +186,7 @@ def test_an_evaluation_tells_training_keys_of_the_command_line_alone(load_text):
     assert load_text("EVAL: true\n" + text, "-pretrained=x").notices == []
 
 
-@pytest.mark.parametrize("task", lookup.TABLES)
+@pytest.mark.parametrize("task", REGISTRY.task_tables)
 def test_a_saved_configuration_has_the_keys_of_its_task_and_loads_silently(write, task):
     configuration = load(
         ["TASK", task, "POINTS.INSTANCES.PREPARE_EPOCHS=2"] if task == "pointgroup" else ["TASK", task]

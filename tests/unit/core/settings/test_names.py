@@ -9,9 +9,10 @@ from yacs.config import CfgNode
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_dataset, register_model
 from paddlevit_dist.core.settings import names
-from paddlevit_dist.core.settings.recipes import RecipeMissing
+from paddlevit_dist.core.settings.recipes import RecipeMissing, suggest_recipe
 from paddlevit_dist.core.settings.table import COMMAND_LINE, ConfigView, KeySetting
 
 DATASET, PATH, MODEL = "DATA.DATASET", "DATA.DATA_PATH", "MODEL.NAME"
@@ -81,7 +82,7 @@ def test_a_recipe_is_suggested_for_the_data_that_are_named(tmp_path, monkeypatch
         "minkunet34c_scannet",
         "",
     )
-    assert choose(dataset="cifar10")[1] == lookup.RECIPES["images"] == choose(path=str(tmp_path / "else"))[1]
+    assert choose(dataset="cifar10")[1] == suggest_recipe("images") == choose(path=str(tmp_path / "else"))[1]
     told, recipe, reason = choose(path="~/mine")
     assert told.startswith(
         "-path '~/mine': no recipe is named: add -cfg=finetune_folder, for example, or another that "
@@ -177,7 +178,7 @@ def test_files_that_are_not_recognized_are_told_with_all_data_sets(tmp_path):
     told = str(refusal.value)
     assert told.startswith(f"DATA.DATA_PATH {tmp_path} (-path): no dataset is named, and the files there are not ")
     listed = told.rpartition("name one with -dataset=NAME: ")[2].split(", ")
-    assert listed == sorted(lookup.DATASETS)
+    assert listed == sorted(REGISTRY.datasets)
 
 
 def check(**values: str) -> str:
@@ -193,7 +194,7 @@ def test_task_data_set_and_model_are_for_the_same_kind_of_data():
     assert (
         check() == check(task="detection", dataset="voc") == check(task="detection", dataset="coco", model="vit") == ""
     )
-    points = ", ".join(name for name in sorted(lookup.DATASETS) if lookup.find_package("dataset", name) == "points")
+    points = ", ".join(name for name in sorted(REGISTRY.datasets) if lookup.find_package("dataset", name) == "points")
     assert check(task="semantic_segmentation", dataset="digits", model="minkunet34c") == (
         "DATA.DATASET digits (-dataset) is for images, TASK semantic_segmentation (-task) for points: choose a recipe "
         f"for images, such as -cfg=vit_digits, or one of {points}"
@@ -222,7 +223,7 @@ def test_task_data_set_and_model_are_for_the_same_kind_of_data():
     ],
 )
 def test_annotations_are_those_that_the_task_reads(dataset, holds, recipe, task, reads):
-    fitting = [name for name in sorted(lookup.DATASETS) if reads in lookup.annotation_types("dataset", name)]
+    fitting = [name for name in sorted(REGISTRY.datasets) if reads in lookup.annotation_types("dataset", name)]
     assert check(dataset=dataset, task=task) == (
         f"DATA.DATASET {dataset} (-dataset) contains {holds}, but TASK {task} (-task) reads {reads}: choose a recipe "
         f"for {holds}, such as -cfg={recipe}, or one of {', '.join(fitting)}"

@@ -10,9 +10,9 @@ from yacs.config import CfgNode
 from paddlevit_dist import UserError
 from paddlevit_dist.core.engine.compatibility import compare, facts_from_settings, to_plain_settings
 from paddlevit_dist.core.inference.trained import build_configuration
-from paddlevit_dist.core.registry.lookup import known_tables
 from paddlevit_dist.core.settings import Key, StoredSettings, dump_yaml, load
 from paddlevit_dist.core.settings.custom_keys import as_tables
+from paddlevit_dist.core.settings.key_tables import known_tables
 from paddlevit_dist.core.settings.table import find_keys, index_former, leaves, put
 from paddlevit_dist.core.tasks.task_factory import make_task
 

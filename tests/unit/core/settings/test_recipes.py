@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import paddlevit_dist
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import DEFAULT_RECIPE, load, recipe_folder
 
 ROOT = Path(paddlevit_dist.__file__).parents[1]
@@ -42,9 +42,9 @@ def test_it_loads_silently_for_training_and_evaluation(words):
         configuration = load_once(recipe, *words)
 
         assert configuration.notices == [], recipe
-        assert configuration.values.MODEL.NAME in lookup.MODELS, recipe
-        assert configuration.values.DATA.DATASET in lookup.DATASETS, recipe
-        assert configuration.values.TASK in lookup.TASKS, recipe
+        assert configuration.values.MODEL.NAME in REGISTRY.models, recipe
+        assert configuration.values.DATA.DATASET in REGISTRY.datasets, recipe
+        assert configuration.values.TASK in REGISTRY.tasks, recipe
 
 
 def test_the_header_says_what_it_is():

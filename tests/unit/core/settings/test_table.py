@@ -2,10 +2,11 @@
 
 import pytest
 
-from paddlevit_dist.core.registry.lookup import TABLES, key_tables
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import default_config, load
 from paddlevit_dist.core.settings.command_line import all_flags
 from paddlevit_dist.core.settings.key import EFFECTS
+from paddlevit_dist.core.settings.key_tables import key_tables
 from paddlevit_dist.core.settings.table import find_keys, leaves, put
 from paddlevit_dist.core.settings.values import InvalidValue
 
@@ -14,7 +15,7 @@ def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
     names = [key.name for table in key_tables() for key in table.keys]
 
     assert sorted(names) == sorted(leaves(default_config())) and len(names) == len(set(names))
-    assert {name for task in TABLES for name in find_keys(task)} == set(names)
+    assert {name for task in REGISTRY.task_tables for name in find_keys(task)} == set(names)
 
 
 DETECTORS = {"detection", "keypoint_detection", "keypoint_heatmaps"}
@@ -36,13 +37,13 @@ CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "ma
         ("POINTS.AUGMENT.FLIP", {"semantic_segmentation"}),
         ("POINTS.INSTANCES.ROTATION", {"pointgroup"}),
         ("VOLUMES.FLIP", {"landmarks"}),
-        ("TRAIN.BASE_LR", set(TABLES)),
-        ("DATA.DATA_PATH", set(TABLES)),
-        ("MODEL.NUM_CLASSES", set(TABLES)),
+        ("TRAIN.BASE_LR", set(REGISTRY.task_tables)),
+        ("DATA.DATA_PATH", set(REGISTRY.task_tables)),
+        ("MODEL.NUM_CLASSES", set(REGISTRY.task_tables)),
     ],
 )
 def test_who_reads_a_key(name, tasks):
-    assert {task for task in TABLES if name in find_keys(task)} == tasks
+    assert {task for task in REGISTRY.task_tables if name in find_keys(task)} == tasks
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from support.processes import ROOT
 from support.registrations import forgotten
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry.lookup import TASKS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import MeasuredTask, Predictable, StepPosition, Task, get_aspect
 from paddlevit_dist.core.tasks.measured_task import stack_samples
@@ -29,7 +29,7 @@ def counting():
     """The task of the page, as a run makes it."""
     with forgotten():
         exec(compile(PROGRAM, "dots.py", "exec"), {"__name__": "dots"})
-        yield TASKS["dots"](load(["TASK=dots"]).values)
+        yield REGISTRY.tasks["dots"](load(["TASK=dots"]).values)
 
 
 def test_the_program_is_short_and_needs_few_names_of_ours():

@@ -7,7 +7,7 @@ from paddle import nn
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.engine.optimizer import decay_groups
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.core.tasks.model import Model, as_model
 from paddlevit_dist.core.tasks.model_factory import create_model, model_options, variant_options
@@ -58,7 +58,7 @@ class Plain(Model):
 def registered():
     register_model("of_a_user", Plain)
     yield "of_a_user"
-    del MODELS["of_a_user"]
+    del REGISTRY.models["of_a_user"]
 
 
 def test_a_class_of_a_users_has_its_options_and_variants(registered):
@@ -137,4 +137,4 @@ def test_a_class_of_a_users_is_built_with_its_variant_and_image_size():
         with pytest.raises(UserError, match="model 'mine' has no option 'height'.*valid options: width"):
             create_model("mine", height=3)
     finally:
-        del MODELS["mine"]
+        del REGISTRY.models["mine"]

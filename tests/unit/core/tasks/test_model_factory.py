@@ -12,7 +12,7 @@ from support.thread_ranks import acting_as
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import count_classes
 from paddlevit_dist.core.checkpoint.weights import weights_from_mapping
-from paddlevit_dist.core.registry import features
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.core.tasks.model import Model
 from paddlevit_dist.core.tasks.model_factory import (
@@ -142,9 +142,9 @@ def test_the_momentum_of_batch_norms_is_set_or_refused():
 @pytest.mark.parametrize("has_kernels", [True, False])
 def test_the_model_of_a_run_is_accelerated_and_unbiased(monkeypatch, has_kernels):
     accelerated = []
-    monkeypatch.delitem(features.FUNCTIONS, "accelerate", raising=False)
+    monkeypatch.delitem(REGISTRY.functions, "accelerate", raising=False)
     if has_kernels:
-        monkeypatch.setitem(features.FUNCTIONS, "accelerate", accelerated.append)
+        monkeypatch.setitem(REGISTRY.functions, "accelerate", accelerated.append)
     model = build(0)
     assert accelerated == [model] * has_kernels
     model(paddle.to_tensor(np.random.default_rng(0).normal(size=(2, 3)).astype("float32")))

@@ -11,6 +11,7 @@ import pytest
 from support.processes import ROOT
 
 from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.lazy_names import import_object
 from paddlevit_dist.core.tasks import protocols
 from paddlevit_dist.core.tasks.metrics import Metrics
@@ -51,7 +52,7 @@ def find_users() -> dict[str, set[str]]:
 
 @cache
 def list_tasks() -> list[type[Task]]:
-    return [lookup.resolve("task", name) for name in lookup.TASKS]
+    return [lookup.resolve("task", name) for name in REGISTRY.tasks]
 
 
 def find_followers(name: str) -> list[type]:

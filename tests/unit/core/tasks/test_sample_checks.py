@@ -14,8 +14,9 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.data.loader import DeviceLoader
 from paddlevit_dist.core.data.sampler import EvaluationSampler
-from paddlevit_dist.core.registry import lookup, register
+from paddlevit_dist.core.registry import register
 from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.class_labels import require_label
 from paddlevit_dist.core.tasks.protocols import get_sample_check
 from paddlevit_dist.core.tasks.sample_checks import BadSample, require_finite, require_labels
@@ -131,7 +132,7 @@ def test_labels_that_a_dataset_exposes_are_checked_when_it_is_opened(tmp_path):
         with pytest.raises(UserError, match="^val photo 2 has label -1, but dataset exposing has 3 classes"):
             resolve("task", values.TASK)(values).build_dataset("val", tmp_path)
     finally:
-        del lookup.DATASETS["exposing"]
+        del REGISTRY.datasets["exposing"]
 
 
 def in_scene(field, value, row=7):

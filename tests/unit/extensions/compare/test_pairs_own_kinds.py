@@ -13,7 +13,7 @@ from yacs.config import CfgNode
 from paddlevit_dist import UserError, register_score_kind
 from paddlevit_dist.core.intervals import means, paired_difference
 from paddlevit_dist.core.launch.spawn import WorkerPayload
-from paddlevit_dist.core.registry import lookup
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.metrics import SampleTable
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.core.tasks.score_kind import ScoreKind, find_score_kind, join_arrays
@@ -240,7 +240,7 @@ def test_a_kind_is_registered_once_derived_and_also_in_workers():
         find_score_kind("plain")
     packed = pickle.dumps(WorkerPayload.pack(len, ((),)))
     with forgotten():
-        lookup.KINDS["score_kind"].pop(KIND)
+        REGISTRY.kinds["score_kind"].pop(KIND)
         assert find_score_kind(KIND) is None
         pickle.loads(packed).unpack()
         assert isinstance(find_score_kind(KIND), ErrorScores)

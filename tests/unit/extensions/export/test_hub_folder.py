@@ -12,8 +12,7 @@ from PIL import Image
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.commands import convert
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.figures import Gallery
 from paddlevit_dist.extensions.export import command
 from paddlevit_dist.extensions.export.hub_folder import write_hub_folder
@@ -42,7 +41,7 @@ def write_run(folder, epoch=2, events=(), words=("DATA.DATA_PATH", "hf:somebody/
 @pytest.fixture(autouse=True)
 def _one_family(monkeypatch):
     """To build a network of each family takes seconds."""
-    monkeypatch.setattr(convert, "MODELS", {"vit": MODELS["vit"]})
+    monkeypatch.setattr(REGISTRY, "models", {"vit": REGISTRY.models["vit"]})
 
 
 @pytest.fixture

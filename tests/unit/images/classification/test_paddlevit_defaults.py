@@ -5,7 +5,7 @@ import json
 import pytest
 from support.refusals import refusal_of
 
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load, recipes
 from paddlevit_dist.core.tasks import Task
 from paddlevit_dist.images.configured_options import configured_options
@@ -131,7 +131,7 @@ def test_of_a_users_own_name_type_and_sizes_are_the_network(tmp_path, kind):
     written, expected = OWN[kind]
     found = load([write_own(tmp_path, kind, written), "-dataset=digits"], default_recipe="vit_digits")
     family = {"PVTv2": "pvt_v2", "Mixer": "mlp_mixer"}.get(kind, kind.lower())
-    assert MODELS[found.values.MODEL.NAME].startswith(f"paddlevit_dist.images.models.{family}:")
+    assert REGISTRY.models[found.values.MODEL.NAME].startswith(f"paddlevit_dist.images.models.{family}:")
     options = configured_options(Task(found.values))[0]
     assert options.items() >= {name.lower(): value for name, value in expected.items()}.items()
     (line,) = [line for line in found.notices if "small_parts" in line]

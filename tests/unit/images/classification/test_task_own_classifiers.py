@@ -9,7 +9,7 @@ from paddle import nn
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.core.settings.recipes import recipe_names
 from paddlevit_dist.core.tasks.model import Model
@@ -44,7 +44,7 @@ class ColorMeans(Model):
 def own(request):
     register_model("of_a_user", request.param)
     yield request.param
-    del MODELS["of_a_user"]
+    del REGISTRY.models["of_a_user"]
 
 
 @functools.cache

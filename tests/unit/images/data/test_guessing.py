@@ -12,7 +12,8 @@ from PIL import Image
 from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry.lookup import DATASETS, resolve
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.images.data import box_layouts, formats
 from paddlevit_dist.images.data.guessing import guess
 
@@ -129,7 +130,7 @@ def test_what_lies_there_names_the_data_set(names, dataset, reason, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     for path in ("my_data", "my_data/"):
         made = guess(path)
-        assert made.dataset == dataset and made.dataset in DATASETS and reason in made.reason
+        assert made.dataset == dataset and made.dataset in REGISTRY.datasets and reason in made.reason
 
 
 @pytest.mark.parametrize("names", [SPLIT_FOLDERS, LISTS, (idx(PUBLISHED["mnist"]),), (write_cifar10,), UNSPLIT_FOLDERS])

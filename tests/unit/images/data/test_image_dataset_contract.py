@@ -11,7 +11,8 @@ from support.files import hub_files
 from support.files.cifar_writer import write_cifar10, write_cifar100
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry.lookup import DATASETS, resolve
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks import BadSample
 from paddlevit_dist.images import ImageDataset, SegmentationDataset
 
@@ -77,7 +78,7 @@ WRITERS = {
 
 
 def test_no_data_set_is_forgotten():
-    assert set(NAMES) == {name for name, target in DATASETS.items() if ".images.data." in str(target)}
+    assert set(NAMES) == {name for name, target in REGISTRY.datasets.items() if ".images.data." in str(target)}
 
 
 EVERY = [(name, split) for name in NAMES for split in ("train", "val")]

@@ -23,15 +23,16 @@ from support.networks.every_classifier import (
 )
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.registry.lookup import SPELLINGS, annotation_type, list_models
+from paddlevit_dist.core.registry.lookup import annotation_type, list_models
 from paddlevit_dist.core.registry.manifest import CLASS_LABELS
 from paddlevit_dist.core.registry.model_names import read_model_names
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.model_factory import create_model, variant_options
 
 
 def test_every_name_is_listed_and_every_spelling_means_a_name():
-    assert set(NAMES) | set(SPELLINGS) <= set(list_models())
-    for spelling, name in SPELLINGS.items():
+    assert set(NAMES) | set(REGISTRY.aliases) <= set(list_models())
+    for spelling, name in REGISTRY.aliases.items():
         assert name in NAMES and variant_options(spelling) == variant_options(name)
     names = [name for family in read_model_names().values() for name in family]
     classifiers = [name for name in names if annotation_type("model", name) == CLASS_LABELS]

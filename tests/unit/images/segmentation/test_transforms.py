@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paddlevit_dist.core.registry.lookup import TRANSFORMS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_transform
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.sample_checks import BadSample
@@ -304,7 +304,7 @@ def registered():
         register_transform(name, one)
     yield
     for name in made:
-        del TRANSFORMS[name]
+        del REGISTRY.kinds["transform"][name]
 
 
 @pytest.mark.parametrize("name", ["seeded", "stated", "turned"])
@@ -335,7 +335,7 @@ def test_an_own_transform_that_returns_something_else_is_named(registered):
             "transform odd returns an image",
         ),
     ):
-        TRANSFORMS["odd"] = lambda made=made, **_: made
+        REGISTRY.kinds["transform"]["odd"] = lambda made=made, **_: made
         with pytest.raises(BadSample, match=message):
             apply_user_transform("odd", drawn_image, labels, np.random.default_rng(0))
-    del TRANSFORMS["odd"]
+    del REGISTRY.kinds["transform"]["odd"]

@@ -13,7 +13,7 @@ from support.networks.varied import vary
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.foreign_names import to_torch_names
 from paddlevit_dist.core.checkpoint.load import load_weights
-from paddlevit_dist.core.registry.lookup import MODELS
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.points.sparse import BatchNorm, Convolution, NestedBatchNorm, Plan, SparseTensor, build_plan
 from paddlevit_dist.points.sparse.minkunet import ResidualBlock
@@ -44,7 +44,7 @@ def test_parameter_counts_are_exact(name):
 
 
 def test_every_minkunet_is_counted():
-    assert {name for name in MODELS if name.startswith("minkunet")} == {*TRAINED, "minkunet_tutorial"}
+    assert {name for name in REGISTRY.models if name.startswith("minkunet")} == {*TRAINED, "minkunet_tutorial"}
 
 
 NARROW = {"minkunet14a": {"widths": WIDTHS, "first_channels": 8}, "minkunet_tutorial": {}}

@@ -6,8 +6,8 @@ from support.files.voc_writer import an_object, write_voc, write_xml
 from support.files.yolo_writer import write_yolo
 from support.processes import ROOT
 
-from paddlevit_dist.core.registry.lookup import RECIPES
 from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.settings.recipes import suggest_recipe
 from paddlevit_dist.images.detection.data.samples import open_samples
 
 BOX = "0 0.5 0.5 0.4 0.6\n"
@@ -53,7 +53,7 @@ def test_any_layout_is_read_and_a_fifth_is_held_out_where_nothing_is_for_validat
 
 
 def test_the_recipe_is_what_a_path_without_one_offers():
-    assert {RECIPES[layout] for layout in ("coco", "voc", "yolo")} == {"finetune_detector"}
+    assert {suggest_recipe(layout) for layout in ("coco", "voc", "yolo")} == {"finetune_detector"}
 
 
 SMALL = "MODEL.NAME dfine_small DATA.SHORTEST_SIDES [64] DATA.BATCH_SIDES [48,64] DATA.EVAL_SHORTEST_SIDE 64 -ngpus=2"

@@ -13,6 +13,7 @@ from paddlevit_dist.core.checkpoint.class_rows import ClassNames, read_class_nam
 from paddlevit_dist.core.checkpoint.load import count_classes, load_weights
 from paddlevit_dist.core.checkpoint.weights import read_weights
 from paddlevit_dist.core.commands import convert as convert_command
+from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.images.detection.rfdetr.key_names import name_like_authors
 from paddlevit_dist.images.detection.rfdetr.seg_network import RfDetrSeg
 
@@ -114,8 +115,8 @@ def test_rows_follow_the_names_in_the_file_and_the_last_row_is_of_no_class():
 
 
 def test_convert_finds_the_family_and_keeps_the_rows_of_named_classes(tmp_path, monkeypatch):
-    kept = {name: convert_command.MODELS[name] for name in ("vit", "rfdetr_seg_small")}
-    monkeypatch.setattr(convert_command, "MODELS", kept)
+    kept = {name: REGISTRY.models[name] for name in ("vit", "rfdetr_seg_small")}
+    monkeypatch.setattr(REGISTRY, "models", kept)
     target = tmp_path / "out.pdparams"
     converted = convert_command.convert(str(FOLDER / "rfdetr_seg.pth"), str(target))
     assert converted.origin.startswith("seg_network, the authors' names") and not converted.unknown

@@ -35,6 +35,9 @@ MANIFEST = Manifest(
         "modelnet10": "mink_classifier_solids",
         "modelnet40": "mink_classifier_solids",
         "points": "minkunet34c_scannet",
+        "semantic_segmentation": "minkunet14_synthetic_rooms",
+        "pointgroup": "pointgroup_synthetic_rooms",
+        "shape_classification": "mink_classifier_solids",
     },
     scene_formats={  # a file is of the first that it fits
         "scannet": ".prepare.scannet:ScanNetReader",

@@ -24,6 +24,7 @@ MANIFEST = Manifest(
         "nnunet": "volume_unet3d_phantoms",
         "synthetic_organs": "volume_unet3d_phantoms",
         "volumes": "landmark_unet3d",
+        "volume_segmentation": "volume_unet3d_phantoms",
     },
     score_kinds={
         "landmarks": ".landmarks.metrics:LandmarkScores",

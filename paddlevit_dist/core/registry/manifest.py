@@ -36,7 +36,8 @@ class Manifest(NamedTuple):
         task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads the
             tables of the registered task that it is derived from, or all keys.
         key_tables: key tables that every run reads.
-        recipes: dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest.
+        recipes: task, dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest; the one of a task
+            is also what a run reads that names no data.
         recipe_folders: full paths of folders with recipes, which -cfg=NAME finds after the recipes here.
         callbacks: name for -log_to -> class derived from ``Callback``.
         transforms: name for ``DATA.TRANSFORMS`` -> transform of images and label maps.

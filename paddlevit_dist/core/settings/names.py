@@ -16,8 +16,8 @@ from ..registry.names import REGISTRY
 from ..runtime.environment import program
 from ..runtime.errors import UserError
 from ..runtime.files import is_address
-from . import recipes
-from .every_run import RunSettings
+from . import files, recipes
+from .every_run import DEFAULT_TASK, RunSettings
 from .key import show
 from .table import COMMAND_LINE, ConfigView, KeySetting, get_value
 
@@ -29,10 +29,7 @@ def resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting
         setting = accepted.get(name)
         if setting is None:
             continue
-        try:
-            value = lookup.find_name(kind, setting.value)
-        except UserError as error:
-            raise UserError(f"{setting.origin}: {name}: {error}") from None
+        value = _find_name(kind, setting)
         if value != setting.value:
             notices.append(f"{setting.origin}: {name} {show(setting.value)} is called '{value}' here")
             if kind == "model" and is_weights_name(setting.value):
@@ -41,29 +38,59 @@ def resolve_names(accepted: dict[str, KeySetting]) -> tuple[dict[str, KeySetting
     return accepted, notices
 
 
+def _find_name(kind: str, setting: KeySetting) -> str:
+    """Return the registered name that a setting means; a UserError names the setting, too."""
+    try:
+        return lookup.find_name(kind, setting.value)
+    except UserError as error:
+        raise UserError(f"{setting.origin}: {setting.name}: {error}") from None
+
+
 def choose_recipe(settings: list[KeySetting], default_recipe: str) -> str | None:
-    """Return the default recipe if no data is named, and None for a user's dataset; else raise ``RecipeMissing``."""
+    """Return the recipe of the task, or the default one, if no data is named; else raise ``RecipeMissing``.
+
+    A user's task or dataset reads no recipe: None is returned.
+    """
     by_name = {setting.name: setting for setting in settings}
     named = by_name.get("DATA.DATASET") or by_name.get("DATA.DATA_PATH")
+    task = _find_name("task", by_name["TASK"]) if "TASK" in by_name else None
+    if task is not None and find_package("task", task) is None:
+        return None
     reason = ""
     if named is None:
-        return default_recipe
+        return default_recipe if task is None else suggest_recipe(task=task)
     if named.name == "DATA.DATASET":
         name = lookup.find_name("dataset", str(named.value))
         package = lookup.find_package("dataset", name)
         if package is None:
             return None
     else:
-        guess = lookup.guess_dataset(os.path.expanduser(str(named.value)))
+        guess = lookup.guess_dataset(os.path.expanduser(str(named.value)), task)
         name, reason = (guess.dataset, guess.reason) if guess else ("", "")
         package = lookup.find_package("dataset", name) or CLASS_LABELS
-    recipe = recipes.suggest_recipe(name, package)
+    recipe = suggest_recipe(name, package, task=task)
     raise recipes.RecipeMissing(
         f"{named.origin} {show(named.value)}: no recipe is named: add -cfg={recipe}, for example, or another that "
         f"'{program('inspect recipes')}' lists",
         recipe,
         reason,
     )
+
+
+def suggest_recipe(*asked: str, task: str | None = None) -> str:
+    """Return the recipe of the first of ``asked`` that has one: datasets, annotations of images or packages.
+
+    With a ``task``, one of the task comes before others, if the manifests name one.
+    """
+    rows = {name: recipe for manifest in REGISTRY.manifests for name, recipe in manifest.recipes.items()}
+    of_task = [] if task is None else [task, annotation_type("task", task), find_package("task", task)]
+    found = [rows[name] for name in (*asked, *of_task) if name in rows]
+    return next((recipe for recipe in found if task in (None, _find_task(recipe))), found[0])
+
+
+def _find_task(recipe: str) -> str:
+    """Return the task of a recipe."""
+    return next((each.value for each in reversed(files.read_file(recipe)) if each.name == "TASK"), DEFAULT_TASK)
 
 
 def reads_no_path(accepted: dict[str, KeySetting], values: CfgNode) -> bool:
@@ -126,7 +153,7 @@ def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:
         package = find_package(kind, get_value(values, name))
         if task is not None and package is not None and task != package:
             fitting = [other for other in list_names(kind) if find_package(kind, other) == task]
-            recipe = recipes.suggest_recipe(get_value(values, name), package)
+            recipe = suggest_recipe(get_value(values, name), package)
             raise UserError(
                 f"{config[name]} is for {package}, {config['TASK']} for {task}: "
                 + _recommend(config, name, package, recipe, fitting if kind == "dataset" else ())
@@ -150,7 +177,7 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     holds = annotation_type("dataset", dataset)
     if holds is not None and reads not in annotation_types("dataset", dataset):
         fitting = list_names("dataset", reads)
-        recipe = recipes.suggest_recipe(dataset, holds, CLASS_LABELS)
+        recipe = suggest_recipe(dataset, holds, CLASS_LABELS)
         raise UserError(
             f"{config['DATA.DATASET']} contains {holds}, but {config['TASK']} reads {reads}: "
             + _recommend(config, "DATA.DATASET", holds, recipe, fitting)
@@ -159,7 +186,7 @@ def _check_annotation_types(config: ConfigView[RunSettings]) -> None:
     if learns is not None and learns not in (CLASS_LABELS, reads):
         raise UserError(
             f"{config['MODEL.NAME']} is for {learns}, but {config['TASK']} reads {reads}: "
-            + _recommend(config, "MODEL.NAME", learns, recipes.suggest_recipe(learns))
+            + _recommend(config, "MODEL.NAME", learns, suggest_recipe(learns))
         )
 
 

@@ -50,12 +50,6 @@ def recipe_files() -> dict[str, Path]:
     return {file.stem: file for folder in folders for file in folder.glob("*.yaml")}
 
 
-def suggest_recipe(*asked: str) -> str:
-    """Return the recipe of the first of ``asked``, which has one: datasets, annotations of images or packages."""
-    rows = {name: recipe for manifest in REGISTRY.manifests for name, recipe in manifest.recipes.items()}
-    return next(rows[name] for name in asked if name in rows)
-
-
 def recipe_names() -> list[str]:
     """Return the names of all recipes in alphabetical order."""
     return sorted(recipe_files())

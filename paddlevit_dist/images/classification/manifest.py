@@ -36,6 +36,9 @@ MANIFEST = Manifest(
         "table": "finetune_folder",
         "hub": "finetune_folder",
         CLASS_LABELS: "vit_tiny_patch16_224",
+        "classification": "vit_digits",
+        "linear_probe": "probe_linear",
+        "knn_probe": "probe_knn",
     },
     spellings={
         "dataset": {

@@ -30,6 +30,7 @@ MANIFEST = Manifest(
         "yolo": "finetune_detector",
         "hub_boxes": "finetune_detector",
         BOX_LABELS: "detr_r50_coco",
+        "detection": "detr_shapes",
     },
     namings={"rfdetr": (".rfdetr.key_names:name_like_authors", "of an RF-DETR its authors' package's")},
     score_kinds={"boxes": ".evaluation.score_kind:BoxScores"},

@@ -34,6 +34,7 @@ MANIFEST = Manifest(
         "keypoint_table": "finetune_keypoints",
         "drawn_figures": "heatmap_figures",
         KEYPOINT_LABELS: "heatmap_figures",
+        "keypoint_detection": "detrpose_figures",
     },
     functions={
         f"guess {KEYPOINT_LABELS}": ".guessing:guess_keypoints",

@@ -31,7 +31,7 @@ MANIFEST = Manifest(
         f"guess {NO_LABELS}": ".guessing:guess_unlabeled",
         "find_run_input": ".run_input:find_run_input",
     },
-    recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits"},
+    recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits", "self_distillation": "dino_digits"},
     spellings={
         "task": {"mae": "masked_autoencoder", "dino": "self_distillation"},
         "dataset": {"images": "unlabeled", "unlabelled": "unlabeled"},

@@ -3,7 +3,7 @@
 import pytest
 from support.trainings.runs import PLAIN, TINY, last_line, refused, run_main, well, write_images
 
-from paddlevit_dist.core.settings.recipes import suggest_recipe
+from paddlevit_dist.core.settings.names import suggest_recipe
 
 
 def test_without_arguments_it_is_the_digits_example(tmp_path):

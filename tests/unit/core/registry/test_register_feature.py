@@ -6,7 +6,7 @@ from support.registrations import forgotten
 from paddlevit_dist import Key, Manifest, UserError, register_feature
 from paddlevit_dist.core.registry import extension_points, lookup
 from paddlevit_dist.core.registry.names import REGISTRY
-from paddlevit_dist.core.settings.recipes import suggest_recipe
+from paddlevit_dist.core.settings.names import suggest_recipe
 from paddlevit_dist.core.settings.table import find_keys
 
 NOTE = Key("ACME_NOTE", None, "text", "file of notes", optional=True)

@@ -10,9 +10,9 @@ from yacs.config import CfgNode
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry import lookup
 from paddlevit_dist.core.registry.names import REGISTRY
-from paddlevit_dist.core.registry.register import register_dataset, register_model
-from paddlevit_dist.core.settings import names
-from paddlevit_dist.core.settings.recipes import RecipeMissing, suggest_recipe
+from paddlevit_dist.core.registry.register import register_dataset, register_model, register_task
+from paddlevit_dist.core.settings import load, names
+from paddlevit_dist.core.settings.recipes import RecipeMissing
 from paddlevit_dist.core.settings.table import COMMAND_LINE, ConfigView, KeySetting
 
 DATASET, PATH, MODEL = "DATA.DATASET", "DATA.DATA_PATH", "MODEL.NAME"
@@ -82,7 +82,7 @@ def test_a_recipe_is_suggested_for_the_data_that_are_named(tmp_path, monkeypatch
         "minkunet34c_scannet",
         "",
     )
-    assert choose(dataset="cifar10")[1] == suggest_recipe("images") == choose(path=str(tmp_path / "else"))[1]
+    assert choose(dataset="cifar10")[1] == names.suggest_recipe("images") == choose(path=str(tmp_path / "else"))[1]
     told, recipe, reason = choose(path="~/mine")
     assert told.startswith(
         "-path '~/mine': no recipe is named: add -cfg=finetune_folder, for example, or another that "
@@ -90,6 +90,54 @@ def test_a_recipe_is_suggested_for_the_data_that_are_named(tmp_path, monkeypatch
     assert recipe == "finetune_folder" and "train" in reason
     register_dataset("own", object)
     assert names.choose_recipe(list(settle(dataset="own", path="~/mine").values()), "usual") is None
+
+
+@pytest.mark.parametrize(
+    ("task", "recipe"),
+    [
+        ("classification", "vit_digits"),
+        ("linear_probe", "probe_linear"),
+        ("multi_label", "multi_digits"),
+        ("mae", "mae_digits"),
+        ("self_distillation", "dino_digits"),
+        ("detection", "detr_shapes"),
+        ("image_segmentation", "segformer_b0_shapes"),
+        ("keypoint_heatmaps", "heatmap_figures"),
+        ("keypoint_detection", "detrpose_figures"),
+        ("semantic_segmentation", "minkunet14_synthetic_rooms"),
+        ("pointgroup", "pointgroup_synthetic_rooms"),
+        ("shape_classification", "mink_classifier_solids"),
+        ("landmarks", "landmark_unet3d"),
+        ("volume_segmentation", "volume_unet3d_phantoms"),
+    ],
+)
+def test_a_task_alone_reads_its_own_recipe_whose_data_come_with_the_package(task, recipe):
+    assert names.choose_recipe(list(settle(task=task).values()), "usual") == recipe
+    values = load([f"-cfg={recipe}"]).values
+    assert values.TASK == lookup.find_name("task", task) and lookup.is_bundled(values.DATA.DATASET)
+
+
+def test_the_recipe_that_is_suggested_is_for_the_task_then_for_the_data():
+    asked = [
+        choose(dataset=dataset, task=task)[1]
+        for task, dataset in (
+            ("detection", "coco"),
+            ("knn_probe", "folder"),
+            ("keypoint_heatmaps", "coco_keypoints"),
+            ("keypoint_detection", "coco_keypoints"),
+            ("pointgroup", "scannet"),
+            ("semantic_segmentation", "scannet"),
+        )
+    ]
+    assert asked == [
+        *("finetune_detector", "probe_knn", "finetune_keypoints", "detrpose_figures"),
+        *("pointgroup_synthetic_rooms", "minkunet34c_scannet"),
+    ]
+    register_task("own", lookup.resolve("task", "classification"))
+    for given in (settle(task="own"), settle(task="own", dataset="folder")):
+        assert names.choose_recipe(list(given.values()), "usual") is None
+    with pytest.raises(UserError, match="^-task: TASK: task 'own2' is not known"):
+        names.choose_recipe(list(settle(task="own2").values()), "usual")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from support.files.yolo_writer import write_yolo
 from support.processes import ROOT
 
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.core.settings.recipes import suggest_recipe
+from paddlevit_dist.core.settings.names import suggest_recipe
 from paddlevit_dist.images.detection.data.samples import open_samples
 
 BOX = "0 0.5 0.5 0.4 0.6\n"

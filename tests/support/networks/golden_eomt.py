@@ -4,12 +4,17 @@ import functools
 import re
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import paddle
 
 from paddlevit_dist.core.checkpoint.load import load_weights
+from paddlevit_dist.images.mask_queries import criterion as criteria
+from paddlevit_dist.images.mask_queries.criterion import MaskQueryCriterion, QueryTargets
+from paddlevit_dist.images.mask_queries.matching import list_query_pairs
 from paddlevit_dist.images.mask_queries.network import Eomt
+from paddlevit_dist.images.mask_queries.points import MaskStack
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import arrays, description, recipe
 
@@ -204,3 +209,106 @@ def name_like_authors(model: str) -> dict[str, np.ndarray]:
         renamed = next((re.sub(*rule, name) for rule in rules if re.search(rule[0], name)), name)
         theirs[f"network.{renamed}"] = value
     return theirs
+
+
+def make_targets(model: str, case: str) -> QueryTargets:
+    """The objects of a case."""
+    counts, side = MODELS[model]["cases"][case]["objects"], MODELS[model]["config"]["image_size"]
+    most = max(1, *counts)
+    labels, masks = np.full((len(counts), most), -1), np.zeros((len(counts), most, side, side), np.uint8)
+    for image, objects in enumerate(counts):
+        labels[image, :objects] = stored()[f"{model}/{case}/labels{image}"]
+        shape = (objects, side, side)
+        bits = np.unpackbits(stored()[f"{model}/{case}/masks{image}"], count=int(np.prod(shape)))
+        masks[image, :objects] = bits.reshape(shape)
+    return QueryTargets(MaskStack(paddle.to_tensor(masks)), paddle.to_tensor(labels), np.array(counts))
+
+
+def _give_points(criterion: MaskQueryCriterion, model: str, case: str) -> None:
+    """Let a criterion draw the file's points: it matches all predictions first, and then computes losses."""
+    about = MODELS[model]["cases"][case]
+    images, first = len(about["objects"]), about["draws_before_losses"]
+    numbers = []
+    for number, shape in enumerate(about["draws"]):
+        numbers.append(random(f"{model}/{case}/rand{number}").random(tuple(shape), dtype=np.float32))
+    each = images + 2
+    heads = [numbers[first + each * head : first + each * (head + 1)] for head in range(criterion.predictions)]
+    drawn = [np.concatenate(head[:images]) for head in heads]
+    drawn += [part for head in heads for part in head[images:] if len(part)]
+    left = iter(drawn)
+
+    def draw(masks, number):
+        points = next(left)
+        assert points.shape == (masks, number, 2)
+        return paddle.to_tensor(points)
+
+    criterion.draw = draw
+
+
+def compute_losses(model: str, case: str, dtype: str) -> tuple[Eomt, Any, Any]:
+    """The network after its forward pass, the loss terms, and the matches."""
+    about, config = MODELS[model]["cases"][case], MODELS[model]["config"]
+    network = make_network(model, dtype)
+    network.train()
+    give_draws(network, model, case, about["draws"])
+    predictions = network.predict_all(make_images(model, dtype), about["attn_mask_probs"])
+    outputs = {}
+    for number, prediction in enumerate(predictions):
+        outputs.update({f"classes_{number}": prediction.classes, f"masks_{number}": prediction.masks})
+    weights = {name: config[name] for name in ("class_weight", "mask_weight", "dice_weight", "no_object_weight")}
+    sizes = config["num_labels"], config["num_queries"], len(predictions)
+    criterion = MaskQueryCriterion(*sizes, points=config["train_num_points"], **weights)
+    _give_points(criterion, model, case)
+    matches: list[Any] = []
+    match = criterion.match
+    criterion.match = lambda *given: matches.append(match(*given)) or matches[-1]
+    with mock.patch.object(criteria, "read", lambda *tensors: matches.append(tensors[0].numpy()) or [matches[0]]):
+        terms = criterion.terms(outputs, make_targets(model, case))
+    return network, terms, matches
+
+
+def require_losses(model: str, case: str, dtype: str) -> None:
+    """Compare assignments, costs, losses and gradients (in float64) with the file's."""
+    about = MODELS[model]["cases"][case]
+    network, terms, (costs, matches) = compute_losses(model, case, dtype)
+    exact = {"float64": EXACT, "float32": 1e-4 if about["losses"][0]["loss_cross_entropy"] > 5 else 1e-5}[dtype]
+    pairs = list_query_pairs(matches, 1, MODELS[model]["config"]["num_queries"])
+    for image, objects in enumerate(about["objects"]):
+        if not objects:
+            assert not any((head.images == image).any() for head in pairs)
+            continue
+        expected = stored()[f"{model}/{case}/assignment{image}"]
+        for head, assigned in zip(pairs, expected):
+            chosen = head.images == image
+            np.testing.assert_array_equal(head.queries[chosen] % network.num_queries, assigned[0])
+            np.testing.assert_array_equal(head.objects[chosen] % max(1, *about["objects"]), assigned[1])
+        cost = stored().get(f"{model}/{case}/cost{image}")  # not of the largest network
+        if cost is not None:
+            np.testing.assert_allclose(costs[0, image, :, :objects], cost, rtol=0, atol=max(1e-9, 10 * exact))
+    means = {name: float(term.sum) / max(1, term.count) for name, term in terms.items()}
+    for name, theirs in (("class", "loss_cross_entropy"), ("mask", "loss_mask"), ("dice", "loss_dice")):
+        values = [each[theirs] for each in about["losses"]]
+        np.testing.assert_allclose(means[name], values[-1], rtol=exact, atol=1e-12)
+        np.testing.assert_allclose(means[f"{name}_auxiliary"], sum(values[:-1]), rtol=exact, atol=1e-12)
+    total = sum(term.sum / max(1, term.count) * term.weight for term in terms.values())
+    np.testing.assert_allclose(float(total), about["total"], rtol=exact)
+    if dtype == "float64":
+        total.backward()
+        _require_gradients(network, model, case)
+
+
+def _require_gradients(network: Eomt, model: str, case: str) -> None:
+    """Compare the norm of each parameter's gradient; ours are read under transformers' names."""
+    gradients = {name: value.grad.numpy() for name, value in network.named_parameters()}
+    total = MODELS[model]["cases"][case]["gradient_norm"]
+    norm = np.sqrt(sum(float((value**2).sum()) for value in gradients.values()))
+    np.testing.assert_allclose(norm, total, rtol=1e-9)
+    names = MODELS[model]["parameter_names"]
+    # Where each of their parameters is among ours: its number, read as its weight.
+    numbers = {name: np.full(MODELS[model]["state"][name], place + 1, np.float32) for place, name in enumerate(names)}
+    squares = np.zeros(len(names))
+    for name, value in make_network(model, "float32", numbers).named_parameters():
+        places = value.numpy().astype(int) - 1
+        np.add.at(squares, places.ravel(), gradients[name].ravel() ** 2)
+    expected = stored()[f"{model}/{case}/gradient_norms"]
+    np.testing.assert_allclose(np.sqrt(squares), expected, rtol=1e-8, atol=1e-11 * total)

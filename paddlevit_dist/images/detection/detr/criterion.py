@@ -4,8 +4,7 @@ Source: Carion et al., End-to-End Object Detection with Transformers, 2020, equa
 details"; the authors' SetCriterion.
 """
 
-import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +12,13 @@ import paddle
 from paddle.nn import functional as F
 
 from ....core.runtime import autocast
-from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import read, to_device_together
-from ....core.tasks.step_types import LossTerm, StepPosition
+from ....core.tasks.step_types import LossTerm
+from ...mask_queries.matching import ObjectCounter, QueryMatches, class_losses, match_queries
 from ..boxes import center_to_corners, generalized_paired_iou, to_relative
 from ..detector import DetectionCriterion, DetectionTargets, Outputs
 
 _AUXILIARY = "_auxiliary"
-_INSTALL = "pip install '.[detection]' in the folder of paddlevit_dist's setup.py"
 
 
 class LayerLosses(NamedTuple):
@@ -30,10 +28,10 @@ class LayerLosses(NamedTuple):
     box: paddle.Tensor  # (L,), L1 distance of matched boxes, as fractions of the image
     giou: paddle.Tensor  # (L,), 1 - the generalized IoU of matched boxes
     classes: paddle.Tensor  # int64 (L, N, Q), target class of each query
-    matches: "QueryMatches"  # matches of queries with objects
+    matches: QueryMatches  # matches of queries with objects
 
 
-class SetCriterion(DetectionCriterion):
+class SetCriterion(ObjectCounter, DetectionCriterion):
     """Cross-entropy of classes, L1 distance and generalized IoU of boxes.
 
     The terms ``class``, ``box`` and ``giou`` are of the last layer; terms with ``_auxiliary`` are summed over the other
@@ -66,14 +64,11 @@ class SetCriterion(DetectionCriterion):
         cost_box: float = 5.0,
         cost_giou: float = 2.0,
     ):
-        super().__init__(normalizer)
-        self.num_classes, self.queries = num_classes, queries
+        ObjectCounter.__init__(self, queries, no_object_weight)
+        DetectionCriterion.__init__(self, normalizer)
+        self.num_classes = num_classes
         self.weights = {"class": class_weight, "box": box_weight, "giou": giou_weight}
-        self.no_object_weight = no_object_weight
         self.cost = (class_weight if cost_class is None else cost_class, cost_box, cost_giou)
-        # Objects since the last report: all, without a query, and the most in an image.
-        self._num_objects = self._num_unmatched = self._most_objects = 0
-        self._counted: tuple[int, set[int]] = -1, set()  # update, and its counted micro-batches
         self.suffixes: tuple[str, ...] = ("", _AUXILIARY) if layers > 1 else ("",)
         terms = ("class", "box", "giou") if self.is_global else ("box", "giou")
         self.normalizer_names = tuple(f"{name}{suffix}" for suffix in self.suffixes for name in terms)
@@ -83,11 +78,6 @@ class SetCriterion(DetectionCriterion):
         objects = np.count_nonzero(batch["labels"] >= 0, axis=1)  # (N,)
         term_counts = {"class": self.class_count(objects), "box": int(objects.sum()), "giou": int(objects.sum())}
         return {name: term_counts[name.replace(_AUXILIARY, "")] for name in self.normalizer_names}
-
-    def class_count(self, objects: np.ndarray) -> float:
-        """Return the sum of weights of all queries of images with ``objects``, int (N,)."""
-        matched = int(np.minimum(objects, self.queries).sum())
-        return matched + self.no_object_weight * (len(objects) * self.queries - matched)
 
     def terms(self, outputs: Outputs, targets: DetectionTargets) -> dict[str, LossTerm]:
         """Return the loss terms of a batch."""
@@ -108,43 +98,12 @@ class SetCriterion(DetectionCriterion):
         terms["accuracy"] = LossTerm(is_correct.astype("float32").sum(), box_count, 0.0)
         return terms
 
-    def note_objects(self, objects: np.ndarray, step: StepPosition) -> None:
-        """Record the number of objects in each image of a micro-batch, once for each ``step``."""
-        update, micros = self._counted
-        if update != step.update:
-            micros = set()
-        if step.micro in micros:
-            return
-        self._counted = step.update, {*micros, step.micro}
-        self._num_objects += int(objects.sum())
-        self._num_unmatched += int(np.maximum(objects - self.queries, 0).sum())
-        self._most_objects = max(self._most_objects, int(objects.max()))
-
-    def epoch_lines(self) -> list[str]:
-        """Return a line on objects that had no query since the last call."""
-        lines = []
-        if self._num_unmatched:
-            lines = [
-                f"{self._num_unmatched:,} of {self._num_objects:,} objects on the first device had no query: images "
-                f"have up to {self._most_objects:,}, but MODEL.NUM_QUERIES is {self.queries:,}; raise it"
-            ]
-        self._num_objects = self._num_unmatched = self._most_objects = 0
-        return lines
-
     def layer_losses(self, logits: paddle.Tensor, boxes: paddle.Tensor, targets: DetectionTargets) -> LayerLosses:
         """Compute each layer's losses of ``logits`` (L, N, Q, classes + 1) and ``boxes`` (L, N, Q, 4), as ``match``."""
         labels, target_boxes = targets.labels, to_relative(targets.boxes.astype(boxes.dtype), targets.sizes)
         matches = self.match(logits, boxes, target_boxes, targets)
         objects, queries, share = self._on_device(matches, boxes.shape[2])
-        no_object = paddle.full([labels.shape[0], 1], self.num_classes, dtype=labels.dtype)
-        table = paddle.concat([labels, no_object], axis=1)  # (N, M + 1)
-        classes = paddle.gather(table.flatten(), objects).reshape(list(matches.object_of.shape))
-        weights = paddle.where(
-            classes == self.num_classes,
-            paddle.full_like(classes, self.no_object_weight, dtype=logits.dtype),
-            paddle.ones_like(classes, dtype=logits.dtype),
-        )
-        entropy = F.cross_entropy(logits, classes.unsqueeze(-1), reduction="none").squeeze(-1)  # (L, N, Q)
+        label, classes = class_losses(logits, labels, objects, self.no_object_weight)
         matched_boxes = paddle.gather(boxes.reshape([-1, 4]), queries).reshape(
             [*matches.query_of.shape, 4]
         )  # (L, N, M, 4)
@@ -153,7 +112,7 @@ class SetCriterion(DetectionCriterion):
         distance = (matched_boxes - target_boxes).abs().sum(axis=-1)
         overlap = generalized_paired_iou(center_to_corners(matched_boxes), center_to_corners(target_boxes))
         return LayerLosses(
-            label=(entropy * weights).sum(axis=[1, 2]),
+            label=label,
             box=(distance * share).sum(axis=[1, 2]),
             giou=((1.0 - overlap) * share).sum(axis=[1, 2]),
             classes=classes,
@@ -168,7 +127,7 @@ class SetCriterion(DetectionCriterion):
         target_boxes: paddle.Tensor,
         targets: Any,
         more_costs: paddle.Tensor | None = None,
-    ) -> "QueryMatches":
+    ) -> QueryMatches:
         """Match queries with objects, separately for each image and layer; the host waits once, for all costs.
 
         Source: DETR, section 3.1, equation 1.
@@ -182,25 +141,14 @@ class SetCriterion(DetectionCriterion):
         Raises:
             UserError: SciPy is not installed.
         """
-        assign, counts = load_solver(), targets.box_counts
+        counts = targets.box_counts
         pair_costs = self._costs(logits, boxes, target_boxes, targets.labels)  # (L, N, Q, M)
         pair_costs = pair_costs if more_costs is None else pair_costs + more_costs
         if counts is None:
             costs, counts = read(pair_costs, (targets.labels >= 0).astype("int64").sum(axis=1))
         else:
             (costs,) = read(pair_costs)
-        layers, images, queries, most = costs.shape
-        query_of = np.zeros((layers, images, most), dtype=np.int64)
-        weight_of = np.zeros((layers, images, most), dtype=np.float32)
-        object_of = np.full((layers, images, queries), most, dtype=np.int64)
-        for layer, (image, number) in itertools.product(range(layers), enumerate(counts)):
-            image_costs = costs[layer, image, :, :number]
-            is_finite = np.isfinite(image_costs).all()
-            rows, columns = assign(image_costs if is_finite else np.zeros_like(image_costs))
-            query_of[layer, image, columns] = rows
-            object_of[layer, image, rows] = columns
-            weight_of[layer, image, columns] = 1.0 if is_finite else np.nan
-        return QueryMatches(query_of, weight_of, object_of, counts)
+        return match_queries(costs, counts)
 
     def _costs(
         self, logits: paddle.Tensor, boxes: paddle.Tensor, target_boxes: paddle.Tensor, labels: paddle.Tensor
@@ -226,7 +174,7 @@ class SetCriterion(DetectionCriterion):
         return F.softmax(logits, axis=-1)
 
     @staticmethod
-    def _on_device(matches: "QueryMatches", queries: int) -> list[paddle.Tensor]:
+    def _on_device(matches: QueryMatches, queries: int) -> list[paddle.Tensor]:
         """Copy the matches to the device in one transfer.
 
         Returns positions of the objects among the labels of all images, M + 1 of each, int64 (L * N * Q,); positions of
@@ -238,25 +186,3 @@ class SetCriterion(DetectionCriterion):
         arrays = (array.ravel().astype(np.float64) for array in (objects, rows, matches.weight_of))  # exact
         *places, weights = to_device_together(*arrays)
         return [*(place.astype("int64") for place in places), weights]
-
-
-class QueryMatches(NamedTuple):
-    """Matched pairs of L layers and N images, with Q queries and at most M objects, in host memory.
-
-    Weights are NaN for all objects of an image with a prediction that is not finite, so that the loss is not finite
-    either.
-    """
-
-    query_of: np.ndarray  # int64 (L, N, M), the query of each object; 0 where there is none
-    weight_of: np.ndarray  # float32 (L, N, M), 1 for an object with a query, else 0
-    object_of: np.ndarray  # int64 (L, N, Q), the object of each query; M where it has none
-    counts: np.ndarray  # int64 (N,), objects of each image; if there are more than queries, only Q have one
-
-
-def load_solver() -> Callable[[np.ndarray], Any]:
-    """Return SciPy's ``linear_sum_assignment``; raise UserError if it is not installed."""
-    try:
-        from scipy.optimize import linear_sum_assignment
-    except ImportError as error:
-        raise UserError(f"DETR matches its queries with SciPy, which is not installed: {_INSTALL}") from error
-    return linear_sum_assignment

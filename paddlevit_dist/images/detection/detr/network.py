@@ -14,6 +14,7 @@ from paddle.nn import functional as F
 from ....core.runtime.errors import UserError
 from ....core.tasks.model import ClassLayout, Variants
 from ....core.tasks.model_factory import model_options
+from ...mask_queries.matching import load_solver
 from ...models.layers import Conv2D
 from ...models.resnet import RESNET_FACTS
 from .. import key_names
@@ -28,7 +29,7 @@ from ..detector import (
     single_or_double,
     uniform,
 )
-from .criterion import SetCriterion, load_solver
+from .criterion import SetCriterion
 from .transformer import (
     AnchorPoints,
     GridPointInitializer,

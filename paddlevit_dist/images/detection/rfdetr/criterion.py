@@ -9,12 +9,12 @@ from typing import Any
 import paddle
 from paddle.nn import functional as F
 
+from ...mask_queries.matching import QueryMatches
+from ...mask_queries.points import softplus
 from ..detector import DetectionTargets, Outputs
-from ..detr.criterion import QueryMatches
 from ..rtdetr.criterion import HeadOutputs, MatchedTargets, Sums, VarifocalCriterion, stack_heads
 
 _ALPHA, _GAMMA = 0.25, 2.0  # exponents of a matched query's score, and of others; also in the focal cost
-_LINEAR = 40.0  # from here on, log(1 + exp(x)) is x in float64
 _LEAST = 0.01  # smallest target of a matched query
 
 
@@ -62,8 +62,3 @@ class GroupCriterion(VarifocalCriterion):
         losses = negative_weights * softplus(heads.logits) + target * softplus(-heads.logits)
         # in two steps: a CPU adds the values of one step one after the other
         return {"class": losses.sum(axis=3).sum(axis=[1, 2]), "iou": overlap.sum(axis=[1, 2])}
-
-
-def softplus(x: paddle.Tensor) -> paddle.Tensor:
-    """Return log(1 + exp(x)), which Paddle's function approximates by x above 20 unless told otherwise."""
-    return F.softplus(x, threshold=_LINEAR)

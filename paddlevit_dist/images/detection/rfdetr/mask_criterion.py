@@ -9,20 +9,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
-from paddle.nn import functional as F
 
 from ....core.runtime import autocast
 from ....core.runtime.errors import UserError
-from ....core.runtime.transfers import constant, to_device
+from ....core.runtime.transfers import to_device
+from ...mask_queries.matching import QueryMatches, QueryPairs, list_query_pairs
+from ...mask_queries.points import (
+    MaskStack,
+    PointRules,
+    compare_at_points,
+    draw_points,
+    sample_between,
+    sample_truth,
+    sum_at_points,
+)
 from ..detector import DetectionTargets, Outputs, single_or_double
-from ..detr.criterion import QueryMatches
 from ..rtdetr.criterion import Sums
-from .criterion import GroupCriterion, softplus
+from .criterion import GroupCriterion
 from .masks import MaskVectors
 
 _CELLS_PER_POINT = 16
-_CANDIDATES = 3  # for each point of a loss
-_UNCERTAIN = 0.75  # share of the points that are the least certain candidates
+_RULES = PointRules(repeats_border=True, is_soft=False)
 
 
 class MaskedHeads(NamedTuple):
@@ -86,28 +93,23 @@ class MaskGroupCriterion(GroupCriterion):
             head.cells.transpose([0, 3, 1, 2]), points.expand([images, number, 2])
         )  # (N, dim, points)
         logits = paddle.matmul(head.queries, cells) + head.bias  # (N, groups * queries, points)
-        places = np.arange(images * most)[:, None]
-        truth = sample_nearest(masks, to_device(places), points.expand([images * most, number, 2])).astype(logits.dtype)
-        truth = truth.reshape([images, most, number])
-        scores = F.sigmoid(logits)
-        entropy = softplus(logits).sum(axis=2, keepdim=True) - paddle.matmul(logits, truth, transpose_y=True)
-        shared = paddle.matmul(scores, truth, transpose_y=True)
-        total = scores.sum(axis=2, keepdim=True) + truth.sum(axis=2).unsqueeze(1)
-        cost_mask, cost_dice = self.mask_costs
-        costs = cost_mask * entropy / number + cost_dice * (1 - (2 * shared + 1) / (total + 1))
+        places = to_device(np.arange(images * most)[:, None])
+        everywhere = points.expand([images * most, number, 2])
+        truth = sample_truth(MaskStack(masks), places, everywhere, _RULES.is_soft).astype(logits.dtype)
+        costs = compare_at_points(logits, truth.reshape([images, most, number]), *self.mask_costs)
         return costs.reshape([images, self.groups, -1, most]).transpose([1, 0, 2, 3])
 
     def layer_sums(self, outputs: Outputs, heads: Any, targets: DetectionTargets, matches: QueryMatches) -> Sums:
         """Return sums over the batch and the groups of each part, (layers + 1,)."""
         sums = super().layer_sums(outputs, heads, targets, matches)
-        pairs = list_pairs(matches, self.groups, heads.boxes.shape[2])
+        pairs = list_query_pairs(matches, self.groups, heads.boxes.shape[2])
         with autocast.off():
             parts = [self.mask_sums(*head, targets.masks) for head in zip(heads.masks, pairs)]
         mask, dice = (paddle.stack(part) for part in zip(*parts))
         return {**sums, "mask": mask, "dice": dice}
 
     def mask_sums(
-        self, head: MaskVectors, pairs: "MaskPairs", masks: paddle.Tensor
+        self, head: MaskVectors, pairs: QueryPairs, masks: paddle.Tensor
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Return the sums over a head's pairs of the cross-entropy and of 1 - Dice, see ``point_sums``."""
         if not len(pairs.images):  # every parameter gets a gradient on every rank
@@ -132,75 +134,9 @@ class MaskGroupCriterion(GroupCriterion):
             masks: of the objects, uint8 (N, M, H, W).
         """
         height, width = maps.shape[2:]
-        points = self._choose_points(maps.detach(), max(height, height * width // _CELLS_PER_POINT))
-        logits = sample_between(maps, points).squeeze(1)  # (n, points)
-        truth = sample_nearest(masks, places, points).astype(logits.dtype)
-        entropy = (softplus(logits) - logits * truth).mean(axis=1)
-        scores = F.sigmoid(logits)
-        shared, total = (scores * truth).sum(axis=1), scores.sum(axis=1) + truth.sum(axis=1)
-        return entropy.sum(), (1 - (2 * shared + 1) / (total + 1)).sum()
-
-    @paddle.no_grad()
-    def _choose_points(self, maps: paddle.Tensor, number: int) -> paddle.Tensor:
-        """Choose points of masks whose logits are (pairs, 1, height, width), as fractions, (pairs, number, 2)."""
-        candidates = self.draw(len(maps), _CANDIDATES * number).astype(maps.dtype)
-        certainty = sample_between(maps, candidates).squeeze(1).abs()
-        uncertain = int(_UNCERTAIN * number)
-        chosen = paddle.topk(certainty, uncertain, axis=1, largest=False)[1].unsqueeze(2).expand([-1, -1, 2])
-        others = self.draw(len(maps), number - uncertain).astype(maps.dtype)
-        return paddle.concat([paddle.take_along_axis(candidates, chosen, axis=1), others], axis=1)
+        number = max(height, height * width // _CELLS_PER_POINT)
+        return sum_at_points(maps, places, MaskStack(masks), number, _RULES, self.draw)
 
     def draw(self, masks: int, number: int) -> paddle.Tensor:
-        """Draw points x, y of masks as fractions, float32 (masks, number, 2); spread evenly, the same of all masks."""
-        if self.random_samples:
-            return paddle.rand([masks, number, 2])
-        return constant(_spread_points, number).expand([masks, number, 2])
-
-
-class MaskPairs(NamedTuple):
-    """Pairs of a query and an object of one head, image by image, group by group, queries ascending."""
-
-    images: np.ndarray  # int64 (pairs,)
-    queries: np.ndarray  # int64 (pairs,), among the queries of all images and groups
-    objects: np.ndarray  # int64 (pairs,), among the objects of all images, M of each
-
-
-def list_pairs(matches: QueryMatches, groups: int, queries: int) -> list[MaskPairs]:
-    """Return the pairs of each head of ``matches``, whose layers are groups of ``queries`` of heads."""
-    heads = []
-    for query_of, weight_of in zip(*(np.split(part, len(part) // groups) for part in matches[:2])):
-        group, image, number = np.nonzero(weight_of)  # NaN too
-        query = query_of[group, image, number]
-        order = np.lexsort((query, group, image))
-        group, image, number, query = (part[order] for part in (group, image, number, query))
-        most = weight_of.shape[2]
-        heads.append(MaskPairs(image, (image * groups + group) * queries + query, image * most + number))
-    return heads
-
-
-def sample_between(maps: paddle.Tensor, points: paddle.Tensor) -> paddle.Tensor:
-    """Interpolate maps (N, dim, height, width) at points (N, n, 2), x, y as fractions: (N, dim, n).
-
-    Cells at the border are repeated outside.
-    """
-    grid = (2 * points - 1).unsqueeze(2)
-    return F.grid_sample(maps, grid, padding_mode="border", align_corners=False).squeeze(3)
-
-
-def sample_nearest(masks: paddle.Tensor, places: paddle.Tensor, points: paddle.Tensor) -> paddle.Tensor:
-    """Return the values (n, points) of masks (N, M, height, width) at points (n, points, 2), x, y as fractions.
-
-    ``places``, int64 (n, 1), are positions among the masks of all images.
-    """
-    height, width = masks.shape[2:]
-    column, row = (
-        (points[..., axis] * side).astype("int64").clip(0, side - 1) for axis, side in ((0, width), (1, height))
-    )
-    indices = (places * height + row) * width + column
-    return paddle.gather(masks.flatten(), indices.flatten()).reshape(indices.shape)
-
-
-def _spread_points(number: int) -> np.ndarray:
-    """Return points of Roberts' sequence, float32 (number, 2)."""
-    steps = np.array([1, 1]) / 1.32471795724474602596 ** np.array([1, 2])
-    return ((0.5 + np.arange(1, number + 1)[:, None] * steps) % 1).astype(np.float32)
+        """Draw points of masks as fractions, see ``draw_points``."""
+        return draw_points(masks, number, self.random_samples)

@@ -15,6 +15,7 @@ from paddle import nn
 from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import constant
 from ....core.tasks.model import group_by_layers
+from ...mask_queries.matching import load_solver
 from ...models.layers import LayerNorm
 from ..detector import (
     COCO_CATEGORIES,
@@ -28,7 +29,6 @@ from ..detector import (
     without_gradient,
     zeros,
 )
-from ..detr.criterion import load_solver
 from ..detr.transformer import HeadMlp, sine_waves, xavier
 from ..key_names import published_names, select_category_rows
 from ..rtdetr.decoder import DecoderConfig, RtDetrDecoderLayer, SamplingPoints, build_classifier

@@ -14,10 +14,11 @@ from paddle.nn import functional as F
 
 from ....core.runtime.transfers import to_device
 from ....core.tasks.step_types import LossTerm
+from ...mask_queries.matching import QueryMatches
 from ..boxes import center_to_corners, generalized_paired_iou, paired_iou, to_relative
 from ..denoising import PREFIX, ContrastiveNoise
 from ..detector import Outputs, single_or_double
-from ..detr.criterion import QueryMatches, SetCriterion
+from ..detr.criterion import SetCriterion
 
 AUXILIARY, DENOISING = "_auxiliary", "_denoising"
 _GAMMA, _MATCHING_ALPHA, _EPSILON = 2.0, 0.25, 1e-8  # of the focal cost

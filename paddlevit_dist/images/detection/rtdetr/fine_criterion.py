@@ -12,9 +12,9 @@ from paddle.nn import functional as F
 from ....core.distributed import all_reduce_sum, host_barrier, world_size
 from ....core.runtime.transfers import is_on_gpu, to_device_together
 from ....core.tasks.step_types import LossTerm
+from ...mask_queries.matching import QueryMatches
 from ..denoising import PREFIX
 from ..detector import Outputs, single_or_double
-from ..detr.criterion import QueryMatches
 from .criterion import AUXILIARY, DENOISING, MatchedTargets, Sums, VarifocalCriterion, stack_heads
 from .distributions import DistanceBins, bin_entropy, softened_divergence
 

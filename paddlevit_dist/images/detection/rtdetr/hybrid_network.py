@@ -14,10 +14,10 @@ from paddle.nn import functional as F
 from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import constant
 from ....core.tasks.model import ClassLayout
+from ...mask_queries.matching import load_solver
 from ...models.layers import Conv2D
 from ..denoising import PREFIX
 from ..detector import Outputs, QueryDetector, build_backbone, single_or_double
-from ..detr.criterion import load_solver
 from .decoder import build_classifier
 from .distributions import DistanceBins
 

@@ -7,9 +7,10 @@ from support.networks.golden import recipe
 from support.networks.golden_rfdetr import EXACT, GOLDEN, cases, require_losses, stored
 
 from paddlevit_dist.images.detection.rfdetr.criterion import GroupCriterion
-from paddlevit_dist.images.detection.rfdetr.mask_criterion import MaskGroupCriterion, sample_between, sample_nearest
+from paddlevit_dist.images.detection.rfdetr.mask_criterion import MaskGroupCriterion
 from paddlevit_dist.images.detection.rfdetr.masks import MaskVectors
 from paddlevit_dist.images.detection.rtdetr.criterion import HeadOutputs, MatchedTargets
+from paddlevit_dist.images.mask_queries.points import MaskStack, sample_between, sample_truth
 
 PIECES = GOLDEN["pieces"]
 
@@ -47,7 +48,7 @@ def test_golden_losses_of_masks_at_points():
     points = paddle.to_tensor(stored()["pieces/point_coordinates"].astype("float64"))
     found = sample_between(maps, points).squeeze(1).numpy()
     np.testing.assert_allclose(found, stored()["pieces/point_logits"].reshape(found.shape), rtol=0, atol=EXACT)
-    labels = sample_nearest(masks, places, points).numpy()
+    labels = sample_truth(MaskStack(masks), places, points, False).numpy()
     np.testing.assert_array_equal(labels, stored()["pieces/point_labels"].reshape(labels.shape))
 
 

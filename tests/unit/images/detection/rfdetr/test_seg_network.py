@@ -9,16 +9,13 @@ from support.networks.cheap_weights import weights_of_zero
 from support.networks.first_weights import is_constant, is_uniform
 
 from paddlevit_dist.images.detection.detector import DetectionTargets
-from paddlevit_dist.images.detection.detr.criterion import QueryMatches, SetCriterion
-from paddlevit_dist.images.detection.rfdetr.mask_criterion import (
-    MaskGroupCriterion,
-    list_pairs,
-    sample_between,
-    sample_nearest,
-)
+from paddlevit_dist.images.detection.detr.criterion import SetCriterion
+from paddlevit_dist.images.detection.rfdetr.mask_criterion import MaskGroupCriterion
 from paddlevit_dist.images.detection.rfdetr.masks import MaskHead, MaskVectors
 from paddlevit_dist.images.detection.rfdetr.network import RfDetr
 from paddlevit_dist.images.detection.rfdetr.seg_network import RfDetrSeg
+from paddlevit_dist.images.mask_queries.matching import QueryMatches, list_query_pairs
+from paddlevit_dist.images.mask_queries.points import MaskStack, sample_between, sample_truth
 
 SHAPES = "rfdetr_seg_shapes"
 
@@ -201,7 +198,7 @@ def test_points_between_and_within_cells_that_are_not_square():
         for place, row in zip(places[:, 0], points)
         for u, v in row
     ]
-    found = sample_nearest(paddle.to_tensor(masks), paddle.to_tensor(places), paddle.to_tensor(points))
+    found = sample_truth(MaskStack(paddle.to_tensor(masks)), paddle.to_tensor(places), paddle.to_tensor(points), False)
     assert found.numpy().ravel().tolist() == np.ravel(expected).tolist()
 
 
@@ -210,7 +207,7 @@ def test_pairs_are_listed_by_image_and_group_and_keep_those_that_are_not_finite(
     random = np.random.default_rng(6)
     query_of = np.stack([np.stack([random.permutation(5)[:3] for _ in range(2)]) for _ in range(4)])
     weight_of = np.array([[[1, 0, 1], [np.nan, np.nan, 0]], [[0, 0, 0], [1, 1, 1]]] * 2, np.float32)
-    heads = list_pairs(QueryMatches(query_of, weight_of, np.zeros((4, 2, 5)), np.array([3, 3])), 2, 5)
+    heads = list_query_pairs(QueryMatches(query_of, weight_of, np.zeros((4, 2, 5)), np.array([3, 3])), 2, 5)
     assert len(heads) == 2
     for head, pairs in enumerate(heads):
         expected = []

@@ -12,7 +12,7 @@ from ..core.checkpoint.load_report import require_trained
 from ..core.registry.lookup import resolve
 from ..core.tasks.class_names import name_outputs, resolve_class_names
 from ..core.tasks.model import as_model
-from ..core.tasks.model_factory import build_network, require_unset
+from ..core.tasks.model_factory import build_network, model_options, require_unset
 from ..core.tasks.prediction import CheckpointMeta
 from ..core.tasks.step_types import TaskTraits
 from ..core.tasks.task import Task
@@ -67,6 +67,8 @@ class BackboneTask(Task):
         self._opened_turned: bool | None = None  # whether images of the last opened split are turned
         self.model_options, notices = configured_options(self)
         self.notices += notices
+        if "random_samples" in model_options(config.MODEL.NAME).defaults:
+            self._set_options(random_samples=config.TRAIN.RANDOM_SAMPLING)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_inspection": None}
@@ -115,9 +117,14 @@ class BackboneTask(Task):
         if self.config.DATA.ON_INVALID_SAMPLE == "skip":
             dataset.replacements = self.replacements = ReplacementReader(Path(self.config.SAVE).absolute())
 
+    @property
+    def network_size(self) -> tuple[int, int] | None:
+        """Height and width that the network is built for; None: the variant's own."""
+        return None
+
     def create_network(self, num_classes: int) -> paddle.nn.Layer:
         """Create the configured model with initial weights."""
-        return build_network(self.config.MODEL.NAME, num_classes, None, self.model_options)
+        return build_network(self.config.MODEL.NAME, num_classes, self.network_size, self.model_options)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model; a new training run loads MODEL.BACKBONE_PRETRAINED into its backbone."""

@@ -298,6 +298,12 @@ class ObjectTrain(every_run.TrainSection):
         "learning rate of the backbone relative to the rest; DETR's and SegFormer's authors: 0.1",
         Range(low=0, high=1, low_open=True),
     )
+    RANDOM_SAMPLING: bool = key(
+        True,
+        "Mask R-CNN, RF-DETR Seg, EoMT: sample the anchors and regions, or the points of masks, for the losses at "
+        "random; False: deterministically",
+        training_only=True,
+    )
 
 
 class ObjectSettings(ImageSettings):

@@ -26,8 +26,6 @@ def read_model_options(config: DetectionSettings, family: object) -> dict[str, A
     options: dict[str, Any] = {}
     if "dropout" in defaults:
         options["dropout"] = model.DROPOUT  # even if the variant's is not 0
-    if "random_samples" in defaults:
-        options["random_samples"] = config.TRAIN.RANDOM_SAMPLING
     requested = {option: model[option] for option in OPTIONS if model[option] is not None}
     for key, value in {**requested, **({"MASK_PADDING": True} if model.MASK_PADDING else {})}.items():
         if key.lower() not in defaults:

@@ -200,11 +200,6 @@ class DetectionTrainSection(ObjectTrain):
     DECAY_ALL_PARAMETERS: bool = key(
         True, "weight decay on all parameters, as the authors of detectors do; False: except biases and norms"
     )
-    RANDOM_SAMPLING: bool = key(
-        True,
-        "Mask R-CNN, RF-DETR Seg: sample the anchors and regions, or the points of masks, for the losses at random; "
-        "False: deterministically",
-    )
     DETECTION_NORMALIZER: Literal["global", "reference"] = key(
         "global",
         "normalization of losses: global (counts of all devices and micro-batches), or reference (the authors': DETR's "

@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 from paddle import nn
 
+from ...core.registry.lookup import resolve
 from ...core.runtime import autocast, operations
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import constant
@@ -83,7 +84,7 @@ class UpscaleBlock(nn.Layer):
         return self.norm(self.conv2(self.act(self.conv1(x))))
 
 
-class MaskHead(nn.Layer):
+class QueryMaskHead(nn.Layer):
     """Makes the vectors of queries whose products with a map's cells are the masks' logits."""
 
     def __init__(self, dim: int):
@@ -119,11 +120,12 @@ class Eomt(Model):
         num_blocks: blocks that see the queries.
         annealing: when masks stop being used, see ``list_annealing``.
         decay_last_blocks: TRAIN.LAYER_DECAY also lowers the learning rates of these blocks.
+        loss_points: where the masks of a pair are compared.
         random_samples: whether masks that are used, points of losses and scales of rotary positions are drawn.
         drop_path: rate of stochastic depth in the backbone's last block.
     """
 
-    least_values = {"num_queries": 1, "num_blocks": 1}
+    least_values = {"num_queries": 1, "num_blocks": 1, "loss_points": 4}
     classifier_layers = ("class_head",)
     key_maps = key_names.EOMT
 
@@ -137,12 +139,13 @@ class Eomt(Model):
         num_blocks: int = 4,
         annealing: Annealing | None = None,
         decay_last_blocks: bool = True,
+        loss_points: int = 12544,
         random_samples: bool = True,
         drop_path: float = 0.0,
     ):
         super().__init__()
         self.num_queries, self.num_blocks, self.random_samples = num_queries, num_blocks, random_samples
-        self.decay_last_blocks = decay_last_blocks
+        self.decay_last_blocks, self.loss_points = decay_last_blocks, loss_points
         self.backbone = _build_backbone(backbone, image_size, backbone_options or {}, drop_path)
         self.image_size, self.in_channels = self.backbone.image_size, self.backbone.in_channels
         depth, dim = len(self.backbone.blocks), self.backbone.embed_dim
@@ -152,7 +155,7 @@ class Eomt(Model):
         self.query = QueryTable(num_queries, dim)
         patch = self.backbone.patch_embed.patch_size
         self.upscale = nn.LayerList([UpscaleBlock(dim) for _ in range(max(1, int(math.log2(patch)) - _LEAST_CELLS))])
-        self.mask_head = MaskHead(dim)
+        self.mask_head = QueryMaskHead(dim)
         self.cell_product = MatrixProduct(transpose_y=True)
         self.reset_classifier(num_classes)
 
@@ -173,6 +176,17 @@ class Eomt(Model):
     def outputs_to_classes(self, outputs: int) -> int:
         """Return the number of classes of a classifier with these outputs, one of which is for no object."""
         return outputs - 1
+
+    @classmethod
+    def criterion_options(cls, name: str, **options: Any) -> dict[str, Any]:
+        """Return the sizes that the criterion of ``build(name, ..., **options)`` needs."""
+        chosen = {**cls.options(), **cls.variants.get(name, {}), **options}
+        return {
+            "queries": chosen["num_queries"],
+            "predictions": chosen["num_blocks"] + 1,
+            "random_samples": chosen["random_samples"],
+            "points": chosen["loss_points"],
+        }
 
     def predict(self, images) -> Prediction:
         """Compute the last prediction alone, of images (N, 3, H, W), without masks in the attention."""
@@ -301,14 +315,15 @@ class Eomt(Model):
 def _build_backbone(
     name: str, image_size: int | tuple[int, int], options: Mapping[str, Any], drop_path: float
 ) -> VisionTransformer:
+    family = resolve("model", name)
+    if not (isinstance(family, type) and issubclass(family, VisionTransformer)):
+        raise UserError(
+            f"option backbone {name}: expected a plain Vision Transformer, such as vit_small_patch14_reg4_dinov2"
+        )
     options = {**options, **({"drop_path": drop_path} if drop_path else {})}
     patch = {**variant_options(name), **options}.get("patch_size", 1)
     whole = tuple(-(-side // patch) * patch for side in as_pair(image_size))  # of whole patches
     backbone = create_model(name, num_classes=0, image_size=whole, **options)
-    if not isinstance(backbone, VisionTransformer):
-        raise UserError(
-            f"option backbone {name}: expected a plain Vision Transformer, such as vit_small_patch14_reg4_dinov2"
-        )
     drop_layers(backbone, ("attn_pool",))
     return backbone
 

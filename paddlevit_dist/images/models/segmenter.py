@@ -37,6 +37,10 @@ class Segmenter(Model):
 
     #: weight of the auxiliary head's loss; 0 where there is none
     auxiliary_weight: float = 0.0
+    #: class method that builds the losses of a network whose queries learn masks, see ``mask_queries``; None: pixels'
+    criterion: Any = None
+    #: whether ``forward`` computes probabilities instead of logits in an evaluation
+    gives_probabilities: bool = False
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ MANIFEST = Manifest(
         "..models.upernet:UPerNet",
         "..models.fcn:FCN",
         "..models.fcn:LinearSegmenter",
+        "..mask_queries.semantic:SemanticEomt",
     ),
     datasets={
         "segmentation_shapes": ".data.segmentation_dataset:SegmentationShapes",

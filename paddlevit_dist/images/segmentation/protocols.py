@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ...core.registry.lookup import resolve
 from ...core.runtime.transfers import to_device
 from ..models.segmenter import resize_maps
 from .data.segmentation_dataset import IGNORED
@@ -31,19 +32,21 @@ class EvaluationProtocol(NamedTuple):
     """How an image is evaluated."""
 
     crop: Size | None = None  # height and width of the sliding windows; None: whole images
-    stride: Size = (1, 1)  # rows and columns from one window to the next
+    stride: Size | None = (1, 1)  # rows and columns from one window to the next; None: as few as cover a side
     scales: tuple[float, ...] = (1.0,)  # of the network's input
     flips: bool = False  # also use the mirrored image
     is_direct: bool = False  # logits are resized to the stored image in one step, as in transformers
     divisor: int = 1  # sides at a scale other than 1 are enlarged to multiples of it
+    of_probabilities: bool = False  # the network computes probabilities, which several views average as they are
 
     def __str__(self) -> str:
         crop, stride = ("x".join(map(str, sides or ())) for sides in (self.crop, self.stride))
-        text = f"windows of {crop}, stride {stride}" if self.crop else "whole images"
+        text = f"windows of {crop}, {f'stride {stride}' if stride else 'spread'}" if self.crop else "whole images"
         scales = ", ".join(f"{scale:g}" for scale in self.scales)
         text += "" if self.scales == (1.0,) else f"; mean of scales {scales}"
         resized = "directly to the stored size" if self.is_direct else "to the input's size, then the stored one"
-        return f"{text}{'; also mirrored' if self.flips else ''}; logits bilinear {resized}"
+        kind = "probabilities" if self.of_probabilities else "logits"
+        return f"{text}{'; also mirrored' if self.flips else ''}; {kind} bilinear {resized}"
 
 
 def read_crop(config: SegmentationSettings) -> Size:
@@ -56,8 +59,10 @@ def read_protocol(config: SegmentationSettings) -> EvaluationProtocol:
     """Return the evaluation protocol that SEGMENTATION configures."""
     keys, crop = config.SEGMENTATION, read_crop(config)
     rows, columns = keys.STRIDE or (max(1, 2 * side // 3) for side in crop)
+    of_probabilities = getattr(resolve("model", config.MODEL.NAME), "gives_probabilities", False)
     more = tuple(keys.SCALES), keys.FLIP, keys.RESIZE_LOGITS_VIA == "stored", config.DATA.EVAL_DIVISOR
-    return EvaluationProtocol(crop if keys.PROTOCOL == "slide" else None, (rows, columns), *more)
+    stride = None if keys.PROTOCOL == "spread" else (rows, columns)
+    return EvaluationProtocol(None if keys.PROTOCOL == "whole" else crop, stride, *more, of_probabilities)
 
 
 def describe_protocol(config: SegmentationSettings) -> str:
@@ -87,16 +92,24 @@ def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Eval
         # For images of any size, only the logits of rows that a window still covers are stored.
         bands = slide_windows(network, image, protocol.crop, protocol.stride)
         return paddle.concat([_most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
-    return _most_likely(list(_views(network, image, protocol)), size, protocol.is_direct)
+    views = list(_views(network, image, protocol))
+    return _most_likely(views, size, protocol.is_direct, protocol.of_probabilities)
 
 
-def starts(side: int, length: int, step: int) -> list[int]:
-    """Return where windows of ``length`` begin along a side; a shorter side has one window of the side's length."""
+def starts(side: int, length: int, step: int | None) -> list[int]:
+    """Return where windows of ``length`` begin along a side; a shorter side has one window of the side's length.
+
+    Without a ``step``, as few windows as cover the side overlap equally, as in EoMT's code.
+    """
+    if step is None:
+        number = -(-side // length)
+        overlap = (number * length - side) / max(1, number - 1)
+        return [int(place * (length - overlap)) if number > 1 else 0 for place in range(number)]
     number = max(side - length + step - 1, 0) // step + 1
     return [max(min(place * step, side - length), 0) for place in range(number)]
 
 
-def count_windows(side: int, length: int, step: int) -> np.ndarray:
+def count_windows(side: int, length: int, step: int | None) -> np.ndarray:
     """Count the windows over each position along a side, float32 (side,); a pixel's count is the product of both."""
     counts = np.zeros(side, np.float32)
     for start in starts(side, length, step):
@@ -104,15 +117,16 @@ def count_windows(side: int, length: int, step: int) -> np.ndarray:
     return counts
 
 
-def slide_windows(network: Network, image: paddle.Tensor, crop: Size, stride: Size) -> Iterator[paddle.Tensor]:
+def slide_windows(network: Network, image: paddle.Tensor, crop: Size, stride: Size | None) -> Iterator[paddle.Tensor]:
     """Yield the mean logits of the windows over each pixel, float32 (1, classes, rows, width).
 
     All rows of the image come in order, some at a time, as soon as no further window covers them. A window's logits are
     first resized to the window.
     """
     sides = tuple(image.shape[2:])
-    tops, lefts = (starts(*axis) for axis in zip(sides, crop, stride))
-    row_counts, column_counts = (to_device(count_windows(*axis)) for axis in zip(sides, crop, stride))
+    axes = list(zip(sides, crop, stride or (None, None)))
+    tops, lefts = (starts(*axis) for axis in axes)
+    row_counts, column_counts = (to_device(count_windows(*axis)) for axis in axes)
     height, width = min(crop[0], sides[0]), min(crop[1], sides[1])
     total: Any = None  # (1, classes, height, all columns) from the first window on
     done = 0  # the number of its complete rows
@@ -155,12 +169,15 @@ def _resize(logits: paddle.Tensor, input_size: Size, size: Size, is_direct: bool
     return logits
 
 
-def _most_likely(views: Sequence[View], size: Size, is_direct: bool = False) -> paddle.Tensor:
+def _most_likely(
+    views: Sequence[View], size: Size, is_direct: bool = False, of_probabilities: bool = False
+) -> paddle.Tensor:
     """Return the most likely class, uint8 (*size); with one view, only some classes are large at a time."""
     (logits, input_size), number = views[0], views[0][0].shape[1]
     step = max(1, _LARGEST_BYTES // (4 * max(math.prod(size), math.prod(input_size))))
     if len(views) > 1:
-        best = sum(F.softmax(_resize(*view, size, is_direct), axis=1) for view in views).argmax(axis=1)
+        resized = (_resize(*view, size, is_direct) for view in views)
+        best = sum(view if of_probabilities else F.softmax(view, axis=1) for view in resized).argmax(axis=1)
     else:
         best = most = None
         for first in range(0, number, step):

@@ -109,8 +109,10 @@ class SegmentationSection(Section):
     OHEM_MIN_KEPT: int = key(
         100_000, "smallest number of pixels of an image that count, with OHEM_THRESHOLD", AT_LEAST_1, training_only=True
     )
-    PROTOCOL: Literal["whole", "slide"] = key(
-        "whole", "evaluation and prediction: run the network on whole images (whole) or on sliding windows (slide)"
+    PROTOCOL: Literal["whole", "slide", "spread"] = key(
+        "whole",
+        "evaluation and prediction: run the network on whole images (whole), on sliding windows (slide), or on as few "
+        "windows as cover the image, which overlap equally (spread), as for EoMT",
     )
     CROP: Pair[int] | None = key(
         None,
@@ -193,6 +195,19 @@ def _find_unused(view: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKeys
         yield IgnoredKeys(tuple(f"DATA.{name}" for name in files), "DATA.DATASET", "it is for coco_outlines, and {}")
     if view.values.SEGMENTATION.PROTOCOL == "whole":
         yield IgnoredKeys(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "there are no windows: {}")
+    elif view.values.SEGMENTATION.PROTOCOL == "spread":
+        yield IgnoredKeys(("SEGMENTATION.STRIDE",), "SEGMENTATION.PROTOCOL", "windows overlap equally: {}")
+
+
+def require_no_pixel_losses(config: SegmentationSettings) -> None:
+    """Refuse keys of losses that a network whose queries learn masks does not have, by a ``UserError``."""
+    keys = config.SEGMENTATION
+    for name in ("CLASS_WEIGHTS", "OHEM_THRESHOLD", "DICE_WEIGHT", "LOVASZ_WEIGHT"):
+        if keys[name]:
+            raise UserError(
+                f"SEGMENTATION.{name} {keys[name]}: {config.MODEL.NAME} has losses of queries, not of pixels; remove "
+                f"SEGMENTATION.{name}"
+            )
 
 
 TABLE = KeyTable(rows(SegmentationSettings), resolve_defaults=_complete, check=_check, find_ignored=_find_unused)

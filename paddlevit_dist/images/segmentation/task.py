@@ -36,13 +36,15 @@ from ...core.tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
+from ..mask_queries.criterion import MaskQueryCriterion
 from ..models.segmenter import Segmenter
 from ..transforms.albumentations_file import AlbumentationsFile
+from .class_masks import add_classes, build_targets, count_classes
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, summarize_labels
 from .metrics import SegmentationMetrics
-from .protocols import class_map, describe_protocol, read_protocol, upsample
+from .protocols import class_map, describe_protocol, read_crop, read_protocol, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, split_batch
-from .settings import SegmentationSettings
+from .settings import SegmentationSettings, require_no_pixel_losses
 from .transforms import evaluation_transform, see_maps, training_transform
 
 _LOGITS = "logits (images, classes, rows, columns)"
@@ -77,6 +79,7 @@ class ImageSegmentation(BackboneTask):
         selftest_overrides={
             **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
             "SEGMENTATION.OHEM_THRESHOLD": None,
+            "TRAIN.RANDOM_SAMPLING": False,
         },
     )
     best_metric = ("mIoU", True)
@@ -85,6 +88,7 @@ class ImageSegmentation(BackboneTask):
         super().__init__(config)
         self.palette: np.ndarray | None = None
         self.auxiliary_weight = 0.0  # the model's
+        self.criterion: MaskQueryCriterion | None = None  # of a network with losses of its own, once classes are known
         keys = config.SEGMENTATION
         of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
         of_pixels = _PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :]  # hard pixels are counted by the step
@@ -94,6 +98,8 @@ class ImageSegmentation(BackboneTask):
                 f"MODEL.NAME {config.MODEL.NAME} is not a segmentation model; set segformer_b0, for example, or "
                 f"another that '{program('inspect')} --list' names below TASK {config.TASK}"
             )
+        if self._has_own_losses:
+            require_no_pixel_losses(config)
 
     def build_dataset(self, split: str, cache_folder: Path) -> SegmentationSamples:
         """Open a split with its transform, check it, and log what was found."""
@@ -118,9 +124,25 @@ class ImageSegmentation(BackboneTask):
             )
         if is_training:
             self._replace_unreadable(samples)
+            self._build_criterion()
         else:
             samples.eval_protocol = describe_protocol(self.config)
         return samples
+
+    @property
+    def _has_own_losses(self) -> bool:
+        return getattr(self._family, "criterion", None) is not None
+
+    def _build_criterion(self) -> None:
+        """Build the losses of a network that has its own."""
+        if self._has_own_losses:
+            self.criterion = self._family.criterion(self.config.MODEL.NAME, self.num_classes, **self.model_options)
+            self.traits = replace(self.traits, normalizer_names=self.criterion.normalizer_names)
+
+    @property
+    def network_size(self) -> tuple[int, int] | None:
+        """Height and width that the network is built for: of a crop, if positions are learned for it; else its own."""
+        return read_crop(self.config) if self._has_own_losses else None
 
     def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the classes and colors of samples."""
@@ -144,7 +166,8 @@ class ImageSegmentation(BackboneTask):
 
     def collate(self, samples: Sequence[SegmentationSample]) -> dict[str, Any]:
         """Collate samples to a batch."""
-        return collate(samples)
+        batch = collate(samples)
+        return add_classes(batch) if self.criterion is not None and samples[0].is_training else batch
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model."""
@@ -154,6 +177,8 @@ class ImageSegmentation(BackboneTask):
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Count the divisors of the losses: labeled pixels, or classes in images."""
+        if self.criterion is not None:
+            return dict(self.criterion.count(count_classes(batch)))
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         image_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
         pixels = image_counts[:, :IGNORED].sum(axis=0)  # (classes,)
@@ -167,6 +192,10 @@ class ImageSegmentation(BackboneTask):
         self, model: paddle.nn.Layer, batch: dict[str, paddle.Tensor], step: StepPosition
     ) -> dict[str, LossTerm]:
         """Compute the losses of a batch."""
+        if self.criterion is not None:
+            self.criterion.note_objects(count_classes(batch), step)
+            outputs = model(self.normalizer(batch["images"]), step.update, step.total_updates)
+            return dict(self.criterion.terms(outputs, build_targets(batch)))
         labels = batch["labels"].astype("int64")  # (N, H, W)
         outputs = model(self.normalizer(batch["images"]))
         is_pair = self.auxiliary_weight and isinstance(outputs, (tuple, list)) and len(outputs) == 2

@@ -105,7 +105,7 @@ def make_landmarks(
         is_outside = ((array < -_OUTSIDE) | (array > np.array(geometry.shape) - 1 + _OUTSIDE)).any(axis=1)
         if is_outside.any():
             number = int(is_outside.argmax())
-            place = ", ".join(f"{length:.1f}" for length in array[number])
+            place = ", ".join(f"{length:.6g}" for length in array[number])
             raise BadSample(
                 f"landmark {names[number]} is at voxel ({place}) of {' x '.join(map(str, geometry.shape))} (z, y, x): "
                 "positions are voxels of the volume; its geometry.voxels(positions) converts millimeters x, y, z"

@@ -212,6 +212,13 @@ def captured_output() -> Iterator[Any]:
 
 def describe_value(value: Any) -> str:
     """Describe what a user's code returned: its kind, its parts, dtype and shape, and an image's mode."""
+    try:
+        return _describe(value)
+    except Exception:  # a user's class may raise anything
+        return type(value).__name__
+
+
+def _describe(value: Any) -> str:
     kind = type(value).__name__
     if isinstance(value, (Mapping, tuple, list)):
         parts = map(repr if isinstance(value, Mapping) else describe_value, value)

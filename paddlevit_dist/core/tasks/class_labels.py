@@ -8,9 +8,11 @@ import numpy as np
 
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line, shorten
+from .sample_arrays import as_array
 from .sample_checks import BadSample, describe_classes, require_finite
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}(\.0*)?")
+_MOST_CLASSES = 1 << 63  # of what an index of samples holds
 _LONGEST, _MOST_NAMED = 60, 8  # characters of a value, and classes, in a message
 
 
@@ -42,7 +44,7 @@ def make_class(label: Any, num_classes: int | None, class_names: Sequence[str] =
             f"label is {show_value(label)}, expected the whole number{expected}; repair or remove the sample"
         )
     number = int(value)
-    if number < 0 or (num_classes is not None and number >= num_classes):
+    if number < 0 or number >= (_MOST_CLASSES if num_classes is None else num_classes):
         raise BadSample(f"label {number} is out of range: {describe_classes(num_classes)}")
     return number
 
@@ -60,7 +62,7 @@ def make_classes(
         return labels if isinstance(labels, np.ndarray) and labels.ndim == 1 else array.reshape(-1)
     if array is None or not array.ndim:
         raise UserError(f"labels are {show_value(labels)}, expected the number of each sample's class, (samples,)")
-    classes = np.zeros(len(labels), np.int64)
+    classes = np.zeros(len(array), np.int64)
     for index, label in enumerate(labels if isinstance(labels, (list, tuple)) else array):
         try:
             classes[index] = make_class(label, num_classes, class_names)
@@ -81,6 +83,8 @@ def require_label(label: object, num_classes: int | None) -> None:
     """
     array = as_array(label)
     if array is not None and array.size > 1:
+        if array.dtype.kind not in "biuf":
+            raise BadSample(f"label is {show_value(label)}, expected the class, or a share of each class")
         require_finite(array, "label")
     else:
         make_class(label, num_classes)
@@ -110,25 +114,6 @@ def _find_scalar(label: Any, num_classes: int | None) -> Any:
     if is_row and np.isin(array, (0, 1)).all() and np.count_nonzero(array) == 1:
         return int(np.argmax(array))
     return None
-
-
-def as_array(value: Any) -> np.ndarray | None:
-    """Return numbers or texts as an array; None if they are something else, have gaps, or cannot be converted.
-
-    Tensors are copied to the host.
-    """
-    if type(value) is np.ndarray:
-        array = value
-    else:
-        try:
-            if "bfloat16" in str(getattr(value, "dtype", "")):  # which NumPy lacks
-                value = value.astype("float32")
-            array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
-        except Exception:  # rows of different lengths, tensors with gradients, and what users' classes raise
-            return None
-        if np.ma.is_masked(value):
-            return None
-    return array if array.dtype.kind in "biufUSO" else None
 
 
 def show_value(value: Any) -> str:

@@ -14,7 +14,8 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
-from .class_labels import as_array, show_value
+from .class_labels import show_value
+from .sample_arrays import as_array
 
 ALL_NAMES = ("all", "all together")  # see ``name_all``
 _LONGEST = 60  # letters of a name in a message
@@ -33,7 +34,10 @@ def make_class_names(names: Any, what: str) -> Sequence[str]:
         listed = list(names.values()) if list(names) == list(range(len(names))) else None
     elif isinstance(names, (str, bytes, Set, Iterator)) or not hasattr(names, "__len__"):
         listed = None  # letters, without an order, or gone after they are read once
-    texts = [] if listed is None else [_make_name(name) for name in listed]
+    try:
+        texts = [] if listed is None else [_make_name(name) for name in listed]
+    except Exception:  # of a user's class, or of an array without axes
+        listed, texts = None, []
     if listed is None or "" in texts:
         wrong = names if listed is None else list(listed)[texts.index("")]
         raise UserError(

@@ -11,9 +11,9 @@ from ..intervals import means
 from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
-from .class_labels import as_array
 from .dataset import Dataset, dataset_class
 from .metrics import TableMetrics
+from .sample_arrays import as_array
 from .score_kind import Arrays, Recompute, ScoreKind
 from .step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 from .task import Task

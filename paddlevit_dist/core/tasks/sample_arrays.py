@@ -14,17 +14,38 @@ from .sample_checks import BadSample, has_no_other_negative, require_finite
 
 def to_array(value: Any, field: str) -> np.ndarray:
     """Return numbers or texts as an array; nothing, a ragged list and an array with masked gaps are refused."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise BadSample(f"{field} is a masked array: fill its gaps, or remove these elements")
     if isinstance(value, (str, bytes, Mapping, set)) or value is None:
         raise BadSample(f"{field} is {describe_value(value)}, expected an array")
     try:
-        array = np.asarray(value)
+        array = _convert(value)
     except Exception as error:  # of a list whose parts have other lengths, or of another library's type
         raise BadSample(f"{field} cannot become an array: {shorten(str(error))}") from error
+    if np.ma.is_masked(array):
+        raise BadSample(f"{field} is a masked array: fill its gaps, or remove these elements")
     if array.dtype.kind in "iufbUO":
         return array
     raise BadSample(f"{field} is {describe_value(array)}, expected numbers")
+
+
+def as_array(value: Any) -> np.ndarray | None:
+    """Return numbers or texts as an array; None if they are something else, have gaps, or cannot be converted.
+
+    Tensors are copied to the host.
+    """
+    try:
+        array = _convert(value)
+    except Exception:  # rows of different lengths, tensors with gradients, and what users' classes raise
+        return None
+    return array if array.dtype.kind in "biufUSO" and not np.ma.is_masked(array) else None
+
+
+def _convert(value: Any) -> np.ndarray:
+    """Return a value as an array, with gaps if it has some; raises what users' classes and NumPy raise."""
+    if type(value) is np.ndarray:
+        return value
+    if "bfloat16" in str(getattr(value, "dtype", "")):  # which NumPy lacks
+        value = value.astype("float32")
+    return value if np.ma.is_masked(value) else np.asarray(value.numpy() if hasattr(value, "numpy") else value)
 
 
 def to_floats(value: Any, field: str, columns: int, dtype: type = np.float32) -> np.ndarray:
@@ -91,7 +112,7 @@ def _find_names(array: np.ndarray, field: str, class_names: Sequence[str] | None
         is_number = isinstance(name, (int, np.integer)) and abs(name) < 1 << 62
         if not is_number and (not isinstance(name, (str, type(None))) or name not in numbers):
             known = shorten(", ".join(map(str, class_names))) if class_names else "which have no names"
-            raise BadSample(f"{field} has {shorten(repr(name))}, expected the number or the name of a class ({known})")
+            raise BadSample(f"{field} has {describe_value(name)}, expected the number or the name of a class ({known})")
         result[place] = name if is_number else numbers[name]
     return result
 

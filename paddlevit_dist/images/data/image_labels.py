@@ -11,7 +11,8 @@ from PIL import Image
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import describe_value
-from ...core.tasks.class_labels import as_array, list_names, show_value
+from ...core.tasks.class_labels import list_names, show_value
+from ...core.tasks.sample_arrays import as_array
 from ...core.tasks.sample_checks import BadSample
 
 ANY, CLASS, LABELS = "", "class", "labels"  # what the label of an image is
@@ -66,10 +67,11 @@ def make_label_matrix(
             is_made = isinstance(matrix, np.ndarray) and matrix.dtype == np.int8
             return matrix if is_made else array.astype(np.int8)
         num_classes = array.shape[1]
-    if num_classes is None or not hasattr(matrix, "__len__") or isinstance(matrix, (str, bytes, Mapping, Set)):
+    listed: Any = matrix if isinstance(matrix, (list, tuple)) else array
+    if num_classes is None or listed is None or (listed is array and not array.ndim):
         raise UserError(f"label_matrix is {show_value(matrix)}, expected a row of labels for each sample")
-    rows = np.zeros((len(matrix), num_classes), np.int8)
-    for index, row in enumerate(matrix if array is None or array.dtype.kind in "USO" else array):
+    rows = np.zeros((len(listed), num_classes), np.int8)
+    for index, row in enumerate(listed):
         try:
             rows[index] = make_labels(row, num_classes, class_names)
         except BadSample as error:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...core.runtime.printing import describe_value
+from ...core.tasks.class_names import make_class_names
 from ...core.tasks.sample_arrays import (
     require_range,
     require_same_length,
@@ -65,7 +66,7 @@ def make_scene(
     """
     xyz, offset = _place(to_array(xyz, "xyz"), _read_offset(offset))
     number = len(xyz)
-    names = [] if class_names is None else list(class_names)
+    names = [] if class_names is None else make_class_names(class_names, "class_names")
     limit = num_classes or len(names) or _MAX_CLASSES
     if not isinstance(channels, (Mapping, type(None))):
         raise BadSample(f"channels is {describe_value(channels)}, expected a dictionary of arrays")

@@ -12,6 +12,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import read_content
 from ...core.runtime.printing import describe_value
 from ...core.runtime.text_files import to_utf8
+from ...core.tasks.class_names import make_class_names
 from ...core.tasks.dataset import Dataset, require_folder, require_split
 from ...core.tasks.sample_arrays import read_fields, require_same_length, to_array, to_classes, to_floats
 from ...core.tasks.sample_checks import BadSample
@@ -64,7 +65,7 @@ def make_shape(
         raise BadSample("the shape has no points")
     if vectors is not None:
         require_same_length({"xyz": points, "normals": vectors})
-    names = [] if class_names is None else list(class_names)
+    names = [] if class_names is None else make_class_names(class_names, "class_names")
     limit = num_classes or len(names) or 1 << 31
     single = to_classes([label] if isinstance(label, (str, type(None))) else label, "label", names, limit, NO_LABEL)
     if single.size != 1:

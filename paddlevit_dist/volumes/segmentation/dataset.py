@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import describe_value
+from ...core.tasks.class_names import make_class_names
 from ...core.tasks.dataset import Dataset
 from ...core.tasks.sample_arrays import to_classes
 from ...core.tasks.sample_checks import BadSample
@@ -85,7 +86,7 @@ def make_label_map(
     Raises:
         BadSample: an argument has another form, or a label is out of range.
     """
-    names = [] if class_names is None else list(class_names)
+    names = [] if class_names is None else make_class_names(class_names, "class_names")
     upright, geometry = place_labels(array, axes, spacing, affine)
     return LabelMap.from_array(
         to_classes(upright, "labels", names, len(names) or IGNORED, IGNORED).astype(np.uint8), geometry

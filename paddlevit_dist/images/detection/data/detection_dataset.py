@@ -9,9 +9,10 @@ from PIL import Image
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
-from ....core.tasks.class_labels import as_array, show_value
+from ....core.tasks.class_labels import show_value
 from ....core.tasks.dataset import Dataset
 from ....core.tasks.made_results import is_ours
+from ....core.tasks.sample_arrays import as_array
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.image_dataset import ImageDataset
 from .image_annotations import ImageAnnotations, ObjectRules, make_annotations

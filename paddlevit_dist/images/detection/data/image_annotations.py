@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....core.runtime.printing import describe_value, shorten
-from ....core.tasks.class_labels import as_array, make_class
+from ....core.tasks.class_labels import make_class, show_value
+from ....core.tasks.sample_arrays import as_array
 from ....core.tasks.sample_checks import BadSample, require_finite
 from ...run_lengths import are_plain_polygons, find_mask_runs, parse_segmentation, require_segmentation
 
@@ -206,7 +207,7 @@ def read_boxes(values: object, box_format: object, name: str) -> np.ndarray:
     """
     chosen = box_format.lower() if isinstance(box_format, str) else box_format
     if not isinstance(chosen, str) or chosen not in FORMATS:
-        raise BadSample(f"box_format is {shorten(repr(box_format), 60)}: expected {_FORMAT_TEXT}")
+        raise BadSample(f"box_format is {show_value(box_format)}: expected {_FORMAT_TEXT}")
     array = read_array([] if values is None else values, name)
     if not array.size and array.shape[0] == 0:
         return np.zeros((0, 4))
@@ -262,7 +263,10 @@ def _make_areas(values: object, boxes: np.ndarray, masks: list[Any] | None) -> n
     if values is None and masks is not None:
         return np.array([_measure_mask(mask) for mask in masks], np.float64)
     if values is None:
-        return boxes[:, 2] * boxes[:, 3]
+        with np.errstate(over="ignore"):  # refused below
+            areas = boxes[:, 2] * boxes[:, 3]
+        require_finite(areas, "areas")
+        return areas
     return _read_column(values, len(boxes), "areas").astype(np.float64)
 
 
@@ -327,9 +331,7 @@ def make_masks(values: Any, number: int, is_needed: bool, size: tuple[int, int] 
         return [] if is_needed else None
     if values is None:
         raise BadSample(f"masks are missing: expected one for each of {number} boxes")
-    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__"):
-        raise BadSample(f"masks are {describe_value(values)}: expected a list of one for each of {number} boxes")
-    if hasattr(values, "numpy") or isinstance(values, np.ndarray):
+    if not isinstance(values, (list, tuple)):
         values = read_array(values, "masks")
         if values.ndim != 3 and values.size:
             raise BadSample(f"masks of shape {values.shape}: expected (n, height, width)")
@@ -341,6 +343,8 @@ def make_masks(values: Any, number: int, is_needed: bool, size: tuple[int, int] 
 def _make_mask(mask: Any, name: str, size: tuple[int, int] | None) -> Any:
     """Return a mask in a form of COCO: polygons or run lengths that are valid, or the run lengths of pixels."""
     if isinstance(mask, (list, dict)):
+        if isinstance(mask, list) and any(hasattr(part, "numpy") for part in mask):
+            mask = [read_array(part, name).tolist() for part in mask]
         if not are_plain_polygons(mask):
             try:
                 require_segmentation(mask, *(size or (None, None)))

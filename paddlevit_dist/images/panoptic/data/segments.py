@@ -7,7 +7,8 @@ import numpy as np
 from PIL import Image
 
 from ....core.runtime.printing import count, describe_value, shorten
-from ....core.tasks.class_labels import as_array, make_class, show_value
+from ....core.tasks.class_labels import make_class, show_value
+from ....core.tasks.sample_arrays import as_array
 from ....core.tasks.sample_checks import BadSample
 
 VOID = -1  # row of a pixel without a segment

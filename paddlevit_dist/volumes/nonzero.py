@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from ..core.checkpoint.content import read_about
 from ..core.checkpoint.finding import resolve
+from ..core.checkpoint.records import read_about
 from ..core.checkpoint.weight_files import evaluated_weights
 from ..core.runtime.text_files import convert_facts
 from .input_facts import VolumeInputFacts

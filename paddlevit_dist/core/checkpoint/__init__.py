@@ -2,7 +2,7 @@
 
 - ``store``: checkpoints of a run: written completely or not at all, linked, pruned; ``finding``: the one that a run
   continues from
-- ``content``: the files of a checkpoint, with their checks
+- ``directory_names``: names in a checkpoint; ``integrity``: files are as written; ``records``: what they say
 - ``model_record``: what is known of a model and was chosen for it, of a run, converted weights or an exported file
 - ``load``: weights of any origin into a model; ``load_report``: what became of every name, and whether it is enough
 - ``naming``: weights under the names of a model; ``foreign_names``: layers that PyTorch and others call otherwise

@@ -12,9 +12,9 @@ from ..runtime.printing import shorten
 from ..runtime.spelling import compose
 from ..runtime.text_files import read_json_facts
 from ..tasks.model import ClassLayout, Model
-from .content import read_weights_info
 from .network_facts import find_config
 from .published import find_published
+from .records import read_weights_info
 from .stored_names import parse_labels, read_stored_names
 from .weight_files import local_file
 

@@ -70,7 +70,7 @@ def local_copy(address: str, log: Callable[[str], None] = silent) -> CachedCopy:
 
 
 def _local_copy(address: str, log: Callable[[str], None]) -> CachedCopy:
-    from .content import fingerprint  # imported late: listing names of weights needs no numpy
+    from .integrity import fingerprint  # imported late: listing names of weights needs no numpy
 
     address, expected = _split(address)
     try:
@@ -131,7 +131,7 @@ def download_from_hub(repository: str, file: str, endpoint: str, log: Callable[[
         endpoint: address of Hugging Face or of a mirror.
         log: receives a line before a download.
     """
-    from .content import fingerprint
+    from .integrity import fingerprint
 
     address, expected = _split(f"{endpoint}/{repository}/resolve/main/{file}")
     path = _ask_hub(repository, file.partition("#")[0], endpoint, expected, log)
@@ -192,7 +192,7 @@ def _ask_hub(
 
 def _is_damaged(path: Path, expected: str | None) -> bool:
     """Return whether a copy has another digest than ``expected``, or than that cache names its content by."""
-    from .content import fingerprint
+    from .integrity import fingerprint
 
     digest = expected or (path.resolve().name if path.is_symlink() else "")
     if re.fullmatch("[0-9a-f]{40}", digest):  # of a small file: Git's

@@ -10,16 +10,9 @@ from typing import Any
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.run_folders import suggest_runs
-from .content import (
-    MODEL,
-    STATE,
-    DamagedCheckpointError,
-    linked_name,
-    list_checkpoints,
-    read_about_file,
-    read_state,
-    verify,
-)
+from .directory_names import MODEL, STATE, linked_name, list_checkpoints
+from .integrity import DamagedCheckpointError
+from .records import read_about_file, read_state, verify
 
 
 def newest_good(folder: Path, log: Callable[[str], None]) -> Path | None:

@@ -13,10 +13,10 @@ from ..runtime.json_format import format_json
 from ..runtime.printing import shorten
 from ..tasks.model import Model
 from .class_rows import ClassNames, are_names, find_class_axis, pair_names
-from .content import read_weights_info
 from .finding import find_run_settings
 from .foreign_names import statistics_in
 from .low_rank import LowRankBase
+from .records import read_weights_info
 
 Shape = tuple[int, ...]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..runtime.errors import UserError
-from .content import read_weights_info
+from .records import read_weights_info
 
 FACTORS = ("lora_a", "lora_b")  # names of a layer's factors, (in, rank) and (rank, out)
 KEY = "low_rank"  # in about.yaml

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ..registry.extension_points import READ_EXPORTED_ABOUT
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from .content import read_about, read_about_file, read_evaluated_values, read_weights_info, resolve_checkpoint
 from .published import fetch_record, is_fetched
+from .records import read_about, read_about_file, read_evaluated_values, read_weights_info, resolve_checkpoint
 from .weight_files import find_weights_file, local_file
 
 THRESHOLD = "threshold {}"  # name of a class's threshold among the values of an evaluation

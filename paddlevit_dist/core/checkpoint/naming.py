@@ -13,9 +13,9 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..tasks.model import Model, as_model
 from . import low_rank
-from .content import is_run_checkpoint
 from .entries import DEPTH, PADDLE_RANKING, RANKING, choose_by_ranking, describe_choice, several_error
 from .foreign_names import from_torch_layers, from_torch_names, rename_norms_like, rename_states
+from .records import is_run_checkpoint
 from .weights import SourceWeights
 
 # By naming scheme: whether Linear weights are (in, out) if no shape decides it, as in the files that have these names.

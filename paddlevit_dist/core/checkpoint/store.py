@@ -33,8 +33,8 @@ import yaml
 from ..runtime import paddle_versions
 from ..runtime.files import atomic_file, is_temporary, os_errors_as_user_errors, temporary_name
 from ..runtime.json_format import format_json
-from .content import (
-    ABOUT,
+from .about_schema import ABOUT
+from .directory_names import (
     AVERAGED,
     EVALUATION,
     MANIFEST,
@@ -44,20 +44,15 @@ from .content import (
     REPLACED,
     SAMPLES,
     STATE,
-    DamagedCheckpointError,
-    RunState,
     epoch_name,
-    fingerprint,
     linked_name,
     list_checkpoints,
     parse_name,
-    read,
-    read_about,
-    read_samples,
     update_name,
-    verify,
 )
 from .finding import holds_any, is_newest, newest_first, newest_good, resolve
+from .integrity import DamagedCheckpointError, fingerprint
+from .records import RunState, read, read_about, read_samples, verify
 
 __all__ = [  # for code that saves and resumes runs
     "DamagedCheckpointError", "HostCopies", "HostTensor", "RunState", "Tensors", "discard", "epoch_name", "holds_any",

@@ -8,10 +8,11 @@ from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
 from .array_files import reading
-from .content import AVERAGED, MODEL, resolve_checkpoint
+from .directory_names import AVERAGED, MODEL
 from .download import CachedCopy, silent
 from .file_formats import SUFFIXES, find_format, may_be_weights
 from .published import is_fetched, local_weights, similar_names
+from .records import resolve_checkpoint
 
 EXTENSION = ".pdparams"
 _OTHER_FORMATS = (".npy", ".onnx", ".h5", ".msgpack", ".pdiparams", ".pdmodel", ".pdopt", ".tflite", ".gguf")

@@ -13,9 +13,9 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.text_files import read_json
 from .array_files import read_npz, read_safetensors, reading
-from .content import verify_while_reading
 from .entries import PADDLE_RANKING, RANKING, choose_entry
 from .file_formats import SUFFIXES, choose_format
+from .integrity import verify_while_reading
 from .stored_names import find_stored_names
 from .torch_files import StoredTensor, open_torch_file
 from .unpickling import restricted_load

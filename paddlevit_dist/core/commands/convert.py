@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
+from ..checkpoint.about_schema import ABOUT
 from ..checkpoint.array_files import write_safetensors
 from ..checkpoint.class_rows import keep_named_rows, read_class_names
-from ..checkpoint.content import ABOUT, read_weights_info
 from ..checkpoint.entries import PADDLE_RANKING, RANKING
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.foreign_names import rename_states, to_torch_names
@@ -21,6 +21,7 @@ from ..checkpoint.low_rank import has_factors, is_factor
 from ..checkpoint.model_record import read_record
 from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
 from ..checkpoint.published import fetch_record, is_fetched
+from ..checkpoint.records import read_weights_info
 from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weight_files import EXTENSION, evaluated_weights, local_file
 from ..checkpoint.weights import SourceWeights, read_weights

@@ -263,7 +263,7 @@ def require_no_dataset(options: Namespace, folder: Path, about: str) -> None:
 
 def compute_digest(file: str | None) -> str | None:
     """Compute the SHA-256 of a file's content; None without a file."""
-    from ..checkpoint.content import fingerprint
+    from ..checkpoint.integrity import fingerprint
 
     with readable(f"-annotations={file}"):
         return None if file is None else str(fingerprint(Path(file))["sha256"])

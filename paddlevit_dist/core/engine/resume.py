@@ -6,12 +6,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ..checkpoint import store as checkpoint_store
-from ..checkpoint.content import AVERAGED, MODEL, resolve_checkpoint
+from ..checkpoint.directory_names import AVERAGED, MODEL
 from ..checkpoint.finding import existing_run_error
 from ..checkpoint.load import load_weights, rename_for
 from ..checkpoint.load_report import require_trained
 from ..checkpoint.low_rank import LowRankBase
 from ..checkpoint.paddlevit_training import PaddleViTTraining, read_training
+from ..checkpoint.records import resolve_checkpoint
 from ..checkpoint.weight_files import evaluated_weights
 from ..checkpoint.weights import read_state
 from ..distributed import broadcast_object, is_main

@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from ..checkpoint.content import find_directory, is_run_checkpoint, read_about
+from ..checkpoint.records import find_directory, is_run_checkpoint, read_about
 from ..runtime.environment import program
 from ..settings.every_run import RunSettings
 

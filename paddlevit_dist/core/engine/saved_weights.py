@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import paddle
 
-from ..checkpoint.content import MODEL
+from ..checkpoint.directory_names import MODEL
 from ..checkpoint.load import load_weights
 from ..checkpoint.low_rank import FACTORS, list_factors
 from ..checkpoint.weight_files import evaluated_weights

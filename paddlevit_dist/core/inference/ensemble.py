@@ -7,7 +7,7 @@ from typing import Any
 
 import paddle
 
-from ..checkpoint.content import ABOUT
+from ..checkpoint.about_schema import ABOUT
 from ..engine.precision import EvaluationPrecision
 from ..runtime.errors import UserError
 from ..tasks.aspects import has_aspect

@@ -8,7 +8,7 @@ import paddle
 from paddle import nn
 
 from .. import settings as configuration
-from ..checkpoint.content import ABOUT
+from ..checkpoint.about_schema import ABOUT
 from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import require_trained
 from ..checkpoint.published import fetch_record, find_published_for, find_sibling_file, is_repository

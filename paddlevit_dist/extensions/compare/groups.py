@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.checkpoint.content import find_best_epoch
+from ...core.checkpoint.directory_names import find_best_epoch
 from ...core.intervals.quantiles import student_quantile, student_tail
 from ...core.intervals.score_ranges import UNBOUNDED, ScoreRange
 from ...core.logging.record import SCORES, SEEDS

@@ -48,7 +48,7 @@ def draw_images(table: EvaluationTable, names: Sequence[str], data_path: str | N
 
 
 def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -> dict[str, np.ndarray]:
-    from ...core.checkpoint.content import read_about_file
+    from ...core.checkpoint.records import read_about_file
     from ...core.inference.trained import build_configuration
     from ...core.logging.record import cache_folder
     from ...core.settings.table import effects

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...core.checkpoint.content import find_directory, read_about, read_about_file
 from ...core.checkpoint.finding import find_run_settings
+from ...core.checkpoint.records import find_directory, read_about, read_about_file
 from ...core.runtime.errors import UserError
 
 _NOT_COMPARED = ("start", "place", "machine")  # effects of settings that do not change scores

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from ...core.checkpoint.content import ABOUT, parse_about
+from ...core.checkpoint.about_schema import ABOUT
+from ...core.checkpoint.records import parse_about
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import open_regular, readable
 from ...core.runtime.printing import shorten

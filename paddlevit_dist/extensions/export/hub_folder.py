@@ -12,16 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core.checkpoint.content import (
-    ABOUT,
-    DamagedCheckpointError,
-    find_directory,
-    is_run_checkpoint,
-    read_about_file,
-    read_state,
-)
+from ...core.checkpoint.about_schema import ABOUT
+from ...core.checkpoint.integrity import DamagedCheckpointError
 from ...core.checkpoint.model_record import read_stored_settings
 from ...core.checkpoint.published import WEIGHTS_FILE, is_fetched
+from ...core.checkpoint.records import find_directory, is_run_checkpoint, read_about_file, read_state
 from ...core.checkpoint.weight_files import evaluated_weights
 from ...core.launch.tuning import import_paddle
 from ...core.registry.extension_points import LIST_GALLERIES

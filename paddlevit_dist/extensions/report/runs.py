@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...core.checkpoint.content import find_best_epoch, find_last_saved
+from ...core.checkpoint.directory_names import find_best_epoch, find_last_saved
 from ...core.launch.lock import is_running
 from ...core.logging.record import ENDS, FOUND_LATER, SCORES
 from ...core.runtime.errors import UserError

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from yacs.config import CfgNode
 
-from ...core.checkpoint.content import ABOUT, read_about_file, read_weights_info
+from ...core.checkpoint.about_schema import ABOUT
 from ...core.checkpoint.finding import find_run_settings
 from ...core.checkpoint.model_record import read_facts
 from ...core.checkpoint.published import fetch_record, is_fetched
+from ...core.checkpoint.records import read_about_file, read_weights_info
 from ...core.checkpoint.weight_files import local_file
 from ...core.runtime.errors import UserError
 from ..expected_input import find_expected_input

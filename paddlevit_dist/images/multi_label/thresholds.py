@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.checkpoint.content import read_about_file, read_samples
 from ...core.checkpoint.model_record import ModelRecord, list_conditions, parse_thresholds, read_record
+from ...core.checkpoint.records import read_about_file, read_samples
 from ...core.metrics.classification import require_num_classes
 from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json_facts

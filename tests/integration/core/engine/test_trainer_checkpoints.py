@@ -14,7 +14,7 @@ from support.trainings.poisoned_runs import left_and_saved, require_unchanged
 from support.trainings.runs import read_events
 
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
-from paddlevit_dist.core.checkpoint.content import fingerprint
+from paddlevit_dist.core.checkpoint.integrity import fingerprint
 from paddlevit_dist.core.engine.hooks import Hook
 from paddlevit_dist.extensions.compare.groups import find_best
 from paddlevit_dist.points.instances.task import InstanceSegmentation

@@ -13,8 +13,9 @@ from support.trainings.runs import STATE
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
-from paddlevit_dist.core.checkpoint.content import list_checkpoints, read_evaluated_values, resolve_checkpoint
+from paddlevit_dist.core.checkpoint.directory_names import list_checkpoints
 from paddlevit_dist.core.checkpoint.finding import newest_first
+from paddlevit_dist.core.checkpoint.records import read_evaluated_values, resolve_checkpoint
 from paddlevit_dist.core.checkpoint.weights import read_weights
 
 

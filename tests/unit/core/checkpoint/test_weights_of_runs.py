@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from paddlevit_dist import UserError, load_weights
-from paddlevit_dist.core.checkpoint.content import find_directory, resolve_checkpoint
+from paddlevit_dist.core.checkpoint.records import find_directory, resolve_checkpoint
 from paddlevit_dist.core.checkpoint.weight_files import evaluated_weights, find_weights_file
 
 

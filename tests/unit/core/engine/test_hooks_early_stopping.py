@@ -12,7 +12,7 @@ from support.trainings import small_runs
 from support.trainings.killed_runs import kill_in_evaluation
 from support.trainings.runs import read_events
 
-from paddlevit_dist.core.checkpoint.content import fingerprint
+from paddlevit_dist.core.checkpoint.integrity import fingerprint
 from paddlevit_dist.core.engine.hooks import EarlyStopping
 from paddlevit_dist.core.engine.resume import ResumeState
 from paddlevit_dist.core.intervals import ConfidenceInterval

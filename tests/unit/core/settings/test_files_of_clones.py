@@ -7,7 +7,7 @@ import yaml
 from support.hosts.paddlevit_clone import write_family
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.checkpoint.content import MODEL, STATE
+from paddlevit_dist.core.checkpoint.directory_names import MODEL, STATE
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_model
 from paddlevit_dist.core.settings import load

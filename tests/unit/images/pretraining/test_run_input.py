@@ -3,7 +3,8 @@
 import pytest
 import yaml
 
-from paddlevit_dist.core.checkpoint.content import ABOUT, STATE
+from paddlevit_dist.core.checkpoint.about_schema import ABOUT
+from paddlevit_dist.core.checkpoint.directory_names import STATE
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.images.pretraining.run_input import find_run_input
 

@@ -1,7 +1,6 @@
-"""What is noted of the files of a checkpoint."""
+"""What a checkpoint has on record."""
 
 import copy
-import hashlib
 import json
 from contextlib import nullcontext
 
@@ -11,25 +10,14 @@ import yaml
 from support.trainings.runs import STATE
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.checkpoint import content
+from paddlevit_dist.core.checkpoint import records
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
-from paddlevit_dist.core.checkpoint.content import DamagedCheckpointError
+from paddlevit_dist.core.checkpoint.integrity import DamagedCheckpointError
 
 MOST = 1 << 53  # the largest whole number that is exact in every reader of JSON
 SCALER = {"scale": [2.0], "incr_ratio": 2.0, "decr_ratio": 0.5, "incr_every_n_steps": 9, "decr_every_n_nan_or_inf": 1}
 SCALER |= {"incr_count": 3, "decr_count": 0, "use_dynamic_loss_scaling": True}
 BEST = {"name": "top-1", "value": 0.5, "epoch": 1, "line": ""}
-
-
-BLOCK = 32 << 20  # bytes that are read at once
-
-
-@pytest.mark.parametrize("size", [0, 1, 50, BLOCK, BLOCK + 7])
-def test_a_fingerprint_is_that_of_the_whole_file_however_it_is_read(tmp_path, size):
-    written = bytes(range(7, 200)) * (size // 193 + 1)
-    written = written[:size]
-    (tmp_path / "file").write_bytes(written)
-    assert content.fingerprint(tmp_path / "file") == {"bytes": size, "sha256": hashlib.sha256(written).hexdigest()}
 
 
 def put(values, path, value):
@@ -65,10 +53,10 @@ def test_a_state_has_numbers_in_their_range(tmp_path, path, good, bad):
         changed = put(whole, path, value)
         (tmp_path / "state.json").write_text(json.dumps(changed))
         if is_good:
-            assert content.read_state(tmp_path) == (changed["position"], changed["extra"])
+            assert records.read_state(tmp_path) == (changed["position"], changed["extra"])
         else:
             with pytest.raises(DamagedCheckpointError, match=r"/state\.json cannot be read \(.+\)$"):
-                content.read_state(tmp_path)
+                records.read_state(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -87,32 +75,10 @@ def test_a_state_is_that_of_the_checkpoints_name(tmp_path, name, position, is_go
     (tmp_path / name).mkdir()
     (tmp_path / name / "state.json").write_text(json.dumps(whole))
     with nullcontext() if is_good else pytest.raises(DamagedCheckpointError, match="json is of another checkpoint: "):
-        content.read_state(tmp_path / name)
+        records.read_state(tmp_path / name)
 
 
 RECORD = {"bytes": 0, "sha256": "0" * 64}
-
-
-@pytest.mark.parametrize(
-    "manifest, is_good",
-    [
-        ({"format": 1, "files": {"a" * 255: RECORD}}, True),
-        ({"format": 1, "files": {"b": {**RECORD, "bytes": MOST}}}, True),
-        ({"format": 2, "files": {}}, False),
-        *(({"format": 1, "files": {name: RECORD}}, False) for name in ("a" * 256, "", "a/b", "a\\b", "a\0")),
-        ({"format": 1, "files": {"a": {**RECORD, "more": 1}}}, False),
-        ({"format": 1, "files": {"a": {**RECORD, "bytes": -1}}}, False),
-        *(({"format": 1, "files": {"a": {**RECORD, "sha256": text}}}, False) for text in ("0" * 63, "0" * 64 + "\n")),
-        ({"format": 1}, False),
-    ],
-)
-def test_a_manifest_lists_plain_names_with_size_and_digest(tmp_path, manifest, is_good):
-    (tmp_path / "state.json").touch()
-    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
-    advice = "the checkpoint is damaged; restore it, or use another checkpoint of the run$"
-    told = nullcontext() if is_good else pytest.raises(UserError, match=f"json cannot be read .+: {advice}")
-    with told, content.verify_while_reading(tmp_path / "c"):  # not listed
-        pass
 
 
 LOW_RANK = {"source": "w", "part": None, "unused": [], "digest": "0" * 64, "scale": 0.5}
@@ -137,17 +103,17 @@ LOW_RANK = {"source": "w", "part": None, "unused": [], "digest": "0" * 64, "scal
 def test_metadata_have_the_types_that_are_expected(tmp_path, about, is_good):
     (tmp_path / "about.yaml").write_text(yaml.safe_dump(about))
     if is_good:
-        assert content.read_about_file(tmp_path / "about.yaml") == about
+        assert records.read_about_file(tmp_path / "about.yaml") == about
     else:
         with pytest.raises(UserError, match=r"about\.yaml: .+; remove the file to continue without it$"):
-            content.read_about_file(tmp_path / "about.yaml")
+            records.read_about_file(tmp_path / "about.yaml")
 
 
 def test_metadata_of_another_form_are_damage_also_where_they_were_written_so(tmp_path):
     state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, STATE)
     directory = checkpoint_store.save(tmp_path, "epoch_0001", {}, state, about={"settings": []})
     with pytest.raises(DamagedCheckpointError) as caught:
-        content.verify(directory)
+        records.verify(directory)
     told = "about.yaml: Expected `object | null`, got `array` - at `$.settings`"
     assert str(caught.value) == f"{directory}/{told}"
 
@@ -159,33 +125,21 @@ def test_metadata_of_more_than_16_mib_are_not_parsed(tmp_path, size, is_read):
     with open(file, "ab") as stream:
         stream.truncate(size)
     with pytest.raises(UserError, match=r"about\.yaml cannot be read \(.+\); remove the file") as caught:
-        content.read_about_file(file)
+        records.read_about_file(file)
     assert ("more than 16,777,216 bytes" in str(caught.value)) != is_read
-
-
-def test_a_file_that_goes_while_it_is_read_is_damage(tmp_path):
-    state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, STATE)
-    directory = checkpoint_store.save(tmp_path, "epoch_0001", {"weight": paddle.zeros([1])}, state, {}, {"input": {}})
-    file = directory / "model.pdparams"
-    with content.verify_while_reading(file):
-        pass
-    file.unlink()
-    message = r"model.pdparams cannot be read \(No such file.*the checkpoint is damaged"
-    with pytest.raises(UserError, match=message), content.verify_while_reading(file):
-        pass
 
 
 def test_the_first_damaged_file_by_name_is_told(tmp_path):
     state = checkpoint_store.RunState({"epoch": 1, "consumed": 0, "update": 10}, {}, STATE)
     given = {"weight": paddle.zeros([1])}
     directory = checkpoint_store.save(tmp_path, "epoch_0001", given, state, given, {"input": {}})
-    content.verify(directory)
+    records.verify(directory)
     names = ["about.yaml", "model.pdparams", "model_ema.pdparams", "optimizer.npz", "state.json"]
     assert sorted(json.loads((directory / "manifest.json").read_text())["files"]) == names
     for name in reversed(names):
         (directory / name).rename(tmp_path / name)
         with pytest.raises(DamagedCheckpointError, match=f"/{name} is missing$"):
-            content.verify(directory)
+            records.verify(directory)
     for name in names:
         (tmp_path / name).rename(directory / name)
     for name in names[:2]:  # another size, and then a file that is not listed
@@ -193,31 +147,9 @@ def test_the_first_damaged_file_by_name_is_told(tmp_path):
         (directory / "manifest.json").write_text(json.dumps({**manifest, "files": {**manifest["files"], name: RECORD}}))
         size = (directory / name).stat().st_size
         with pytest.raises(DamagedCheckpointError, match=f"/{name} has {size} bytes, 0 were written$"):
-            content.verify(directory)
+            records.verify(directory)
         del manifest["files"][name]
         (directory / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(DamagedCheckpointError, match=f"/{name} has {size} bytes, None were written$"):
-            content.verify(directory)
+            records.verify(directory)
         (directory / name).rename(tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    ("target", "epoch"),
-    [
-        ("epoch_0012", 12),
-        ("./epoch_0012", 12),
-        ("../checkpoints/epoch_0012", 12),
-        ("{run}/checkpoints/epoch_0012", 12),
-        ("../old/epoch_0012", None),  # of another run, copied with its links
-        ("/elsewhere/checkpoints/epoch_0012", None),
-        ("epoch_0012.bak", None),
-        (None, None),
-    ],
-)
-def test_the_best_epoch_is_that_of_a_link_to_the_same_folder(target, epoch, tmp_path):
-    run = tmp_path / "run"
-    (run / "checkpoints").mkdir(parents=True)
-    (run / "old").mkdir()
-    if target is not None:
-        (run / "checkpoints" / "best").symlink_to(target.format(run=run))
-    assert content.find_best_epoch(run) == epoch

@@ -4,7 +4,7 @@
 - ``data``: images with boxes; ``coco_files``: COCO's JSON
 - ``detector``: interface of a network, ``model_options``: its options; ``detections``: its outputs for an image,
   ``inference``: how a batch gets them, ``windows``: and a large image
-- ``detr``, ``mask_rcnn``, ``rfdetr``, ``rtdetr``: the networks
+- ``detr``, ``eomt``, ``mask_rcnn``, ``rfdetr``, ``rtdetr``: the networks
 - ``boxes``, ``denoising``, ``key_names``: what they share
 - ``evaluation``: COCO's matching and scores, without Paddle; ``metrics``: scores over the processes of a run
 - ``prediction``, ``drawing``, ``figures``, ``export``: outputs made of detections; ``records``: source of figures

@@ -64,6 +64,7 @@ class DetectionTargets(NamedTuple):
     box_counts: np.ndarray | None = None  # int64 (N,) in host memory; None: only ``labels`` contains it
     masks: paddle.Tensor | None = None  # uint8 (N, M, H, W), 1 on the object; None for a network without masks
     denoising: DenoisingQueries | None = None  # objects with noise, for a network with denoising training, else None
+    updates: tuple[int, int] | None = None  # made before this one, and of the whole training; None: unknown
 
     def require_box_counts(self) -> np.ndarray:
         """Return ``box_counts``; raise ValueError if they are None."""
@@ -155,6 +156,8 @@ class Detector(Model):
     takes_padding: ClassVar[bool] = True
     #: filter of the authors for training batches of another side (DATA.BATCH_SIDES), as in ``interpolate``
     batch_filter: ClassVar[str] = "nearest"
+    #: whether padding is black, which is normalized as pixels are, and evaluated images fill a square; else it is zero
+    pads_with_black: ClassVar[bool] = False
     #: whether training needs a mask of each object
     learns_masks: ClassVar[bool] = False
     #: whether training reads masks at fractions of the image, so that batches of another side keep their masks

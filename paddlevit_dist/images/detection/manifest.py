@@ -10,6 +10,7 @@ MANIFEST = Manifest(
         ".rtdetr.network:RtDetr",
         ".rfdetr.network:RfDetr",
         ".rfdetr.seg_network:RfDetrSeg",
+        ".eomt.network:InstanceEomt",
         ".mask_rcnn.network:MaskRCNN",
         ".mask_rcnn.network:FasterRCNN",
     ),

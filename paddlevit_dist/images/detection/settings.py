@@ -66,6 +66,13 @@ class DetectionDataSection(ObjectData):
     CROP_SIDES: Pair[int] = key(
         [384, 600], "training: smallest and largest side of the crop", SIDE_PX, training_only=True
     )
+    SCALE_JITTER: Pair[float] | None = key(
+        None,
+        "training: smallest and largest scale, drawn uniformly, of an image that would fit a square of SHORTEST_SIDES; "
+        "it is padded or cropped to the square; another part is drawn if it has no object; None: other sizes, as above",
+        Range(low=0.01, high=100),
+        training_only=True,
+    )
     COLOR_JITTER: float = key(
         0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0, training_only=True
     )
@@ -250,6 +257,11 @@ def _check(config: ConfigView[DetectionSettings]) -> list[str]:
     low, high = data.CROP_SIDES
     if low > high:
         raise UserError(f"{config['DATA.CROP_SIDES']}: expected the smaller number first, such as [{high}, {low}]")
+    smallest, largest = data.SCALE_JITTER or (1, 1)
+    if smallest > largest:
+        raise UserError(
+            f"{config['DATA.SCALE_JITTER']}: expected the smaller number first, such as [{largest}, {smallest}]"
+        )
     for name, sides in (
         ("DATA.SHORTEST_SIDES", data.SHORTEST_SIDES),
         ("DATA.CROP_SHORTEST_SIDES", data.CROP_SHORTEST_SIDES),
@@ -282,7 +294,12 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         coco_keys = ("DATA.TRAIN_IMAGES", "DATA.VAL_IMAGES", "DATA.SEARCH_IMAGES_RECURSIVELY")
         yield IgnoredKeys(coco_keys, "DATA.DATASET", "it is for coco, and {}")
     data = config.values.DATA
-    if data.RESIZE_TO_SQUARE:
+    if data.SCALE_JITTER:
+        names = ("LONGEST_SIDE", "RESIZE_TO_SQUARE", "CROP_PROBABILITY", "CROP_SHORTEST_SIDES", "CROP_SIDES")
+        yield IgnoredKeys(
+            tuple(f"DATA.{name}" for name in names), "DATA.SCALE_JITTER", "images are scaled to a square: {}"
+        )
+    elif data.RESIZE_TO_SQUARE:
         yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.RESIZE_TO_SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")
     ended = ("SSD_AUGMENT", "BATCH_SIDES", "MOSAIC", "COPY_PASTE")
     if not any(data[name] for name in ended):
@@ -298,7 +315,7 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         yield IgnoredKeys(("DETECTION.WINDOW_OVERLAP",), "DETECTION.WINDOW", "there are no windows: {}")
         if not detection.FLIP:
             yield IgnoredKeys(("DETECTION.MERGE_IOU",), "DETECTION.WINDOW", "nothing is merged: {}")
-    if not data.CROP_PROBABILITY:
+    if not data.CROP_PROBABILITY and not data.SCALE_JITTER:
         yield IgnoredKeys(
             ("DATA.CROP_SHORTEST_SIDES", "DATA.CROP_SIDES"), "DATA.CROP_PROBABILITY", "no image is cropped: {}"
         )

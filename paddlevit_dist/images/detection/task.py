@@ -33,7 +33,7 @@ from .data.samples import (
     open_samples,
 )
 from .data.split_checks import note_crowded
-from .data.transforms import batch_side
+from .data.transforms import batch_side, export_size
 from .denoising import DenoisingQueries
 from .detections import SpeedMeter
 from .detector import COCO_CATEGORIES, DetectionCriterion, DetectionTargets, zero_padding
@@ -232,7 +232,9 @@ class Detection(BackboneTask):
     def _normalize(
         self, images: paddle.Tensor, sizes: np.ndarray, on_device: paddle.Tensor | None = None
     ) -> paddle.Tensor:
-        """Normalize pixels (N, 3, H, W) to float32, exactly zero outside of ``sizes``, int64 (N, 2)."""
+        """Normalize pixels (N, 3, H, W) to float32, exactly zero outside of ``sizes``, int64 (N, 2), or black."""
+        if self._family.pads_with_black:
+            return self.normalizer(images)
         return zero_padding(self.normalizer(images), sizes, on_device)
 
     def train_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: StepPosition) -> dict[str, LossTerm]:
@@ -250,6 +252,8 @@ class Detection(BackboneTask):
             images = F.interpolate(images, [side, side], mode=self._family.batch_filter)
             targets = self._scale_targets(targets._replace(sizes=paddle.full_like(targets.sizes, side)), side / stored)
         self.criterion.note_objects(facts["box_counts"], step)
+        if isinstance(targets, DetectionTargets):
+            targets = targets._replace(updates=(step.update, step.total_updates))
         outputs = model(images, targets.sizes, targets)
         return dict(self.criterion.terms(outputs, targets))
 
@@ -296,7 +300,20 @@ class Detection(BackboneTask):
 
     def detect(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> list[Any]:
         """Return the detections in each image of an evaluation batch, in its pixels, best first."""
-        return detect_objects(model, batch, self._normalize, self.config, self.speed)
+        return detect_objects(model, batch, self._prepare, self.config, self.speed)
+
+    @property
+    def network_size(self) -> tuple[int, int] | None:
+        """Height and width that the network is built for, if evaluated images fill a square; else its own."""
+        return export_size(self.config) if self._family.pads_with_black else None
+
+    def _prepare(self, images: paddle.Tensor, sizes: np.ndarray) -> paddle.Tensor:
+        """Normalize pixels of an evaluation, for a network that needs it enlarged to a square."""
+        height, width = self.network_size or (0, 0)
+        below, right = max(0, height - images.shape[2]), max(0, width - images.shape[3])
+        if below or right:
+            images = F.pad(images.astype("float32"), [0, right, 0, below])
+        return self._normalize(images, sizes)
 
     def _add_image(
         self, metrics: Any, dataset: DetectionDataset, index: int, detected: Any, size: tuple[int, ...]

@@ -78,9 +78,12 @@ class MaskQueryCriterion(ObjectCounter):
 
     def count(self, objects: np.ndarray) -> dict[str, int | float]:
         """Return the normalizers of images with ``objects``, int (N,)."""
-        matched = int(np.minimum(objects, self.queries).sum())
-        counts = {"class": self.class_count(objects), "mask": matched, "dice": matched}
+        counts = self._count_terms(objects)
         return {name: counts[name.replace(_AUXILIARY, "")] for name in self.normalizer_names}
+
+    def _count_terms(self, objects: np.ndarray) -> dict[str, int | float]:
+        matched = int(np.minimum(objects, self.queries).sum())
+        return dict(zip(TERMS, (self.class_count(objects), matched, matched)))
 
     def terms(self, outputs: Mapping[str, paddle.Tensor], targets: QueryTargets) -> dict[str, LossTerm]:
         """Return the loss terms of a batch, whose ``outputs`` are the network's of a training."""
@@ -93,11 +96,12 @@ class MaskQueryCriterion(ObjectCounter):
             pairs = list_query_pairs(matches, 1, self.queries)
             parts = [self.mask_sums(*head, targets.masks) for head in zip(masks, pairs)]
             by_name = dict(zip(TERMS, (sums, *(paddle.stack(part) for part in zip(*parts)))))
-            counts, terms = self.count(targets.counts), {}
+            counts, terms = self._count_terms(targets.counts), {}
             for suffix in self.suffixes:
                 for name, values in by_name.items():
                     total = values[:-1].sum() if suffix else values[-1]
-                    terms[name + suffix] = LossTerm(total, counts[name + suffix], self.weights[name])
+                    is_local = name + suffix not in self.normalizer_names
+                    terms[name + suffix] = LossTerm(total, counts[name], self.weights[name], is_local)
             is_right = paddle.logical_and(classes[-1].argmax(axis=-1) == truth[-1], truth[-1] < self.num_classes)
             terms["accuracy"] = LossTerm(is_right.astype("float32").sum(), counts["mask"], 0.0)
         return terms

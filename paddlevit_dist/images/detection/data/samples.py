@@ -423,7 +423,7 @@ def host_facts(batch: dict[str, Any]) -> dict[str, np.ndarray]:
 
 def largest_side(data: DetectionDataSection, sizes: np.ndarray) -> int:
     """Return an upper bound of training images' longer side in pixels, from stored sizes, int64 (samples, 2)."""
-    if data.RESIZE_TO_SQUARE:
+    if data.RESIZE_TO_SQUARE or data.SCALE_JITTER:
         return max(data.SHORTEST_SIDES)
     if data.CROP_PROBABILITY or not len(sizes):  # a crop may have any proportions
         return int(data.LONGEST_SIDE)

@@ -28,6 +28,7 @@ Size = tuple[int, int]  # height, width
 _MAX_ZOOM = 4.0
 _OVERLAPS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 _TRIALS = 40
+_JITTERS = 10  # attempts to see an object
 _ROUNDING_PX = 1e-6  # by which a box may leave a view without being cut
 _NO_LINE = (-1, 2**31, -1)  # a row or column outside the stored image: without source, its first after its last
 _COLOR_SPREADS = {"Brightness": 0.125, "Contrast": 0.5, "Color": 0.5, "Hue": 0.05}
@@ -172,6 +173,35 @@ def zoom_out(view: DetectionView, generator: np.random.Generator) -> DetectionVi
     (height, width), larger = view.size, generator.uniform(1.0, _MAX_ZOOM)
     size = int(height * larger), int(width * larger)
     top, left = (int(generator.integers(0, total - side, endpoint=True)) for total, side in zip(size, view.size))
+    return _place(view, size, top, left)
+
+
+def jitter_scale(
+    view: DetectionView, side: int, scales: tuple[float, float], generator: np.random.Generator
+) -> DetectionView:
+    """Resize an image by a random scale of the largest that fits a square, and pad it, or crop a part of it.
+
+    If a part has no object of the view, scale and part are drawn again, at most ten times.
+
+    Source: Ghiasi et al., Simple Copy-Paste, CVPR 2021, arXiv 2012.07177, section 3 (large scale jittering).
+    """
+    largest = min(side / length for length in view.size)
+    for _ in range(_JITTERS):
+        scale = generator.uniform(*scales) * largest
+        height, width = (max(1, int(length * scale)) for length in view.size)
+        seen = resize(view, (height, width))
+        if min(height, width) < side:
+            seen = _place(seen, (max(height, side), max(width, side)), 0, 0)
+        top, left = (int(generator.integers(0, length - side, endpoint=True)) for length in seen.size)
+        seen = crop(seen, top, left, (side, side))
+        if len(seen.objects) or not len(view.objects):
+            break
+    return seen
+
+
+def _place(view: DetectionView, size: Size, top: int, left: int) -> DetectionView:
+    """Place an image on a larger black one."""
+    height, width = view.size
     image = Image.new("RGB", size[::-1])
     image.paste(view.image, (left, top))
     rows, columns = (np.full((total, 3), _NO_LINE) for total in size)
@@ -301,6 +331,7 @@ class DetectionTrainingTransform:
     square: bool = False  # resize both sides to the drawn size
     ssd: bool = False  # apply SSD's transforms first
     plain_epochs: int = 0  # number of last epochs without SSD's transforms
+    scales: tuple[float, float] | None = None  # see ``jitter_scale``; None: other sizes
 
     def __call__(self, view: DetectionView, generator: np.random.Generator) -> DetectionView:
         """Return the transformed view."""
@@ -312,10 +343,13 @@ class DetectionTrainingTransform:
                 view = crop_by_overlap(view, generator)
         if generator.random() < self.flip_probability:
             view = flip(view)
-        if generator.random() < self.crop_probability:
+        if self.scales is None and generator.random() < self.crop_probability:
             view = self._crop(view, generator)
         side = _choose_one(self.shortest, generator)
-        view = resize(view, (side, side) if self.square else fitted_size(view.size, side, self.longest))
+        if self.scales is not None:
+            view = jitter_scale(view, side, self.scales, generator)
+        else:
+            view = resize(view, (side, side) if self.square else fitted_size(view.size, side, self.longest))
         if self.color_jitter:
             from ...transforms.policies import ColorJitter
 
@@ -363,6 +397,7 @@ def build_training_transform(data: DetectionDataSection) -> DetectionTrainingTra
         square=data.RESIZE_TO_SQUARE,
         ssd=data.SSD_AUGMENT,
         plain_epochs=data.NO_AUGMENT_EPOCHS,
+        scales=None if data.SCALE_JITTER is None else (data.SCALE_JITTER[0], data.SCALE_JITTER[1]),
     )
 
 

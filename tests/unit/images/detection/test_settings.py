@@ -53,6 +53,7 @@ def test_what_fits_is_accepted():
 USED = {
     "DATASET": "coco",
     "RESIZE_TO_SQUARE": False,
+    "SCALE_JITTER": None,
     "SSD_AUGMENT": True,
     "NO_AUGMENT_EPOCHS": 4,
     "CROP_PROBABILITY": 0.5,

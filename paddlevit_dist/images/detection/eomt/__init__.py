@@ -1,0 +1,1 @@
+"""EoMT for instance segmentation: ``network``, with its losses of ``mask_queries``."""

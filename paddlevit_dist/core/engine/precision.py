@@ -17,7 +17,7 @@ from ..distributed import (
     unbias_running_variance,
     world_size,
 )
-from ..runtime import autocast, device_kinds, half_weights, paddle_versions, signals
+from ..runtime import autocast, device_graph, device_kinds, half_weights, paddle_versions, signals
 from ..runtime.errors import UserError
 from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings
@@ -142,7 +142,11 @@ class TrainingPrecision:
     def backward(self, loss: paddle.Tensor) -> None:
         """Run the backward pass of the loss times ``scale``. A loss that is not finite makes all gradients NaN."""
         # The initial gradient is the scale, or NaN for a loss that is not finite, so that all ranks get NaN gradients.
-        loss.backward(paddle.scale(loss.detach(), 0.0, bias=self.scale))
+        if device_graph.is_entering() and self.scaler is not None:
+            scale = device_graph.enter_value(lambda _: paddle.full([], self.scale, "float32"))
+            loss.backward(paddle.scale(loss.detach(), 0.0) + scale.reshape(loss.shape))
+        else:
+            loss.backward(paddle.scale(loss.detach(), 0.0, bias=self.scale))
 
     def update(self, is_finite: bool) -> None:
         """Adapt the loss scale to whether a step was finite."""

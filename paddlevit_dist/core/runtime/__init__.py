@@ -5,5 +5,6 @@
 - ``files``, ``ordered_lines``, ``text_files``, ``tables``: atomic writing of files, safe reading of untrusted ones
 - ``run_folders``: a run's folder, and those with a name like a missing one's
 - ``limits``, ``environment``, ``paddle_versions``: the system, the interpreter and Paddle
-- ``autocast``, ``transfers``, ``compiled``, ``lazy_names``: precision, copies to a device, numba, late imports
+- ``autocast``, ``transfers``, ``device_graph``: precision, copies to a device, CUDA graphs
+- ``compiled``, ``lazy_names``: numba, late imports
 """

@@ -18,7 +18,7 @@ import numpy as np
 import paddle
 from paddle.incubate.nn.functional import fused_linear
 
-from . import differences
+from . import device_graph, differences
 from .transfers import to_device
 
 Linear = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor], paddle.Tensor]  # of x, weight and bias
@@ -49,7 +49,8 @@ class _BiasAddition(paddle.autograd.PyLayer):
 def sum_rows(rows: paddle.Tensor, shape: Sequence[int]) -> paddle.Tensor:
     """Sum (rows, out) over rows by a product with ones, in a shape of the same size."""
     dtype = "float32" if rows.element_size() == 4 else rows.dtype  # hashed in a tenth of the time
-    product = paddle._C_ops.matmul(_ones(rows.shape[0], dtype), rows, False, False)  # (1, out)
+    ones = device_graph.keep(_ones(rows.shape[0], dtype))
+    product = paddle._C_ops.matmul(ones, rows, False, False)  # (1, out)
     return paddle._C_ops.reshape(product, shape)
 
 

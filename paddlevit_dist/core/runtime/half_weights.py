@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import paddle
 
+from . import device_graph
 from .transfers import read
 
 _ALIGNED_VALUES = 128  # of two bytes each
@@ -99,7 +100,7 @@ def cast_together(
             results[group.numbers[0]] = paddle._C_ops.cast(tensors[group.numbers[0]], dtype)
             continue
         first = tensors[group.numbers[0]]
-        fillings = {part: _zeros(-part, first.dtype) for part in group.fillings}  # type: ignore[union-attr]
+        fillings = {part: device_graph.keep(_zeros(-part, first.dtype)) for part in group.fillings}  # type: ignore[union-attr]
         parts = [fillings[part] if part < 0 else tensors[part] for part in group.parts]
         casts = paddle._C_ops.split(paddle._C_ops.cast(paddle._C_ops.concat(parts, 0), dtype), group.lengths, 0)
         for number, place in zip(group.numbers, group.places):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from . import device_kinds
+from . import device_graph, device_kinds
 
 
 def to_device(array: np.ndarray) -> paddle.Tensor:
@@ -24,6 +24,7 @@ def to_device(array: np.ndarray) -> paddle.Tensor:
     use ``constant`` for arrays that do not change between steps. The array, of any shape and plain dtype, which the
     tensor keeps, may be changed afterwards.
     """
+    device_graph.require_outside("copy an array to the device")
     if not array.size:  # Paddle cannot copy a tensor without elements: the result would have neither place nor shape
         return paddle.zeros(list(array.shape), dtype=str(array.dtype))
     if not is_on_gpu():
@@ -47,6 +48,7 @@ def read_later(*tensors: paddle.Tensor) -> Callable[[], list[np.ndarray]]:
 
     The arrays have the values at the time of this call. The wait does not include work queued after it.
     """
+    device_graph.require_outside("read from the device")
     if not is_on_gpu():
         arrays = [tensor.numpy() for tensor in tensors]
         return lambda: arrays
@@ -73,7 +75,7 @@ def constant(make: Callable[..., np.ndarray], *arguments: Hashable) -> paddle.Te
     """
     if not paddle.in_dynamic_mode():  # a tensor of a static program belongs to that program
         return paddle.to_tensor(make(*arguments))
-    return _keep(paddle.get_device(), make, *arguments)
+    return device_graph.keep(_keep(paddle.get_device(), make, *arguments))
 
 
 @functools.lru_cache(maxsize=64)

@@ -32,7 +32,7 @@ from .protocols import (
 )
 from .sample_checks import BadSample, require_finite, require_labels
 from .score_kind import ScoreKind, join_arrays
-from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits
+from .step_types import EvaluationStep, ExportParts, LossTerm, StepPosition, TaskTraits, enter_value
 from .task import Task
 from .task_state import TaskState, WeightAverage
 
@@ -88,6 +88,7 @@ __all__ = [
     "WeightAverage",
     "create_configured",
     "dataset_class",
+    "enter_value",
     "get_aspect",
     "has_aspect",
     "join_arrays",

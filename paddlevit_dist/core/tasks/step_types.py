@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import paddle
 
+from ..runtime.device_graph import enter_value as enter_value
+
 Number: TypeAlias = int | float | paddle.Tensor
 
 

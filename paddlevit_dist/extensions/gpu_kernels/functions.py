@@ -12,6 +12,7 @@ import paddle
 from paddle.autograd import PyLayer
 
 from ...core.runtime import autocast
+from ...core.runtime.device_graph import enter_value
 from .launches import (
     MOST_PREPARED,
     AddNorm,
@@ -70,7 +71,7 @@ def draw_seeds() -> paddle.Tensor:
     Paddle's generator draws them, as it draws dropout elsewhere: a step seeds it, and recomputation restores it.
     """
     # Not below 0: on a GPU Paddle computes the range of the numbers in int32.
-    return paddle._C_ops.randint(0, 2**31 - 1, [2 * _SITES], paddle.int32, _find_device())
+    return enter_value(lambda _: paddle._C_ops.randint(0, 2**31 - 1, [2 * _SITES], paddle.int32, _find_device()))
 
 
 def select(

@@ -15,7 +15,7 @@ import paddle
 import paddle.nn.functional as F
 
 from ...core.losses import log_softmax
-from ...core.runtime import autocast
+from ...core.runtime import autocast, device_graph
 from ...core.runtime.transfers import constant, to_device
 
 
@@ -91,6 +91,7 @@ class RandomErasing:
         max_count: an image gets 1 to this many boxes, which share the area.
         area: range of the boxes' total share of the image.
         aspect: range of height to width, drawn log-uniformly.
+        takes_all: images without boxes are processed, too, so that all batches have one shape.
     """
 
     probability: float
@@ -98,6 +99,7 @@ class RandomErasing:
     max_count: int = 1
     area: tuple[float, float] = (0.02, 1 / 3)
     aspect: tuple[float, float] = (0.3, 1 / 0.3)
+    takes_all: bool = False
 
     def draw(self, shape: tuple[int, int, int], generator: np.random.Generator) -> dict[str, np.ndarray]:
         """Draw what to erase from an image of ``shape`` (channels, height, width).
@@ -120,7 +122,7 @@ class RandomErasing:
 
         The device then processes only these images, and knows their number without a sync. There is always one.
         """
-        rows = [row for row, entry in enumerate(drawn) if entry[BOXES].any()] or [0]
+        rows = [row for row, entry in enumerate(drawn) if self.takes_all or entry[BOXES].any()] or [0]
         stacked = {name: np.stack([drawn[row][name] for row in rows]) for name in drawn[0]}
         return {ROWS: np.array(rows, dtype=np.int64), **stacked}
 
@@ -142,7 +144,10 @@ class RandomErasing:
         """Fill the boxes of a batch in normalized images (batch, channels, height, width)."""
         rows, boxes = batch[ROWS], batch[BOXES]  # (erased,), (erased, max_count, 4)
         erased = paddle.index_select(images, rows, axis=0)  # (erased, channels, height, width)
-        values = paddle.randn(erased.shape) if self.mode == "pixel" else paddle.zeros([1, 1, 1, 1])
+        shape = erased.shape
+        values = paddle.zeros([1, 1, 1, 1])
+        if self.mode == "pixel":
+            values = device_graph.enter_value(lambda _: paddle.randn(shape))
         for position in range(self.max_count):
             if self.mode == "rand":
                 values = batch[COLORS][:, position].unsqueeze([2, 3])  # (erased, channels, 1, 1)
@@ -158,16 +163,24 @@ class MixParameters:
         share: float64 (rows,), the image's own share in its label: exactly the share of its pixels.
         weight: float64 (rows,), of the image's own pixels outside its box.
         boxes: int64 (rows, 4): top, left, bottom, right of the partner's pixels; zeros: none.
+        entered: a tensor with ``to_tensor`` of another mix each time that it is read; None: there is only this mix.
     """
 
     share: np.ndarray
     weight: np.ndarray
     boxes: np.ndarray
+    entered: paddle.Tensor | None = None
+
+    @classmethod
+    def nothing(cls, rows: int) -> "MixParameters":
+        """Return what mixes no image."""
+        return cls(np.ones(rows), np.ones(rows), np.zeros((rows, 4), dtype=np.int64))
 
     def images(self, images: paddle.Tensor) -> paddle.Tensor:
         """Mix images (batch, channels, height, width) float; the shape does not change."""
-        others = self._on_device[:, 1] if (self.weight < 1.0).any() else None
-        return mix_images(images, others, self._on_device[:, 2:] if self.boxes.any() else None)
+        is_any = self.entered is not None
+        others = self._on_device[:, 1] if is_any or (self.weight < 1.0).any() else None
+        return mix_images(images, others, self._on_device[:, 2:] if is_any or self.boxes.any() else None)
 
     def targets(self, targets: paddle.Tensor) -> paddle.Tensor:
         """Mix label distributions (batch, classes)."""
@@ -181,7 +194,10 @@ class MixParameters:
 
     @functools.cached_property
     def _on_device(self) -> paddle.Tensor:
-        """The own share, the partner's weight and the box, float32 (rows, 6) in one transfer; the box is exact."""
+        return self.to_tensor() if self.entered is None else self.entered
+
+    def to_tensor(self) -> paddle.Tensor:
+        """Return own share, partner's weight and box, float32 (rows, 6), in one transfer; the box is exact."""
         return to_device(np.column_stack([self.share, 1.0 - self.weight, self.boxes]).astype(np.float32))
 
 

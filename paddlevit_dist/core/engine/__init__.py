@@ -3,7 +3,8 @@
 Importing this package does not import Paddle; each name of a step loads its module on first use.
 
 - ``trainer``: epochs, steps, evaluations and checkpoints of a run; ``training_state``: what a checkpoint holds
-- ``step``: one optimizer step; ``queued_step``: the asynchronous step on a GPU; ``nan_guard``: skips steps that are not
+- ``step``: one optimizer step; ``queued_step``: the asynchronous step on a GPU; ``captured_passes``: its passes as a
+  graph; ``nan_guard``: skips steps that are not
   finite; ``evaluation``: evaluates a split; ``epoch_evaluation``: weights and their average after an epoch
 - ``hooks``: base class ``Hook``, and the hooks that log progress and stop early; ``throughput``: their estimates
 - ``checkpointing``: saves, with ``background_worker``; ``resume``: restores; ``compatibility``: compares a run with a

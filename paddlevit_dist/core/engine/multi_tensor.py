@@ -41,8 +41,8 @@ class GradientList:
     """The gradients of a model's parameters; parameters without one are skipped."""
 
     def __init__(self, parameters: Sequence[paddle.Tensor]) -> None:
-        self._parameters = list(parameters)
-        self._joined = _list_joined(self._parameters)
+        self.parameters = list(parameters)
+        self._joined = _list_joined(self.parameters)
 
     @paddle.no_grad()
     def norm(self) -> np.float32:
@@ -85,7 +85,7 @@ class GradientList:
         Paddle's operations on lists write in place as if values were in the order of the shape.
         """
         present = []
-        for parameter in self._parameters:
+        for parameter in self.parameters:
             gradient = parameter._grad_ivar()
             if gradient is not None and gradient.is_dense() and not gradient.is_contiguous():
                 gradient = parameter.grad = gradient.contiguous()
@@ -93,9 +93,19 @@ class GradientList:
                 present.append(gradient)
         return present
 
+    @paddle.no_grad()
+    def clear(self, keeps_memory: bool) -> None:
+        """Fill the gradients with zeros in place, or free them."""
+        if not keeps_memory:
+            for parameter in self.parameters:
+                parameter.clear_gradient(False)
+            return
+        for alike in _by_type(self.present()):
+            zero_where(paddle.ones([1], "bool"), alike)
+
     def squares(self, gradients: Sequence[paddle.Tensor]) -> paddle.Tensor:
         """Compute the sum of squares of all values of what ``present`` returned, as a float32 tensor (1,)."""
-        joined = self._joined if len(gradients) == len(self._parameters) else _list_joined(gradients)
+        joined = self._joined if len(gradients) == len(self.parameters) else _list_joined(gradients)
         parts = []
         for numbers in joined:
             part = gradients[numbers[0]] if len(numbers) == 1 else paddle.concat([gradients[n] for n in numbers])

@@ -28,6 +28,7 @@ from ..tasks.loss_checks import has_own_step, require_divisors, require_terms
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
+from .captured_passes import CapturedPasses, average_over_ranks
 from .multi_tensor import GradientList, Optimizer, clipping_factor
 from .nan_guard import BufferSnapshot, NonFiniteGuard
 from .precision import TrainingPrecision
@@ -101,8 +102,12 @@ class TrainStep:
         on_host: whether the model is in host memory; None: ask Paddle.
         average: moves with each step; None: there is none.
         own: the task's own state; None: it has none.
+        captures: whether the passes are to be captured as a graph (TRAIN.CAPTURE), see ``captured``.
+        bucket_megabytes: size in MiB of the buckets in which gradients of captured passes are averaged over ranks.
+        log: receives lines about captured passes.
 
     Attributes:
+        captured: repeats the passes, from the second step on where they can be captured; None: they are not to be.
         finite: whether the last completed step changed the weights.
         gradient_norm: norm of all gradients of that step before clipping; equal on all ranks.
         before_clipping: called once the gradients are computed, if they are finite. If it is set, the host waits for
@@ -125,6 +130,9 @@ class TrainStep:
         on_host: bool | None = None,
         average: WeightAverage | None = None,
         own: TaskState | None = None,
+        captures: bool = False,
+        bucket_megabytes: int = 25,
+        log: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.task = task
         self.model = model
@@ -149,6 +157,11 @@ class TrainStep:
         self.before_clipping: Callable[[], None] | None = None
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
         self._has_terms = False  # whether the task has returned what it must
+        self.bucket_bytes = bucket_megabytes << 20
+        self.captured: CapturedPasses | None = None
+        if captures:
+            passes = self._compute_alone, model, task, self._gradients, self.buffers
+            self.captured = CapturedPasses(*passes, in_half=precision.enabled, log=log)
         self._first_counts: dict[str, float] = {}  # normalizers of the first micro-batch, if they are counted
 
     def __call__(self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, learning_rate: float) -> list[dict]:
@@ -171,7 +184,7 @@ class TrainStep:
         pending = self._run_passes(batches, step, counts)
         results = self.flush()
         if results and (not results[0].is_finite or pending.scale != self.precision.scale):
-            self.optimizer.clear_grad(False)
+            self._clear_gradients()
             if results[0].is_finite:  # otherwise _finish has already restored the buffers
                 pending.buffers.restore()
             pending = self._run_passes(batches, step, counts)
@@ -186,7 +199,7 @@ class TrainStep:
             if math.isfinite(norm):
                 self._update(norm, learning_rate)
             results.append(self._finish(norm, pending))
-        self.optimizer.clear_grad(False)
+        self._clear_gradients()
         return results
 
     def flush(self) -> list[StepResult]:
@@ -226,29 +239,58 @@ class TrainStep:
     def _run_passes(
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]
     ) -> _PendingStep:
-        before = BufferSnapshot(self.buffers)
+        before, captured = BufferSnapshot(self.buffers), self.captured
+        if captured is not None and self._has_terms:  # what a first step caches and searches is not captured
+            captured.prepare(batches[0], step, counts, step_seed(self.seed, step.update, rank(), 0))
+        is_captured = captured is not None and captured.is_on
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend on this seed only, so checkpoints need no generator state.
             paddle.seed(step_seed(self.seed, step.update, rank(), micro))
-            is_last = micro == len(batches) - 1
+            is_last, position = micro == len(batches) - 1, step._replace(micro=micro)
             status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
             self._wait_for_ranks(self._forward_communicates)
-            with contextlib.nullcontext() if is_last else without_synchronization(self.model):
-                with self.precision.autocast():
-                    terms = self.task.train_step(self.model, batch, step._replace(micro=micro))
-                    if not self._has_terms:
-                        require_terms(terms, type(self.task))
-                        if self._checks_divisors():
-                            require_divisors(terms, self.task, self._first_counts)
-                        self._has_terms = True
-                    loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
-                status.set_detail("in its backward pass", may_wait=not self.on_host)
-                self._wait_for_ranks(is_last or self._forward_communicates)
-                self.precision.backward(loss)
+            terms = captured.run(batch, position, counts) if captured is not None and is_captured else None
+            if terms is None:
+                is_synchronized = is_last and not is_captured
+                with contextlib.nullcontext() if is_synchronized else without_synchronization(self.model):
+                    terms = self._compute(batch, position, counts, is_synchronized)
             outputs.append(terms)
+        if is_captured:
+            self._wait_for_ranks(True)
+            average_over_ranks(self._gradients.present(), self.bucket_bytes)
         status.set_detail("in its optimizer step")
         return _PendingStep(batches, step, counts, outputs, before, self.precision.scale)
+
+    def _compute(
+        self, batch: dict[str, paddle.Tensor], step: StepPosition, counts: dict[str, Number], synchronizes: bool
+    ) -> dict[str, LossTerm]:
+        """Run the forward and the backward pass of a micro-batch, and return its loss terms."""
+        with self.precision.autocast():
+            terms = self.task.train_step(self.model, batch, step)
+            if not self._has_terms:
+                require_terms(terms, type(self.task))
+                if self._checks_divisors():
+                    require_divisors(terms, self.task, self._first_counts)
+                self._has_terms = True
+            loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
+        status.set_detail("in its backward pass", may_wait=not self.on_host)
+        self._wait_for_ranks(synchronizes or self._forward_communicates)
+        self.precision.backward(loss)
+        return terms
+
+    def _compute_alone(
+        self, batch: dict[str, paddle.Tensor], step: StepPosition, counts: dict[str, Number]
+    ) -> dict[str, LossTerm]:
+        """Run the passes of a micro-batch without the other ranks."""
+        with without_synchronization(self.model):
+            return self._compute(batch, step, counts, False)
+
+    def _clear_gradients(self) -> None:
+        if self.captured is not None and self.captured.is_on:
+            self._gradients.clear(keeps_memory=True)
+        else:
+            self.optimizer.clear_grad(False)
 
     def _queue_step(self, learning_rate: float) -> QueuedStep | None:
         """Queue the update after the gradients; return None if the host has to check the gradients first."""

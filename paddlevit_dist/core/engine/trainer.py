@@ -176,6 +176,9 @@ class Trainer:
             nan_guard=self.nan_guard,
             average=self.ema,
             own=self.state.own,
+            captures=train.CAPTURE,
+            bucket_megabytes=train.BUCKET_MEGABYTES,
+            log=run_log.log_and_print,
         )
         self._is_prepared = True
 

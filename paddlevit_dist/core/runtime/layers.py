@@ -9,6 +9,7 @@ from . import autocast
 class Linear(nn.Linear):
     """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
 
+    is_capturable = True
     finds_half_weights = True  # see ``core/runtime/half_weights.py``
 
     def forward(self, x):
@@ -22,6 +23,8 @@ class Linear(nn.Linear):
 
 class LayerNorm(nn.LayerNorm):
     """Paddle's layer norm, with the right gradient where weight and bias are frozen."""
+
+    is_capturable = True
 
     def forward(self, x):
         """Normalize the last axis."""
@@ -43,6 +46,8 @@ class LayerNorm(nn.LayerNorm):
 
 class GELU(nn.GELU):
     """The exact GELU; ``paddle.nn.GELU`` has the approximation."""
+
+    is_capturable = True
 
     def __init__(self):
         super().__init__()

@@ -219,6 +219,12 @@ class TrainSection(Section):
         AT_LEAST_1,
         effect="neutral",
     )
+    CAPTURE: bool = key(
+        False,
+        "on CUDA GPUs, launch forward and backward passes of a task and network that allow it as a graph, by one call "
+        "of the host, after a comparison with the passes themselves; tested without a GPU only",
+        effect="neutral",
+    )
     FIND_UNUSED_PARAMETERS: bool = key(
         False,
         "on several devices, give parameters that a step does not use zero gradients; costs a few percent",

@@ -12,6 +12,7 @@ import paddle.nn.functional as F
 from ...core.distributed import rank
 from ...core.losses import log_softmax
 from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
+from ...core.runtime import device_graph
 from ...core.runtime.device_kinds import accelerator_bytes
 from ...core.runtime.printing import one_line
 from ...core.runtime.transfers import to_device
@@ -176,6 +177,11 @@ class Classification(LabeledImageTask, ClassifierTask):
         "Recomputable": ".checks:ClassifierRecomputation",
     }
 
+    @property
+    def is_capturable(self) -> bool:
+        """Return whether captured passes repeat a step: not with a teacher, which may be any network."""
+        return self.teacher is None
+
     _join_views = staticmethod(join_softmax)  # of several views: logits of the mean of their probabilities
     traits = replace(
         LabeledImageTask.traits,
@@ -195,7 +201,8 @@ class Classification(LabeledImageTask, ClassifierTask):
         self.mixing = None if config.EVAL else build_mixing(train)
         self.erasing = None
         if train.RANDOM_ERASE_PROB:
-            self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
+            amount = train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT
+            self.erasing = RandomErasing(*amount, takes_all=train.CAPTURE)
 
     def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with its transform, check it, and log what was found."""
@@ -278,9 +285,18 @@ class Classification(LabeledImageTask, ClassifierTask):
             images = self.erasing.fill(images, batch)
         if self.mixing is None:
             return images, None
-        # The mix of this process's micro-batch.
-        generator = np.random.default_rng([self.config.SEED, step.update, rank(), step.micro])
-        mix = self.mixing.draw(generator, tuple(images.shape))
+        mixing, shape = self.mixing, tuple(images.shape)
+
+        def draw(position: StepPosition) -> MixParameters | None:  # the mix of this process's micro-batch
+            generator = np.random.default_rng([self.config.SEED, position.update, rank(), position.micro])
+            return mixing.draw(generator, shape)
+
+        mix: MixParameters | None
+        if device_graph.is_entering():
+            nothing = MixParameters.nothing(1 if mixing.mode == "batch" else shape[0])
+            mix = replace(nothing, entered=device_graph.enter_value(lambda now: (draw(now) or nothing).to_tensor()))
+        else:
+            mix = draw(step)
         return (images if mix is None else mix.images(images)), mix
 
     def summed_loss(self, logits: paddle.Tensor, labels: paddle.Tensor, mix: MixParameters | None) -> paddle.Tensor:
@@ -297,7 +313,8 @@ class Classification(LabeledImageTask, ClassifierTask):
         smoothing = self.config.TRAIN.SMOOTHING
         if self.class_weights is not None:
             unsmoothed_targets, targets = (self.soft_targets(labels, mix, share) for share in (0.0, smoothing))
-            return weighted_cross_entropy(logits, unsmoothed_targets, targets, to_device(self.class_weights))
+            weights = device_graph.enter_value(lambda _: to_device(self.class_weights))
+            return weighted_cross_entropy(logits, unsmoothed_targets, targets, weights)
         if mix is not None:
             return soft_cross_entropy(logits, self.soft_targets(labels, mix, smoothing))
         true_label = F.cross_entropy(logits, labels, reduction="sum")

@@ -44,6 +44,11 @@ class MultiHeadAttention(nn.Layer):
         self.attention_dropout = nn.Dropout(attention_dropout)
         self.dropout = nn.Dropout(dropout)
 
+    @property
+    def has_no_attention_dropout(self) -> bool:
+        """Return whether captured passes repeat the layer: fused attention would drop the same in each launch."""
+        return not self.attention_dropout.p
+
     def heads(self, x):
         """Split (batch, tokens, n * heads * head_dim) into (batch, tokens, n * heads, head_dim)."""
         _, tokens, channels = x.shape

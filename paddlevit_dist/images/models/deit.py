@@ -27,6 +27,7 @@ DISTILLED_DEIT: Variants = {
 class DeiT(VisionTransformer):
     """DeiT without distillation: a ViT."""
 
+    is_capturable = True
     variants = DEIT
     expected_inputs = list_inputs(DEIT, ExpectedInput(crop_pct=0.9))
 
@@ -38,6 +39,7 @@ class DistilledDeiT(DeiT):
     the labels and for the teacher (section 4, "fine-tuning with distillation").
     """
 
+    is_capturable = True
     variants = DISTILLED_DEIT
     expected_inputs = list_inputs(DISTILLED_DEIT, ExpectedInput(crop_pct=0.9))
     classifier_layers = ("head", "head_dist")

@@ -43,6 +43,8 @@ class SpatialReductionAttention(MultiHeadAttention):
     If ``is_linear``, maps of any size are averaged to 7 x 7 instead; the cost is linear in the number of tokens.
     """
 
+    is_capturable = MultiHeadAttention.has_no_attention_dropout
+
     def __init__(
         self,
         dim: int,
@@ -82,6 +84,8 @@ class SpatialReductionAttention(MultiHeadAttention):
 class ConvolutionalMlp(nn.Layer):
     """Two linear layers with a depth-wise 3 x 3 convolution and a GELU between them; the linear form adds a ReLU."""
 
+    is_capturable = True
+
     def __init__(self, dim: int, hidden_dim: int, is_linear: bool, dropout: float):
         super().__init__()
         self.hidden_dim, self.is_linear = hidden_dim, is_linear
@@ -101,6 +105,8 @@ class ConvolutionalMlp(nn.Layer):
 
 class PvtBlock(nn.Layer):
     """Attention, then MLP, each on normalized input and added to what came in."""
+
+    is_capturable = True
 
     def __init__(
         self,
@@ -128,6 +134,8 @@ class PvtBlock(nn.Layer):
 class OverlappingPatches(nn.Layer):
     """A strided convolution whose kernels overlap, then a norm over the channels."""
 
+    is_capturable = True
+
     def __init__(
         self, in_channels: int, dim: int, kernel_size: int, stride: int, epsilon: float, is_channels_last: bool = True
     ):
@@ -150,6 +158,8 @@ class OverlappingPatches(nn.Layer):
 
 class PvtStage(nn.Layer):
     """Blocks at one resolution, after overlapping patches in all stages but the first."""
+
+    is_capturable = True
 
     def __init__(
         self,
@@ -232,6 +242,7 @@ class PyramidVisionTransformer(PyramidClassifier):
         patch_epsilon, epsilon: of the norms that follow a convolution, and of all others.
     """
 
+    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.9))
     key_maps = KEY_MAPS

@@ -53,6 +53,7 @@ COMMON: Features = {
     | {
         "recompute": Value("TRAIN.RECOMPUTE True", "none", "rounding"),
         "static": Value("TO_STATIC True", "none", "rounding"),
+        "captured": Value("TRAIN.CAPTURE True"),
     },
     "save": {
         "epoch": Value(),

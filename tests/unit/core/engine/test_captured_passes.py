@@ -1,0 +1,203 @@
+"""Captured passes train as passes without a graph do, by a graph for CPUs that repeats what a CUDA graph would."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import paddle
+import pytest
+from paddle import nn
+from support.recorded_graph import recorded_graphs
+
+from paddlevit_dist.core.engine import TrainStep
+from paddlevit_dist.core.engine.captured_passes import MOST_GRAPHS
+from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
+from paddlevit_dist.core.engine.nan_guard import NonFiniteGuard
+from paddlevit_dist.core.engine.precision import TrainingPrecision
+from paddlevit_dist.core.runtime.device_graph import enter_value
+from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition, TaskTraits
+
+UPDATES = 6
+
+
+class SquaresTask:
+    """Squares of the outputs, whose target is the number of the update."""
+
+    is_capturable = True
+    traits = TaskTraits(normalizers_per_sample={"loss": 1}, normalizer_names=("loss",))
+    config = SimpleNamespace(TASK="squares")
+
+    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
+        target = enter_value(lambda now: paddle.full([1], float(now.update + now.micro)), step)
+        return {"loss": LossTerm(((model(batch["x"]) - target) ** 2).sum(), batch["x"].shape[0])}
+
+
+class StepReadingTask(SquaresTask):
+    is_capturable = True
+
+    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
+        target = paddle.full([1], float(step.update))
+        return {"loss": LossTerm(((model(batch["x"]) - target) ** 2).sum(), batch["x"].shape[0])}
+
+
+class FixedTask(SquaresTask):
+    is_capturable = True
+
+    def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
+        return {"loss": LossTerm((model(batch["x"]) ** 2).sum(), batch["x"].shape[0])}
+
+
+class SilentTask(SquaresTask):
+    """Says nothing."""
+
+
+class OwnLayer(nn.Layer):
+    """Multiplies by what it is given."""
+
+    is_capturable = True
+
+    def __init__(self, find_factor: Any) -> None:
+        super().__init__()
+        self.find_factor = find_factor
+
+    def forward(self, x: Any) -> Any:
+        return x * self.find_factor(x)
+
+
+class InheritingLayer(OwnLayer):
+    """Has only inherited that it can be captured."""
+
+
+def train(
+    captures: bool,
+    *layers: nn.Layer,
+    task: Any = None,
+    accumulation: int = 1,
+    on_host: bool = True,
+    scales: bool = False,
+    skipped: int | None = None,
+    is_same: bool = False,
+    sizes: tuple[int, ...] = (4,) * UPDATES,
+) -> tuple[dict[str, np.ndarray], list[float], list[str]]:
+    """The weights and statistics after some updates, the losses of all passes, and what was logged."""
+    paddle.seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1D(8), *layers, nn.Linear(8, 2))
+    precision = TrainingPrecision(scales, "float16", on_gpu=True)
+    precision.enabled = False  # a CPU has no kernels for it; the scale is kept
+    decays = {parameter.name: 0.0 for parameter in model.parameters()}
+    groups = [{"params": model.parameters(), "weight_decay": 0.0}]
+    lines: list[str] = []
+    step = TrainStep(
+        task or SquaresTask(),
+        model,
+        FusedAdamW(decays, learning_rate=0.0, parameters=groups, weight_decay=0.0),
+        precision,
+        seed=0,
+        samples_per_update=4 * accumulation,
+        accumulation_steps=accumulation,
+        gradient_clip=1.0,
+        nan_guard=NonFiniteGuard(limit=9),
+        on_host=on_host,
+        captures=captures,
+        log=lines.append,
+    )
+    results = []
+    for number, size in enumerate(sizes):
+        batches = []
+        for micro in range(accumulation):
+            inputs = (
+                np.random.default_rng([0 if is_same else number, micro]).standard_normal((size, 4)).astype(np.float32)
+            )
+            inputs = inputs * np.float32(np.inf) if number == skipped else inputs
+            batches.append({"x": paddle.to_tensor(inputs)})
+        results += step.launch(batches, StepPosition(1, number, UPDATES), 0.0 if is_same else 1e-2 * (number + 1))
+    results += step.flush()
+    losses = [float(terms["loss"].sum) for result in results for terms in result.terms]
+    return {name: value.numpy().copy() for name, value in model.state_dict().items()}, losses, lines
+
+
+def require_equal(found: Any, expected: Any) -> None:
+    for name, value in expected[0].items():
+        np.testing.assert_allclose(found[0][name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"on_host": True},
+        {"on_host": False, "accumulation": 2},
+        {"on_host": False, "scales": True, "skipped": 3},
+        {"on_host": True, "scales": True, "skipped": 1},  # before passes are captured
+    ],
+)
+def test_updates_are_those_without_a_graph(options):
+    with recorded_graphs() as graphs:
+        found = train(True, nn.Dropout(0.3), **options)
+    assert graphs[-1].replays > UPDATES
+    assert len(found[2]) == 1 and found[2][0].startswith("passes are captured (TRAIN.CAPTURE), and equal")
+    require_equal(found, train(False, nn.Dropout(0.3), **options))
+
+
+def test_dropout_differs_between_replays():
+    options = {"task": FixedTask(), "is_same": True}
+    with recorded_graphs():
+        _, losses, lines = train(True, nn.Dropout(0.5), **options)
+    assert len(set(losses)) == UPDATES and lines[0].startswith("passes are captured")
+    assert losses == pytest.approx(train(False, nn.Dropout(0.5), **options)[1])
+    assert len(set(train(False, **options)[1])) == 1
+
+
+@pytest.mark.parametrize(
+    ("layer", "task", "said"),
+    [
+        (None, SilentTask(), "task squares (SilentTask) cannot be captured"),
+        (None, StepReadingTask(), "train_step reads update of its step"),
+        (InheritingLayer(lambda x: 2.0), None, "layer 2 (InheritingLayer) cannot be captured"),
+        (OwnLayer(lambda x: x.mean().item()), None, "OSError: (External) CUDA error(906)"),
+        (OwnLayer(lambda x: paddle.to_tensor(2.0)), None, "OSError: (External) CUDA error(906)"),
+        (OwnLayer(lambda x: paddle.rand([1])), None, "a graph differs from the passes that it repeats by "),
+    ],
+)
+def test_what_a_graph_cannot_repeat_runs_as_ever(layer, task, said):
+    layers = [] if layer is None else [layer]
+    with recorded_graphs():
+        found = train(True, *layers, task=task)
+    assert len(found[2]) == 1 and found[2][0].startswith(f"passes are not captured (TRAIN.CAPTURE): {said}")
+    require_equal(found, train(False, *layers, task=task))
+
+
+def test_a_number_of_python_that_changes_is_noticed():
+    def count(x: Any) -> float:
+        calls.append(1)
+        return 1.0 + len(calls)
+
+    calls: list[int] = []
+    with recorded_graphs():
+        *_, lines = train(True, OwnLayer(count))
+    assert lines[0].startswith("passes are not captured (TRAIN.CAPTURE): a graph differs")
+
+
+def test_a_hook_is_named():
+    layer = nn.ReLU()
+    layer.register_forward_post_hook(lambda layer, inputs, output: None)
+    with recorded_graphs():
+        *_, lines = train(True, layer)
+    assert "layer 2 (ReLU) has a hook" in lines[0]
+
+
+def test_each_shape_of_a_batch_has_a_graph_and_their_number_is_limited():
+    sizes = (4, 4, 3, 4, 5, 6, 7, 8, 4)
+    with recorded_graphs() as graphs:
+        found = train(True, sizes=sizes)
+    assert len(graphs) == MOST_GRAPHS
+    assert found[2][MOST_GRAPHS:] == [
+        "passes are not captured for further shapes of batches: at most 4 (TRAIN.CAPTURE)"
+    ]
+    require_equal(found, train(False, sizes=sizes))
+
+
+def test_a_device_without_graphs_runs_as_ever():
+    found = train(True)
+    assert found[2] == ["passes are not captured (TRAIN.CAPTURE): only CUDA GPUs have graphs"]
+    require_equal(found, train(False))

@@ -55,8 +55,14 @@ class BackboneGrouping(TaskAspect, ParameterGrouping):
             if not parameter.stop_gradient:
                 kind = name.startswith(_BACKBONE), self.decays(name, parameter, exempt)
                 groups.setdefault(kind, []).append(name)
+        later = self.task.config.TRAIN.BACKBONE_WARMUP_STEPS
         return [
-            {"names": names, "weight_decay": decay if decays else 0.0, "learning_rate": factor if is_slow else 1.0}
+            {
+                "names": names,
+                "weight_decay": decay if decays else 0.0,
+                "learning_rate": factor if is_slow else 1.0,
+                "second_warmup": later if is_slow else None,
+            }
             for (is_slow, decays), names in groups.items()
         ]
 

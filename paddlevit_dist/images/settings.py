@@ -298,6 +298,13 @@ class ObjectTrain(every_run.TrainSection):
         "learning rate of the backbone relative to the rest; DETR's and SegFormer's authors: 0.1",
         Range(low=0, high=1, low_open=True),
     )
+    BACKBONE_WARMUP_STEPS: int | None = key(
+        None,
+        "updates in which the backbone's rate rises from 0 after the warm-up of the rest, for which it waits; None: it "
+        "has the warm-up of the rest",
+        AT_LEAST_1,
+        training_only=True,
+    )
     RANDOM_SAMPLING: bool = key(
         True,
         "Mask R-CNN, RF-DETR Seg, EoMT: sample the anchors and regions, or the points of masks, for the losses at "

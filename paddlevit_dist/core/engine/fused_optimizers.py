@@ -6,7 +6,7 @@ start. If they differ, or if a parameter is not float32, Paddle's own update run
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,15 +46,20 @@ class KeptNames:
 
     Attributes:
         decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
+        course_factor: returns the factor of rates with a second warm-up of so many updates in the current step.
+        courses: these updates, of parameters by automatic name that have such a warm-up.
     """
 
     decay_factor: Callable[[], float] | None = None
+    course_factor: Callable[[int], float] | None = None
+    courses: Mapping[str, int] = {}
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         groups = self._param_groups  # type: ignore[attr-defined]
         listed = [group["params"] if isinstance(group, dict) else [group] for group in groups]
         self._named = [(parameter, parameter.name) for parameters in listed for parameter in parameters]
+        self._rates: dict[str, float] = {}  # factors of learning rates without that of a second warm-up
         regularizers = (vars(getattr(parameter, "regularizer", None) or self) for parameter, _ in self._named)
         places = [*(group for group in groups if isinstance(group, dict)), *regularizers]
         # Where Paddle's own update reads weight decays: each place once, since parameters share their regularizer.
@@ -77,6 +82,11 @@ class KeptNames:
         if self.decay_factor is not None:
             for place, name, decay in self._decay_places.values():
                 place[name] = decay * self.decay_factor()
+        if self.course_factor is not None:
+            for parameter, name in self._named:
+                if name in self.courses:
+                    rate = self._rates.setdefault(name, parameter.optimize_attr["learning_rate"])
+                    parameter.optimize_attr["learning_rate"] = rate * self.course_factor(self.courses[name])
         super().step()  # type: ignore[misc]
 
     def clear_grad(self, set_to_zero: bool = True) -> None:
@@ -148,8 +158,9 @@ class FusedStep(KeptNames):
         paddle_versions.create_accumulators(self)
         columns = [[self._accumulators[name][p.name] for p in parameters] for name in self.COLUMNS]  # type: ignore
         factors = [p.optimize_attr["learning_rate"] for p in parameters]
-        step = maker(parameters, columns, factors, [self._decays[p.name] for p in parameters])
-        step.decay_factor = self.decay_factor
+        courses = [self.courses.get(p.name, 0) for p in parameters]
+        step = maker(parameters, columns, factors, [self._decays[p.name] for p in parameters], courses)
+        step.decay_factor, step.course_factor = self.decay_factor, self.course_factor
         return step
 
 

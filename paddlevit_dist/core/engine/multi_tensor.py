@@ -289,11 +289,13 @@ class _UpdatedTogether(NamedTuple):
 
     Attributes:
         factor: of the learning rate.
+        course: see ``MultiTensorStep``.
         numbers: positions in the list of all parameters.
         columns: the accumulators of ``parameters``: ``powers``, which are on the host, and ``moments``.
     """
 
     factor: float
+    course: int
     decay: float
     numbers: list[int]
     parameters: Tensors
@@ -305,11 +307,13 @@ class _UpdatedTogether(NamedTuple):
 class MultiTensorStep:
     """An optimizer step with one call for all parameters that share learning rate and decay; a ``ForeachStep``.
 
-    The ``columns`` are the accumulators of ``update``; ``factors`` of the learning rate and ``decays`` are per
-    parameter. ``decay_factor``, if it is set, returns the factor of all decays in the current step.
+    The ``columns`` are the accumulators of ``update``; ``factors`` of the learning rate, ``decays`` and ``courses``,
+    second warm-ups in updates or 0, are per parameter. ``decay_factor``, if it is set, returns the factor of all decays
+    in the current step, and ``course_factor`` that of rates with a second warm-up of so many updates.
     """
 
     decay_factor: Callable[[], float] | None = None
+    course_factor: Callable[[int], float] | None = None
 
     def __init__(
         self,
@@ -318,8 +322,10 @@ class MultiTensorStep:
         columns: Columns,
         factors: Sequence[float],
         decays: Sequence[float],
+        courses: Sequence[int] | None = None,
     ) -> None:
         self._update = update
+        self._courses = courses or [0] * len(parameters)
         self._parameters, self._columns = parameters, columns
         self._factors, self._decays = factors, decays
         self._powers = [column for column in columns if all(t.place.is_cpu_place() and t.size == 1 for t in column)]
@@ -346,6 +352,8 @@ class MultiTensorStep:
             if not all(gradient.is_contiguous() and not gradient.data_ptr() % _ALIGNED_BYTES for gradient in own):
                 own = [align(gradient) for gradient in own]
             factor = float(np.float32(rate) * np.float32(group.factor))
+            if group.course and self.course_factor is not None:
+                factor *= self.course_factor(group.course)
             self._update.apply(group.parameters, own, share * factor, share, group.decay * decay_now, group.columns)
 
     def gradients(self) -> list[paddle.Tensor | None]:
@@ -395,15 +403,16 @@ class MultiTensorStep:
         groups: dict[tuple[float, ...], list[int]] = {}
         for n in np.flatnonzero(has_gradient).tolist():
             powers = [column[n].item() for column in self._powers]
-            groups.setdefault((self._factors[n], self._decays[n], *powers), []).append(n)
+            groups.setdefault((self._factors[n], self._courses[n], self._decays[n], *powers), []).append(n)
         self._groups = []
-        for (factor, decay, *_), numbers in groups.items():
+        for (factor, course, decay, *_), numbers in groups.items():
             columns, powers, moments = (
                 [[column[n] for n in numbers] for column in kind]
                 for kind in (self._columns, self._powers, self._moments)
             )
             parameters = [self._parameters[n] for n in numbers]
-            self._groups.append(_UpdatedTogether(factor, decay, numbers, parameters, columns, powers, moments))
+            kept = numbers, parameters, columns, powers, moments
+            self._groups.append(_UpdatedTogether(factor, int(course), decay, *kept))
         self._grouped = has_gradient
 
 

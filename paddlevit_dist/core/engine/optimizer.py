@@ -158,6 +158,7 @@ def build_optimizer(
     momentum_now: Callable[[], float] | None = None,
     shards: Shards | None = None,
     decay_factor: Callable[[], float] | None = None,
+    course_factor: Callable[[int], float] | None = None,
 ) -> Optimizer:
     """Build the optimizer that TRAIN.OPTIMIZER names over parameter groups, with a learning rate of 0 at first.
 
@@ -172,6 +173,7 @@ def build_optimizer(
         momentum_now: returns the momentum of the current step (SGD, Muon); None: MOMENTUM.
         shards: the parameters that this rank updates; None: all.
         decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
+        course_factor: returns the factor of the rates of groups with a ``second_warmup`` of so many updates.
     """
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
@@ -180,8 +182,13 @@ def build_optimizer(
         owned = [{**g, "names": [name for name in g["names"] if name in shards.owned]} for g in groups]
         groups = [group for group in owned if group["names"]]
     optimizer = _build(settings, model, groups, weight_decay, log, momentum_now)
+    parameters = dict(model.named_parameters())
+    courses = {
+        parameters[name].name: g["second_warmup"] for g in groups if g.get("second_warmup") for name in g["names"]
+    }
     for each in getattr(optimizer, "optimizers", [optimizer]):
         each.decay_factor = decay_factor
+        each.course_factor, each.courses = (course_factor, courses) if courses else (None, {})
     return optimizer if shards is None else ShardedOptimizer(optimizer, model, shards)
 
 

@@ -1,5 +1,6 @@
 """Learning rate schedules in closed form, whose only state is the number of steps made. Needs no Paddle."""
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -85,6 +86,21 @@ class RateSchedule:
         """
         progress = min(1.0, self.update / max(1, self.total_updates))
         return end + (start - end) * (1.0 + math.cos(math.pi * progress)) / 2.0
+
+    def second_course(self, warmup: int) -> float:
+        """Return the factor of the next step's rate for parameters with a warm-up of their own.
+
+        They wait for the end of the first warm-up, then their rate rises from 0 in ``warmup`` updates, and decays in
+        those that are left.
+        """
+        later, rate = self.update - self.warmup_updates, self.learning_rate
+        if later < 0 or not rate:
+            return 0.0
+        own = copy.copy(self)
+        own.rates, own.warmup_updates = self.rates._replace(warmup_start=0.0), warmup
+        own.total_updates = self.total_updates - self.warmup_updates
+        own.milestones = tuple(milestone - self.warmup_updates for milestone in self.milestones)
+        return own(later) / rate
 
     def count_update(self) -> None:
         """Count one more step."""

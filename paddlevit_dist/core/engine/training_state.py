@@ -138,6 +138,7 @@ def build_training_state(
         momentum_now,
         shards,
         _get_decay_factor(train, schedule),
+        schedule.second_course,
     )
     averaging = train.MODEL_EMA_DECAY, train.MODEL_EMA_WARMUP, lambda: schedule.update
     ema: WeightAverage | None = ModelEma(model, *averaging, shards) if train.MODEL_EMA else None

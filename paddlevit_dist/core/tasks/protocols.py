@@ -121,7 +121,8 @@ class ParameterGrouping(ABC):
 
         Returns:
             Groups ``{"names": [...], "weight_decay": float, "learning_rate": factor}``; ``learning_rate`` multiplies
-            the scheduled rate (timm's ``lr_scale``).
+            the scheduled rate (timm's ``lr_scale``). With ``"second_warmup": updates`` parameters wait for the end of
+            the warm-up, and then have one of their own.
         """
 
 

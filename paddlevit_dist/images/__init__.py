@@ -1,6 +1,6 @@
 """Image tasks and the code they share.
 
-- ``classification``, ``detection``, ``segmentation``: the tasks
+- ``classification``, ``detection``, ``segmentation``, ``panoptic``: the tasks
 - ``data``: datasets; ``transforms``: image transforms; ``models``: networks; ``settings``: keys that the tasks share
 - ``mask_queries``: what all networks share whose queries have masks
 - ``prepare``: the command ``prepare images``

@@ -14,6 +14,9 @@ from .models.classifier import Classifier
 from .models.segmenter import Segmenter
 from .multi_label.scores import LabelScores
 from .multi_label.task import MultiLabel
+from .panoptic.data.panoptic_dataset import PanopticDataset
+from .panoptic.data.segments import Segments, make_segments
+from .panoptic.task import PanopticSegmentation
 from .segmentation.data.segmentation_dataset import SegmentationDataset
 from .segmentation.metrics import SegmentationMetrics
 from .segmentation.task import ImageSegmentation
@@ -34,8 +37,12 @@ __all__ = [
     "KeypointSet",
     "LabelScores",
     "MultiLabel",
+    "PanopticDataset",
+    "PanopticSegmentation",
     "SegmentationDataset",
     "SegmentationMetrics",
     "Segmenter",
+    "Segments",
     "make_annotations",
+    "make_segments",
 ]

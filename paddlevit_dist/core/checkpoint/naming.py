@@ -28,7 +28,6 @@ _IN_PADDLE_LAYOUT = {
     "torchvision": False,
     "the authors'": False,
 }
-_OWN_ORIGIN = "a checkpoint of this package"
 _ENOUGH = 0.5  # share of a network that its own names have to fill behind a prefix, so that this is the one
 _SMALLEST_SHARE = 0.1  # of the names that a prefix of foreign names has
 
@@ -81,17 +80,13 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
     different values for one parameter.
     """
     interface, targets = as_model(model), list_targets(model, weights.state)
-    is_own = is_run_checkpoint(weights.name)
-    if is_own and weights.in_paddle_layout:
-        own = _read_own(interface, targets, weights)
-        if own is not None:
-            return own
     parameters = _Parameters(targets, interface)
     state: Mapping[str, np.ndarray] = weights.state
-    naming = "timm"  # our models use timm's names
+    naming, is_own = "timm", is_run_checkpoint(weights.name)  # our models use timm's names
     outside: frozenset[str] = frozenset()
     notices: list[str] = []
-    if not _fits(targets, state):
+    fits = all(name in state and state[name].shape == tuple(target.shape) for name, target in targets.items())
+    if not fits:
         prefix, naming, state, others = _find_names(interface, targets, parameters, weights)
         if parameters.count(state) < _ENOUGH * parameters.whole:
             inside = _find_inside(interface, targets, parameters, weights)
@@ -99,8 +94,11 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
                 around, (prefix, naming, state, others) = inside
                 notices.append(f"names read with the prefix '{around}.' of the network")
         notices += [describe_choice(prefix, others)] if others else []
-        outside = _list_outside(prefix, weights.state)
+        outside = frozenset(name for name in weights.state if prefix and not name.startswith(f"{prefix}."))
     notices += [*interface.list_source_notices(naming, state), *interface.list_license_notices(naming)]
+    if fits and is_own and weights.in_paddle_layout:
+        return NamedState(state, "a checkpoint of this package", notices)
+
     layers = model.sublayers(include_self=True)
     matrices = {id(layer.weight) for layer in layers if isinstance(layer, paddle.nn.Linear)}
     linear = [name for name in targets if id(targets[name]) in matrices and name in state and state[name].ndim == 2]
@@ -113,40 +111,9 @@ def name_for(model: paddle.nn.Layer, weights: SourceWeights) -> NamedState:
         state = {**state, **{name: state[name].T for name in linear}}
     state = _fill_shared(state, targets, weights.name)
     origin = f"{naming} names, Linear weights {'(in, out)' if in_paddle_layout else '(out, in)'}"
-    return NamedState(state, _OWN_ORIGIN if naming == "timm" and is_own else origin, notices, outside)
-
-
-def _fits(targets: Mapping[str, paddle.Tensor], state: Mapping[str, np.ndarray]) -> bool:
-    """Return whether weights have each parameter of a network in its shape."""
-    return all(name in state and state[name].shape == tuple(target.shape) for name, target in targets.items())
-
-
-def _list_outside(prefix: str, names: Iterable[str]) -> frozenset[str]:
-    """Return the names that do not begin with a prefix; none without a prefix."""
-    return frozenset(name for name in names if prefix and not name.startswith(f"{prefix}."))
-
-
-def _read_own(interface: Model, targets: Mapping[str, paddle.Tensor], weights: SourceWeights) -> NamedState | None:
-    """Return the weights of a run by its names, which are the model's, and behind a prefix if it trained a larger one.
-
-    None if they are less than half of the model, or in PyTorch's form: a run may train a network of any names.
-    """
-    state, prefix, others = weights.state, "", list[str]()
-    if not _fits(targets, state):
-        parameters = _Parameters(targets, interface)
-        equal = _find_own_prefixes(parameters, state, PADDLE_RANKING)
-        if not equal:
-            return None
-        prefix, others = _choose_prefix(equal, PADDLE_RANKING, weights.name)
-        state = without_prefix(state, prefix)
-        shapes = [(state[name].shape, tuple(targets[name].shape)) for name in targets if name in state]
-        is_of_torch = any(theirs != ours and theirs == ours[::-1] for theirs, ours in shapes)  # timm's networks are
-        if is_of_torch or from_torch_names(state).keys() != state.keys():
-            return None
-        state = _fill_shared(state, targets, weights.name)
-    notices = [describe_choice(prefix, others)] if others else []
-    notices += [*interface.list_source_notices("timm", state), *interface.list_license_notices("timm")]
-    return NamedState(state, _OWN_ORIGIN, notices, _list_outside(prefix, weights.state))
+    if naming == "timm" and is_own:
+        origin = "a checkpoint of this package"
+    return NamedState(state, origin, notices, outside)
 
 
 def is_in_paddle_layout(naming: str, weights: SourceWeights) -> bool:
@@ -210,21 +177,12 @@ def _find_names(
         if prefix == "" and best >= parameters.whole:
             break
     tied = equal or tied
-    if best < _ENOUGH * parameters.whole:
+    if len(tied) == 1 or best < _ENOUGH * parameters.whole:
         return *found, []
-    return *found, _choose_prefix([found[0], *tied], ranking, weights.name)[1]
-
-
-def _choose_prefix(tied: list[str], ranking: tuple[str, ...], source: str) -> tuple[str, list[str]]:
-    """Return the first of the prefixes behind which a network is, by rank, and those of other networks.
-
-    Raises UserError if none of them is plainly the one to use.
-    """
-    tied = list(dict.fromkeys(tied))
-    if len(tied) > 1 and choose_by_ranking(tied, ranking) is None:
-        raise several_error(source, tied)
-    chosen = f"{tied[0]}." if tied[0] else ""
-    return tied[0], [other for other in tied if not f"{other}.".startswith(chosen)]
+    if choose_by_ranking(tied, ranking) is None:
+        raise several_error(weights.name, tied)
+    chosen = f"{found[0]}." if found[0] else ""  # the first one, by rank
+    return *found, [other for other in tied if not f"{other}.".startswith(chosen)]
 
 
 def _find_inside(

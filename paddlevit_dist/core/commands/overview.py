@@ -1,5 +1,6 @@
 """The help page of all commands, on one screen, by what people do. Needs nothing but Python."""
 
+import textwrap
 from collections.abc import Sequence
 
 from ..registry.names import REGISTRY
@@ -34,7 +35,8 @@ def format_overview() -> str:
         names.sort(key=lambda name: words.index(name) if name in words else len(words))
         if names and title == _SCORING:
             kinds = sorted(name.partition(" ")[2] for name in names)
-            lines += ["", f"{title}: evaluate KIND [TRUTH] RESULTS", f"  KIND: {', '.join(kinds)}"]
+            named = textwrap.wrap(f"KIND: {', '.join(kinds)}", 78, initial_indent="  ", subsequent_indent=" " * 8)
+            lines += ["", f"{title}: evaluate KIND [TRUTH] RESULTS", *named]
         elif names:
             lines += ["", f"{title}:", *format_rows(names)]
     return "\n".join([*lines, "", "COMMAND -h shows its options; -import=FILE.py adds your own code."])

@@ -9,7 +9,15 @@ from typing import Any, Generic, TypeVar
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
-from .manifest import BOX_LABELS, CLASS_LABELS, KEYPOINT_LABELS, MASK_LABELS, NO_LABELS, Manifest
+from .manifest import (
+    BOX_LABELS,
+    CLASS_LABELS,
+    KEYPOINT_LABELS,
+    MASK_LABELS,
+    NO_LABELS,
+    SEGMENT_LABELS,
+    Manifest,
+)
 from .names import REGISTRY
 
 POINTS: dict[str, "ExtensionPoint[Any]"] = {}  # name -> point
@@ -94,13 +102,13 @@ REFUSE_CLONE_MODEL = ExtensionPoint[Callable[[object, str], None]]("refuse_clone
 FIND_RUN_INPUT = ExtensionPoint[Callable[[Any, bool], Any]]("find_run_input")  # (weights, is_hub_asked)
 GUESS_DATASET = ExtensionPoint[Callable[[str, Annotations | None], Any]]("guess_dataset")  # (path, annotations)
 GUESS: dict[Annotations, ExtensionPoint[Callable[[str], Any]]] = {  # (path)
-    annotations: ExtensionPoint(f"guess {annotations}") for annotations in (NO_LABELS, KEYPOINT_LABELS)
+    annotations: ExtensionPoint(f"guess {annotations}") for annotations in (NO_LABELS, KEYPOINT_LABELS, SEGMENT_LABELS)
 }
 FIND_LAYOUTS: dict[
     Annotations, ExtensionPoint[Callable[[str, str], Sequence[Any]]]
 ] = {  # (folder, its name in messages)
     annotations: ExtensionPoint(f"find {annotations}")
-    for annotations in (BOX_LABELS, KEYPOINT_LABELS, CLASS_LABELS, MASK_LABELS)
+    for annotations in (BOX_LABELS, KEYPOINT_LABELS, CLASS_LABELS, MASK_LABELS, SEGMENT_LABELS)
 }
 METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {  # (class names)
     elements: ExtensionPoint(f"metrics of {elements}") for elements in ("pixels", "points")

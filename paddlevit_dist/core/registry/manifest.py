@@ -9,7 +9,7 @@ Targets = Mapping[str, Target]
 
 CLASS_LABELS, BOX_LABELS, MASK_LABELS = "images", "images with boxes", "images with label maps"
 TAG_LABELS, NO_LABELS = "images with several labels", "images without labels"
-KEYPOINT_LABELS = "images with keypoints"
+KEYPOINT_LABELS, SEGMENT_LABELS = "images with keypoints", "images with segments"
 
 
 _NONE: Any = MappingProxyType({})
@@ -31,8 +31,8 @@ class Manifest(NamedTuple):
         remote: datasets that are also read from addresses.
         tasks: name -> class derived from ``tasks.task.Task``.
         annotations: what its images have: ``CLASS_LABELS``, ``BOX_LABELS``, ``MASK_LABELS``, ``TAG_LABELS``,
-            ``KEYPOINT_LABELS`` or ``NO_LABELS``. A dataset in the manifests of several features has the annotations of
-            each. Classifiers and probes start from the weights of tasks for ``NO_LABELS``, too.
+            ``KEYPOINT_LABELS``, ``SEGMENT_LABELS`` or ``NO_LABELS``. A dataset in the manifests of several features has
+            the annotations of each. Classifiers and probes start from the weights of tasks for ``NO_LABELS``, too.
         task_tables: task -> the key tables that it reads besides ``key_tables``. Any other task reads the
             tables of the registered task that it is derived from, or all keys.
         key_tables: key tables that every run reads.

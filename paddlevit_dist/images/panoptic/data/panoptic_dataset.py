@@ -52,6 +52,10 @@ class PanopticDataset(ImageDataset):
         """Read the segments of image ``index``, without decoding the image if possible; see ``read``."""
         return self.read(index)[1]
 
+    def image_id(self, index: int) -> int | str:
+        """Return the id of image ``index`` in files of COCO's format; by default, they are counted from 1."""
+        return index + 1
+
     def make_truth(self, truth: Any, image: Image.Image) -> Segments:
         """Return the segments of an image as ``make_segments`` does."""
         return make_segments(truth, self.num_classes, self.class_names or (), (image.height, image.width))

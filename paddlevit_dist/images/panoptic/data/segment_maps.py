@@ -9,7 +9,9 @@ import numpy as np
 from PIL import Image
 
 from ....core.runtime.errors import UserError
+from ....core.runtime.json_format import format_json
 from ....core.runtime.printing import count, shorten
+from ....core.runtime.text_files import parse_json
 from ....core.tasks.sample_checks import BadSample
 from ...data.class_lists import published_classes
 from ...data.label_pixels import read_label_file
@@ -35,6 +37,7 @@ _LAYOUT = (
     "or with categories.json instead of it, or with the folders of COCO or Cityscapes"
 )
 _CATEGORIES = "categories.json"
+_ID_END = b"\n"
 # Source: cityscapesScripts, cityscapesscripts/helpers/labels.py: classes with instances.
 _CITYSCAPES_THINGS = ("person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle")
 _CITYSCAPES_VOID = frozenset(range(34))  # numbers of classes that are not evaluated
@@ -56,7 +59,7 @@ class _SplitFiles(NamedTuple):
 
     images: Sequence[str]
     maps: Sequence[str]
-    notes: Sequence[bytes]
+    notes: Sequence[bytes]  # of JSON files, also the image's id in front
 
 
 class SegmentMaps(MapFiles, PanopticDataset):
@@ -109,13 +112,19 @@ class SegmentMaps(MapFiles, PanopticDataset):
         numbers = read_label_file(file, self.reading.max_pixels).values.astype(np.int64)
         try:
             if not self._are_ids:
-                ids, labels, crowds, areas = np.frombuffer(note, NOTE).reshape(-1, 4).T
+                rows = np.frombuffer(note.partition(_ID_END)[2], NOTE)
+                ids, labels, crowds, areas = rows.reshape(-1, 4).T
                 found = number_segments(numbers, ids, labels, crowds == 1)
                 return found._replace(areas=np.where(areas < 0, found.areas, areas))
             label_of = dict(zip(self.category_ids or (), range(self.num_classes)))
             return split_ids(numbers, label_of, self.is_thing, self._divisor, self._void)
         except BadSample as error:
             raise UserError(f"{file}: {error.reason}; its image is {self.describe(index)}") from None
+
+    def image_id(self, index: int) -> int | str:
+        """Return the id of image ``index`` in the JSON file, if it has one."""
+        known = self._note(index).partition(_ID_END)[0]
+        return super().image_id(index) if not known else parse_json(known)
 
     def require_size(self, index: int, size: tuple[int, int]) -> None:
         """Check that image ``index`` and its map have the same size, and that the map can be used."""
@@ -130,8 +139,8 @@ class SegmentMaps(MapFiles, PanopticDataset):
         self.notices += pairs.notices
         place = f"{match.top}: {match.layout.words}"
         _, folder = find_split_folders(match.layout, match.top, self.split) or ("", "")
-        json = None if match.layout.classes else find_panoptic_json(folder)
-        if json is None and match.layout.kind == IDS:
+        file = None if match.layout.classes else find_panoptic_json(folder)
+        if file is None and match.layout.kind == IDS:
             self._take_categories(*self._read_id_classes(match, choices))
             self._are_ids = True
             return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels)), place
@@ -139,22 +148,25 @@ class SegmentMaps(MapFiles, PanopticDataset):
             raise UserError(
                 "PANOPTIC.CATEGORIES: COCO's panoptic JSON contains the categories; remove PANOPTIC.CATEGORIES"
             )
-        return self._list_segments(json or f"{folder}.json", pairs.images, pairs.labels), place
+        return self._list_segments(file or f"{folder}.json", pairs.images, pairs.labels), place
 
-    def _list_segments(self, json: str, images: Sequence[str], maps: Sequence[str]) -> _SplitFiles:
+    def _list_segments(self, file: str, images: Sequence[str], maps: Sequence[str]) -> _SplitFiles:
         """Read the segments of these maps from a JSON file."""
-        content = read_panoptic_json(json)
-        categories = list_categories(content.categories, json)
-        self._take_categories(categories, json)
+        content = read_panoptic_json(file)
+        categories = list_categories(content.categories, file)
+        self._take_categories(categories, file)
         self._are_ids = False
-        rows = list_segment_rows(json, maps, categories.label_of(), content)
-        return _SplitFiles(images, maps, [each.tobytes() for each in rows])
+        rows = list_segment_rows(file, maps, categories.label_of(), content)
+        id_of = {entry.file_name: entry.image_id for entry in content.annotations}
+        known = (id_of[os.path.basename(path)] for path in maps)
+        ids = (b"" if number is None else format_json(number).encode() for number in known)
+        return _SplitFiles(images, maps, [_ID_END.join([own, each.tobytes()]) for each, own in zip(rows, ids)])
 
     def _open_listed(self, choices: SegmentChoices) -> tuple[_SplitFiles, str]:
         """Find the files that a JSON file of COCO's format lists, whose maps are in the folder of its name."""
-        json = os.path.join(self.root, choices.annotations or "")
+        file = os.path.join(self.root, choices.annotations or "")
         folder = os.path.join(self.root, choices.images or "")
-        content = read_panoptic_json(json)
+        content = read_panoptic_json(file)
         name_of = {image.id: image.file_name for image in content.images}
         stems = {os.path.splitext(name)[0]: name for name in (os.listdir(folder) if os.path.isdir(folder) else ())}
         images, maps = [], []
@@ -162,15 +174,15 @@ class SegmentMaps(MapFiles, PanopticDataset):
             name = name_of.get(entry.image_id) or stems.get(os.path.splitext(entry.file_name)[0], "")
             for path in (name, entry.file_name):
                 if os.path.isabs(path) or os.path.normpath(path).startswith(".."):
-                    raise UserError(f"{json} names {shorten(path, 80)}, which is outside of the folders of its data")
+                    raise UserError(f"{file} names {shorten(path, 80)}, which is outside of the folders of its data")
             images.append(os.path.join(folder, name))
-            maps.append(os.path.join(os.path.splitext(json)[0], entry.file_name))
+            maps.append(os.path.join(os.path.splitext(file)[0], entry.file_name))
         missing = [path for path in (*images, *maps) if not os.path.isfile(path)]
         if missing or not images:
             what = f"names {missing[0]}, which does not exist" if missing else "lists no image"
             more = f" ({len(missing):,} files are missing)" if len(missing) > 1 else ""
-            raise UserError(f"{json} {what}{more}; set DATA.TRAIN_IMAGES and VAL_IMAGES to the folders of the images")
-        return self._list_segments(json, images, maps), json
+            raise UserError(f"{file} {what}{more}; set DATA.TRAIN_IMAGES and VAL_IMAGES to the folders of the images")
+        return self._list_segments(file, images, maps), file
 
     def _take_categories(self, categories: Categories, file: str) -> None:
         """Set classes and things; a ``UserError`` if they are not known."""

@@ -119,6 +119,8 @@ CALLED_WITH = {
     "find images with label maps": ["root", "shown"],
     "guess images with keypoints": ["path"],
     "find images with keypoints": ["root", "shown"],
+    "guess images with segments": ["path"],
+    "find images with segments": ["root", "shown"],
     "metrics of pixels": ["names"],
     "gaussian_losses": ["maps", "cells", "weights", "deviation"],
     "move_toward": ["tensors", "goals", "share"],

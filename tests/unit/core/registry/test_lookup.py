@@ -50,15 +50,15 @@ def refuse(kind: str, name: str) -> str:
 
 def test_sets_that_need_no_path_are_those_that_are_drawn_and_the_digits():
     assert sorted(filter(lookup.is_bundled, REGISTRY.datasets)) == [
-        *("digits", "drawn_figures", "multi_digits", "segmentation_shapes", "synthetic_landmarks"),
-        *("synthetic_organs", "synthetic_rooms", "synthetic_shapes", "synthetic_solids"),
+        *("digits", "drawn_figures", "multi_digits", "panoptic_shapes", "segmentation_shapes"),
+        *("synthetic_landmarks", "synthetic_organs", "synthetic_rooms", "synthetic_shapes", "synthetic_solids"),
     ]
 
 
 def test_an_unknown_name_is_told_with_the_closest_and_all_valid_ones(monkeypatch):
     assert refuse("task", "segmentation").startswith(
         "task 'segmentation' is not known: did you mean 'image_segmentation', 'volume_segmentation' or "
-        "'semantic_segmentation'? valid names: classification, detection, image_segmentation, "
+        "'panoptic_segmentation'? valid names: classification, detection, image_segmentation, "
     )
     assert "task 'detections' is not known: did you mean 'detection'? valid" in refuse("task", "detections")
     assert "task 'yolo' is not known: valid names: classification, " in refuse("task", "yolo")

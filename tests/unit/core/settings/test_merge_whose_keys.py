@@ -228,8 +228,8 @@ def test_a_configuration_saved_by_an_earlier_version_loads_with_one_notice(write
     others = len(find_keys()) - len(find_keys("semantic_segmentation"))
     assert notice == (
         f"saved.yaml: no effect: {others} keys: read by {CLASSIFIERS}, detection, image_segmentation, "
-        "keypoint_detection, keypoint_heatmaps, landmarks, volume_segmentation, pointgroup, shape_classification, "
-        "not by semantic_segmentation"
+        "panoptic_segmentation, keypoint_detection, keypoint_heatmaps, landmarks, volume_segmentation, pointgroup, "
+        "shape_classification, not by semantic_segmentation"
     )
     assert settings.dump_yaml(configuration.values).count("VOLUMES") == 0
 

@@ -27,9 +27,9 @@ CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "ma
     [
         ("TRAIN.SMOOTHING", CLASSIFIERS),
         ("DATA.IMAGE_SIZE", CLASSIFIERS),
-        ("MODEL.DROPPATH", {*CLASSIFIERS, *DETECTORS, "image_segmentation"}),
+        ("MODEL.DROPPATH", {*CLASSIFIERS, *DETECTORS, "image_segmentation", "panoptic_segmentation"}),
         ("PROBE.LEARNING_RATES", {"linear_probe", "knn_probe"}),
-        ("DATA.SHAPES.SIDES", {*DETECTORS, "image_segmentation"}),
+        ("DATA.SHAPES.SIDES", {*DETECTORS, "image_segmentation", "panoptic_segmentation"}),
         ("SEGMENTATION.OHEM_MIN_KEPT", {"image_segmentation"}),
         ("DETECTION.EVAL_BATCHING", DETECTORS),
         ("DATA.VOXEL_SIZE_M", {"semantic_segmentation", "pointgroup"}),

@@ -1,0 +1,190 @@
+"""Panoptic quality of files in COCO's panoptic format, of any program. Needs no Paddle."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import count, shorten
+from ...core.tasks.sample_checks import BadSample
+from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
+from ..data.inspection import run_in_threads
+from ..data.label_pixels import read_label_file
+from ..data.panoptic_files import ImageSegments, PanopticFile, list_categories, read_panoptic_json
+from .data.panoptic_dataset import PanopticDataset
+from .data.segments import Segments, number_segments
+from .quality import count_image
+
+RESULTS = "panoptic.json"  # file of a prediction, whose maps are in the folder of its name
+Id = int | str
+
+
+class PanopticTruth(NamedTuple):
+    """The true segments of the images to score."""
+
+    names: Sequence[str]  # of the images, as in a run's table
+    ids: Sequence[Id]  # of the images in files of results
+    read: Callable[[int], Segments]  # returns the segments of an image
+    class_names: Sequence[str]
+    is_thing: Sequence[bool]
+    category_ids: Sequence[int]
+    source: str  # for messages
+    origin: ResultSource = UNKNOWN  # its dataset
+
+
+def read_truth(file: str) -> PanopticTruth:
+    """Read the truth from a JSON file in COCO's panoptic format; a ``UserError`` if it is another file."""
+    content = read_panoptic_json(file)
+    categories = list_categories(content.categories, file)
+    if categories.is_thing is None:
+        raise UserError(f"{file} has no categories with isthing: 1 for a class with instances, 0 for stuff")
+    name_of, label_of = {image.id: image.file_name for image in content.images}, categories.label_of()
+    ids = [_get_id(entry, file) for entry in content.annotations]
+    _require_unique(ids, file)
+    names = [name_of.get(number) or entry.file_name for number, entry in zip(ids, content.annotations)]
+    read = functools.partial(_read_entry, file, content.annotations, label_of)
+    return PanopticTruth(names, ids, read, categories.names, categories.is_thing, categories.ids, file)
+
+
+def open_truth(dataset: PanopticDataset, origin: ResultSource) -> PanopticTruth:
+    """Return the truth of a dataset."""
+    numbers = range(len(dataset))
+    names, ids = list(map(dataset.identity, numbers)), list(map(dataset.image_id, numbers))
+    categories = list(dataset.category_ids or range(1, dataset.num_classes + 1))
+    classes = list(map(str, dataset.class_names or categories))
+    return PanopticTruth(names, ids, dataset.read_segments, classes, dataset.is_thing, categories, str(origin), origin)
+
+
+def score(truth: PanopticTruth, results: str) -> ScoreReport:
+    """Compare the segments of a file of results with the truth.
+
+    Raises:
+        UserError: an image has no result, a map cannot be read or has another size, or categories differ.
+    """
+    content = read_panoptic_json(results)
+    label_of = _match_categories(truth, content, results)
+    places = _match_images(truth, content.annotations, results)
+
+    def compare(own: PanopticTruth, index: int) -> tuple[np.ndarray, np.ndarray]:
+        true, found = own.read(index), _read_entry(results, entries, label_of, index)
+        if true.places.shape != found.places.shape:
+            sizes = [f"{width} x {height}" for height, width in (found.places.shape, true.places.shape)]
+            raise UserError(
+                f"{_find_map(results, entries[index])} has {sizes[0]} pixels (width x height), but "
+                f"{truth.names[index]} has {sizes[1]}"
+            )
+        if len(np.unique(found.places[found.places >= 0])) < len(found.labels):
+            empty = found.ids[np.setdiff1d(np.arange(len(found.labels)), found.places)[0]]
+            raise UserError(f"{results}: segment {empty} has no pixel in {_find_map(results, entries[index])}")
+        return count_image(true, found, len(truth.class_names))
+
+    entries = [content.annotations[place] for place in places]
+    compared = list(run_in_threads(compare, truth, range(len(entries)), "comparing", len(entries), np.inf))
+    counts, ious = map(np.stack, zip(*compared))
+    segments = int((counts[:, 0] + counts[:, 2]).sum())
+    others = len(content.annotations) - len(entries)
+    return ScoreReport(
+        counted=f"{count(segments, 'segment')} in {count(len(entries), 'image')}, {int(counts[:, :2].sum()):,} "
+        f"segments of results that count: {results}, ground truth: {truth.source}",
+        names=truth.names,
+        sample="image",
+        shown=dict.fromkeys(("PQ", "SQ", "RQ", "PQ_things", "PQ_stuff"), 4),
+        classes=list(truth.class_names),
+        protocol=[
+            "PQ: as panopticapi, over the segments of all images together; mean over the classes that occur",
+            "a segment matches one of its class with an IoU above 0.5; void is not scored, crowds neither match nor "
+            "are missed, and a result more than half on void or on the last crowd of its class is not an error",
+        ],
+        notices=[f"{results}: {count(others, 'image')} without ground truth: skipped"] if others else [],
+        task="panoptic_segmentation",
+        kind="panoptic",
+        arrays={"segment_counts": counts, "segment_ious": ious, "is_thing": np.array(truth.is_thing, bool)},
+        origin=truth.origin,
+    )
+
+
+def _match_categories(truth: PanopticTruth, content: PanopticFile, results: str) -> dict[int, int]:
+    """Return the class of each category id of the results; a ``UserError`` if a name says that it is another one."""
+    label_of = dict(zip(truth.category_ids, range(len(truth.class_names))))
+    for category in content.categories:
+        label = label_of.get(category.id)
+        known = None if label is None else truth.class_names[label].removesuffix(f" (id {category.id})")
+        if known is not None and known != category.name:
+            raise UserError(
+                f"{results}: category {category.id} is {shorten(category.name, 60)}, but {shorten(known, 60)} in "
+                f"{truth.source}: segments are compared by the ids of their categories"
+            )
+    unknown = {each.category_id for entry in content.annotations for each in entry.segments_info} - label_of.keys()
+    if unknown:
+        raise UserError(
+            f"{results} has segments of category {min(unknown)}, which {truth.source} does not have: its categories "
+            f"are {shorten(', '.join(map(str, truth.category_ids)), 80)}"
+        )
+    return label_of
+
+
+def _match_images(truth: PanopticTruth, entries: Sequence[ImageSegments], results: str) -> list[int]:
+    """Return the place of each image's result, by id, or else by the names of the files."""
+    ids = [_get_id(entry, results) for entry in entries]
+    _require_unique(ids, results)
+    by_id = {number: place for place, number in enumerate(ids)}
+    by_name = {_get_stem(entry.file_name): place for place, entry in enumerate(entries)}
+    for found in (
+        [by_id.get(number) for number in truth.ids],
+        [by_name.get(_get_stem(name)) for name in truth.names],
+    ):
+        places = [place for place in found if place is not None]
+        if places and len(places) == len(found):
+            return places
+    matched = [by_id.get(number) for number in truth.ids]
+    missing = [truth.names[row] for row, place in enumerate(matched) if place is None]
+    raise UserError(
+        f"{results}: {len(missing):,} of {count(len(truth.names), 'image')} of {truth.source} have no result, such as "
+        f"{missing[0]}; an image without a segment needs an entry with an empty list"
+    )
+
+
+def _get_stem(name: str) -> str:
+    return os.path.splitext(os.path.basename(name))[0]
+
+
+def _get_id(entry: ImageSegments, file: str) -> Id:
+    if entry.image_id is None:
+        raise UserError(f"{file}: {shorten(entry.file_name, 80)} has no image_id")
+    return entry.image_id
+
+
+def _require_unique(ids: Sequence[Id], file: str) -> None:
+    if len(set(ids)) < len(ids):
+        repeated = next(number for place, number in enumerate(ids) if number in ids[:place])
+        raise UserError(f"{file} has two entries of image {repeated}: remove one of them")
+
+
+def _find_map(file: str, entry: ImageSegments) -> str:
+    """Return the map of an image: in the folder of the JSON file's name."""
+    if os.path.isabs(entry.file_name) or os.path.normpath(entry.file_name).startswith(".."):
+        raise UserError(f"{file} names {shorten(entry.file_name, 80)}, which is outside of the folder of its maps")
+    return os.path.join(os.path.splitext(file)[0], entry.file_name)
+
+
+def _read_entry(file: str, entries: Sequence[ImageSegments], label_of: Mapping[int, int], index: int) -> Segments:
+    """Read the segments of an image; a ``UserError`` if they and its map differ."""
+    entry = entries[index]
+    path, rows = _find_map(file, entry), entry.segments_info
+    unknown = next((each.category_id for each in rows if each.category_id not in label_of), None)
+    if unknown is not None:
+        raise UserError(f"{file}: {shorten(entry.file_name, 80)} has a segment of category {unknown}, which is unknown")
+    areas = [each.area for each in rows]
+    try:
+        return number_segments(
+            read_label_file(path).values.astype(np.int64),
+            [each.id for each in rows],
+            [label_of[each.category_id] for each in rows],
+            [bool(each.iscrowd) for each in rows],
+            None if None in areas else [int(area or 0) for area in areas],
+        )
+    except BadSample as error:
+        raise UserError(f"{path}: {error.reason}, by {file}") from None

@@ -1,0 +1,140 @@
+"""``evaluate panoptic``: files of other programs, against panopticapi's numbers and sets of pixels."""
+
+import json
+
+import numpy as np
+import pytest
+from support.files import segment_layouts as layouts
+from support.networks.golden import arrays, description
+from support.refusals import refusal_of
+from support.samples.panoptic_pictures import CLASSES, IS_THING, brute_force, draw_prediction, draw_truth
+
+from paddlevit_dist.images.panoptic import evaluate_command
+
+STORED = description("eomt")["panoptic"]
+
+
+def write(folder, name, content, maps):
+    """A file in COCO's panoptic format, and its maps."""
+    (folder / name).mkdir(parents=True)
+    (folder / f"{name}.json").write_text(json.dumps(content))
+    for entry, numbers in zip(content["annotations"], maps):
+        layouts.save(folder / name / entry["file_name"], numbers.astype(np.int64))
+
+
+@pytest.fixture
+def evaluate(tmp_path, capsys):
+    def run(*options, truth="truth.json"):
+        evaluate_command.run([str(tmp_path / truth), str(tmp_path / "found.json"), *options])
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def golden(tmp_path):
+    """The golden images and results as files; returns the contents, which ``found`` writes changed."""
+    maps = arrays("eomt")
+    numbers = range(len(STORED["annotations"]))
+    facts = {name: STORED[name] for name in ("images", "categories")}
+    write(
+        tmp_path,
+        "truth",
+        {**facts, "annotations": STORED["annotations"]},
+        [maps[f"panoptic/truth{k}"] for k in numbers],
+    )
+    content = {"annotations": json.loads(json.dumps(STORED["predictions"]))}
+    write(tmp_path, "found", content, [maps[f"panoptic/prediction{k}"] for k in numbers])
+    return content
+
+
+def test_golden_eomt_files(golden, evaluate):
+    scores = json.loads(evaluate("-json", "-interval=off"))["scores"]
+    for part, suffix in (("All", ""), ("Things", "_things"), ("Stuff", "_stuff")):
+        for name in ("pq", "sq", "rq"):
+            assert scores[f"{name.upper()}{suffix}"] == pytest.approx(STORED["results"][part][name], abs=1e-12)
+    for category in STORED["categories"]:
+        of, expected = category["name"], STORED["per_class"][str(category["id"])]
+        known = any(STORED["counts"][str(category["id"])])
+        assert scores.get(f"PQ {of}") == (pytest.approx(expected["pq"], abs=1e-12) if known else None)
+
+
+def test_text_has_intervals_rules_and_each_class(golden, evaluate):
+    text = evaluate()
+    assert f"PQ {STORED['results']['All']['pq']:.4f} [" in text and "95 % intervals: half samples of images" in text
+    assert "thing 90" in text and "PQ of each:" in text and "ground truth: " in text
+    matched = sum(counts[1] for counts in STORED["counts"].values())
+    missed = sum(counts[3] for counts in STORED["counts"].values())
+    assert text.startswith(f"{matched + missed} segments in 9 images, ")
+
+
+def test_results_in_another_order_with_other_ids_are_matched_by_name(golden, evaluate, tmp_path):
+    expected = json.loads(evaluate("-json"))["scores"]
+    for number, entry in enumerate(golden["annotations"]):
+        entry["image_id"] = 900 - number
+    golden["annotations"].reverse()
+    (tmp_path / "found.json").write_text(json.dumps(golden))
+    assert json.loads(evaluate("-json"))["scores"] == expected
+
+
+def test_drawn_images_against_sets_of_pixels(evaluate, tmp_path):
+    pictures = [(truth := draw_truth(number, 24, 30), draw_prediction(number, truth)) for number in range(3)]
+    categories = [{"id": 7 * k, "name": name, "isthing": int(IS_THING[k])} for k, name in enumerate(CLASSES)]
+    for side, name in enumerate(("truth", "found")):
+        entries, maps = [], []
+        for number, picture in enumerate(pictures):
+            own = picture[side]
+            rows = zip(own.ids.tolist(), (7 * own.labels).tolist(), own.is_crowd.tolist())
+            rows = [{"id": of, "category_id": category, "iscrowd": int(crowd)} for of, category, crowd in rows]
+            entries.append({"image_id": f"p{number}", "file_name": f"{number}.png", "segments_info": rows})
+            maps.append(np.append(own.ids, 0)[own.places])
+        write(tmp_path, name, {"annotations": entries, "categories": categories}, maps)
+    scores = json.loads(evaluate("-json", "-interval=off"))["scores"]
+    for label, (iou, matched, false, missed) in brute_force(pictures).items():
+        total = matched + (false + missed) / 2
+        assert scores.get(f"PQ {CLASSES[label]}") == (pytest.approx(iou / total, abs=1e-12) if total else None)
+
+
+def test_a_data_set_is_the_truth(evaluate, tmp_path, capsys):
+    layouts.own_coco(tmp_path / "data")
+    found = json.loads((tmp_path / "data" / "panoptic" / "val.json").read_text())
+    source = tmp_path / "data" / "panoptic" / "val"
+    (tmp_path / "found").mkdir()
+    for file in source.iterdir():
+        (tmp_path / "found" / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "found.json").write_text(json.dumps(found))
+    scores = json.loads(evaluate("-json", truth="data"))
+    assert scores["scores"]["PQ"] == 1.0 and scores["samples"] == 1
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (lambda content: content["annotations"].pop(), "1 of 9 images of"),
+        (lambda content: content["annotations"][0].pop("image_id"), "has no image_id"),
+        (lambda content: content["annotations"][1].update(image_id=0), "two entries of image 0"),
+        (lambda content: content["annotations"][0]["segments_info"].pop(), "which no segment has"),
+        (lambda content: content["annotations"][0]["segments_info"][0].update(category_id=4), "of category 4"),
+        (
+            lambda content: content["annotations"][0]["segments_info"].append({"id": 1, "category_id": 1}),
+            "segment 1 has no pixel in",
+        ),
+        (lambda content: content.update(categories=[{"id": 3, "name": "cat"}]), "category 3 is cat, but thing 3 in"),
+        (lambda content: content["annotations"][0].update(file_name="../x.png"), "outside of the folder of its maps"),
+        (lambda content: content["annotations"][0].update(file_name="y.png"), "y.png"),
+        (lambda content: content["annotations"][0].update(file_name="000000000001.png"), "pixels (width x height)"),
+    ],
+)
+def test_results_that_do_not_fit_are_refused(golden, evaluate, tmp_path, change, words):
+    change(golden)
+    (tmp_path / "found.json").write_text(json.dumps(golden))
+    if "000000000001" in words or words.startswith("pixels"):
+        golden["annotations"][0]["segments_info"] = golden["annotations"][1]["segments_info"]
+        (tmp_path / "found.json").write_text(json.dumps(golden))
+    assert words in refusal_of(evaluate)
+
+
+def test_results_without_ground_truth_are_told(golden, evaluate, tmp_path, capsys):
+    golden["annotations"].append({"image_id": 77, "file_name": "x.png", "segments_info": []})
+    (tmp_path / "found.json").write_text(json.dumps(golden))
+    assert json.loads(evaluate("-json"))["notes"][0].endswith("found.json: 1 image without ground truth: skipped")

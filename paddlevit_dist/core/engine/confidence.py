@@ -92,7 +92,9 @@ class PerSampleResults(NamedTuple):
             before, after = (one.metrics.bootstrap_values(one.columns, weights) for one in results)
             return {name: after[name] - before[name]} if name in before and name in after else {}
 
-        difference = ProportionRecompute(subtract, {}, count_units=declared.count_units)
+        difference = ProportionRecompute(
+            subtract, {}, declared.class_means, count_units=declared.count_units, sizes=declared.sizes
+        )
         found = bootstrap(difference, len(self.indices), *confidence, self.group_names).get(name)
         tables = [one.to_sample_table() for one in results]
         columns = [require_score_kind(one.kind).hits(one.arrays, one.classes).get(name) for one in tables if one]

@@ -1,13 +1,12 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
+from .evidence import small_sample_warning
 from .proportions import ConfidenceInterval, dependent_difference, paired_difference, wilson
 from .resampling import (
     ProportionRecompute,
     bootstrap,
     concat_rank_tables,
     measure_deviations,
-    number_groups,
-    small_sample_warning,
     weighted_sums,
 )
 from .score_ranges import ScoreRange
@@ -21,6 +20,7 @@ from .scores import (
     panoptic_scores,
     quotient,
 )
+from .units import number_groups
 
 __all__ = [
     "ClassificationCounts",

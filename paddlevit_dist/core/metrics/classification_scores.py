@@ -30,7 +30,7 @@ class ClassificationScores(ScoreKind):
     right_rate = "top-1"
     settings = ("top",)
     unsaved = ("confidences",)
-    rate_means = {"balanced accuracy": "recall {}"}
+    class_means = {"balanced accuracy": "recall {}"}
     logs_classes = False
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:

@@ -27,6 +27,7 @@ class ConfusionScores(ScoreKind):
     """
 
     class_score = "IoU {}"
+    class_means = dict.fromkeys(("mIoU", "mean class accuracy", "mean Dice", "boundary IoU"), class_score)
     is_ranking = False
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:

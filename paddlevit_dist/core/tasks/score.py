@@ -24,7 +24,7 @@ class Score:
         range: lowest and highest possible value, see ``ScoreKind.find_ranges``; None: it gets no interval.
         better: "higher" or "lower"; empty: neither, or not known.
         counted_over: what it averages: "samples"; "decisions" of a rate of ``ScoreKind.hits`` if each sample has one,
-            "pooled decisions" if a sample has several; "classes" of a mean of rates.
+            "pooled decisions" if a sample has several; "classes" of a mean over classes.
     """
 
     quantity: str

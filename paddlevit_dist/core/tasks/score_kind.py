@@ -61,8 +61,9 @@ class ScoreKind:
     unsaved: Sequence[str] = ()
     #: names of rates of ``hits`` with several decisions a sample
     pooled_rates: Sequence[str] = ()
-    #: by name, means of the rates of ``hits`` that have a name with "{}" for each class
-    rate_means: Mapping[str, str] = {}
+    #: by name, means over classes, with the name of the score of a class, "{}" for the class, that is averaged, or that
+    #: tells how much each class varies
+    class_means: Mapping[str, str] = {}
     #: whether an evaluation logs the scores of classes
     logs_classes: bool = True
 
@@ -109,12 +110,13 @@ class ScoreKind:
         Raises UserError: a range is not valid.
         """
         rates, count_units = self.count_decisions(arrays), functools.partial(self.count_units, arrays, classes)
-        means = {name: [of.format(each) for each in classes] for name, of in self.rate_means.items()}
+        means = {name: [of.format(each) for each in classes] for name, of in self.class_means.items()}
         ranges = self.find_ranges(arrays, classes)
         for name, bounds in ranges.items():
             require_valid_range(name, bounds)
         find_range = functools.partial(_get_range, ranges)
-        return ProportionRecompute(values, rates, means, find_range, self.pooled_rates, count_units)
+        sizes = self.count_objects(arrays) if self.pooled_rates else None
+        return ProportionRecompute(values, rates, means, find_range, self.pooled_rates, count_units, sizes)
 
     def count_units(self, arrays: Arrays, classes: Sequence[str], numbers: np.ndarray | None) -> dict[str, int]:
         """Count the samples, or groups, in which each class occurs, by the name of each of the class's scores.
@@ -140,7 +142,7 @@ class ScoreKind:
             bounds, unit, over = ranges.get(name, UNBOUNDED), self.units.get(quantity, ""), SAMPLES
             if name in rates:
                 bounds, over = PERCENT_RANGE, POOLED if name in self.pooled_rates else DECISIONS
-            elif name in self.rate_means:
+            elif name in self.class_means:
                 bounds, over = ranges.get(name, PERCENT_RANGE), CLASSES
             unit = unit or (PERCENT if bounds == PERCENT_RANGE else "")
             better = self.directions.get(quantity, find_direction(bounds))
@@ -221,10 +223,10 @@ class ScoreKind:
         return None
 
     def count_objects(self, arrays: Arrays) -> np.ndarray | None:
-        """Return the number of true objects of each sample, (samples,), by which parts of the samples count in p.
+        """Return the number of true objects of each sample, (samples,), by which it counts in p, or in a pooled rate.
 
         None: all samples count alike. By default, if classes have a score: the number of classes of samples that have
-        several. Only scores that rank outputs need it.
+        several. Only scores that rank outputs, and pooled rates, need it.
         """
         true = self.truth(arrays) if self.class_score else None
         return None if true is None or true.ndim == 1 else (true.reshape(len(true), -1) > 0).sum(axis=1)

@@ -93,9 +93,9 @@ class TablePair(NamedTuple):
         own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
         rates = {f"{which}{name}": number for which in (FIRST, SECOND) for name, number in own.rates.items()}
         means = {
-            f"{which}{name}": [f"{which}{rate}" for rate in of]
-            for which in (FIRST, SECOND)
-            for name, of in own.rate_means.items()
+            f"{which}{name}": [f"{which}{each}" for each in of]
+            for which in (FIRST, SECOND, DIFFERENCE)
+            for name, of in own.class_means.items()
         }
 
         def count_units(numbers: np.ndarray | None) -> dict[str, int]:
@@ -103,7 +103,7 @@ class TablePair(NamedTuple):
             return {f"{which}{name}": number for name, number in own.count_units(numbers).items() for which in both}
 
         pooled = [f"{which}{name}" for which in (FIRST, SECOND) for name in own.pooled]
-        return ProportionRecompute(recompute, rates, means, find_range, pooled, count_units)
+        return ProportionRecompute(recompute, rates, means, find_range, pooled, count_units, own.sizes)
 
     @property
     def group_names(self) -> np.ndarray | None:

@@ -30,6 +30,7 @@ class LabelScores(ScoreKind):
     """
 
     class_score = "AP {}"
+    class_means = dict.fromkeys(("mAP", "AUC", "macro F1"), class_score)
     other_class_scores = (THRESHOLD,)
     directions = {"Hamming loss": "lower", "threshold": ""}
     swaps = 1_000

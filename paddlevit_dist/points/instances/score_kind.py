@@ -30,6 +30,11 @@ class InstanceScores(ConfusionScores):
 
     class_score = "AP {}"
     other_class_scores = ("AP50 {}", "AP25 {}", "IoU {}", "PQ {}")
+    class_means = {
+        **dict.fromkeys(ConfusionScores.class_means, "IoU {}"),
+        **{kind: f"{kind} {{}}" for kind in _KINDS},
+        **dict.fromkeys(("PQ", "SQ", "RQ", "PQ_dagger"), "PQ {}"),
+    }
     swaps = 1_000
     is_ranking = True
     settings = ("instance_classes",)

@@ -90,6 +90,7 @@ class VolumeScores(ScoreKind):
 
     class_score = "Dice {}"
     other_class_scores = (*(f"{score} {{}}" for score in (_LABELED, _POOLED, *_DISTANCES)),)
+    class_means = {score: f"{score} {{}}" for score in (*_MEANS, _POOLED)}
     units = dict.fromkeys(_DISTANCES, "mm")
     is_ranking = False
 

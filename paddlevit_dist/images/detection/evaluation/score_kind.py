@@ -29,6 +29,7 @@ class BoxScores(ScoreKind):
 
     class_score = "AP {}"
     other_class_scores: Sequence[str] = (f"{PREFIXES[1]}AP {{}}",)
+    class_means = {f"{prefix}{name}": f"{prefix}AP {{}}" for prefix in PREFIXES for name in ("AP", "AP50", "AP75")}
     swaps = 1_000
     settings: Sequence[str] = ("limits", "wished", "least_score")
     unsaved: Sequence[str] = ("wished", "least_score")

@@ -13,6 +13,7 @@ from paddlevit_dist.core.intervals import (
     measure_deviations,
     quotient,
     resampling,
+    units,
     wilson,
 )
 from paddlevit_dist.core.intervals.quantiles import student_quantile
@@ -57,8 +58,8 @@ def test_a_rate_whose_draws_are_all_alike_is_of_as_many_as_there_are_groups():
     ],
 )
 def test_decisions_count_as_many_as_would_vary_as_much(share, deviation, independent):
-    assert resampling.count_independent(100, 5, share, deviation) == pytest.approx(independent)
-    assert resampling.count_independent(3, 5, share, 0.0) == 3
+    assert units.count_independent(100, 5, share, deviation) == pytest.approx(independent)
+    assert units.count_independent(3, 5, share, 0.0) == 3
 
 
 def test_how_many_groups_are_counted_at_a_time_changes_nothing(monkeypatch):
@@ -76,10 +77,14 @@ def test_how_many_groups_are_counted_at_a_time_changes_nothing(monkeypatch):
     recompute = ProportionRecompute(score, {"all": 300, "some": int(has_both.sum())})
     whole = bootstrap(recompute, 300, resamples=50, groups=groups)
     defined = {"all": len(set(groups)), "some": len(set(groups[has_both]))}
+    equal = 300**2 / (np.unique(groups, return_counts=True)[1] ** 2).sum()
     for most in (1, 300 * 7, 300 * 10_000):
-        monkeypatch.setattr("paddlevit_dist.core.intervals.resampling._MOST_WEIGHTS", most)
+        for module in (resampling, units):
+            monkeypatch.setattr(module, "MOST_WEIGHTS", most)
         assert bootstrap(recompute, 300, resamples=50, groups=groups) == whole
-        assert resampling.count_groups(recompute, resampling.number_groups(groups)) == defined
+        counts = units.UnitCounts(recompute, 300, units.number_groups(groups))
+        found = {name: counts.get_rate(name).number for name in defined}
+        assert found == pytest.approx({"all": equal, "some": equal / defined["all"] * defined["some"]})
 
 
 def test_a_score_that_no_group_alone_defines_varies_as_by_drawing_groups():
@@ -129,9 +134,10 @@ def test_a_mean_with_a_rare_or_perfect_rate_has_at_most_the_decisions_of_rates_t
     """The variance of a mean of k rates is the sum of p (1 - p) / n over k squared."""
     names = [f"rate {number}" for number in range(len(counts))]
     declared = ProportionRecompute(lambda weights: {}, dict(zip(names, counts)), {"mean": names})
-    found = {name: (rate, 1.0) for name, rate in zip(names, rates)}
-    assert resampling._count_if_alike(declared, names, found) == pytest.approx(expected)
-    assert resampling._count_if_alike(declared, ["unknown"], found) == 1.0
+    found = {name: units.Variation(rate, 1e-9) for name, rate in zip(names, rates)}
+    found["mean"] = units.Variation(50.0, 0.1)
+    counted = units.UnitCounts(declared, 300, None).count_of_mean("mean", found)
+    assert counted.decisions == pytest.approx(min(expected, 0.25 / 0.001**2))  # of the mean's own deviation
 
 
 def test_a_group_that_dominates_leaves_few_degrees_of_freedom():

@@ -17,7 +17,7 @@ CLASSES = ["car", "mask AP", "AP"]  # also names of quantities
 class Mixed(ScoreKind):
     class_score, other_class_scores = "AP {}", ("mask AP {}", "{} error_mm")
     units, directions = {"error_mm": "mm"}, {"wrong share": "lower", "threshold": ""}
-    pooled_rates, rate_means = ("found",), {"mean of classes": "{} right"}
+    pooled_rates, class_means = ("found",), {"mean of classes": "{} right"}
 
     def compute(self, arrays, weights):
         of_classes = [of.format(name) for of in self.list_class_scores(arrays) for name in self.classes]

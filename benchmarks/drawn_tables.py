@@ -67,9 +67,14 @@ def draw_classes(
     groups: Groups,
     recall: float | Sequence[float] = 0.8,
     prior: str | Sequence[float] = "even",
+    of_group: bool = False,
 ) -> Arrays:
-    """Samples of one class each, right with the probability ``recall``; where wrong the loss is larger by 1."""
+    """Samples of one class each, right with the probability ``recall``; where wrong the loss is larger by 1.
+
+    ``of_group``: all samples of a group have one class, such as the diagnosis of a patient.
+    """
     labels = rng.choice(classes, samples, p=list_shares(prior, classes))
+    labels = labels[groups] if of_group and groups is not None else labels
     limits = np.array([NormalDist().inv_cdf(share) for share in np.broadcast_to(recall, classes)])
     return answer(rng, labels, draw_effects(rng, samples, groups, 0.4)[:, 0] < limits[labels], classes)
 
@@ -218,9 +223,17 @@ class Objects:
         return table.to_arrays(prefix)
 
 
-def draw_boxes(rng: Generator, samples: int, classes: int, groups: Groups, **options: Any) -> Arrays:
-    """Images with boxes; for the options see ``Objects``."""
-    drawn = Objects(rng, samples, classes, groups, **options)
+def draw_boxes(
+    rng: Generator, samples: int, classes: int, groups: Groups, rate: float, crowding: float = 0.0, **options: Any
+) -> Arrays:
+    """Images with boxes; for other options see ``Objects``.
+
+    ``crowding`` is the deviation of the logarithm of the number of objects of an image.
+    """
+    true = (
+        rng.poisson(rate * np.exp(crowding * rng.normal(size=(samples, 1))), (samples, classes)) if crowding else None
+    )
+    drawn = Objects(rng, samples, classes, groups, rate, true=true, **options)
     return {**drawn.match(drawn.iou), "ids": np.arange(samples), "limits": np.array((1, 10, 100))}
 
 
@@ -295,9 +308,40 @@ def draw_points(rng: Generator, samples: int, classes: int, groups: Groups, devi
     }
 
 
-def draw_landmarks(rng: Generator, samples: int, classes: int, groups: Groups, deviation: float) -> Arrays:
-    """Volumes with landmarks; for the errors see ``draw_errors``, in millimeters."""
-    return {"sums": sum_errors(draw_errors(rng, samples, classes, groups, deviation))}
+def draw_decisions(
+    rng: Generator,
+    samples: int,
+    classes: int,
+    groups: Groups,
+    right: float,
+    likeness: float = 0.0,
+    failing: float = 0.0,
+    uneven: bool = False,
+) -> Arrays:
+    """Images of an object with points, each right with the probability ``right``, or none of an image.
+
+    Args:
+        likeness: correlation of the points of an image; their share that is right has a beta distribution.
+        failing: share of images whose object is not detected.
+        uneven: images have from one to all points, instead of all.
+    """
+    of_all = 1 / likeness - 1 if likeness else 0.0
+    share = rng.beta(right * of_all, (1 - right) * of_all, (samples, 1)) if likeness else right
+    errors = np.where(rng.random((samples, classes)) < share, 0.0, 30.0)
+    errors[rng.random(samples) < failing] = np.inf
+    if uneven:
+        errors[np.arange(classes) >= rng.integers(1, classes + 1, (samples, 1))] = np.nan
+    sides, no_mm = np.full(samples, 30.0), np.full(errors.shape, np.nan)
+    return {"errors": errors, "errors_mm": no_mm, "sides": sides, "share": np.array(0.05)}
+
+
+def draw_landmarks(
+    rng: Generator, samples: int, classes: int, groups: Groups, deviation: float, gross: float = 0.0
+) -> Arrays:
+    """Volumes with landmarks; for the errors see ``draw_errors``, in millimeters. A share ``gross`` is 80 mm off."""
+    errors = draw_errors(rng, samples, classes, groups, deviation)
+    is_gross = (rng.random(errors.shape) < gross) & ~np.isnan(errors)
+    return {"sums": sum_errors(np.where(is_gross, 80.0, errors))}
 
 
 def draw_volumes(

@@ -30,7 +30,12 @@ MODELS = {
     "masks": Model("boxes", ("AP", "mask AP"), drawn_tables.draw_masks, is_slow=True),
     "keypoints": Model("keypoints", ("AP", "AP50"), drawn_tables.draw_keypoints, is_slow=True),
     "points": Model("keypoint_errors", ("PCK", "mre_px"), drawn_tables.draw_points),
-    "volumes": Model("volume classes", ("Dice", "labeled Dice", "assd_mm", "hd95_mm"), drawn_tables.draw_volumes),
+    "decisions": Model("keypoint_errors", ("PCK",), drawn_tables.draw_decisions),
+    "volumes": Model(
+        "volume classes",
+        ("Dice", "labeled Dice", "pooled Dice", "assd_mm", "hd95_mm", "labeled Dice 0", "assd_mm 0"),
+        drawn_tables.draw_volumes,
+    ),
     "landmarks": Model("landmarks", ("mre_mm", "sd_mm", "sdr_2mm", "sdr_4mm"), drawn_tables.draw_landmarks),
 }
 
@@ -43,6 +48,7 @@ class Cell(NamedTuple):
     classes: int
     groups: int = 0  # 0: samples are independent
     options: Mapping[str, Any] = {}  # of the model
+    has_even_groups: bool = True
 
     @property
     def name(self) -> str:
@@ -51,7 +57,8 @@ class Cell(NamedTuple):
         for name, value in self.options.items():
             values = value if isinstance(value, (tuple, list)) else [value]
             parts.append(f"{name} {'/'.join(map(str, values))}")
-        return ", ".join([*parts, *([f"{self.groups} groups"] if self.groups else [])])
+        of_sizes = "" if self.has_even_groups else " of unequal sizes"
+        return ", ".join([*parts, *([f"{self.groups} groups{of_sizes}"] if self.groups else [])])
 
     @property
     def kind(self) -> ScoreKind:
@@ -59,7 +66,7 @@ class Cell(NamedTuple):
 
     @property
     def group_numbers(self) -> np.ndarray | None:
-        return assign_groups(self.samples, self.groups)
+        return assign_groups(self.samples, self.groups, self.has_even_groups)
 
     def draw(self, rng: np.random.Generator) -> Arrays:
         """Draw a data set."""
@@ -77,6 +84,9 @@ CELLS = (
     Cell("classes", 60, 3, 6, {"recall": 0.8}),
     Cell("classes", 200, 5, 10, {"recall": 0.97}),
     Cell("classes", 200, 5, 20, {"recall": 0.8}),
+    Cell("classes", 200, 5, 20, {"recall": 0.8}, has_even_groups=False),
+    Cell("classes", 400, 2, 40, {"prior": (0.9, 0.1), "of_group": True}),
+    Cell("classes", 400, 3, 40, {"prior": (0.8, 0.13, 0.07), "of_group": True, "recall": 0.9}, has_even_groups=False),
     Cell("labels", 60, 40, options={"rate": 0.05, "distance": 1.0}),
     Cell("labels", 200, 40, options={"rate": 0.02}),
     Cell("labels", 500, 10, options={"rate": 0.02}),
@@ -96,15 +106,31 @@ CELLS = (
     Cell("boxes", 100, 30, options={"rate": 0.03}),
     Cell("boxes", 200, 10, options={"rate": 0.1}),
     Cell("boxes", 100, 3, options={"rate": 0.5, "found": 0.2, "false": 4.0, "skill": 0.5}),
+    Cell("boxes", 60, 3, options={"rate": 0.3, "crowding": 1.5}),
     Cell("boxes", 100, 5, 10, {"rate": 0.3}),
     Cell("masks", 300, 5, options={"rate": 0.2, "found": 0.95, "false": 0.2, "skill": 3.0}),
     Cell("keypoints", 50, 1, options={"rate": 1.5}),
     Cell("points", 50, 10, options={"deviation": 0.4}),
+    Cell("decisions", 200, 10, options={"right": 0.998, "failing": 0.005}),
+    Cell("decisions", 200, 10, options={"right": 0.99, "failing": 0.005}),
+    Cell("decisions", 30, 17, options={"right": 0.9, "failing": 0.05}),
+    Cell("decisions", 200, 10, options={"right": 0.998}),
+    Cell("decisions", 200, 10, options={"right": 0.99}),
+    Cell("decisions", 50, 10, options={"right": 0.9}),
+    Cell("decisions", 10, 10, options={"right": 0.8, "likeness": 0.2}),
+    Cell("decisions", 20, 19, options={"right": 0.9, "likeness": 0.1}),
+    Cell("decisions", 30, 17, options={"right": 0.95, "likeness": 0.4}),
+    Cell("decisions", 30, 10, options={"right": 0.05, "likeness": 0.2}),
+    Cell("decisions", 300, 10, options={"right": 0.97, "likeness": 0.3}),
+    Cell("decisions", 15, 20, options={"right": 0.85, "likeness": 0.3, "uneven": True}),
     Cell("volumes", 20, 3),
+    Cell("volumes", 100, 1, options={"presence": 0.05}),
+    Cell("volumes", 100, 3, options={"presence": 0.08}),
     Cell("volumes", 20, 10, options={"presence": 0.2}),
     Cell("volumes", 100, 3),
     Cell("landmarks", 10, 5, options={"deviation": 0.4}),
     Cell("landmarks", 10, 5, options={"deviation": 1.2}),
     Cell("landmarks", 30, 5, options={"deviation": 1.2}),
+    Cell("landmarks", 30, 5, options={"deviation": 0.4, "gross": 0.004}),
     Cell("landmarks", 100, 5, options={"deviation": 1.2}),
 )

@@ -5,10 +5,12 @@
     python benchmarks/interval_coverage.py --plans [--sets N] [--cells PATTERN] [--jobs N] [--seed N]
 
 What an interval has to hold is the expected score at this number of samples: AP and mAP are higher for fewer samples.
-Data sets are drawn from models (``drawn_tables.py``) in 40 cells: a model with a number of samples, of classes and of
+Data sets are drawn from models (``drawn_tables.py``) in 60 cells: a model with a number of samples, of classes and of
 groups (``interval_cells.py``). The expected score is the mean of other data sets of the cell. Each data set goes
 through the package's public functions, as in an evaluation. Coverage is of the intervals that there are: some data sets
 have none, such as one of whose samples all are right.
+
+"Times" is the mean width over that of 95 % of normal scores with the deviation of these other data sets.
 
 With 2,000 data sets (of COCO's scores half as many) a coverage of 95 % is known to within 1; 200 are enough to see that
 a method has broken. Draws are 200 instead of an evaluation's 1,000: the ends of an interval vary more, around the same
@@ -43,7 +45,8 @@ from paddlevit_dist.core.intervals import ConfidenceInterval, bootstrap  # noqa:
 EXPECTED_OF = sized((1000, 400), (3, 3))  # data sets whose mean is the expected score; of slow cells
 _ROUNDING = 1e-9  # relative
 _OF_EXPECTED, _OF_SETS = 0, 1  # streams of random numbers
-HEADER = ("cell", "score", "expected", "coverage, %", "below, %", "above, %", "width", "no interval, %")
+HEADER = ("cell", "score", "expected", "coverage, %", "below, %", "above, %", "width", "times", "no interval, %")
+_NORMAL_WIDTH = 2 * 1.959964  # of 95 % of normal scores, in deviations
 
 
 class Row(NamedTuple):
@@ -56,6 +59,7 @@ class Row(NamedTuple):
     below: int  # sets whose interval lies above the expected score
     above: int
     width: float  # mean
+    spread: float = np.nan  # width that 95 % of the scores of other data sets have, by their deviation
 
     @property
     def number(self) -> int:
@@ -68,7 +72,8 @@ class Row(NamedTuple):
     def texts(self, name: str) -> list[str]:
         """The columns of ``HEADER``."""
         sides = [show_percent(side, self.number) for side in (self.below, self.above)]
-        shares = [show_share(self.held, self.number), *sides, f"{self.width:.3g}" if self.number else ""]
+        times = f"{self.width / self.spread:.2f}" if self.number and self.spread > 0 else ""
+        shares = [show_share(self.held, self.number), *sides, f"{self.width:.3g}" if self.number else "", times]
         return [name, self.score, f"{self.expected:.4g}", *shares, show_percent(self.none, self.sets)]
 
 
@@ -93,6 +98,7 @@ def measure(cell: Cell, sets: int, resamples: int, seed: int) -> tuple[list[Row]
     start = functools.partial(seeded, seed, cell.name)
     drawn = [compute_scores(cell, cell.draw(start(_OF_EXPECTED, n))) for n in range(EXPECTED_OF[model.is_slow])]
     expected = dict(zip(model.scores, np.nanmean(drawn, axis=0).tolist()))
+    spreads = dict(zip(model.scores, (_NORMAL_WIDTH * np.nanstd(drawn, axis=0)).tolist()))
     found = [find_intervals(cell, cell.draw(start(_OF_SETS, number)), resamples) for number in range(sets)]
     rows = []
     for score, truth in expected.items():
@@ -100,7 +106,7 @@ def measure(cell: Cell, sets: int, resamples: int, seed: int) -> tuple[list[Row]
         below = sum(truth < one.low - slack for one in intervals)
         above = sum(truth > one.high + slack for one in intervals)
         width = float(np.mean([one.high - one.low for one in intervals])) if intervals else np.nan
-        rows.append(Row(score, truth, sets, sets - len(intervals), below, above, width))
+        rows.append(Row(score, truth, sets, sets - len(intervals), below, above, width, spreads[score]))
     return rows, time.process_time() - began
 
 

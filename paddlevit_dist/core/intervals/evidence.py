@@ -12,8 +12,8 @@ _MOST_LISTED = 3
 #: lowest share of 95 % intervals, in percent, that held with few samples or errors: of Wilson's, with one error in 300
 #: samples; other simulations of benchmarks/results/coverage.md had no lower one, without rare large errors
 _HELD = 83
-_FEWEST_OF_TAILS = 10  # with fewer units, those of normal numbers too often look like one or two
-_DECIDING = 2.0  # units: of 20 normal numbers as few never decided in 150 simulations, of 20 exponential ones in 7 %
+_FEWEST_OF_TAILS = 10  # with fewer, units with normal numbers too often look like one or two
+_DECIDING = 2.0  # units: fewer decided in none of 150 simulations of 20 normal numbers, in 7 % of exponential numbers
 _UNSEEN = 3.0  # units that may fail where none does
 _WORST = 0.4  # of a bias, in deviations
 

@@ -69,7 +69,7 @@ class ProportionRecompute:
         return name in self.rates and (name in self.pooled or self.rates[name] > num_samples)
 
     def list_rates(self, name: str) -> list[str]:
-        """Return the rates of which a value is the mean; empty if it is none, or the mean of other values."""
+        """Return the rates whose mean a value is; empty if it is not a mean, or the mean of other values."""
         return [rate for rate in self.class_means.get(name, ()) if rate in self.rates]
 
     def find_bounds(self, name: str) -> ScoreRange:
@@ -162,7 +162,7 @@ def measure_deviations(
 def measure_halves(
     recompute: Recompute, num_samples: int, resamples: int, numbers: np.ndarray | None
 ) -> dict[str, Variation]:
-    """Compute the finite values of all samples, and how those of halves vary, by name; see ``measure_deviations``."""
+    """Compute the finite values of all samples, and how values of halves vary, by name; see ``measure_deviations``."""
     for name, number, least in (("num_samples", num_samples, 1), ("resamples", resamples, 2)):
         if not (isinstance(number, (int, np.integer)) and number >= least):
             raise UserError(f"{name}={number!r}: expected a whole number of at least {least}")
@@ -180,7 +180,13 @@ def measure_halves(
 
 
 def _describe_halves(value: float, row: np.ndarray, ratio: float) -> Variation:
-    """Return the variation of a value, from those of halves and the ratio of the deviation of all samples to theirs."""
+    """Return the variation of a value.
+
+    Args:
+        value: of all samples.
+        row: values of halves.
+        ratio: of the deviation of all samples to that of halves.
+    """
     row = row[np.isfinite(row)]
     if len(row) < 2:
         return Variation(value, 0.0)

@@ -1,11 +1,14 @@
-"""How many independent samples, or groups of samples, a value depends on, and what they tell of its deviation.
+"""How many independent samples, or groups of samples, a value depends on, and how well its deviation is known.
 
 The only place that counts them, for scores of all samples, of a class and in groups. A decision that depends on others
 of its sample or group counts as the share of an independent one that leaves the same deviation: L. Kish, "Survey
 Sampling", 1965 (the design effect, section 5.4, and that of unequal sizes, section 11.7). With few positive or negative
 decisions the deviation is itself uncertain, and Student's quantile with the degrees of freedom of units says how much:
 E. L. Korn and B. I. Graubard, "Confidence Intervals for Proportions with Small Expected Number of Positive Counts
-Estimated from Survey Data", Survey Methodology 24, 1998.
+Estimated from Survey Data", Survey Methodology 24, 1998. For them only units with an error count, because a subgroup of
+a survey has the degrees of freedom of the units that contain it, and errors are such a subgroup here: J. D. Parker et
+al., "National Center for Health Statistics Data Presentation Standards for Proportions", Vital and Health Statistics 2
+(175), 2017.
 """
 
 import math
@@ -26,7 +29,7 @@ _MOST_PARTS = 1000  # of samples, in which errors are counted
 
 
 class Variation(NamedTuple):
-    """A value of all samples, and how those of halves vary."""
+    """A value of all samples, and how the values of halves vary."""
 
     value: float
     deviation: float  # standard deviation over other samples; 0 if fewer than two halves define the value
@@ -40,7 +43,7 @@ class RateUnits(NamedTuple):
     """Samples or groups with decisions of a rate: unequal ones as the number of equal ones that vary as much."""
 
     number: float  # with decisions
-    deviating: float  # with a decision that is wrong, or with one that is right, whichever are fewer
+    deviating: float  # with a decision that is wrong, or with one that is right, if these are fewer
     uniform: int | None  # whose decisions all are of the kind that is rarer; None: not counted
 
 
@@ -75,10 +78,10 @@ class UnitCounts:
     def find_freedom(self, name: str, found: Mapping[str, Variation]) -> float:
         """Return the degrees of freedom of the deviation of a value, at least 1.
 
-        Those of a mean over several classes are of a sum of their variances, of which each has as many as its class has
-        units: not one less, as halves vary in their number of a class's units, which raises its variance by 7 to 40 %
-        of three to ten units. Source: F. E. Satterthwaite, "An Approximate Distribution of Estimates of Variance
-        Components", Biometrics Bulletin 2, 1946.
+        A mean over several classes has the degrees of freedom of a sum of their variances. Each variance has the number
+        of units of its class, not one less: halves vary in their number of a class's units, which raises its variance
+        by 7 to 40 % of three to ten units. Source: F. E. Satterthwaite, "An Approximate Distribution of Estimates of
+        Variance Components", Biometrics Bulletin 2, 1946.
 
         Args:
             name: of the value.
@@ -103,9 +106,9 @@ class UnitCounts:
     def count_decisions(self, name: str, value: float, deviation: float) -> EffectiveNumber:
         """Return the number of independent decisions of a rate with several decisions a unit.
 
-        As many as would have this deviation, with as many degrees of freedom as there are units less one that show it:
-        units without an error show none. If decisions of a unit are all alike, each unit counts as one. So no rate has
-        a wider interval than one with these units as decisions.
+        It would have this deviation, and has the degrees of freedom of the units that show it, less one: units without
+        an error show none. If decisions of a unit are all alike, each unit counts as one. So no rate has a wider
+        interval than one with these units as decisions.
 
         Args:
             name: of the rate.
@@ -198,7 +201,7 @@ def _count_rates(
         of_all = declared.rates[name] >= num_samples
         of_samples = weights if declared.is_pooled(name, num_samples) else np.ones(num_samples)
         sizes = np.bincount(parts, of_samples if of_all else None)
-        # Of a class, the number of decisions of each group is not known: they are as unequal as those of all.
+        # Of a class, the number of decisions of each group is not known: it is taken to be as unequal as that of all.
         share = 1.0 if of_all else count_equal(sizes) / len(sizes)
         sizes, is_there = sizes if of_all else np.ones(len(sizes)), np.isfinite(row)
         number = share * count_equal(sizes[is_there] if len(sizes) == units else np.bincount(members, of_samples))

@@ -61,8 +61,8 @@ class ScoreKind:
     unsaved: Sequence[str] = ()
     #: names of rates of ``hits`` with several decisions a sample
     pooled_rates: Sequence[str] = ()
-    #: by name, means over classes, with the name of the score of a class, "{}" for the class, that is averaged, or that
-    #: tells how much each class varies
+    #: by name, means over classes, with the name of the score of a class, "{}" for the class: the one that is averaged,
+    #: or one with a deviation in proportion to it
     class_means: Mapping[str, str] = {}
     #: whether an evaluation logs the scores of classes
     logs_classes: bool = True

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from paddlevit_dist.core.intervals import ProportionRecompute, bootstrap
-from paddlevit_dist.core.intervals.resampling import Recompute
+from paddlevit_dist.core.intervals.recompute import Recompute
 from paddlevit_dist.core.intervals.score_ranges import UNBOUNDED
 from paddlevit_dist.core.tasks.metrics import SampleTable
 from paddlevit_dist.core.tasks.score_kind import Arrays, ScoreKind

@@ -1,5 +1,7 @@
 """Confidence intervals of scores: their variation with other samples of the same kind. Needs only NumPy.
 
+- ``recompute``: functions to values of weighted samples, and what is declared of values
+- ``units``: counts what each value depends on, and ``evidence`` says what samples cannot show
 - ``resampling``: recomputes the values of a function for half samples, and computes intervals from their deviation
 - ``proportions``: intervals of proportions and of their paired differences, in closed form
 - ``quantiles``: of distributions

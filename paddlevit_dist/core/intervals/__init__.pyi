@@ -2,8 +2,8 @@
 
 from .evidence import small_sample_warning
 from .proportions import ConfidenceInterval, dependent_difference, paired_difference, wilson
+from .recompute import ProportionRecompute
 from .resampling import (
-    ProportionRecompute,
     bootstrap,
     concat_rank_tables,
     measure_deviations,

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .resampling import ProportionRecompute, Recompute, weighted_sums
+from .recompute import ProportionRecompute, Recompute
+from .resampling import weighted_sums
 from .score_ranges import ERROR_RANGE, PERCENT_RANGE, SHARE_RANGE, ScoreRange
 
 

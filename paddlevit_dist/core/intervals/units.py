@@ -13,15 +13,13 @@ al., "National Center for Health Statistics Data Presentation Standards for Prop
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from .proportions import ROUNDING
 from .quantiles import student_quantile
-
-if TYPE_CHECKING:
-    from .resampling import ProportionRecompute, Recompute
+from .recompute import ProportionRecompute, Recompute
 
 RARE = 10  # samples that are wrong, or of a class
 MOST_WEIGHTS = 1 << 22  # at a time, 32 MiB
@@ -63,7 +61,7 @@ class UnitCounts:
         numbers: see ``number_groups``.
     """
 
-    def __init__(self, declared: "ProportionRecompute", num_samples: int, numbers: np.ndarray | None) -> None:
+    def __init__(self, declared: ProportionRecompute, num_samples: int, numbers: np.ndarray | None) -> None:
         self.total = count_units(num_samples, numbers)
         self._balance = 1.0 if numbers is None else count_equal(np.bincount(numbers)) / self.total
         self._by_name = declared.count_units(numbers)
@@ -190,7 +188,7 @@ def count_independent(most: float, units: float, share: float, deviation: float)
 
 
 def _count_rates(
-    declared: "ProportionRecompute", names: Collection[str], num_samples: int, numbers: np.ndarray | None
+    declared: ProportionRecompute, names: Collection[str], num_samples: int, numbers: np.ndarray | None
 ) -> dict[str, RateUnits]:
     """Count the units of rates: all groups alone, but very many samples in parts, as each takes a draw."""
     units, members = count_units(num_samples, numbers), np.arange(num_samples) if numbers is None else numbers
@@ -212,7 +210,7 @@ def _count_rates(
     return counts
 
 
-def _score_parts(recompute: "Recompute", parts: np.ndarray, names: Collection[str]) -> dict[str, np.ndarray]:
+def _score_parts(recompute: Recompute, parts: np.ndarray, names: Collection[str]) -> dict[str, np.ndarray]:
     """Return the values of each part of the samples alone, float (parts,) by name; ``parts``: int (samples,)."""
     at_once, end, rows = max(1, MOST_WEIGHTS // len(parts)), int(parts.max()) + 1, []
     for first in range(0, end, at_once):

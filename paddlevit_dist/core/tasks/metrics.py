@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from ..intervals import ConfidenceInterval, ProportionRecompute, concat_rank_tables
-from ..intervals.resampling import FEW, Recompute
+from ..intervals.recompute import Recompute
+from ..intervals.resampling import FEW
 from ..intervals.score_ranges import require_inside
 from .packed_columns import exchange_columns
 from .score import Score

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..intervals.resampling import FEW, ProportionRecompute, Recompute
+from ..intervals.recompute import ProportionRecompute, Recompute
+from ..intervals.resampling import FEW
 from ..intervals.score_ranges import PERCENT_RANGE, UNBOUNDED, ScoreRange, require_valid_range
 from ..registry import plugins
 from ..registry.lookup import require_derived, resolve

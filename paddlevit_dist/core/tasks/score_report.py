@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..intervals.resampling import Recompute
+from ..intervals.recompute import Recompute
 from .score_kind import Arrays, ScoreKind, require_score_kind
 
 

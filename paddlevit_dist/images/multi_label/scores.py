@@ -7,7 +7,7 @@ import numpy as np
 
 from ...core.checkpoint.model_record import THRESHOLD
 from ...core.intervals import ScoreRange, means, nanmean, quotient
-from ...core.intervals.resampling import Recompute
+from ...core.intervals.recompute import Recompute
 from ...core.intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
 from ...core.runtime.json_format import format_json
 from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arrays

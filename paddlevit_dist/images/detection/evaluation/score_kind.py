@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....core.intervals.resampling import Recompute
+from ....core.intervals.recompute import Recompute
 from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.errors import UserError
 from ....core.tasks.score import Score, split_names

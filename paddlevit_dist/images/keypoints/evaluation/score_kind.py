@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ....core.intervals import nanmean, quotient, weighted_sums
-from ....core.intervals.resampling import Recompute
+from ....core.intervals.recompute import Recompute
 from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.json_format import format_json
 from ....core.runtime.text_files import parse_json

@@ -21,6 +21,7 @@ from paddlevit_dist.core.intervals import (
     wilson,
 )
 from paddlevit_dist.core.intervals.quantiles import student_quantile
+from paddlevit_dist.core.intervals.score_ranges import UNBOUNDED
 from paddlevit_dist.core.tasks.score_kind import require_score_kind
 
 
@@ -186,7 +187,7 @@ def test_ends_follow_the_range_of_a_score():
         for end in shares[1:]:  # where the test with a proportion's variance, scaled to the deviation, is at its limit
             variance = deviation**2 * end * (1 - end) / (shares[0] * (1 - shares[0]))
             assert abs(shares[0] - end) == pytest.approx(quantile * variance**0.5)
-    assert resampling.make_interval(0.5, deviation, quantile, resampling.UNBOUNDED)[1:] == pytest.approx((0.416, 0.584))
+    assert resampling.make_interval(0.5, deviation, quantile, UNBOUNDED)[1:] == pytest.approx((0.416, 0.584))
     none = resampling.make_interval(0.5, deviation, quantile, None)
     assert not none.has_width() and none.plain() == {"value": 0.5}
 

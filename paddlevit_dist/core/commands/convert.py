@@ -36,6 +36,7 @@ from ..runtime.printing import one_line, shorten, without_credentials
 from ..settings.table import effects, split_paths
 from ..tasks.model import as_model
 from ..tasks.model_factory import create_model, variant_options
+from .differences import add_backbone
 from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
@@ -90,9 +91,10 @@ def run(words: list[str]) -> None:
     parser.option("part", None, "entry to convert if the file has several, such as model_ema or student")
     meanings = ["timm", *(f"{name}: {text}" for name, (_, text) in REGISTRY.namings.items())]
     parser.option("names", "timm", ", or ".join(meanings), choices=("timm", *REGISTRY.namings))
+    parser.option("base", None, "backbone to which IN holds differences, such as DINOv3 of an EoMT")
     options = parser.parse_args(words)
     import_paddle()
-    converted = convert(options.input, options.output, options.part, options.names)
+    converted = convert(options.input, options.output, options.part, options.names, options.base)
     for line in describe_conversion(converted, options.output):
         print(one_line(line))
 
@@ -107,8 +109,12 @@ def describe_conversion(converted: ConvertedWeights, target: str) -> list[str]:
     return [*lines, f"{target}: {len(converted.state)} arrays, {number:,} numbers"]
 
 
-def convert(source: str, target: str, part: str | None = None, names: str = "timm") -> ConvertedWeights:
+def convert(
+    source: str, target: str, part: str | None = None, names: str = "timm", base: str | None = None
+) -> ConvertedWeights:
     """Read weights, convert names and layout, and write them to ``target``, and what is known of them next to it.
+
+    ``base``: a file with the backbone that is added to the weights, see ``differences``.
 
     Raises:
         UserError: the source cannot be read or its model family is unknown; the target has another extension, is a
@@ -125,6 +131,10 @@ def convert(source: str, target: str, part: str | None = None, names: str = "tim
     converted = converted or keep_timm_names(path_or_name, weights)
     if converted is None:
         converted = with_our_names(weights, _find_own_models(path_or_name))
+    if base is not None:
+        whole = with_our_names(read_weights(evaluated_weights(base)))
+        added = add_backbone(converted.state, whole.state, weights.name, base)
+        converted = converted._replace(state=added, notices=(*converted.notices, *whole.notices))
     of_pretraining = {name: converted.state[name] for name in converted.unknown if find_pretraining_part(name)}
     converted = converted._replace(
         state={name: value for name, value in converted.state.items() if name not in of_pretraining},

@@ -5,6 +5,7 @@ Source: Kerssies et al., Your ViT is Secretly an Image Segmentation Model, CVPR 
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from ..models.layers import (
     single_or_double,
     uniform,
 )
+from ..models.rotary import AXIAL
 from ..models.segmenter import drop_layers
 from ..models.vit import VisionTransformer
 from ..models.vit_blocks import TokenGrid
@@ -40,6 +42,7 @@ from .mask_logits import resize
 _EPSILON = 1e-6
 _HIDDEN = -3e4  # added to an attention weight that is not to count; half precision has it, and its exponential is 0
 _GOLDEN_RATIO = 0.6180339887498949
+_LEAST_NORM = 0.1  # mean size of the weights of a trained network's norms
 _LEAST_CELLS = 2  # a mask's side has a quarter of the pixels' or a little more, whatever the patch
 
 
@@ -288,6 +291,22 @@ class Eomt(Model):
             return None
         resampled: np.ndarray | None = self.backbone.resample_parameter(name[len(BACKBONE) :], value, trained_size)
         return resampled
+
+    def list_source_notices(self, naming: str, state: Mapping[str, np.ndarray]) -> list[str]:
+        """Refuse, by a ``UserError``, weights that are differences to a backbone's, as the published ones of DINOv3."""
+        norms = [value for name, value in state.items() if re.search(r"^backbone\.blocks\.\d+\.norm1\.weight$", name)]
+        if norms and np.mean([np.abs(value).mean() for value in norms]) < _LEAST_NORM:
+            raise UserError(
+                "the backbone's weights are near 0: they seem to be differences to those of DINOv3, as the authors "
+                "publish them: add DINOv3's first, with 'convert FILE OUT -base=DINOV3_FILE'"
+            )
+        own = {name.removeprefix(BACKBONE): value for name, value in state.items() if name.startswith(BACKBONE)}
+        return list(self.backbone.list_source_notices(naming, own))
+
+    def list_license_notices(self, naming: str) -> list[str]:
+        """Return a line on the license of DINOv3's weights."""
+        turns = getattr(self.backbone.blocks[0].attn, "rotary", None) == AXIAL
+        return ["weights of DINOv3, and what is made of them, are under the DINOv3 License"] if turns else []
 
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names of parameters that are not decayed: the backbone's, and the queries."""

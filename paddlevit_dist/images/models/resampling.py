@@ -42,6 +42,26 @@ def resize_position_embedding(
     return np.concatenate([prefix, patches], axis=1).astype(np.float32)
 
 
+def resize_patch_kernel(kernel: np.ndarray, patch_size: int) -> np.ndarray | None:
+    """Resample the weights of an embedding of patches for patches of another size, as timm does.
+
+    The embedding of a patch that is resized is as near as it can be to the old one of the patch itself.
+
+    Source: Beyer et al., FlexiViT, CVPR 2023, arXiv 2212.08013, section 3.4 (pseudo-inverse resize).
+
+    Args:
+        kernel: (dim, channels, old side, old side).
+        patch_size: new side.
+
+    Returns:
+        float32 (dim, channels, patch size, patch size); None if it is no such kernel.
+    """
+    if kernel.ndim != 4 or kernel.shape[2] != kernel.shape[3]:
+        return None
+    inverse = np.linalg.pinv(bicubic_matrix(kernel.shape[2], patch_size).T)  # (patch size, old side)
+    return np.einsum("yh,xw,dchw->dcyx", inverse, inverse, kernel, optimize=True).astype(np.float32)
+
+
 def resize_relative_position_bias(
     table: np.ndarray, window: tuple[int, int], old_window: tuple[int, int] | None = None
 ) -> np.ndarray | None:

@@ -22,7 +22,7 @@ from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
-from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_position_embedding
+from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_patch_kernel, resize_position_embedding
 from .simple_pyramid import SimplePyramid
 from .vit_blocks import (
     AttentionPool,
@@ -391,7 +391,9 @@ class VisionTransformer(Classifier):
         return tuple(name for name in exempt if name in names)
 
     def resample_parameter(self, name: str, value, trained_size):
-        """Resample the position embedding to the grid of this model's image size."""
+        """Resample the position embedding to the grid of this model's image size, and the embedding to its patches."""
+        if name == "patch_embed.proj.weight" and value.ndim == 4 and value.shape[2] != self.patch_embed.patch_size:
+            return resize_patch_kernel(value, self.patch_embed.patch_size)
         if name != "pos_embed":
             return None
         old_grid = self.patch_embed.find_grid(trained_size)

@@ -312,3 +312,16 @@ def _require_gradients(network: Eomt, model: str, case: str) -> None:
         np.add.at(squares, places.ravel(), gradients[name].ravel() ** 2)
     expected = stored()[f"{model}/{case}/gradient_norms"]
     np.testing.assert_allclose(np.sqrt(squares), expected, rtol=1e-8, atol=1e-11 * total)
+
+
+def split_differences(model: str) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """The authors' file of a network on DINOv3, whose backbone is a difference, and what it differs from."""
+    generator, base, differences = np.random.default_rng(0), {}, {}
+    for name, value in name_like_authors(model).items():
+        differences[name] = value
+        _, is_backbone, inside = name.partition(".encoder.backbone.")
+        if is_backbone:
+            differences[name] = generator.standard_normal(value.shape).astype(np.float32) / 100
+            inside = re.sub(r"^patch_embed\.", "embeddings.", re.sub(r"^blocks\.", "layer.", inside))
+            base[inside] = value - differences[name]
+    return differences, {**base, "embeddings.mask_token": np.zeros((1, 1, 2), np.float32)}

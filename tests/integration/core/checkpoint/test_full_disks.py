@@ -50,7 +50,7 @@ def test_a_training_on_a_full_disk_ends_with_one_line_and_keeps_what_it_had(tmp_
     main = [sys.executable, str(ROOT / "main_multi_gpu.py"), f"-output={output}", *DIGITS, "-epochs=3", "-resume=auto"]
     mount, keep = 'mount -t tmpfs -o size=128k none "$0/checkpoints"', 'cp -a "$0/checkpoints" "$1"'
     script = f'{mount} && "${{@:2}}"; code=$?; {keep}; exit $code'
-    ended = run_command([*MOUNT, "bash", "-c", script, str(output), str(left), *main], timeout=6000)
+    ended = run_command([*MOUNT, "bash", "-c", script, str(output), str(left), *main])
     assert ended.code == 2, ended.err
     lines = ended.err.splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: cannot write the checkpoint"), ended.err

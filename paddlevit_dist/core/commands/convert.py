@@ -1,25 +1,22 @@
 """``python -m paddlevit_dist convert IN OUT``: convert weights to ``.pdparams`` or ``.safetensors``."""
 
-import functools
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import yaml
 
 from ..checkpoint.about_schema import ABOUT
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.class_rows import keep_named_rows, read_class_names
-from ..checkpoint.entries import PADDLE_RANKING, RANKING
+from ..checkpoint.class_rows import read_class_names
+from ..checkpoint.families import CONVERTED, ConvertedWeights, require_whole, with_our_names
 from ..checkpoint.finding import find_run_settings
-from ..checkpoint.foreign_names import rename_states, to_torch_names
+from ..checkpoint.foreign_names import to_torch_names
 from ..checkpoint.load import describe_dropped, find_pretraining_part
 from ..checkpoint.low_rank import KEY as LOW_RANK
-from ..checkpoint.low_rank import has_factors, is_factor
+from ..checkpoint.low_rank import has_factors
 from ..checkpoint.model_record import read_record
-from ..checkpoint.naming import is_in_paddle_layout, list_prefixes
 from ..checkpoint.published import fetch_record, is_fetched
 from ..checkpoint.records import read_weights_info
 from ..checkpoint.store import HostTensor, write_tensors
@@ -27,51 +24,18 @@ from ..checkpoint.weight_files import EXTENSION, evaluated_weights, local_file
 from ..checkpoint.weights import SourceWeights, read_weights
 from ..launch.tuning import import_paddle
 from ..registry.lookup import annotation_type, find_name, find_package
-from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
+from ..registry.manifest import BOX_LABELS
 from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file
 from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line, shorten, without_credentials
 from ..settings.table import effects, split_paths
-from ..tasks.model import as_model
-from ..tasks.model_factory import create_model, variant_options
 from .differences import add_backbone
 from .parser import CommandParser
 
 _SAFETENSORS = ".safetensors"
-_MIN_KNOWN_NAMES = 0.5  # fraction of a source's names that its model family has to contain
-_MIN_KNOWN_HEAD_NAMES = 0.2  # of those outside the backbone, which detectors have, too; some have auxiliary heads
 _MOST_NAMED = 5  # layers in a line
-_BACKBONE = "backbone."
-_CONVERTED = (CLASS_LABELS, MASK_LABELS, BOX_LABELS)  # annotations that networks of images learn
-
-
-class ModelFamily(NamedTuple):
-    """Parameter names of a model family, with ``#`` for every number so that depth and width do not matter."""
-
-    name: str  # the module of the family
-    key_maps: Mapping[str, Any]  # naming scheme -> function from its names to ours
-    list_license_notices: Callable[[str], list[str]]  # of a naming scheme
-    names: Mapping[str, set[int]]  # of all parameters, and the numbers of axes that those with a name have
-    linear: set[str]  # names of Linear weights
-    layers: Mapping[str, bool]  # whether a parameter of the network that these are from, by its exact name, is one
-    keep_named: Callable[..., Mapping[str, np.ndarray]]  # ``class_rows.keep_named_rows`` of the network
-
-    def is_linear(self, name: str) -> bool:
-        """Return whether a parameter is the weight of a Linear layer."""
-        return self.layers.get(name, mask_numbers(name) in self.linear)
-
-
-class ConvertedWeights(NamedTuple):
-    """Weights under timm's names with Linear weights as (in, out), and their origin."""
-
-    state: dict[str, np.ndarray]
-    linear: set[str]
-    origin: str
-    unknown: list[str]
-    source: str
-    notices: tuple[str, ...] = ()
 
 
 def run(words: list[str]) -> None:
@@ -130,7 +94,7 @@ def convert(
         converted = rebuild(path_or_name, part)
     converted = converted or keep_timm_names(path_or_name, weights)
     if converted is None:
-        converted = with_our_names(weights, _find_own_models(path_or_name))
+        converted = with_our_names(weights, *_find_models(path_or_name))
     if base is not None:
         whole = with_our_names(read_weights(evaluated_weights(base)))
         added = add_backbone(converted.state, whole.state, weights.name, base)
@@ -218,7 +182,7 @@ def _is_rebuilt(source: str, weights: SourceWeights) -> bool:
         return True
     name = find_name("model", name)
     return (
-        ":" not in name and annotation_type("model", name) not in _CONVERTED and find_package("model", name) != "points"
+        ":" not in name and annotation_type("model", name) not in CONVERTED and find_package("model", name) != "points"
     )
 
 
@@ -249,19 +213,10 @@ def keep_timm_names(source: str, weights: SourceWeights) -> ConvertedWeights | N
     name = _find_model(source)
     if name is None or not name.startswith("timm:"):
         return None
-    _require_whole(weights.name, weights.state)
+    require_whole(weights.name, weights.state)
     unknown = [name for name in weights.state if find_pretraining_part(name)]
     origin = f"{name}, timm's own names and layout"
     return ConvertedWeights(weights.state, set(), origin, unknown, weights.name, weights.notices)
-
-
-def _require_whole(source: str, names: Iterable[str], known: Collection[str] = ()) -> None:
-    """Raise UserError if there are factors of TRAIN.LORA; ``known`` are masked names of a network's own parameters."""
-    if any(is_factor(name) and mask_numbers(name) not in known for name in names):
-        raise UserError(
-            f"convert: {source} has only what TRAIN.LORA changed, and no about.yaml that names its base: give the "
-            "run's folder"
-        )
 
 
 def _find_model(source: str) -> str | None:
@@ -274,110 +229,15 @@ def _find_model(source: str) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _find_own_models(source: str) -> tuple[str, ...]:
-    """List the models that weights may be of, in addition to classifiers: their run's detector or user's model.
+def _find_models(source: str) -> tuple[tuple[str, ...], str | None]:
+    """List the models that weights may be of, in addition to classifiers, and return the model of their run, if known.
 
-    A run's model has to be registered; without a run these are all imported models.
+    The first are the run's detector or user's model. A run's model has to be registered; without a run these are all
+    imported models.
     """
     name = _find_model(source)
     if name is None:
-        return tuple(model for model, target in REGISTRY.models.items() if not isinstance(target, str))
+        return tuple(model for model, target in REGISTRY.models.items() if not isinstance(target, str)), None
     name = find_name("model", name)
     is_detector = annotation_type("model", name) == BOX_LABELS
-    return (name,) if is_detector or not find_package("model", name) else ()
-
-
-def with_our_names(weights: SourceWeights, own: tuple[str, ...] = ()) -> ConvertedWeights:
-    """Return the weights with timm's names and Paddle's layout; users' models ``own`` keep their names.
-
-    The prefix, family and naming scheme with the most matching names are chosen, among equals the first with the most
-    arrays whose number of axes fits. All Linear weights are transposed or none: a non-square weight shows its layout by
-    its bias, whose length is the number of outputs. Raises UserError: no family contains at least half of the names,
-    and a fifth of those outside the backbone.
-    """
-    given = {name: value for name, value in weights.state.items() if value.size}  # others have nothing to convert
-    families, candidates = build_families(own), []
-    for prefix in list_prefixes(given, PADDLE_RANKING if weights.in_paddle_layout else RANKING):
-        begin = f"{prefix}." if prefix else ""
-        inside = {name[len(begin) :]: value for name, value in given.items() if name.startswith(begin)}
-        if (begin.endswith(_BACKBONE) or prefix.rpartition(".")[2].isdigit()) and len(inside) < len(given):
-            continue  # heads on a backbone are not dropped, and a network is not one block of a list
-        for family in families:
-            for naming, state in rename_states(inside, family.key_maps).items():
-                is_known = {name: mask_numbers(name) in family.names for name in state}
-                number = sum(known or not find_pretraining_part(name) for name, known in is_known.items())
-                share = sum(is_known.values()) / max(number, 1)
-                fitting = sum(value.ndim in family.names.get(mask_numbers(name), ()) for name, value in state.items())
-                ranks = round(share * len(inside), 3), share, fitting
-                candidates.append((*ranks, family, naming, state, prefix, len(inside)))
-        if max(candidate[1] for candidate in candidates) == 1:
-            break
-    best = max(candidates, key=lambda each: each[:3])  # the first on a tie
-    _, share, _, family, naming, state, prefix, number = best
-    _require_whole(weights.name, state, family.names)
-    head = [mask_numbers(name) in family.names for name in state if not name.startswith(_BACKBONE)]
-    head_share = float(np.mean(head)) if head else 1.0
-    if share < _MIN_KNOWN_NAMES or head_share < _MIN_KNOWN_HEAD_NAMES:
-        which, known = ("", share) if share < _MIN_KNOWN_NAMES else (" outside the backbone", head_share)
-        raise UserError(
-            f"convert: the model family of {weights.name} is unknown: only {100 * known:.0f} % of its names{which} are "
-            f"names of {family.name}, the closest; classifiers, segmenters and detectors of images and networks of "
-            "points are known, and your own with -import=MODULE; -part=NAME converts only what begins with NAME"
-        )
-    linear = {name for name in state if family.is_linear(name) and state[name].ndim == 2}
-    is_paddle_layout = guess_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
-    if not is_paddle_layout:
-        state = {name: value.T if name in linear else value for name, value in state.items()}
-    state = dict(family.keep_named(weights.class_names, state))
-    origin = f"{family.name}, {naming} names, Linear weights {'(in, out)' if is_paddle_layout else '(out, in)'}"
-    unknown = [name for name in state if mask_numbers(name) not in family.names]
-    others = len(given) - number
-    beside = [f"only '{prefix}' was converted, {others} other entries are not"] if others else []
-    beside += family.list_license_notices(naming)
-    return ConvertedWeights(state, linear, origin, unknown, weights.name, (*weights.notices, *beside))
-
-
-def guess_paddle_layout(state: Mapping[str, np.ndarray], linear: set[str], otherwise: bool) -> bool:
-    """Return whether ``linear`` weights are (in, out), by the lengths of biases; ``otherwise`` if these do not tell."""
-    votes = 0
-    for name in linear:
-        bias = state.get(name[: -len("weight")] + "bias")
-        rows, columns = state[name].shape
-        if bias is not None and bias.ndim == 1 and rows != columns:
-            votes += (columns == len(bias)) - (rows == len(bias))
-    return votes > 0 if votes else otherwise
-
-
-def build_families(own: tuple[str, ...] = ()) -> list[ModelFamily]:
-    """Build the families of users' models ``own``, and one for each class of models and each backbone or kind of it.
-
-    A class is built from its first registered name.
-    """
-    import paddle
-
-    first = {(name, ""): name for name in own}
-    for name, target in REGISTRY.models.items():
-        if annotation_type("model", name) in _CONVERTED or find_package("model", name) == "points":
-            chosen = variant_options(name)
-            kind = chosen.get("backbone", chosen.get("family", ""))
-            first.setdefault((str(target), kind.partition("_")[0]), name)
-    families = []
-    for (target, _), name in first.items():
-        with paddle.LazyGuard():  # shapes only
-            model = create_model(name)
-        weights = {id(layer.weight) for layer in model.sublayers() if isinstance(layer, paddle.nn.Linear)}
-        layers = {parameter: id(tensor) in weights for parameter, tensor in model.state_dict().items()}
-        linear = {mask_numbers(parameter) for parameter, is_linear in layers.items() if is_linear}
-        module, interface = target.partition(":")[0].rpartition(".")[2] or name, as_model(model)
-        names: dict[str, set[int]] = {}
-        for parameter, tensor in model.state_dict().items():
-            names.setdefault(mask_numbers(parameter), set()).add(len(tensor.shape))
-        facts = interface.key_maps, interface.list_license_notices
-        keep_named = functools.partial(keep_named_rows, interface)
-        families.append(ModelFamily(module, *facts, names, linear, layers, keep_named))
-    return families
-
-
-def mask_numbers(name: str) -> str:
-    """Return a parameter's name with ``#`` for each number."""
-    return re.sub(r"\d+", "#", name)
+    return ((name,) if is_detector or not find_package("model", name) else ()), name

@@ -5,9 +5,9 @@ from unittest import mock
 
 import pytest
 
-from paddlevit_dist.core.commands import convert
+from paddlevit_dist.core.checkpoint import families
 
-_build_families = functools.cache(convert.build_families)
+_build_family = functools.cache(families.build_family)
 
 
 @pytest.fixture
@@ -19,5 +19,5 @@ def cache(tmp_path):
 @pytest.fixture(scope="module")
 def families_once():
     """The converter builds a network of each family anew for each file, in most of a second."""
-    with mock.patch.object(convert, "build_families", _build_families):
+    with mock.patch.object(families, "build_family", _build_family):
         yield

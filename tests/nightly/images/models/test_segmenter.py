@@ -10,9 +10,9 @@ from support.networks.segmenters_of_others import CLASSES, ONE_OF_EACH, far_from
 from support.waits import counted_waits
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint.families import with_our_names
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.weights import weights_from_mapping
-from paddlevit_dist.core.commands.convert import with_our_names
 from paddlevit_dist.core.registry.lookup import annotation_type
 from paddlevit_dist.core.registry.manifest import MASK_LABELS
 from paddlevit_dist.core.registry.names import REGISTRY

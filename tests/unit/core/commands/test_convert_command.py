@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint.families import ConvertedWeights, guess_paddle_layout, mask_numbers
 from paddlevit_dist.core.checkpoint.weights import SourceWeights
 from paddlevit_dist.core.commands import convert
-from paddlevit_dist.core.commands.convert import ConvertedWeights
 
 
 @pytest.mark.parametrize(("number", "more"), [(0, None), (5, ""), (6, " ...")])
@@ -46,11 +46,11 @@ def shape(*sides: int) -> np.ndarray:
 def test_biases_tell_the_layout_of_weights_that_are_not_square(shapes, otherwise, is_paddle):
     state = {name: shape(*sides) for name, sides in shapes.items()}
     linear = {name for name in state if name.endswith("weight")}
-    assert convert.guess_paddle_layout(state, linear, otherwise) is is_paddle
+    assert guess_paddle_layout(state, linear, otherwise) is is_paddle
 
 
 def test_numbers_of_names_do_not_count():
-    assert convert.mask_numbers("blocks.10.attn2.qkv3.weight") == "blocks.#.attn#.qkv#.weight"
+    assert mask_numbers("blocks.10.attn2.qkv3.weight") == "blocks.#.attn#.qkv#.weight"
 
 
 @pytest.mark.parametrize(

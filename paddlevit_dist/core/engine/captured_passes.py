@@ -22,6 +22,8 @@ from ..runtime import device_graph, operations
 from ..runtime.device_graph import DeviceGraph, EnteredValues, NotCapturable
 from ..runtime.errors import UserError
 from ..runtime.transfers import constant, read
+from ..tasks.aspects import get_aspect
+from ..tasks.protocols import Capturable
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from .multi_tensor import GradientList, flatten, subtract, zero_where
@@ -228,8 +230,11 @@ def average_over_ranks(gradients: Sequence[paddle.Tensor], bucket_bytes: int) ->
 
 def require_capturable(model: nn.Layer, task: Task) -> None:
     """Raise NotCapturable with what does not say that its passes can be captured."""
-    if not device_graph.is_declared(task):
-        raise NotCapturable(f"task {task.config.TASK} ({type(task).__name__}) cannot be captured")
+    capture, name = get_aspect(task, Capturable), f"task {task.config.TASK} ({type(task).__name__})"
+    if capture is None:
+        raise NotCapturable(f"{name} does not say that they can be")
+    if reason := capture.find_obstacle():
+        raise NotCapturable(f"{name}: {reason}")
     if reason := device_graph.reason_against():
         raise NotCapturable(reason)
     if communicates_in_forward(model):
@@ -240,7 +245,7 @@ def require_capturable(model: nn.Layer, task: Task) -> None:
         if operations.is_changed(layer):
             raise NotCapturable(f"{place} has a hook or another forward, as by TRAIN.RECOMPUTE or TO_STATIC")
         if type(layer) not in _OF_PADDLE and not device_graph.is_declared(layer):
-            raise NotCapturable(f"{place} cannot be captured")
+            raise NotCapturable(f"{place} does not say that they can be")
 
 
 def _copy_tensors(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 A graph repeats its launches with the addresses and the numbers that they had. Nothing that Python computes is computed
 again: neither the learning rate nor, with Paddle, a random number outside of dropout. So what differs between passes
-enters a graph by ``enter_value``, in a tensor that is written before each launch. A layer or task says by
-``is_capturable`` that its passes do so, and that they read nothing from the device.
+enters a graph by ``enter_value``, in a tensor that is written before each launch. A layer says by
+``is_capturable`` that its passes do so, and that they read nothing from the device; a task does so by an aspect.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ class NotCapturable(Exception):
     """Says what passes do that no graph can repeat."""
 
 
-def is_declared(thing: object) -> bool:
-    """Return whether the class of a layer or task itself says that its passes can be captured.
+def is_declared(layer: paddle.nn.Layer) -> bool:
+    """Return whether the class of a layer itself says that its passes can be captured.
 
     A subclass may compute anything, so it does not inherit this.
     """
-    return "is_capturable" in vars(type(thing)) and bool(thing.is_capturable)  # type: ignore[attr-defined]
+    return "is_capturable" in vars(type(layer)) and bool(layer.is_capturable)
 
 
 class EnteredValues:

@@ -12,6 +12,7 @@ from .model_factory import create_configured
 from .prediction import CheckpointMeta, InputSamples, PredictionRecord, PredictionWriter
 from .protocols import (
     AnnotationMatching,
+    Capturable,
     Checkable,
     CheckpointMatching,
     DatasetSaving,
@@ -40,6 +41,7 @@ __all__ = [
     "AnnotationMatching",
     "BadSample",
     "Callback",
+    "Capturable",
     "Chart",
     "Checkable",
     "CheckpointMatching",

@@ -9,6 +9,7 @@ feature.
 | ``LogContributor`` | log of a run, ``doctor`` |
 | ``ParameterGrouping`` | optimizer |
 | ``Recomputable`` | TRAIN.RECOMPUTE |
+| ``Capturable`` | TRAIN.CAPTURE |
 | ``FeatureCaching`` | training and evaluation of probes |
 | ``StateKeeping`` | training, checkpoints |
 | ``ModelChecking`` | -show_config |
@@ -135,6 +136,19 @@ class Recomputable(ABC):
 
         Raises:
             UserError: the configured model has no such layers.
+        """
+
+
+class Capturable(ABC):
+    """Says whether a graph can repeat its passes. Asked for in ``core/engine/captured_passes.py``."""
+
+    @abstractmethod
+    def find_obstacle(self) -> str:
+        """Return why captured passes would not repeat a step, or an empty text.
+
+        Passes can be captured if ``train_step`` reads nothing on the host, copies no array to the device, and takes all
+        that changes from step to step from its batch or from ``enter_value``. It is asked in training, once the model
+        is built.
         """
 
 

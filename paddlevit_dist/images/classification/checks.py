@@ -16,6 +16,7 @@ from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_outline
 from ...core.tasks.protocols import (
+    Capturable,
     Checkable,
     CheckpointMatching,
     LogContributor,
@@ -97,6 +98,18 @@ class ClassificationModelCheck(LabeledImageModelCheck):
         if self.task.config.EVAL or train.DISTILLATION_TYPE == "none" or train.TEACHER_MODEL is not None:
             return notes
         return [*notes, f"note: training needs TRAIN.TEACHER_MODEL (TRAIN.DISTILLATION_TYPE {train.DISTILLATION_TYPE})"]
+
+
+class ClassifierCapture(TaskAspect, Capturable):
+    """Lets the passes of the task itself be captured; a derived task may compute anything."""
+
+    task: Classification
+
+    def find_obstacle(self) -> str:
+        """Return why captured passes would not repeat a step, or an empty text."""
+        if type(self.task) is not Classification:
+            return "it is derived from the task of classifiers"
+        return "its teacher may be any network" if self.task.teacher is not None else ""
 
 
 class ClassifierRecomputation(TaskAspect, Recomputable):

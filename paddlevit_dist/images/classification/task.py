@@ -169,6 +169,7 @@ class Classification(LabeledImageTask, ClassifierTask):
     """Trains and evaluates an image classifier; losses are summed over a batch."""
 
     aspects = {
+        "Capturable": ".checks:ClassifierCapture",
         "Drawable": ".figures:MixedImageDrawing",
         "Ensembling": ".prediction:ImageClassPrediction",
         "Exportable": ".export:ImageClassExport",
@@ -176,11 +177,6 @@ class Classification(LabeledImageTask, ClassifierTask):
         "Predictable": ".prediction:ImageClassPrediction",
         "Recomputable": ".checks:ClassifierRecomputation",
     }
-
-    @property
-    def is_capturable(self) -> bool:
-        """Return whether captured passes repeat a step: not with a teacher, which may be any network."""
-        return self.teacher is None
 
     _join_views = staticmethod(join_softmax)  # of several views: logits of the mean of their probabilities
     traits = replace(

@@ -14,19 +14,25 @@ from support.trainings.small_runs import DIGITS, TINY, losses, make_trainer, mak
 
 from paddlevit_dist.core.engine import TrainStep
 from paddlevit_dist.core.engine.precision import TrainingPrecision
+from paddlevit_dist.core.tasks.protocols import Capturable
 from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition, TaskTraits
+from paddlevit_dist.core.tasks.task import Task
 
 NETWORKS = ("vit_tiny_patch16_224", "resnet50")  # the others in the night
 CAPTURED = "passes are captured (TRAIN.CAPTURE), and equal"
 UPDATES = 3
 
 
-class LabelsTask:
+class LabelsTask(Task, Capturable):
     """A cross-entropy with labels that differ from update to update."""
 
-    is_capturable = True
     traits = TaskTraits(normalizers_per_sample={"loss": 1}, normalizer_names=("loss",))
-    config = SimpleNamespace(TASK="labels")
+
+    def __init__(self) -> None:
+        super().__init__(SimpleNamespace(TASK="labels"))
+
+    def find_obstacle(self) -> str:
+        return ""
 
     def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
         outputs = model(batch["images"])

@@ -15,40 +15,45 @@ from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
 from paddlevit_dist.core.engine.nan_guard import NonFiniteGuard
 from paddlevit_dist.core.engine.precision import TrainingPrecision
 from paddlevit_dist.core.runtime.device_graph import enter_value
+from paddlevit_dist.core.tasks.protocols import Capturable
 from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition, TaskTraits
+from paddlevit_dist.core.tasks.task import Task
 
 UPDATES = 6
 
 
-class SquaresTask:
+class SilentTask(Task):
     """Squares of the outputs, whose target is the number of the update."""
 
-    is_capturable = True
     traits = TaskTraits(normalizers_per_sample={"loss": 1}, normalizer_names=("loss",))
-    config = SimpleNamespace(TASK="squares")
+
+    def __init__(self) -> None:
+        super().__init__(SimpleNamespace(TASK="squares"))
 
     def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
         target = enter_value(lambda now: paddle.full([1], float(now.update + now.micro)), step)
         return {"loss": LossTerm(((model(batch["x"]) - target) ** 2).sum(), batch["x"].shape[0])}
 
 
-class StepReadingTask(SquaresTask):
-    is_capturable = True
+class SquaresTask(SilentTask, Capturable):
+    def find_obstacle(self) -> str:
+        return ""
 
+
+class RefusingTask(SquaresTask):
+    def find_obstacle(self) -> str:
+        return "the moon is full"
+
+
+class StepReadingTask(SquaresTask):
     def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
         target = paddle.full([1], float(step.update))
         return {"loss": LossTerm(((model(batch["x"]) - target) ** 2).sum(), batch["x"].shape[0])}
 
 
 class FixedTask(SquaresTask):
-    is_capturable = True
-
     def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
         return {"loss": LossTerm((model(batch["x"]) ** 2).sum(), batch["x"].shape[0])}
-
-
-class SilentTask(SquaresTask):
-    """Says nothing."""
 
 
 class OwnLayer(nn.Layer):
@@ -151,9 +156,10 @@ def test_dropout_differs_between_replays():
 @pytest.mark.parametrize(
     ("layer", "task", "said"),
     [
-        (None, SilentTask(), "task squares (SilentTask) cannot be captured"),
+        (None, SilentTask(), "task squares (SilentTask) does not say that they can be"),
+        (None, RefusingTask(), "task squares (RefusingTask): the moon is full"),
         (None, StepReadingTask(), "train_step reads update of its step"),
-        (InheritingLayer(lambda x: 2.0), None, "layer 2 (InheritingLayer) cannot be captured"),
+        (InheritingLayer(lambda x: 2.0), None, "layer 2 (InheritingLayer) does not say that they can be"),
         (OwnLayer(lambda x: x.mean().item()), None, "OSError: (External) CUDA error(906)"),
         (OwnLayer(lambda x: paddle.to_tensor(2.0)), None, "OSError: (External) CUDA error(906)"),
         (OwnLayer(lambda x: paddle.rand([1])), None, "a graph differs from the passes that it repeats by "),

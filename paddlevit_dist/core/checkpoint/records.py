@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Meta
 
 from ..runtime.errors import UserError
+from ..runtime.files import readable
 from ..runtime.printing import shorten
 from ..runtime.text_files import convert_facts, parse_yaml, read_bytes
 from .about_schema import ABOUT, ABOUT_ADVICE, AboutFacts, require_valid_settings
@@ -120,11 +121,15 @@ def resolve_checkpoint(path: str | os.PathLike) -> Path:
     """Return the checkpoint that the path of a run's folder means where weights are needed: ``best``, else ``last``.
 
     If a copy has lost the links, it is the best one on record, else the newest. Other paths are returned, ``~``
-    expanded. A path without a name, such as ``.``, is the absolute one.
+    expanded. A path without a name, such as ``.``, is the absolute one. Raises UserError if it cannot be a path, such
+    as a text that is too long.
     """
-    expanded = Path(path).expanduser()
-    if not expanded.name:
-        expanded = expanded.resolve()
+    with readable(shorten(os.fspath(path))):
+        return _find_checkpoint(Path(os.path.expanduser(path)))
+
+
+def _find_checkpoint(path: Path) -> Path:
+    expanded = path if path.name else path.resolve()
     for folder in (expanded / "checkpoints", expanded):
         for name in ("best", "last"):
             if (folder / name).is_dir() and (folder / name).is_symlink():

@@ -80,7 +80,7 @@ def evaluated_weights(source: str | os.PathLike) -> str:
     if averaged.is_file():
         return str(averaged)
     # Other sources keep their spelling: "./NAME" is a path, but NAME may be published weights.
-    return str(source if checkpoint == Path(source).expanduser() else checkpoint)
+    return str(source if checkpoint == Path(os.path.expanduser(source)) else checkpoint)
 
 
 def _only_weights_in(folder: Path) -> list[Path]:

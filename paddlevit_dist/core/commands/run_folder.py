@@ -1,12 +1,15 @@
-"""A run's folder on a command line stands for its configuration, its weights and its output folder."""
+"""A run's folder on a command line stands for its configuration, its weights and its output folder.
+
+In an evaluation, weights or an exported model without their run stand for the settings that they have with them.
+"""
 
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..logging.record import SEEDS
-from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT
+from ..registry.extension_points import PARSE_EVALUATED_ARGUMENT, READ_EXPORTED_ABOUT
 from ..registry.model_sources import refuse_clone_model
 from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
@@ -17,7 +20,17 @@ from ..settings.table import find_key
 
 _EVALUATES = {"-eval", "--eval"}
 # What ended one part of a training run, or allowed it, does not hold for what is done with the run next.
+# What a run started from, and where it wrote, is not of what it made.
+_OF_RUN = ("SAVE", "EVAL", "MODEL.PRETRAINED", "MODEL.PRETRAINED_PART", "MODEL.RESUME", "DATA.CACHE_FOLDER")
 _STOPS = {"TRAIN.STOP_AFTER_EPOCH": None, "STOP_AFTER_SECONDS": None}
+
+
+class ExpandedWords(NamedTuple):
+    """A command line without the word that names what is evaluated."""
+
+    words: list[str]
+    lines: list[str]  # which say what is evaluated
+    stored: files.StoredSettings | None = None  # settings of this, in place of a file; code that they name is not run
 
 
 def find_output_keys(config: Path) -> dict[str, Any]:
@@ -27,52 +40,123 @@ def find_output_keys(config: Path) -> dict[str, Any]:
     return {} if is_in_place else {"DATA.CACHE_FOLDER": "None"}
 
 
-def expand_run(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def expand_run(words: Sequence[str]) -> ExpandedWords:
     """Replace a run's folder on the command line of the main job by flags and keys.
 
-    An evaluation (``-eval``) takes a run, or an exported model, as a word that is neither a flag, nor a key, nor the
-    value of a key. ``-resume=RUN`` takes the run's settings where no ``-cfg`` is given. Other flags replace the run's.
-
-    Returns:
-        The words, and lines that say what is evaluated.
+    An evaluation (``-eval``) takes a run, weights, or an exported model, as a word that is neither a flag, nor a key,
+    nor the value of a key. ``-resume=RUN`` takes the run's settings where no ``-cfg`` is given. Other flags replace the
+    run's.
 
     Raises:
-        UserError: the folder has runs of several seeds, or the words name other settings or weights, too.
+        UserError: the folder has runs of several seeds, the words name other settings or weights, too, or nothing says
+            how the weights or the exported model are used.
     """
     if set(HELP) & set(words):
-        return list(words), []
-    expanded, lines = _expand_evaluated(words) if _EVALUATES & set(words) else (list(words), [])
-    return _expand_resumed(expanded), lines
+        return ExpandedWords(list(words), [])
+    expanded = _expand_evaluated(words) if _EVALUATES & set(words) else ExpandedWords(list(words), [])
+    return expanded._replace(words=_expand_resumed(expanded.words))
 
 
-def _expand_evaluated(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    parse_exported = PARSE_EVALUATED_ARGUMENT.find()
+def _expand_evaluated(words: Sequence[str]) -> ExpandedWords:
     is_value = False
     expanded: list[str] = []
     lines: list[str] = []
+    stored: files.StoredSettings | None = None
     for place, word in enumerate(words):
+        others = [*words[:place], *words[place + 1 :]]
         is_free = not is_value and not word.startswith("-") and "=" not in word
         if is_free and (run := _find_named(word)) is not None:
-            expanded += [*_expand(run, [*words[:place], *words[place + 1 :]], "pretrained"), f"-pretrained={word}"]
+            expanded += [*_expand(run, others, "pretrained"), f"-pretrained={word}"]
             weights = "its best weights" if Path(os.path.expanduser(word)) == run else f"weights {word}"
             lines.append(f"evaluating the run {run}: settings of {run / CONFIG}, {weights}")
-        elif is_free and parse_exported is not None and (exported := parse_exported(word)) is not None:
-            setting, exported_weights, problem = exported
-            given = _read_names([*words[:place], *words[place + 1 :]])
-            if problem:
-                raise UserError(problem)
-            of_run = _find_exported_settings(word, exported_weights, given)
-            expanded += [*of_run, setting]
-            settings = (
-                f": data and settings of {of_run[0].partition('=')[2]}, which it was exported from" if of_run else ""
-            )
-            lines.append(f"evaluating the exported model {word}{settings}")
+        elif is_free and (alone := _expand_alone(word, others)) is not None:
+            expanded += alone.words
+            lines += alone.lines
+            stored = alone.stored
         elif is_free and not find_key(word) and (near := suggest_runs(word)):
             raise UserError(f"{word} is not a run's folder{near}")
         else:
             is_value = not is_value and takes_next_word(word)
             expanded.append(word)
-    return expanded, lines
+    return ExpandedWords(expanded, lines, stored)
+
+
+def _expand_alone(word: str, others: Sequence[str]) -> ExpandedWords | None:
+    """Expand a word that names weights or an exported model; None if it names neither.
+
+    ``others`` are the other words of the command line.
+    """
+    parse_exported = PARSE_EVALUATED_ARGUMENT.find()
+    exported = parse_exported(word) if parse_exported is not None else None
+    if exported is None or exported[2]:
+        weights = None if find_key(word) else _expand_weights(word, others)
+        if weights is not None:
+            return weights
+    if exported is None:
+        return None
+    setting, exported_weights, problem = exported
+    given = _read_names(others)
+    if problem:
+        raise UserError(problem)
+    line = f"evaluating the exported model {word}"
+    if "cfg" in given:
+        return ExpandedWords([setting], [line])
+    of_run = _find_exported_settings(word, exported_weights, given)
+    if of_run:
+        file = of_run[0].partition("=")[2]
+        return ExpandedWords([*of_run, setting], [f"{line}: data and settings of {file}, which it was exported from"])
+    described_by, about = READ_EXPORTED_ABOUT.require()(word)
+    if isinstance(about.get("settings"), dict):
+        stored = _store(about["settings"], described_by)
+        return ExpandedWords([setting], [f"{line}: settings of {described_by}"], stored)
+    if exported_weights is not None and {"dataset", "DATA.DATASET"}.isdisjoint(given):
+        raise UserError(
+            f"{word} was exported from {exported_weights}, which is not in the folder of a run here: name recipe and "
+            "data, as in -cfg=RECIPE -data_path=FOLDER"
+        )
+    return ExpandedWords([setting], [line])
+
+
+def _expand_weights(word: str, others: Sequence[str]) -> ExpandedWords | None:
+    """Expand a word that names weights outside of a run; None if it does not name any."""
+    from ..checkpoint.file_formats import may_be_weights  # imports NumPy
+    from ..checkpoint.finding import find_run_settings
+    from ..checkpoint.model_record import read_facts
+    from ..checkpoint.published import is_fetched
+    from ..checkpoint.weight_files import find_weights_file
+
+    file = Path(word)
+    if not is_fetched(word):
+        try:
+            file = find_weights_file(word)
+        except UserError:  # there is none
+            return None
+        if not may_be_weights(file):
+            return None
+    given = _read_names(others)
+    if "pretrained" in given:
+        raise UserError(f"{word} and -pretrained both name weights: remove one")
+    words, line = [f"-pretrained={word}"], f"evaluating the weights {word}"
+    if "cfg" in given:
+        return ExpandedWords(words, [line])
+    settings = find_run_settings(read_facts(word) or {}, file)
+    if settings is None:
+        raise UserError(
+            f"evaluate: the model of {word} is unknown: its folder contains neither an about.yaml with settings nor a "
+            "run's config.yaml; name the recipe that it was trained with: -cfg=FILE"
+        )
+    return ExpandedWords(words, [f"{line}: settings that are stored with them"], _store(settings, word))
+
+
+def _store(settings: dict[str, Any], source: str) -> files.StoredSettings:
+    """Return a run's settings for an evaluation of what it made."""
+    content = {name: dict(value) if isinstance(value, dict) else value for name, value in settings.items()}
+    for name in (*_OF_RUN, "ALLOW_CHANGES"):
+        section, _, last = name.rpartition(".")
+        values = content.get(section) if section else content
+        if isinstance(values, dict):
+            values.pop(last, None)
+    return files.StoredSettings(content, f"settings of {source}")
 
 
 def _read_names(words: Sequence[str]) -> set[str]:
@@ -82,19 +166,13 @@ def _read_names(words: Sequence[str]) -> set[str]:
 
 
 def _find_exported_settings(model: str, weights: str | None, named: Collection[str]) -> list[str]:
-    """Return flags and keys for the settings of the run that a model was exported from; empty if other words name some.
+    """Return flags and keys for the settings of the run that a model was exported from; empty if it is not here.
 
-    An exported file may come from a stranger: a ``UserError`` says that these settings run code, or that there is no
-    such run.
+    An exported file may come from a stranger: a ``UserError`` says that these settings run code.
     """
-    if weights is None or not {"cfg", "dataset", "DATA.DATASET"}.isdisjoint(named):
-        return []
-    run = find_run(weights)
+    run = None if weights is None or not {"dataset", "DATA.DATASET"}.isdisjoint(named) else find_run(weights)
     if run is None:
-        raise UserError(
-            f"{model} was exported from {weights}, which is not in the folder of a run here: name recipe and data, as "
-            "in -cfg=RECIPE -data_path=FOLDER"
-        )
+        return []
     config = run / CONFIG
     settings = {setting.name: setting.value for setting in files.read_file(str(config))}
     if settings.get("IMPORTS"):

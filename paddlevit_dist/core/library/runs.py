@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import settings as configuration
-from ..commands.run_folder import find_output_keys
+from ..commands.run_folder import expand_run, find_output_keys
 from ..commands.train import carry_out
 from ..registry import plugins
 from ..registry.lookup import find_job
@@ -23,6 +23,7 @@ from ..runtime.lazy_names import needing_paddle
 from ..runtime.run_folders import CONFIG, find_run, suggest_runs
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
+from ..settings.files import StoredSettings
 
 if TYPE_CHECKING:
     from paddle import nn
@@ -105,9 +106,11 @@ def evaluate(
     """Evaluate weights once like ``paddlevit-dist evaluate -cfg=CONFIG -pretrained=WEIGHTS``.
 
     Args:
-        weights: a run's folder (its best checkpoint, else its last), a checkpoint, a file, a URL or a published name.
-        config: YAML file, or the name of a recipe; None: settings of the run's ``config.yaml``, without importing its
-            modules or writing to its folders. Pass modules that the run needs as ``IMPORTS=["my_things.py"]``.
+        weights: a run's folder (its best checkpoint, else its last), a checkpoint, a file, a URL or a published name;
+            without ``config`` also an exported model.
+        config: YAML file, or the name of a recipe; None: settings of the run's ``config.yaml``, or those stored with
+            weights or an exported model, without importing their modules or writing to their folders. Pass modules that
+            the run needs as ``IMPORTS=["my_things.py"]``.
         data_path: path, value of the flag -data_path; None: the command's default.
         devices: number of GPUs, or of processes on the CPU; 1: this process.
         output: output folder; None: with a ``config``, the command's default; else the current folder of the run.
@@ -117,22 +120,26 @@ def evaluate(
         UserError: the weights do not exist, or do not fit the model or the data.
     """
     source = os.fspath(weights)
-    options = {"data_path": data_path, "output": output, "pretrained": source, **keys}
+    options = {"data_path": data_path, "output": output, **keys}
     if config is not None:
-        folder = _run(["-eval", *_format_arguments(config, devices, options)])
+        folder = _run(["-eval", *_format_arguments(config, devices, {"pretrained": source, **options})])
+        return TrainedRun(folder, *_last_evaluation(folder))
+    modules = keys.get("IMPORTS") or keys.get("import") or []
+    plugins.load([modules] if isinstance(modules, str) else modules, "IMPORTS")
+    run_folder = find_run(source)
+    if run_folder is not None:
+        run_config = run_folder / CONFIG
+        options = {"pretrained": source, **find_output_keys(run_config), **options}
+        options["output"] = run_folder if output is None else output
+        folder = _run(["-eval", *_format_arguments(run_config, devices, options)], is_trusted=False)
     else:
-        run_folder = find_run(source)
-        if run_folder is None:
+        words, _, stored = expand_run(["-eval", source, *_format_arguments(None, devices, options)])
+        if source in words:
             raise UserError(
                 f"evaluate: {source} has no config.yaml of a run: add config, a recipe or YAML file"
                 f"{suggest_runs(source)}"
             )
-        run_config = run_folder / CONFIG
-        modules = keys.get("IMPORTS") or keys.get("import") or []
-        plugins.load([modules] if isinstance(modules, str) else modules, "IMPORTS")
-        options = {**find_output_keys(run_config), **options}
-        options["output"] = run_folder if output is None else output
-        folder = _run(["-eval", *_format_arguments(run_config, devices, options)], is_trusted=False)
+        folder = _run(words, is_trusted=False, stored=stored)
     return TrainedRun(folder, *_last_evaluation(folder))
 
 
@@ -167,20 +174,21 @@ def load_config(config: PathLike, **keys: Any) -> RunSettings:
     return configuration.load(_format_arguments(config, 1, keys), configuration.DEFAULT_RECIPE).values
 
 
-def _format_arguments(config: PathLike, devices: int, options: Mapping[str, Any]) -> list[str]:
-    """Format keyword arguments as command-line arguments."""
+def _format_arguments(config: PathLike | None, devices: int, options: Mapping[str, Any]) -> list[str]:
+    """Format keyword arguments as command-line arguments; None: they name no file of settings."""
     for name in options:
         if name in _NOT_OF_CALLS:
             raise UserError(f"{name}: only the command has this flag: remove it from the call")
-    return [f"-cfg={os.fspath(config)}", f"-ngpus={devices}", *format_words(options)]
+    named = [] if config is None else [f"-cfg={os.fspath(config)}"]
+    return [*named, f"-ngpus={devices}", *format_words(options)]
 
 
-def _run(words: Sequence[str], is_trusted: bool = True) -> Path:
-    """Run a command line in this process, and return the output folder; for ``is_trusted`` see ``settings.load``."""
+def _run(words: Sequence[str], is_trusted: bool = True, stored: StoredSettings | None = None) -> Path:
+    """Run a command line in this process, and return the output folder; for the others see ``settings.load``."""
     from ..launch import devices, tuning
 
     devices.refuse_to_start_in_a_worker()
-    run = configuration.load(words, configuration.DEFAULT_RECIPE, is_trusted)
+    run = configuration.load(words, configuration.DEFAULT_RECIPE, is_trusted, stored=stored)
     job = find_job(run.values)
     if job is not None:
         raise UserError(f"{job}: only the command supports this key: run paddlevit-dist train")

@@ -60,10 +60,11 @@ def load(
 
     Args:
         argv: the command line.
-        default_recipe: the YAML file to use where the command line names neither a file nor data. Data without a file
-            is then an error, names have to be registered, and a dataset that is not named is guessed from
-            DATA.DATA_PATH. None: only the defaults; the readers look names up.
-        is_trusted: import the modules that the files name in IMPORTS. False for files that came with weights.
+        default_recipe: the YAML file to use where the command line names neither a file nor data, and there are no
+            ``stored`` settings. Data without a file is then an error, names have to be registered, and a dataset that
+            is not named is guessed from DATA.DATA_PATH. None: only the defaults; the readers look names up.
+        is_trusted: import the modules that the files name in IMPORTS. False for files that came with weights: only
+            modules that the command line names are imported.
         command: the command whose help is printed.
         stored: settings in place of a file, below the ones of the command line.
 
@@ -80,9 +81,13 @@ def load(
     if is_trusted:
         given = import_modules(given, stored)
     else:
+        if user_modules.load([setting for setting in given.settings if setting.source == COMMAND_LINE]):
+            given = read_given(argv, stored)  # they may register keys
         refuse_code(given)
     try:
-        return _configure(given, default_recipe, is_checked=stored is None or stored.is_checked)
+        if stored is not None:
+            return _configure(given, None, default_recipe is not None, stored.is_checked)
+        return _configure(given, default_recipe, default_recipe is not None)
     except UserError as error:
         if plugins.load_installed():  # an installed plug-in may have the unknown name: read again with all of them
             return load(argv, default_recipe, is_trusted, command, stored)
@@ -91,8 +96,9 @@ def load(
         raise
 
 
-def _configure(given: GivenSettings, default_recipe: str | None, is_checked: bool) -> Configuration:
-    is_run = default_recipe is not None
+def _configure(
+    given: GivenSettings, default_recipe: str | None, is_run: bool, is_checked: bool = True
+) -> Configuration:
     if default_recipe is not None:
         given = add_default_recipe(given, default_recipe)
     task = given.task or DEFAULT_TASK

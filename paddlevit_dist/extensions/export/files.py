@@ -27,7 +27,7 @@ _MOST_FIELDS = 100_000
 _SMALL = 1 << 10  # bytes of an entry in addition to its value
 _EXPECTED = (
     f"expected a run's folder, MODEL{ONNX}, or MODEL{PARAMETERS} with MODEL.json or MODEL.pdmodel; to evaluate "
-    "weights, use -pretrained"
+    "weights without an about.yaml, use -cfg and -pretrained"
 )
 
 

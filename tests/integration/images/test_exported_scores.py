@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import re
 import shutil
 import sys
@@ -11,7 +12,8 @@ import pytest
 from support.processes import run_command, run_main
 from support.trainings.runs import DIGITS, contents, last_line, read_events, refusal, well
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, evaluate
+from paddlevit_dist.core.commands.convert import run as convert
 from paddlevit_dist.core.commands.run_folder import expand_run
 from paddlevit_dist.core.tasks.step_types import ExportParts
 from paddlevit_dist.extensions.export import functions
@@ -53,6 +55,22 @@ def scored_samples(folder):
 def test_an_export_has_the_score_of_its_weights_and_says_so(trained, tmp_path):
     """By two processes here, by one at night."""
     require_score_of_the_weights(trained, tmp_path, 2)
+
+
+@needs_onnx
+def test_weights_and_an_onnx_file_without_their_run_have_its_score(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained / "run", "run")
+    for folder in ("weights", "file", "published"):
+        os.mkdir(folder)
+    convert(["run", "weights/net.safetensors"])
+    export(["run", "file/net.onnx"])
+    export(["run", "published/net", "-format=hub"])
+    os.rename("run", "gone")
+    expected = make_values(trained / "checked")
+    for source in ("weights/net.safetensors", "file/net.onnx", "published/net"):
+        run = evaluate(source, output=f"of_{source[:4]}")
+        assert run.values["top-1"] == pytest.approx(expected["top-1"]["value"], abs=1e-4) and run.weights == source
 
 
 def require_score_of_the_weights(trained, tmp_path, processes):

@@ -392,3 +392,9 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path):
     assert list_checkpoints(tmp_path / "nowhere") == []
     with pytest.raises(UserError, match=r"loop cannot be read: .*; make it readable for this user"):
         list_checkpoints(tmp_path / "loop")
+
+
+@pytest.mark.parametrize("path", ["x" * 5000, "a\0b"])
+def test_a_text_that_is_no_path_is_told_in_one_line(path):
+    with pytest.raises(UserError, match="^(x+|a.*b).* cannot be read: (File name too long|embedded null)"):
+        resolve_checkpoint(path)

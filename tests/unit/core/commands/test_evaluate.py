@@ -11,7 +11,8 @@ from paddlevit_dist.core.settings import load
 
 
 def expand_evaluated(words):
-    expanded, lines = expand_run(["-eval", *words])
+    expanded, lines, stored = expand_run(["-eval", *words])
+    assert stored is None
     return expanded[1:], lines
 
 
@@ -72,6 +73,59 @@ def test_an_exported_model_has_data_and_settings_of_its_run(folder):
     assert refusal_of(expand_evaluated, ["net.onnx"]).startswith(line)
 
 
+def load_alone(*words):
+    """Load what an evaluation of a file without its run is, and the lines that say so."""
+    expanded, lines, stored = expand_run(["-eval", *words])
+    return load(expanded, "vit_digits", is_trusted=False, stored=stored).values, lines
+
+
+_ALONE = """settings: {SAVE: elsewhere/run, EVAL: false, ALLOW_CHANGES: true, TASK: classification, IMPORTS: [gone.py],
+  DATA: {DATASET: digits, CACHE_FOLDER: elsewhere, SPLIT: train, IMAGE_CHANNELS: 1, IMAGE_SIZE: 16},
+  MODEL: {NAME: vit, DEPTH: 3, PRETRAINED: base.pdparams, RESUME: elsewhere/run}}
+"""
+
+
+@pytest.mark.parametrize("word", ["net.pdparams", "net.safetensors", "weights", "net.onnx", "nets/net"])
+def test_weights_and_exported_files_without_their_run_have_the_settings_beside_them(tmp_path, monkeypatch, word):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("weights", "nets"):
+        (tmp_path / folder).mkdir()
+    for name in ("net.pdparams", "net.safetensors", "weights/model.safetensors", "net.onnx", "nets/net.onnx"):
+        (tmp_path / name).write_bytes(b"")
+        (tmp_path / name).with_name("about.yaml").write_text("settings: {MODEL: {NAME: other}}\n")
+        (tmp_path / name).with_suffix(".about.yaml").write_text(f"weights: gone/model.pdparams\n{_ALONE}")
+    values, lines = load_alone(word, "-batch_size=6")
+    exported = "net.onnx" in word or word == "nets/net"
+    assert (values.EXPORTED, values.MODEL.PRETRAINED) == ((word, None) if exported else (None, word))
+    assert (values.MODEL.NAME, values.MODEL.DEPTH, values.MODEL.RESUME) == ("vit", 3, None)
+    assert (values.EVAL, values.ALLOW_CHANGES, values.DATA.CACHE_FOLDER) == (True, False, None)
+    assert values.SAVE == "./output" and (values.DATA.SPLIT, values.DATA.BATCH_SIZE) == ("train", 6)
+    assert len(lines) == 1 and lines[0].startswith("evaluating the ") and word in lines[0]
+    named, _, stored = expand_run(["-eval", word, "-cfg=vit_digits"])
+    assert stored is None and "-cfg=vit_digits" in named and len(named) == 3
+    if exported:
+        values, _ = load_alone(word, "-dataset=folder", "-data_path=.")
+        assert (values.DATA.DATASET, values.MODEL.DEPTH) == ("folder", 3)
+    else:
+        assert "both name weights: remove one" in refusal_of(load_alone, word, "-pretrained=x")
+
+
+def test_weights_without_settings_are_told_and_their_code_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.pdparams").touch()
+    assert "the model of net.pdparams is unknown: " in refusal_of(load_alone, "net.pdparams")
+    (tmp_path / "about.yaml").write_text(_ALONE.replace("NAME: vit", "NAME: of_mine"))
+    (tmp_path / "gone.py").write_text("open('ran', 'w').close()\n")
+    told = "MODEL.NAME 'of_mine' is not known: these weights were trained with your own code: add -import=gone.py"
+    assert told in refusal_of(load_alone, "net.pdparams")
+    assert not (tmp_path / "ran").exists()
+    (tmp_path / "about.yaml").write_text(_ALONE)
+    load_alone("net.pdparams")
+    assert not (tmp_path / "ran").exists()
+    load_alone("net.pdparams", "-import=gone.py")  # the user's own word
+    assert (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [("IMPORTS: [my_things]", "add -cfg="), ("MODEL: {NAME: 'paddlevit:/a/b/c/d.yaml'}", "do not run the code")],
@@ -124,7 +178,7 @@ def test_resuming_a_run_takes_its_settings_unless_a_file_of_settings_is_named(fo
         3, "out/mine", "out/mine", 7,
     )  # fmt: skip
     for words in (["-resume=out/mine", "-cfg=vit_digits"], ["-resume=auto"], ["-resume=x.pdparams"], ["-h", "resume"]):
-        assert expand_run(words) == (words, [])
+        assert expand_run(words) == (words, [], None)
 
 
 def test_what_ended_or_allowed_a_run_does_not_hold_for_the_next_command(folder):

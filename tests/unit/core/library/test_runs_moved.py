@@ -22,8 +22,8 @@ def evaluated(tmp_path, monkeypatch):
         (tmp_path / "moved" / "config.yaml").write_text(f"DATA: {{DATASET: digits, CACHE_FOLDER: shared}}\n{text}")
         found = []
 
-        def read(*given):
-            found.append(load(*given).values)
+        def read(*given, **named):
+            found.append(load(*given, **named).values)
             raise InterruptedError
 
         monkeypatch.setattr(settings, "load", read)

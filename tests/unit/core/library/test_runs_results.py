@@ -78,7 +78,7 @@ def test_an_evaluation_returns_the_weights_that_it_evaluated(carried, tmp_path):
     ) == (True, "there", data)
     pv.evaluate(checkpoint / "averaged.pdparams")  # as the result of an evaluation names them
     assert (carried.configurations[2].SAVE, carried.configurations[2].TRAIN.NUM_EPOCHS) == (str(tmp_path / "run"), 9)
-    with pytest.raises(UserError, match="b.pdparams has no config.yaml of a run: add config"):
+    with pytest.raises(UserError, match="b.pdparams does not exist; expected a run's folder"):
         pv.evaluate(checkpoint / "a" / "b.pdparams")
 
 

@@ -10,8 +10,6 @@ import gc
 import multiprocessing.util
 import os
 import pickle
-import sys
-import threading
 import time
 import traceback
 import weakref
@@ -24,9 +22,7 @@ import paddle
 from ..distributed import StopRequested, rank, world_size
 from ..launch import core_pinning, status, tuning
 from ..launch.devices import cpu_cores, default_workers, startable_loaders
-from ..launch.failures import end_process, explain_kill
 from ..launch.stale_resources import require_semaphores
-from ..launch.watchdog import ProcessInfo
 from ..registry.required_methods import require_methods
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
@@ -34,6 +30,7 @@ from ..settings.every_run import RunSettings
 from ..tasks.dataset import DescribedSamples
 from ..tasks.made_results import name_sample
 from ..tasks.sample_checks import BadSample
+from .loader_watchdog import LoaderWatchdog, abandon, describe_dead, list_workers
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
 
@@ -41,7 +38,6 @@ _FAILURE = "__failure__"
 LARGE_BYTES = 32 << 20  # creating larger batches leaves much unused memory: scenes and volumes, not images
 _SEMAPHORES, _SEMAPHORES_PER_WORKER = 8, 3  # of Paddle's queues and events
 _SECONDS_TO_END = 5.0  # of a loader process or thread that is no longer needed
-_SLOW_SECONDS = 20.0
 
 
 class SampleFailure(RuntimeError):
@@ -245,7 +241,7 @@ class DeviceLoader:
             watchdog.stop()
             # Closing waits for samples in progress, and reads queues to their end: a killed process may have left half
             # of a message in one.
-            if signals.stop_reason() is not None or _describe_dead(_list_workers(batches), are_due=False):
+            if signals.stop_reason() is not None or describe_dead(list_workers(batches), are_due=False):
                 abandon(batches)
             else:
                 _end(batches)
@@ -270,7 +266,7 @@ def end_loader_processes() -> None:
     """Kill loader processes that still run when this process ends: Python would send SIGTERM and wait forever."""
     for batches in list(_unfinished):
         batches._thread_done_event.set()  # otherwise Paddle's thread may report unexpected exits
-        for worker in _list_workers(batches):
+        for worker in list_workers(batches):
             worker.kill()
 
 
@@ -282,7 +278,7 @@ def end_unfinished() -> None:
 
 def _end(batches: Any) -> None:
     """End processes and thread of Paddle's iterator: its thread refers to it, so that it is never garbage."""
-    workers = _list_workers(batches)
+    workers = list_workers(batches)
     if workers:
         batches._try_shutdown_all(_SECONDS_TO_END)
         for worker in workers:
@@ -303,23 +299,6 @@ def _end(batches: Any) -> None:
 multiprocessing.util.Finalize(None, end_loader_processes, exitpriority=100)
 
 
-def abandon(batches: Any) -> None:
-    """End loader processes, and another thread's wait for them, without waiting for samples in progress."""
-    batches._thread_done_event.set()
-    for worker in _list_workers(batches):
-        worker.kill()
-    queue = batches._blocking_queue
-    if queue is not None:
-        queue.close()
-    if not _list_workers(batches) and batches._thread is not None:  # otherwise already abandoned
-        process_exit.leave_running(batches._thread)  # may be in native code, or in a slow sample
-        batches._thread = None
-
-
-def _list_workers(batches: Any) -> Sequence[Any]:
-    return getattr(batches, "_workers", [])
-
-
 def next_batch(batches: Iterator[Any]) -> dict[str, Any] | None:
     """Return the next batch, or None after the last. Raises an error if a loader process has died."""
     try:
@@ -327,110 +306,10 @@ def next_batch(batches: Iterator[Any]) -> dict[str, Any] | None:
     except StopIteration:
         return None
     except (SystemError, RuntimeError) as error:
-        reason = _describe_dead(_list_workers(batches), are_due=True)
+        reason = describe_dead(list_workers(batches), are_due=True)
         if not reason:
             raise
         raise RuntimeError(reason) from error
-
-
-def _describe_dead(workers: Sequence[Any], are_due: bool) -> str:
-    """Describe loader processes that ended prematurely, unless with code 0 and no batches ``are_due``; may be empty."""
-    codes = {worker.pid: worker.exitcode for worker in workers}
-    dead = {pid: code for pid, code in codes.items() if code or (code == 0 and are_due)}
-    if not dead:
-        return ""
-    if not any(dead.values()):
-        meaning = "code 0: the dataset's code, or a library that it uses, has called os._exit"
-    else:
-        meaning = f"a negative code is a signal; -9: {explain_kill()}; -7: /dev/shm may be full"
-    processes = ", ".join(f"process {pid} with exit code {code}" for pid, code in dead.items())
-    return f"loader {processes} ended while batches were due ({meaning})"
-
-
-class LoaderWatchdog:
-    """Ends this process if a worker has died or a batch of Paddle's iterator takes longer than ``seconds``.
-
-    Paddle's ``timeout`` does not notice a stopped worker. The waiting thread is inside Paddle's queue and cannot be
-    interrupted, so a second thread watches the clock. ``may_leave``: whether a wait ends early once the run is asked to
-    stop; then ``has_left`` is true and there are no more batches. ``seconds_between`` its looks at the clock.
-    """
-
-    def __init__(self, batches: Any, seconds: float, number: int) -> None:
-        self.batches_due = number
-        self.may_leave = True
-        self.has_left = False
-        self.seconds_between = min(1.0, seconds / 4)
-        self._batches, self._workers, self._seconds = batches, _list_workers(batches), seconds
-        self._lock = threading.Lock()
-        self._deadline: float | None = None
-        self._has_logged_slow = False
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="loader watchdog", daemon=True)
-
-    def __enter__(self) -> None:
-        self._deadline = time.monotonic() + self._seconds
-
-    def __exit__(self, _: object, error: object, __: object) -> bool:
-        with self._lock:
-            self._deadline = None
-        return self.has_left and isinstance(error, Exception)  # Paddle may have raised any exception
-
-    def start(self) -> None:
-        """Watch from now on, in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop watching and drop references to the loader, so that the caller's thread destroys it."""
-        self._stopped.set()
-        self._thread.join()
-        self._batches, self._workers = None, ()
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(self.seconds_between):
-            self.look()
-            if self.has_left:
-                return
-
-    def look(self) -> None:
-        """Look at the wait that is under way, if there is one: leave it, end this process, or note that it is alive."""
-        deadline = self._deadline
-        if deadline is None:
-            return
-        if self.may_leave and signals.stop_reason() is not None:
-            self._leave()
-            return
-        reason = _describe_dead(self._workers, self.batches_due > 0)
-        if reason:
-            end_process(reason)
-        status.move()  # this watchdog has its own limit; the run's watchdog only needs a sign of life
-        self._log_slow(deadline)
-        if time.monotonic() > deadline:
-            states = ", ".join(
-                f"{worker.pid} {ProcessInfo.read(worker.pid).state or 'gone'}" for worker in self._workers
-            )
-            end_process(
-                f"no batch arrived for {self._seconds:g} s (DATA.LOADER_TIMEOUT_SECONDS); "
-                f"loader processes: {states or 'none, a thread reads the data'}"
-            )
-
-    def _leave(self) -> None:
-        with self._lock:
-            if self._deadline is not None:
-                self.has_left = True
-                abandon(self._batches)
-
-    def _log_slow(self, deadline: float) -> None:
-        """Log once that this rank delays the others."""
-        waited = self._seconds - (deadline - time.monotonic())
-        if self._has_logged_slow or waited < _SLOW_SECONDS or world_size() == 1:
-            return
-        self._has_logged_slow = True
-        print(
-            f"note: rank {rank()} has been waiting for a batch for {waited:.0f} s, and the other ranks for this one "
-            "(use faster storage, more DATA.NUM_WORKERS or smaller samples)",
-            file=sys.stderr,
-            flush=True,
-        )
 
 
 def build_loader(

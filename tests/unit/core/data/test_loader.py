@@ -20,11 +20,11 @@ from paddlevit_dist.core.data import loader as loader_module
 from paddlevit_dist.core.data.loader import (
     CollateFunction,
     DeviceLoader,
-    LoaderWatchdog,
     SampleFailure,
     begin_worker,
     build_loader,
 )
+from paddlevit_dist.core.data.loader_watchdog import LoaderWatchdog
 from paddlevit_dist.core.data.sampler import EvaluationSampler, TrainingSampler
 from paddlevit_dist.core.distributed import StopRequested
 from paddlevit_dist.core.launch.devices import default_workers

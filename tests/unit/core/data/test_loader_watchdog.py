@@ -8,7 +8,8 @@ import pytest
 from support.thread_ranks import acting_as
 
 from paddlevit_dist.core.data import loader, shared_arrays
-from paddlevit_dist.core.data.loader import CollateFunction, LoaderWatchdog
+from paddlevit_dist.core.data.loader import CollateFunction
+from paddlevit_dist.core.data.loader_watchdog import LoaderWatchdog, abandon
 from paddlevit_dist.core.data.shared_arrays import FOLDER
 from paddlevit_dist.core.launch import status
 from paddlevit_dist.core.runtime import process_exit, signals
@@ -184,7 +185,7 @@ def test_an_abandoned_wait_leaves_no_process_and_its_thread_alone(workers, threa
         _blocking_queue=note("queue") if has_queue else None,
         _thread=left,
     )
-    loader.abandon(batches)
+    abandon(batches)
     process_exit.end_if_in_danger(0)
     is_left = not workers and thread is not None
     ended = ["done", *[f"worker {number}" for number in range(workers)], *["queue"] * has_queue]

@@ -25,12 +25,12 @@ import rounds
 from clock import time_call
 from contenders import OURS, serve, take_turns
 from PIL import Image
+from pretraining_sizes import CLIP, DECODERS, DINO, MODEL, OUTPUTS, SIDE, SMALL_SIDE, SMALL_VIEWS, SUPERVISED, get_batch
 from rounds import Spread
 from smallest import sized
 
 TORCH = "torch"
-DINO, SUPERVISED, SHARE = "dino", "supervised", "share"
-DECODERS = {"mae_512x8": (512, 8, 16), "mae_128x2": (128, 2, 4)}  # width, depth, heads
+SHARE = "share"
 SMALL_DECODER = "mae_128x2"
 PARTS = {
     "mae_512x8": ("mae_512x8",),
@@ -38,16 +38,6 @@ PARTS = {
     DINO: (DINO,),
     SHARE: (SMALL_DECODER, SUPERVISED),
 }
-MODEL, SIDE, SMALL_SIDE = "vit_tiny_patch16_224", sized(224, 32), sized(96, 16)
-BATCH = {DINO: sized(4, 2)}
-SMALL_VIEWS, OUTPUTS = 4, sized(65536, 64)
-CLIP = 3.0
-
-
-def get_batch(name: str) -> int:
-    """The number of images of an update."""
-    return BATCH.get(name, sized(8, 2))
-
 
 # ---- ours ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pretraining import CLIP, DECODERS, DINO, MODEL, OUTPUTS, SIDE, SMALL_SIDE, SMALL_VIEWS, SUPERVISED, get_batch
+from pretraining_sizes import CLIP, DECODERS, DINO, MODEL, OUTPUTS, SIDE, SMALL_SIDE, SMALL_VIEWS, SUPERVISED, get_batch
 from smallest import SHALLOW
 from torch import nn
 from training_updates import get_torch_update

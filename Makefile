@@ -26,7 +26,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Tests write file names of many scripts, whatever the locale.
 export PYTHONUTF8 := 1
 
-.PHONY: demo pairs mutants walk test test-integration test-nightly coverage fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
+.PHONY: address demo pairs mutants walk test test-integration test-nightly coverage fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -104,7 +104,11 @@ audit: $(VENV)/.ready
 	test -x $(VENV)-audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)-audit && $(VENV)-audit/bin/pip install -q pip-audit; }
 	$(VENV)-audit/bin/python tools/audit.py $(VENV)/lib/python3*/site-packages
 
-dist: $(VENV)/.ready
+# A registry shows the project's address next to its name.
+address:
+	@! grep -q 'ADDRESS = "https://example.org' setup.py || { echo "error: setup.py: replace ADDRESS, https://example.org, by the project's address" >&2; exit 1; }
+
+dist: address $(VENV)/.ready
 	test -x $(VENV)-dist/bin/twine || { $(PYTHON) -m venv $(VENV)-dist && $(VENV)-dist/bin/pip install -q twine; }
 	$(BIN)/python tools/release.py
 	$(VENV)-dist/bin/twine check --strict dist/*

@@ -12,6 +12,7 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
+ADDRESS = "https://example.org/paddlevit_dist"  # of the project: `make dist` refuses example.org
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "paddlevit_dist" / "__init__.py").read_text(encoding="utf-8"))
 
 
@@ -143,6 +144,7 @@ setup(
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     author="The authors of paddlevit_dist",
+    url=ADDRESS,
     license="Apache-2.0",
     license_files=["LICENSE"],
     keywords=[

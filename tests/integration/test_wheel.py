@@ -84,6 +84,18 @@ def test_nothing_is_built_of_a_commit_whose_tag_or_changelog_says_something_else
     assert not (tmp_path / "dist").exists()
 
 
+def test_files_of_a_release_are_not_built_for_an_address_that_is_a_placeholder(clone):
+    command, setup = ["make", "-s", "address"], clone / "setup.py"
+    refused = subprocess.run(command, cwd=clone, capture_output=True, text=True)
+    assert refused.returncode and refused.stderr.startswith("error: setup.py: replace ADDRESS, https://example.org")
+    before = setup.read_text(encoding="utf-8")
+    setup.write_text(before.replace("https://example.org/", "https://vision.test/"), encoding="utf-8")
+    try:
+        assert subprocess.run(command, cwd=clone).returncode == 0
+    finally:
+        setup.write_text(before, encoding="utf-8")
+
+
 def test_a_citation_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == __version__ and citation["license"] == "Apache-2.0"

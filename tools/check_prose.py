@@ -18,6 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PATHS = ("paddlevit_dist", "docs", "examples")
 PATHS += ("README.md", "README_cn.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md", "CHANGELOG.md")
+PATHS += ("CODE_OF_CONDUCT.md",)
 PUBLIC = {  # packages that export public names
     "paddlevit_dist",
     *("paddlevit_dist.images", "paddlevit_dist.points", "paddlevit_dist.points.sparse", "paddlevit_dist.volumes"),

@@ -20,6 +20,7 @@ OUTSIDE = {  # page of the repository -> its location on the site
     "CHANGELOG.md": "changelog.md",
     "RELEASING.md": "releasing.md",
     "SECURITY.md": "security.md",
+    "CODE_OF_CONDUCT.md": "code_of_conduct.md",
     **{f"benchmarks/results/{path.name}": f"measured/{path.name}" for path in ROOT.glob("benchmarks/results/*.md")},
 }
 _LINK = re.compile(r"\[([^\]\[]*)\]\(([^)\s]+)\)")

@@ -188,6 +188,7 @@ IN_TEXT = {
 
 # Pages without any command that a reader types: they name some, as what they explain.
 EXPLAINING = {
+    "CODE_OF_CONDUCT.md",
     "SECURITY.md",
     "docs/explanation/architecture.md",
     "docs/explanation/failure_modes.md",

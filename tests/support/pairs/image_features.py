@@ -202,6 +202,7 @@ DETECTION = Task(
             ),
             "voc": Value("-dataset=voc -data_path={data:voc} DATA.VOC_CORNERS edges"),
             "yolo": Value("-dataset=yolo -data_path={data:yolo}"),
+            "hub": Value("-data_path={data:hub_boxes} DATA.CACHE_FOLDER {data:hub_boxes}/cache", "coco"),
         },
         "crops": NONE
         | {
@@ -247,15 +248,15 @@ DETECTION = Task(
         "reading": READING,
     },
     refused=(
-        {"model": ("mask_rcnn", "rfdetr_seg"), "data": ("voc", "yolo")},
+        {"model": ("mask_rcnn", "rfdetr_seg"), "data": ("voc", "yolo", "hub")},
         {  # sides of images that keep their proportions are no multiples of 16
             "model": ("dfine", "rtdetr", "rfdetr_seg"),
             "batching": ("single", "equal"),
-            "data": ("unequal", "coco", "named", "voc", "yolo"),
+            "data": ("unequal", "coco", "named", "voc", "yolo", "hub"),
         },
     ),
     may_be_refused=(
-        {"data": ("voc", "yolo"), "crops": ("paste",)},
+        {"data": ("voc", "yolo", "hub"), "crops": ("paste",)},
         {"scored": ("torchvision",), "model": ("dfine", "rtdetr", "rfdetr_seg")},
         {"sizes": ("batch",), "model": ("mask_rcnn", "detr")},
         {"sizes": ("several", "padded"), "model": ("dfine", "rtdetr", "rfdetr_seg")},
@@ -279,6 +280,7 @@ SEGMENTATION = Task(
             "drawn": Value(),
             "unequal": Value("DATA.SHAPES.SIDES [40,72]"),
             "label_maps": Value("-dataset=label_maps -data_path={data:label_maps} DATA.CLASS_LIST classes.txt"),
+            "hub": Value("-data_path={data:hub_label_maps} DATA.CLASS_LIST classes.txt", "label_maps"),
             "background": Value("-dataset=label_maps -data_path={data:label_maps} DATA.REDUCE_ZERO_LABEL True"),
             "outlines": Value("-dataset=yolo_outlines -data_path={data:outlines} DATA.UNLABELED_PIXELS background"),
             "objects": Value("-dataset=coco_outlines -data_path={data:coco} DATA.UNLABELED_PIXELS background"),

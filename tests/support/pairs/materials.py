@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
@@ -171,6 +172,43 @@ def _write_hub_tags(folder: Path, materials: Materials) -> None:
         columns["tags"].append(labels.split(";") if labels else [])
     value = {"_type": "Value", "dtype": "string"}
     write_saved(folder, splits, {"image": IMAGE, "tags": {"_type": "List", "feature": value}})
+
+
+def _write_hub_boxes(folder: Path, materials: Materials) -> None:
+    """The images and boxes of COCO's files in the order in which they are read, with ids, areas and crowds."""
+    cache = folder / "cache"
+    cache.mkdir(parents=True)
+    for split in _COUNTS:
+        coco = Coco(str(materials.get("coco")), split, cache)
+        columns: dict[str, list] = {name: [] for name in ("image_id", "image", "width", "height", "objects")}
+        for index in range(len(coco)):
+            height, width = coco.size(index)
+            truth = coco.annotations(index)
+            parts = (truth.boxes, truth.labels, truth.areas, truth.is_crowd, truth.ids)
+            names = ("bbox", "category", "area", "iscrowd", "id")
+            objects = {name: part.tolist() for name, part in zip(names, parts)}
+            picture = {"bytes": coco.encoded(index), "path": Path(coco.describe(index)).name}
+            row = (coco.image_id(index), picture, width, height, objects)
+            for column, value in zip(columns.values(), row):
+                column.append(value)
+        category = {"_type": "List", "feature": classes(*coco.class_names)}
+        types = dict.fromkeys(("width", "height", "image_id"), {"_type": "Value", "dtype": "int64"})
+        numbers = {"_type": "List", "feature": {"_type": "Value", "dtype": "float64"}}
+        fields = {**dict.fromkeys(("area", "iscrowd", "id"), numbers), "category": category}
+        features = {"image": IMAGE, **types, "objects": {**fields, "bbox": {"_type": "List", "feature": numbers}}}
+        write_parquet(folder / f"{split}.parquet", columns, features, row_group_size=5)
+
+
+def _write_hub_label_maps(folder: Path, materials: Materials) -> None:
+    """The images and label maps of the folders in their order, as ``save_to_disk`` writes them."""
+    splits: dict[str, dict[str, list]] = {}
+    for split in _COUNTS:
+        for name, column in (("images", "image"), ("labels", "annotation")):
+            files = sorted((materials.get("label_maps") / name / split).iterdir())
+            rows = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
+            splits.setdefault(split, {})[column] = rows
+    write_saved(folder, splits, {"image": IMAGE, "annotation": IMAGE})
+    shutil.copy(materials.get("label_maps") / "classes.txt", folder)
 
 
 def _list_images(split: str) -> Iterator[tuple[int, Image.Image, ImageAnnotations]]:
@@ -457,6 +495,8 @@ MAKERS: dict[str, Callable[[Path, Materials], None]] = {
     "jpeg": _write_tars("jpeg"),
     "hub": _write_hub,
     "hub_tags": _write_hub_tags,
+    "hub_boxes": _write_hub_boxes,
+    "hub_label_maps": _write_hub_label_maps,
     "coco": _write_coco,
     "coco_keypoints": _write_coco_figures("person", "hand"),
     "coco_people": _write_coco_figures("person"),

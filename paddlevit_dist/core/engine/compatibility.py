@@ -19,9 +19,10 @@ from ..registry.lookup import find_built_in
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
-from ..settings.table import comparable_leaves, effects, public_leaves
+from ..settings.table import comparable_leaves, default_config, effects, public_leaves
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
+from ..tasks.made_results import is_ours
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching, count_samples
 from ..tasks.task import Task
 from .run_command import format_command
@@ -81,11 +82,19 @@ def to_plain_settings(config: RunSettings) -> dict[str, Any]:
     return plain
 
 
+def name_network(config: RunSettings, task: Task) -> str:
+    """Return MODEL.NAME, or what builds the network if a user's task does and MODEL.NAME has its default."""
+    build = type(task).build_model
+    if is_ours(build) or config.MODEL.NAME != default_config().MODEL.NAME:
+        return config.MODEL.NAME
+    return f"{type(task).__name__}.build_model"
+
+
 def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:
     """Return the content of ``about.yaml`` as plain values."""
     return {
         "task": config.TASK,
-        "model": config.MODEL.NAME,
+        "model": name_network(config, task),
         "input": task.signature(),
         "data": {split: task.signature(samples) for split, samples in datasets.items()},
         "versions": {"paddlevit_dist": __version__, "paddle": paddle.__version__},

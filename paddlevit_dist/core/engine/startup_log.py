@@ -23,6 +23,7 @@ from ..tasks.dataset import Dataset
 from ..tasks.listed_samples import ListedSamples
 from ..tasks.protocols import LogContributor, count_samples, describe_samples
 from ..tasks.task import Task
+from .compatibility import name_network
 from .schedule import describe_rates
 from .settings import effective_batch_size
 from .training_state import TrainingState
@@ -32,7 +33,7 @@ _MOST_COUNTED = 1_000  # classes that the record names, and whose samples it cou
 
 def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]) -> list[str]:
     """Format the lines that introduce a run: data, model, devices and effective batch."""
-    data, model = config.DATA, config.get("EXPORTED") or config.MODEL.NAME
+    data, model = config.DATA, config.get("EXPORTED") or name_network(config, task)
     is_ours = find_package("dataset", data.DATASET) is not None
     place = data.DATA_PATH or ("no -data_path: it comes with the package" if is_ours else "no -data_path")
     splits = [f"  {split} {describe_samples(task, samples)}" for split, samples in datasets.items()]

@@ -9,6 +9,7 @@ from paddle import nn
 from support.thread_ranks import acting_as
 
 from paddlevit_dist.core.data.sampler import MOST_IN_MEMORY, TrainingSampler
+from paddlevit_dist.core.engine.compatibility import describe
 from paddlevit_dist.core.engine.startup_log import (
     describe_batch_norm,
     describe_training,
@@ -220,3 +221,15 @@ def test_the_record_of_a_run_has_the_facts_of_its_splits(ranks, other_paddle, wr
             )
         },
     }
+
+
+def test_a_network_of_a_users_task_is_not_called_by_a_default_name():
+    class Counting(Counted):
+        def build_model(self, num_classes=None):
+            return nn.Linear(2, 2)
+
+    for words, name in (((), "Counting.build_model"), (("MODEL.NAME", "resnet18"), "resnet18")):
+        config = config_of(*words)
+        task = Counting(config)
+        assert f"model: {name}" in format_first_lines(config, task, SPLITS)
+        assert describe(config, task, {})["model"] == name

@@ -135,7 +135,9 @@ def _read_source(opened: HubSplit, store: HubStore, turned: bool | None, place: 
     if objects.form == SIDES:
         require_sides(f"{place}: bbox", rows["box"], sizes[owners])
     low, high, limits = rows["box"][:, :2], rows["box"][:, :2] + rows["box"][:, 2:], sizes[owners][:, ::-1]
-    is_outside = (high <= 0).any(axis=1) | (low >= limits).any(axis=1)
+    has_no_area = (rows["box"][:, 2:] <= 0).any(axis=1)
+    odd.note_all("object", "without an area, skipped in training", rows["id"][has_no_area])
+    is_outside = ((high <= 0) | (low >= limits)).any(axis=1) & ~has_no_area
     odd.note_all("object", "with a box outside the image, skipped in training", rows["id"][is_outside])
     facts = SourceFacts(names, category_ids, False, True, odd.lines(), is_turned)
     paths = [store.index.path(index).encode("utf-8", "surrogateescape") for index in range(len(kept))]

@@ -271,6 +271,10 @@ class IndexedDetectionImages(DetectionDataset):
         """Return annotations, which ``annotations`` has made unless a user's class reads the image."""
         return truth if is_ours(type(self).read) else super().make_truth(truth, image)
 
+    def make_annotations(self, annotations: Any) -> ImageAnnotations:
+        """Return annotations, which were checked when they were indexed unless a user's class makes them."""
+        return annotations if is_ours(type(self).annotations) else super().make_annotations(annotations)
+
     def describe(self, index: int) -> str:
         """Return the file of image ``index``."""
         return os.path.join(self.root, self._index.paths.path(index))

@@ -103,6 +103,18 @@ def test_boxes_of_class_minus_one_have_none(tmp_path, cache):
     assert any("1 object without a class, not used" in notice for notice in dataset.notices)
 
 
+@pytest.mark.parametrize(
+    ("name", "box"), [("bbox", [1, 2, -3, 4]), ("bbox_xyxy", [5, 5, 2, 2]), ("bbox", [1, 2, 0, 0])]
+)
+def test_boxes_without_an_area_are_told(tmp_path, cache, name, box):
+    objects = [{name: [box, [1, 1, 3, 3]], "category": [0, 1]}]
+    write_parquet(tmp_path / "d" / "train.parquet", {"image": images([1]), "objects": objects})
+    dataset = HubBoxes(str(tmp_path / "d"), "train", cache)
+    assert dataset.annotations(0).is_learnable.tolist() == [False, True]
+    told = [notice for notice in dataset.notices if "1 object" in notice]
+    assert len(told) == 1 and "without an area, skipped in training" in told[0]
+
+
 def test_sizes_tell_whether_boxes_are_of_turned_images(tmp_path, cache):
     exif = Image.Exif()
     exif[0x0112] = 6

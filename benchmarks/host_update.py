@@ -9,6 +9,9 @@ stands for float32 there, and float32 for half precision. A product and a sum st
 which the sum is not counted; sums stand for fused attention, counted as one operation forward and one backward; casts
 are made where Paddle's autocast makes them. Operations are what Paddle's profiler sees, with gradients.
 
+"captured" is "float32" with TRAIN.CAPTURE. Its graph launches nothing: what is left is what the host does around it, and
+on a GPU one launch of the graph is added.
+
 With Triton, "fused" is "half" with GPU_KERNELS. The device's call is an empty function there: Triton's Python around it
 and the call itself, 1 to 3 microseconds of each launch, are not in the time. A product of two vectors stands for the
 operation that computes the gradient of a weight in float32.
@@ -42,7 +45,7 @@ LAUNCHES: Counter = Counter()  # of Triton's kernels in an update
 NO_LAUNCH = {"empty", "reshape", "reshape_grad"}  # operations that launch nothing on a GPU
 
 
-def build(dtype: str, is_fused: bool = False) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def build(dtype: str, is_fused: bool = False, captures: bool = False) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return a whole update and its passes alone, of a model with parameters in ``dtype``."""
     import numpy as np
     import paddle
@@ -71,7 +74,7 @@ def build(dtype: str, is_fused: bool = False) -> tuple[Callable[[], Any], Callab
     optimizer = build_optimizer(values.TRAIN.OPTIMIZER, model, None, 0.05)
     precision = TrainingPrecision(False)
     sizes: dict[str, Any] = {"samples_per_update": IMAGES, "accumulation_steps": 1, "gradient_clip": 1.0}
-    step = TrainStep(task, model, optimizer, precision, seed=0, on_host=False, **sizes)
+    step = TrainStep(task, model, optimizer, precision, seed=0, on_host=False, captures=captures, **sizes)
     pixels = np.random.default_rng(0).integers(0, 256, (IMAGES, 3, 32, 32), dtype=np.uint8)
     batch = {"images": paddle.to_tensor(pixels), "labels": paddle.to_tensor(np.arange(IMAGES))}
     position = StepPosition(1, 0, 1000)
@@ -130,6 +133,35 @@ def on_gpu(in_half: bool) -> Iterator[None]:
             ]
             for owner, name, stand_in in stand_ins:
                 stack.enter_context(mock.patch.object(owner, name, stand_in))
+        yield
+
+
+class EmptyGraph:
+    """Has the methods of Paddle's graph, and launches nothing."""
+
+    def capture_begin(self) -> None:
+        """Begin a capture."""
+
+    def capture_end(self) -> None:
+        """End it."""
+
+    def replay(self) -> None:
+        """Launch what was captured."""
+
+
+@contextlib.contextmanager
+def graph_stubbed() -> Iterator[None]:
+    """Capture passes by a graph that launches nothing, without a comparison, inside the block."""
+    from paddlevit_dist.core.engine import captured_passes
+    from paddlevit_dist.core.runtime import device_graph
+
+    with contextlib.ExitStack() as stack:
+        for owner, name, stand_in in (
+            (device_graph, "_create", EmptyGraph),
+            (device_graph, "reason_against", lambda: ""),
+            (captured_passes, "_measure_difference", lambda expected, found: 0.0),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, stand_in))
         yield
 
 
@@ -201,14 +233,16 @@ class Case:
     """An update, or its passes, with the branches of a GPU."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.is_half, self.is_fused = name, name != "float32", name == "fused"
-        whole, passes = build("float64" if self.is_half else "float32", self.is_fused)
+        self.name, self.is_half, self.is_fused = name, name in ("half", "fused"), name == "fused"
+        self.captures = name == "captured"
+        whole, passes = build("float64" if self.is_half else "float32", self.is_fused, self.captures)
         self._update = passes if self.is_half else whole
         self.seconds: list[float] = []
 
     @contextlib.contextmanager
     def _forced(self) -> Iterator[None]:
-        with on_gpu(self.is_half), kernels_stubbed() if self.is_fused else contextlib.nullcontext():
+        stub = kernels_stubbed() if self.is_fused else graph_stubbed() if self.captures else contextlib.nullcontext()
+        with on_gpu(self.is_half), stub:
             yield
 
     def count(self) -> tuple[Counter, Counter]:
@@ -241,7 +275,7 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.update(OMP_NUM_THREADS="1", FLAGS_use_stride_kernel="1", PADDLEVIT_DIST_PLAIN_LAYERS="1")
     rounds.print_machine()
     result: dict[str, float] = {}
-    names = ["float32", "half", *(["fused"] if importlib.util.find_spec("triton") else [])]
+    names = ["float32", "captured", "half", *(["fused"] if importlib.util.find_spec("triton") else [])]
     cases = [Case(name) for name in names]
     counts = [case.count() for case in cases]
     for _ in range(options.updates):
@@ -259,8 +293,11 @@ def main(arguments: list[str] | None = None) -> int:
         of_triton = f" and {launches.total()} launches of Triton" if launches else ""
         text = f"{operations.total() or '?'} operations, {launched or '?'} of which launch{of_triton}"
         print(f"{case.name}: {text}, {milliseconds:.2f} ms of the host; {most}", flush=True)
-    if len(cases) == 3:
-        result["fused / half"] = statistics.median(cases[2].seconds) / statistics.median(cases[1].seconds)
+    medians = {case.name: statistics.median(case.seconds) for case in cases}
+    result["captured / float32"] = medians["captured"] / medians["float32"]
+    print(f"host time of captured / float32, medians of {options.updates} turns: {result['captured / float32']:.3f}")
+    if "fused" in medians:
+        result["fused / half"] = medians["fused"] / medians["half"]
         print(f"host time of fused / half, medians of {options.updates} turns: {result['fused / half']:.3f}")
     rounds.print_result(result)
     return 0

@@ -9,8 +9,8 @@ stands for float32 there, and float32 for half precision. A product and a sum st
 which the sum is not counted; sums stand for fused attention, counted as one operation forward and one backward; casts
 are made where Paddle's autocast makes them. Operations are what Paddle's profiler sees, with gradients.
 
-"captured" is "float32" with TRAIN.CAPTURE. Its graph launches nothing: what is left is what the host does around it, and
-on a GPU one launch of the graph is added.
+"captured" is "float32" with TRAIN.CAPTURE. Its graph launches nothing: what is left is what the host does around it.
+On a GPU one launch of the graph is added.
 
 With Triton, "fused" is "half" with GPU_KERNELS. The device's call is an empty function there: Triton's Python around it
 and the call itself, 1 to 3 microseconds of each launch, are not in the time. A product of two vectors stands for the

@@ -164,6 +164,24 @@ def fused_kernels(place: Place) -> str:
     return ", ".join(said)
 
 
+def captured_passes(place: Place) -> str:
+    """The losses of passes without a graph, in float32 and bfloat16."""
+    said = []
+    for dtype, words in (("float32", []), ("bfloat16", ["-amp", "AMP_DTYPE", "bfloat16"])):
+        words = [*DIGITS, *words, "-ngpus=1", "-epochs=1", "TRAIN.TF32", "false", "MODEL.DROPOUT", "0.0"]
+        for name in ("False", "True"):
+            job(place, f"{dtype} {name}", *words, *WITHOUT_WARM_UP, "TRAIN.CAPTURE", name)
+        log = (place.folder / f"{dtype} True" / "log.txt").read_text(encoding="utf-8")
+        expected = "only CUDA GPUs have graphs" if place.on_cpu else "passes are captured (TRAIN.CAPTURE)"
+        lines = [line for line in log.splitlines() if "(TRAIN.CAPTURE)" in line]
+        assert len(lines) == 1 and expected in lines[0], "\n".join(lines) or "the log does not tell of captured passes"
+        plain, captured = (losses(place.folder / f"{dtype} {name}") for name in ("False", "True"))
+        difference = largest_difference(plain, captured, sorted(plain)[:FIRST_UPDATES])
+        assert difference <= (BETWEEN_NUMBERS if dtype == "float32" else FIRST[dtype]), f"{dtype}: {difference:.1e}"
+        said.append(f"{dtype} losses differ by {difference:.1e} in {FIRST_UPDATES} updates")
+    return ", ".join(said)
+
+
 def fused_speed(place: Place) -> str:
     """ViT-Ti/16 in bfloat16 with fused kernels is no slower than without; what else was tried is told."""
     from support.networks.fused_speed import Sizes, measure_all
@@ -339,6 +357,7 @@ ROWS: dict[str, Row] = {
         for dtype in ("float16", "bfloat16")
     },
     "fused kernels": Row("losses of Paddle's operations to rounding, if Triton is there", 240, fused_kernels),
+    "captured passes": Row("losses of passes without a graph to rounding", 240, captured_passes),
     "speed of fused kernels": Row("an update takes no longer than by Paddle's operations", 600, fused_speed, gpus=1),
     "kill -9 and resume": Row("losses and weights bit for bit", 150, resumes_after_a_kill),
     "evaluation": Row(f"top-1 of the training, loss within {EVALUATED:g}", 90, evaluates_the_same),

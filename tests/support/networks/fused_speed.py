@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +40,9 @@ class Passes:
         self.precision = TrainingPrecision(True, "bfloat16")
         self.lines = use_fused_kernels(self.model, self.precision) if is_fused else []
         generator, side = np.random.default_rng(0), self.model.image_size[0]
-        self._images = paddle.to_tensor(generator.standard_normal((batch, 3, side, side)).astype("f4"))
-        self._labels = paddle.to_tensor(generator.integers(0, 10, (batch,)))
+        images = generator.standard_normal((batch, 3, side, side)).astype("f4")
+        labels = generator.integers(0, 10, (batch,))
+        self.batch = {"images": paddle.to_tensor(images), "labels": paddle.to_tensor(labels)}
         self._optimizer = paddle.optimizer.AdamW(1e-4, parameters=self.model.parameters())
 
     def compute(self) -> Any:
@@ -48,8 +50,8 @@ class Passes:
         import paddle
 
         with self.precision.autocast():
-            logits = self.model(self._images)
-        loss = paddle.nn.functional.cross_entropy(logits.astype("float32"), self._labels)
+            logits = self.model(self.batch["images"])
+        loss = paddle.nn.functional.cross_entropy(logits.astype("float32"), self.batch["labels"])
         loss.backward()
         return loss
 
@@ -92,27 +94,53 @@ def compare(plain: Passes, fused: Passes, sizes: Sizes) -> tuple[float, float, f
 
 
 def capture(passes: Passes, sizes: Sizes) -> str:
-    """Capture forward and backward pass in a CUDA graph, and say how long an update by replays takes, or why not."""
-    from paddle.device.cuda.graphs import CUDAGraph
+    """Say how long an update with captured passes (TRAIN.CAPTURE) takes, the optimizer's step included, or why not."""
+    import paddle
 
-    try:
-        time_updates(passes.update, 3)  # algorithms, workspaces, moments
-        graph = CUDAGraph(mode="thread_local")
-        graph.capture_begin()
-        loss = passes.compute()
-        graph.capture_end()
-        graph.replay()
-        if not np.isfinite(loss.numpy()).all():
-            return "the loss of a captured graph is not finite"
+    from paddlevit_dist.core.engine import TrainStep
+    from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
+    from paddlevit_dist.core.tasks import Capturable, LossTerm, StepPosition, Task, TaskTraits
 
-        def update() -> None:
-            graph.replay()
-            passes._optimizer.step()
+    class LabelsTask(Task, Capturable):
+        """A cross-entropy with labels."""
 
-        return f"by a captured graph {1e3 * time_updates(update, sizes.updates):.1f} ms"
-    except Exception as error:  # Paddle raises several types for what cannot be captured
-        said = [line for line in str(error).splitlines() if line.strip() and "---" not in line]
-        return f"no graph is captured: {' '.join(' '.join(said).split())[:160]}"
+        traits = TaskTraits(normalizers_per_sample={"loss": 1}, normalizer_names=("loss",))
+
+        def find_obstacle(self) -> str:
+            return ""
+
+        def train_step(self, model: Any, batch: Any, step: Any) -> dict[str, LossTerm]:
+            logits = model(batch["images"]).astype("float32")
+            loss = paddle.nn.functional.cross_entropy(logits, batch["labels"], reduction="sum")
+            return {"loss": LossTerm(loss, batch["images"].shape[0])}
+
+    parameters, lines = passes.model.parameters(), list[str]()
+    step = TrainStep(
+        LabelsTask(SimpleNamespace(TASK="labels")),  # type: ignore[arg-type]
+        passes.model,
+        FusedAdamW(
+            {one.name: 0.0 for one in parameters},
+            learning_rate=0.0,
+            parameters=[{"params": parameters, "weight_decay": 0.0}],
+            weight_decay=0.0,
+        ),
+        passes.precision,
+        seed=0,
+        samples_per_update=passes.batch["labels"].shape[0],
+        accumulation_steps=1,
+        gradient_clip=None,
+        captures=True,
+        log=lines.append,
+    )
+
+    def update() -> None:
+        step.launch([dict(passes.batch)], StepPosition(1, 0, 1), 1e-4)
+
+    time_updates(update, 3)  # the second one captures
+    seconds = time_updates(update, sizes.updates)
+    step.flush()
+    is_on = step.captured is not None and step.captured.is_on
+    return f"with TRAIN.CAPTURE {1e3 * seconds:.1f} ms" if is_on else f"no graph is captured: {lines[-1]}"
 
 
 def measure_loss_over_axis_1() -> list[float]:

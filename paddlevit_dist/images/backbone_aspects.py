@@ -43,7 +43,9 @@ class BackboneGrouping(TaskAspect, ParameterGrouping):
     task: BackboneTask
 
     def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
-        """Return whether TRAIN.WEIGHT_DECAY applies: not to biases, norms and parameters that the model exempts."""
+        """Return whether TRAIN.WEIGHT_DECAY applies: not to biases, norms and what the model exempts, unless to all."""
+        if self.task.config.TRAIN.DECAY_ALL_PARAMETERS:
+            return True
         return len(parameter.shape) > 1 and name not in exempt
 
     def parameter_groups(self, model: paddle.nn.Layer) -> list[dict[str, Any]]:

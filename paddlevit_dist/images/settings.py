@@ -298,6 +298,12 @@ class ObjectTrain(every_run.TrainSection):
         "learning rate of the backbone relative to the rest; DETR's and SegFormer's authors: 0.1",
         Range(low=0, high=1, low_open=True),
     )
+    DECAY_ALL_PARAMETERS: bool | None = key(
+        None,
+        "weight decay on all parameters, as the authors of detectors and of EoMT do; False: except biases and norms; "
+        "None: on all for detection, else except these",
+        training_only=True,
+    )
     BACKBONE_WARMUP_STEPS: int | None = key(
         None,
         "updates in which the backbone's rate rises from 0 after the warm-up of the rest, for which it waits; None: it "

@@ -204,9 +204,6 @@ class DetectionModelSection(ObjectModel):
 class DetectionTrainSection(ObjectTrain):
     """Keys below TRAIN of detection."""
 
-    DECAY_ALL_PARAMETERS: bool = key(
-        True, "weight decay on all parameters, as the authors of detectors do; False: except biases and norms"
-    )
     DETECTION_NORMALIZER: Literal["global", "reference"] = key(
         "global",
         "normalization of losses: global (counts of all devices and micro-batches), or reference (the authors': DETR's "

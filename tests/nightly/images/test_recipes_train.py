@@ -28,7 +28,7 @@ SHARED = set(
 # Recipes of the other sizes name another network and its rates, and else say what R18's, S's, Nano's and B0's do.
 OF_OTHER_SIZES = (
     r"(deim_)?(rtdetr|rtdetrv2)_r(34|50|101)vd(_m)?_coco|(deim_)?dfine_[mlx]_coco|rfdetr_(?!nano)\w+_coco|"
-    r"segformer_b[1-5]"
+    r"segformer_b[1-5]|eomt_\w+"  # each on its published layout
 )
 FINDING, LABELING = (
     [path for path in make_recipes(task) if not re.match(OF_OTHER_SIZES, path.stem)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paddlevit_dist.core import settings
-from support.files import label_map_layouts
+from support.files import label_map_layouts, segment_layouts
 from support.files.nnunet_folders import raw_data
 from support.processes import ROOT
 from support.samples import published_images as images
@@ -51,6 +51,7 @@ LAYOUTS = {
     "coco": Layout(images.write_coco_2017, ("coco",)),
     "voc": Layout(images.write_voc_2007, ("voc",)),
     "yolo": Layout(images.write_yolo_labels, ("yolo",)),
+    "panoptic": Layout(segment_layouts.coco, ("panoptic",)),
     **{
         name: Layout(write, (name,), words=("DATA.VAL_FRACTION", "0.5") if name in _ONE_SPLIT else ())
         for name, (write, *_) in label_map_layouts.LAYOUTS.items()
@@ -179,8 +180,33 @@ def _cut_classifier(recipe: str) -> list[str]:
     return [f"-batch_size={4 if recipe != 'resnet50' else 500}", "-image_size", size, *words]
 
 
+def _cut_queries(recipe: str) -> list[str]:
+    """Two blocks of published widths, both of which see the queries, but of S and B all."""
+    if re.search("_(small|base)_", recipe):
+        return ["MODEL.OPTIONS.loss_points", "256"]
+    patch = "" if "dinov3" in recipe else "patch_size: 16, "
+    epsilon = "norm_epsilon: 1.0e-06, " if "dinov3" in recipe else ""
+    sizes = f"{{{patch}{epsilon}depth: 2}}"
+    course = "num_blocks: 2, annealing: [[0, 1], [1, 2]]"
+    return ["MODEL.OPTIONS", f"{{backbone_options: {sizes}, {course}, loss_points: 256}}"]
+
+
+def _cut_segments(recipe: str) -> list[str]:
+    return ["-batch_size=1", "PANOPTIC.INPUT_SIZE", "[64,96]", *_cut_queries(recipe)]
+
+
+def _cut_maps(recipe: str) -> list[str]:
+    if not recipe.startswith("eomt"):
+        return _MAPS
+    sides = "-batch_size=1 DATA.CROP_SIZE [64,64] DATA.BASE_SHORTEST_SIDE 64 DATA.EVAL_SHORTEST_SIDE 64"
+    return [*sides.split(), "DATA.BASE_LONGEST_SIDE", "64", *_cut_queries(recipe)]
+
+
 def _cut_detector(recipe: str) -> list[str]:
     values = load(recipe)
+    if values.MODEL.TYPE == "eomt":
+        sides = ["DATA.SHORTEST_SIDES", "[64]", "DATA.EVAL_SHORTEST_SIDE", "64", "DATA.EVAL_LONGEST_SIDE", "64"]
+        return ["-batch_size=2", *sides, *_cut_queries(recipe)]
     words = list(_SIDES)
     if values.MODEL.TYPE == "detr":
         words += ["MODEL.OPTIONS.encoder_layers", "1"]
@@ -205,7 +231,8 @@ _CUTS: dict[str, Callable[[str], list[str]]] = {
     "detection": _cut_detector,
     "keypoint_detection": _cut_detector,
     "keypoint_heatmaps": lambda recipe: ["-batch_size=2", "HEATMAPS.CROP_SIZE", "[64,64]"],
-    "image_segmentation": lambda recipe: _MAPS,
+    "image_segmentation": _cut_maps,
+    "panoptic_segmentation": _cut_segments,
     "semantic_segmentation": lambda recipe: [
         *("-batch_size=2", *COARSE),
         *(narrow(recipe) if recipe.startswith("ptv3") else ()),

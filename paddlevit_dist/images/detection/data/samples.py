@@ -117,6 +117,12 @@ def _see(config: DetectionSettings, is_training: bool) -> SeenImages:
     """Return what the network sees of an image."""
     data = config.DATA
     if is_training:
+        if data.SCALE_JITTER is not None:
+            smallest, largest = data.SCALE_JITTER
+            sides = ", ".join(map(str, data.SHORTEST_SIDES))
+            return SeenImages(
+                f"at {smallest:g} to {largest:g} times the size that fits a square of {sides}, such squares"
+            )
         return see_sides(data.SHORTEST_SIDES, data.LONGEST_SIDE, data.RESIZE_TO_SQUARE)
     evaluation = build_evaluation_transform(config)
     if evaluation.size is not None:

@@ -13,7 +13,7 @@ from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import Restorable
 from ..tasks.task_factory import make_task
 
-_USE, _REMEDY = "evaluate", "remove the change"
+_USE = "evaluate"
 _UNREAD = (
     *("EVALUATION.", "SAVE_PREDICTIONS", "DATA.SPLIT", "DATA.DATA_PATH", "DATA.CACHE_FOLDER", "DATA.NUM_WORKERS"),
     *("SAVE", "IMPORTS", "NGPUS", "DEVICE", "CPU_TUNING"),  # commands that have these options read them before
@@ -48,15 +48,18 @@ def require_prediction_keys(command: str, weights: str, config: RunSettings, is_
             )
 
 
-def require_same_network(weights: str, stored: RunSettings, config: RunSettings, learned: CheckpointMeta) -> None:
-    """Raise UserError if words change the network or its input, unless ALLOW_CHANGES is set."""
+def require_same_network(
+    weights: str, stored: RunSettings, config: RunSettings, learned: CheckpointMeta, recipe: str | None = None
+) -> None:
+    """Raise UserError if words, or a ``recipe``, change the network or its input, unless ALLOW_CHANGES is set."""
+    remedy = "remove the change" if recipe is None else f"remove -cfg={recipe}, as the settings are known"
     before, now = facts_from_settings(stored), facts_from_settings(config)
     network = [change for change in compare(_USE, before, now) if change.kind == "network"]
-    judge_changes(_USE, weights, "is of another network", network, config, _REMEDY, is_of_settings=False)
+    judge_changes(_USE, weights, "is of another network", network, config, remedy, is_of_settings=False)
     if stored.TASK == config.TASK:
         there, here = (list_input_facts(each, learned) for each in (stored, config))
         what = "was trained with different preprocessing"
-        judge_changes(_USE, weights, what, compare(_USE, there, here), config, _REMEDY, is_of_settings=False)
+        judge_changes(_USE, weights, what, compare(_USE, there, here), config, remedy, is_of_settings=False)
 
 
 def list_input_facts(config: RunSettings, learned: CheckpointMeta) -> dict[str, RunFact]:

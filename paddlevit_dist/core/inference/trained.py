@@ -1,5 +1,6 @@
 """Load trained weights without their training data: configuration, metadata and model."""
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -122,14 +123,18 @@ def open_source(
         for line in find_ignored_words(command, loaded):
             if exported is None or not line.startswith("EXPORTED "):  # no word of the user's
                 log(line)
+    recorded = about.get("settings") if settings is None else settings if words else None
+    stored: RunSettings | None = None
+    # A recipe may replace settings that cannot be read here: then there is nothing to compare it with.
+    with contextlib.suppress(*([UserError] if recipe else [])):
+        if isinstance(recorded, dict):
+            stored = build_configuration(str(file), recorded, None, own, False, exported is not None).values
+    if stored is not None:
+        require_same_network(str(file), stored, loaded.values, learned, recipe)
     if settings is None:
         settings = to_plain_settings(loaded.values)
         settings["MODEL"].pop("PRETRAINED")  # a path must not change the digest
-    elif words:
-        stored = build_configuration(
-            str(file), settings, words=own, is_checked=False, is_exported=bool(exported)
-        ).values
-        require_same_network(str(file), stored, loaded.values, learned)
+    elif stored is not None:
         settings = {**settings, **find_changed_keys(stored, loaded.values)}  # part of the digest
     return TrainedWeights(str(file), loaded.values, settings, learned, exported is not None)
 

@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 import pytest
 import yaml
+from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.trainings.trained import network, write_weights
 
@@ -276,3 +277,22 @@ def test_a_model_without_classes_needs_no_number_of_them(monkeypatch, unnamed):
     assert asked == [1, 1] and model.weight.shape == [2, 1]
     build_trained(Regression(), source._replace(learned=source.learned._replace(num_classes=7)))
     assert asked[2:] == [7]
+
+
+def test_a_recipe_of_another_network_or_input_than_the_weights_is_refused(classifier, tmp_path):
+    """With weights of one shape it would give other answers without a word."""
+    assert open_source(str(classifier), "predict", recipe="vit_digits", words=["-allow_changes"]).config.ALLOW_CHANGES
+    about = yaml.safe_load((classifier.parent / "about.yaml").read_text())
+    recipe = tmp_path / "same.yaml"
+    recipe.write_text(yaml.safe_dump(about["settings"]))
+    assert open_source(str(classifier), "predict", recipe=str(recipe)).config.MODEL == (
+        open_source(str(classifier), "predict").config.MODEL
+    )
+    for section, key, value, said in (
+        ("MODEL", "NUM_HEADS", 1, "is of another network: MODEL.NUM_HEADS 2 there, 1 here"),
+        ("DATA", "CROP_PCT", 0.5, "was trained with different preprocessing: DATA.CROP_PCT"),
+    ):
+        changed = {**about["settings"], section: {**about["settings"][section], key: value}}
+        recipe.write_text(yaml.safe_dump(changed))
+        told = refusal_of(open_source, str(classifier), "predict", recipe=str(recipe))
+        assert said in told and f"remove -cfg={recipe}, as the settings are known, or add -allow_changes" in told

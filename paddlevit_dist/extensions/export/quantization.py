@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import inspect
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from .onnx_files import first_line
 
 WHOLE = "whole.onnx"  # the graph in float32
 OPERATORS = ("Conv", "MatMul", "Gemm")
+_RANGES = "calibration_cache_path"  # argument of ``quantize_static``
 _COMPARED_BATCHES = 1  # of all values of both graphs, which are kept in memory
 
 
@@ -89,6 +91,9 @@ class QuantizedGraph:
         """Write the graph with all layers in int8 except those ``kept``."""
         from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
+        has_cache = _RANGES in inspect.signature(quantize_static).parameters  # onnxruntime 1.19 has none
+        # The ranges of all layers are measured once: which ones are quantized does not change them.
+        stored: dict[str, Any] = {_RANGES: self._folder / "ranges.json"} if has_cache else {}
         with _explained():
             quantize_static(
                 str(self.prepared),
@@ -100,6 +105,7 @@ class QuantizedGraph:
                 activation_type=QuantType.QUInt8,
                 weight_type=QuantType.QInt8,
                 nodes_to_quantize=[name for name in self.layers if name not in kept],
+                **stored,
             )
 
     def rank(self, file: Path) -> list[str]:

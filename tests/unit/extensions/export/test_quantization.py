@@ -1,5 +1,7 @@
 """A graph in int8: what is quantized, how exactly, and which layers lose most."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,24 @@ def test_kept_layers_and_other_operators_stay_in_float32(graph, tmp_path):
     np.testing.assert_array_equal(constants[factors.input[1]], FACTOR)
     assert [made_by[by_name[name].input[1]] for name in ("first", "third")] == ["DequantizeLinear"] * 2
     assert made_by[by_name["computed"].input[1]] == "Transpose"
+
+
+def test_ranges_are_measured_once_and_give_the_file_that_measuring_again_gives(graph, tmp_path, monkeypatch):
+    from onnxruntime.quantization import quantize_static
+
+    if "calibration_cache_path" not in inspect.signature(quantize_static).parameters:
+        pytest.skip("this onnxruntime stores no ranges")
+    numbers = []
+    read = StoredInputs.read
+    monkeypatch.setattr(StoredInputs, "read", lambda inputs, number: (numbers.append(number), read(inputs, number))[1])
+    graph.quantize(tmp_path / "all.onnx")
+    assert numbers == [0, 1, 2]
+    graph.quantize(tmp_path / "stored.onnx", kept=("second",))
+    assert numbers == [0, 1, 2]
+    (tmp_path / "ranges.json").unlink()
+    graph.quantize(tmp_path / "measured.onnx", kept=("second",))
+    assert numbers == [0, 1, 2] * 2
+    assert (tmp_path / "stored.onnx").read_bytes() == (tmp_path / "measured.onnx").read_bytes()
 
 
 def test_the_layer_that_reads_one_large_among_many_small_values_is_named_first(tmp_path):

@@ -78,14 +78,20 @@ class UnitCounts:
 
         A mean over several classes has the degrees of freedom of a sum of their variances. Each variance has the number
         of units of its class, not one less: halves vary in their number of a class's units, which raises its variance
-        by 7 to 40 % of three to ten units. Source: F. E. Satterthwaite, "An Approximate Distribution of Estimates of
-        Variance Components", Biometrics Bulletin 2, 1946.
+        by 7 to 40 % of three to ten units. Rates of samples alone do not need it, as a proportion has a known variance.
+        Source: F. E. Satterthwaite, "An Approximate Distribution of Estimates of Variance Components", Biometrics
+        Bulletin 2, 1946.
 
         Args:
             name: of the value.
             found: values and deviations by name.
         """
-        classes = [each for each in self._declared.class_means.get(name, ()) if each in found]
+        rates, in_units = self._declared.rates, self._rates
+        classes = [
+            each
+            for each in self._declared.class_means.get(name, ())
+            if each in found and (each in in_units or each not in rates)
+        ]
         if len(classes) == 1:
             return self.find_freedom(classes[0], found)
         parts = [(found[each].deviation ** 2, max(self._count_own(each), 1.0)) for each in classes]

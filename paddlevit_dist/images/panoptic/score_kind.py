@@ -26,6 +26,7 @@ class PanopticScores(ScoreKind):
 
     class_score = "PQ {}"
     other_class_scores = ("SQ {}", "RQ {}")
+    class_means = {"PQ_dagger": "PQ {}", **{name: f"{name} {{}}" for name in _PARTS}}
     settings = ("is_thing",)
     is_ranking = False
 

@@ -90,6 +90,12 @@ def test_a_mean_over_classes_has_the_degrees_of_freedom_of_those_that_vary(devia
     assert counted.find_freedom("mIoU", {"IoU a": found["IoU a"]}) == counts[0] - 1  # as the class that is alone
 
 
+def test_a_mean_of_rates_of_samples_alone_has_the_degrees_of_freedom_of_all_samples():
+    rates, found = {"a": 3, "b": 37}, {"a": Variation(66.7, 30.0), "b": Variation(50.0, 1.0)}
+    counted = UnitCounts(ProportionRecompute(lambda weights: {}, rates, {"mean": ("a", "b")}), 40, None)
+    assert counted.find_freedom("mean", found) == 39
+
+
 def test_recalls_of_classes_in_few_groups_widen_the_interval_of_their_mean():
     """One class is in three of 40 patients, which differ."""
     patients = np.repeat(np.arange(40), 10)

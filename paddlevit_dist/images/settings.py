@@ -30,7 +30,7 @@ Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # sh
 CATEGORIES: tuple[Category, ...] = get_args(Category)
 SIDE_PX = Range(low=1, high=65_535)  # no common image format has longer sides
 RGB = 3  # channels
-_DRAWN = ("synthetic_shapes", "segmentation_shapes", "drawn_figures")  # datasets of drawn images
+_DRAWN = ("synthetic_shapes", "segmentation_shapes", "panoptic_shapes", "drawn_figures")  # datasets of drawn images
 _OF_COLUMNS = ("hub", "hub_boxes", "hub_label_maps")  # datasets in columns of data files
 _OF_TABLES = ("DATA.TABLE.IMAGES", "DATA.TABLE.FOLD", "DATA.TABLE.EMPTY")
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)

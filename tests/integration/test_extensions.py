@@ -66,7 +66,7 @@ UNKNOWN = {
 }
 FOLDERS = tuple(UNKNOWN)
 TASK_FOLDERS = (
-    *("points", "volumes", "images/detection", "images/segmentation"),
+    *("points", "volumes", "images/detection", "images/segmentation", "images/panoptic"),
     *("images/multi_label", "images/pretraining", "images/keypoints"),
 )
 

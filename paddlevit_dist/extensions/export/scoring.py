@@ -91,7 +91,7 @@ class ExportedLayer(paddle.nn.Layer):
             raise UserError(f"{source}: cannot be computed for {expected}: {functions.find_reason(error)}") from error
         shapes = [array.shape for array in arrays]
         self.gives_probabilities = False
-        if parts.sizes_name is not None:
+        if len(parts.output_names) > 1:
             self._numbers = _find_outputs(source, function, parts.output_names)
             return
         self._numbers = [_choose_output(source, function, shapes, parts.output_shape, output)]
@@ -111,10 +111,10 @@ class ExportedLayer(paddle.nn.Layer):
         return self.slot.dtype if self.slot.dtype in _SUMS else str(self.function.about.get("precision", "float32"))
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None) -> Any:
-        """Return the scored output, or all outputs if the model takes ``sizes`` as well."""
+        """Return the scored output, or all outputs if the task has several; some models take ``sizes`` as well."""
         inputs = [images] if sizes is None else [images, sizes]
-        parts = self._compute(inputs)
-        outputs = parts[0] if sizes is None else parts
+        parts: Any = self._compute(inputs)
+        outputs = parts if len(self.parts.output_names) > 1 else parts[0]
         if self.order is not None:
             outputs = paddle.index_select(outputs, to_device(np.array(self.order)), axis=1)
         if self.pairs is not None and self.compared_with is not None:

@@ -13,6 +13,10 @@ MANIFEST = Manifest(
     bundled=("panoptic_shapes",),
     tasks={"panoptic_segmentation": ".task:PanopticSegmentation"},
     task_tables={"panoptic_segmentation": ("..settings:IMAGES", "..settings:OBJECTS", ".settings:TABLE")},
+    recipes={
+        "panoptic_segmentation": "eomt_panoptic_shapes",
+        **dict.fromkeys(("panoptic", "panoptic_shapes", SEGMENT_LABELS), "eomt_panoptic_shapes"),
+    },
     score_kinds={"panoptic": ".score_kind:PanopticScores"},
     commands={
         "evaluate panoptic": (

@@ -55,6 +55,7 @@ class PanopticSegmentation(BackboneTask):
     aspects = {
         "Checkable": ".checks:SegmentChecks",
         "Drawable": ".figures:SegmentDrawing",
+        "Exportable": ".export:SegmentExport",
         "LogContributor": ".checks:SegmentLog",
         "Predictable": ".prediction:SegmentPrediction",
         "Reportable": ".figures:SegmentFigures",

@@ -39,6 +39,7 @@ class Layout(NamedTuple):
 
 
 _OF_KEYPOINTS = ("coco_keypoints", "yolo_pose", "keypoint_table")
+_OF_SEGMENTS = {f"segments of {name}": write for name, write in segment_layouts.LAYOUTS.items()}
 _ONE_SPLIT = ("label_maps", "labelme")  # exports of labeling tools
 _PREPARED_AS = {"pth": "pth", "ply": "ply --classes={raw}/classes.txt", "pcd": "scenes --classes={raw}/classes.txt"}
 LAYOUTS = {
@@ -51,11 +52,11 @@ LAYOUTS = {
     "coco": Layout(images.write_coco_2017, ("coco",)),
     "voc": Layout(images.write_voc_2007, ("voc",)),
     "yolo": Layout(images.write_yolo_labels, ("yolo",)),
-    "panoptic": Layout(segment_layouts.coco, ("panoptic",)),
     **{
         name: Layout(write, (name,), words=("DATA.VAL_FRACTION", "0.5") if name in _ONE_SPLIT else ())
         for name, (write, *_) in label_map_layouts.LAYOUTS.items()
     },
+    **{name: Layout(write, ("panoptic",)) for name, write in _OF_SEGMENTS.items()},
     **{
         name: Layout(write, ("scenes",), f"{_PREPARED_AS.get(name, 'scenes')} {{raw}} {{store}}")
         for name, (write, prepare) in SCENES.items()
@@ -67,7 +68,7 @@ LAYOUTS = {
     "landmarks": Layout(write_landmark_folders, ("landmarks",)),
     **{name: Layout(KEYPOINTS[name], (name,)) for name in _OF_KEYPOINTS},
 }
-WITHOUT_CLASS = ("landmarks", *_OF_KEYPOINTS)  # whose outputs are points
+WITHOUT_CLASS = ("landmarks", *_OF_KEYPOINTS, *_OF_SEGMENTS)  # whose outputs are points, or queries
 #: the layout of each data set that recipes name
 _OF_DATASET = {
     "imagenet2012": "synsets",
@@ -75,6 +76,7 @@ _OF_DATASET = {
     "unlabeled": "synsets",
     "fashion_mnist": "clothes",
     "mnist": "clothes",
+    "panoptic": "segments of coco",
 }
 #: recipes of data that the package has or draws, on the layout of somebody's own data; and further layouts of ImageNet
 _OF_RECIPE = {
@@ -91,6 +93,7 @@ _OF_RECIPE = {
     "vitpose_figures": "keypoint_table",
     "detrpose_figures": "coco_keypoints",
     "segformer_b0_shapes": "voc_segmentation",
+    "eomt_panoptic_shapes": "segments of own_ids",
     "mink_classifier_solids": "modelnet40",
     "minkunet14_synthetic_rooms": "semantic_kitti",
     "minkunet_tutorial": "s3dis",
@@ -115,6 +118,7 @@ SMALL = {
     "coco": "dfine_shapes",
     **dict.fromkeys(_OF_KEYPOINTS, "heatmap_figures"),
     "ade20k": "segformer_b0_ade20k",
+    **dict.fromkeys(_OF_SEGMENTS, "eomt_panoptic_shapes"),
     **dict.fromkeys(
         ("pascal_context", "coco_stuff", "coco_panoptic", "label_maps", "labelme", "yolo_outlines"),
         "segformer_b0_shapes",

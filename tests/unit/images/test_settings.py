@@ -73,7 +73,9 @@ def test_a_model_without_published_weights_needs_its_own():
 
 
 OF_WHOLE = "these weights are of the whole network: MODEL.PRETRAINED x (-pretrained)"
-DRAWN = "it is for synthetic_shapes, segmentation_shapes, drawn_figures, and DATA.DATASET coco (-dataset)"
+DRAWN = (
+    "it is for synthetic_shapes, segmentation_shapes, panoptic_shapes, drawn_figures, and DATA.DATASET coco (-dataset)"
+)
 
 
 @pytest.mark.parametrize(

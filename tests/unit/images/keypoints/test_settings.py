@@ -14,7 +14,7 @@ VALUES = {
     "KEYPOINTS.SPACING_MM": "0.5",
     "DATA.SHAPES.CATEGORIES": "['circle']",
 }
-OF_SHAPES = "it is for synthetic_shapes, segmentation_shapes, drawn_figures, and"
+OF_SHAPES = "it is for synthetic_shapes, segmentation_shapes, panoptic_shapes, drawn_figures, and"
 OF_FILES = {
     "KEYPOINTS.FIGURES": "it is for drawn_figures, and",
     "DATA.SHAPES.CATEGORIES": OF_SHAPES,

@@ -12,7 +12,7 @@ from support.trainings import small_panoptic
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.tasks.aspects import get_aspect
 from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecord
-from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, Predictable, Reportable
+from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, Exportable, Predictable, Reportable
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.core.tasks.task_factory import make_task
@@ -247,3 +247,24 @@ def test_splits_with_other_things_are_refused(tmp_path):
     task = make_task(settings.load([*small_panoptic.SHAPES, *words]).values)
     task.build_dataset("train", tmp_path)
     assert "things or ids of categories differ" in refusal_of(task.build_dataset, "val", tmp_path)
+
+
+def test_an_exported_function_is_evaluated_as_the_network():
+    task, samples = opened()
+    aspect = get_aspect(task, Exportable)
+    parts = aspect.export_parts()
+    assert parts.size == (32, 32) and parts.output_names == ("classes", "masks")
+    assert parts.example["input"].shape == (1, 3, 32, 32) and parts.about["things"] == task.is_thing
+    model = aspect.evaluated_model(aspect.exported_model(ColorQueries()))
+    assert evaluated(task, samples, model, 3) == evaluated(task, samples, ColorQueries(), 3)
+    expected = [
+        np.random.default_rng(seed).standard_normal(shape) for seed, shape in enumerate([(1, 4, 5), (1, 4, 8, 8)])
+    ]
+    assert aspect.compare(expected, expected)[0] == 0
+    difference, _ = aspect.compare(expected, [expected[0], expected[1] + np.eye(8)])
+    assert difference == pytest.approx(np.abs(_sigmoid(expected[1] + np.eye(8)) - _sigmoid(expected[1])).max())
+    assert "does not return classes and masks" in refusal_of(aspect.evaluated_model(lambda images: images), 1)
+
+
+def _sigmoid(x):
+    return 1 / (1 + np.exp(-x))

@@ -1,4 +1,4 @@
-"""Names of transformers for weights of a ViT and of its pretraining: ViTMAEForPreTraining, else ViTModel."""
+"""Names of transformers for weights of a ViT and of its pretraining, in the networks that it has for them."""
 
 import math
 import re
@@ -9,7 +9,7 @@ import numpy as np
 from ...core.runtime.errors import UserError
 from .masked_autoencoder.masks import sine_cosine_table
 
-_DECODER, _HEADS = "pretraining_decoder.", ("head.", "pretraining_head.")
+_DECODER, _HEAD, _PRETRAINING_HEAD = "pretraining_decoder.", "head.", "pretraining_head."
 _PARTS = ("query", "key", "value")
 _TOKENS = (
     (r"^cls_token$", "embeddings.cls_token"),
@@ -30,17 +30,19 @@ _BLOCK = (
 def name_like_transformers(state: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], list[str]]:
     """Rename the weights of a ViT, with Linear weights (out, in); also return the names that have no place there.
 
-    With a decoder they are ViTMAEForPreTraining's, and the fixed table of the decoder's positions is added; else
-    ViTModel's. A classifier and the head of self-distillation have no place.
+    With a decoder they are ViTMAEForPreTraining's, and the fixed table of the decoder's positions is added; with a
+    classifier ViTForImageClassification's; else ViTModel's. A classifier next to a decoder, and the head of
+    self-distillation, have no place.
 
     Raises:
         UserError: transformers' ViT lacks one of these parameters, or the patches are not a square.
     """
     decoder = {name.removeprefix(_DECODER): value for name, value in state.items() if name.startswith(_DECODER)}
-    prefix = "vit." if decoder else ""
-    result = {}
+    classifier = {} if decoder else {name: value for name, value in state.items() if name.startswith(_HEAD)}
+    prefix = "vit." if decoder or classifier else ""
+    result = {name.replace(_HEAD, "classifier.", 1): value for name, value in classifier.items()}
     for name, value in _split_attention(state).items():
-        if name.startswith((*_HEADS, _DECODER)):
+        if name.startswith((_HEAD, _PRETRAINING_HEAD, _DECODER)):
             continue
         match = re.fullmatch(r"blocks\.(\d+)\.(.+)", name)
         new = _rename(match[2], _BLOCK) if match else _rename(name, _TOKENS)
@@ -49,7 +51,7 @@ def name_like_transformers(state: Mapping[str, np.ndarray]) -> tuple[dict[str, n
         result[f"{prefix}encoder.layer.{match[1]}.{new}" if match else prefix + new] = value
     if decoder:
         result.update(_name_decoder(decoder, state["pos_embed"].shape[1] - 1))
-    return result, [name for name in state if name.startswith(_HEADS)]
+    return result, [name for name in state if name.startswith((_HEAD, _PRETRAINING_HEAD)) and name not in classifier]
 
 
 def _name_decoder(state: Mapping[str, np.ndarray], patches: int) -> dict[str, np.ndarray]:

@@ -24,7 +24,8 @@ MANIFEST = Manifest(
     namings={
         "transformers": (
             ".foreign_names:name_like_transformers",
-            "of a ViT its ViTModel's, with a decoder of pretraining ViTMAEForPreTraining's",
+            "of a ViT classifier its ViTForImageClassification's, with a decoder of pretraining "
+            "ViTMAEForPreTraining's, else ViTModel's",
         )
     },
     functions={

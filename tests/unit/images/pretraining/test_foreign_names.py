@@ -54,14 +54,27 @@ def test_a_masked_autoencoder_of_rectangles_has_no_place():
         name_like_transformers(draw_state(model))
 
 
-def test_a_classifier_becomes_a_vit_without_its_head():
-    model = create_model("vit", 5, **SIZES)
+def test_golden_names_and_shapes_of_a_classifier_are_transformers():
+    about = golden.description("huggingface_classifiers")["models"]["vit"]
+    assert about["class"] == "ViTForImageClassification"
+    model = create_model(about["equivalent"], about["state"]["classifier.bias"][0])
     state = draw_state(model)
     renamed, without_place = name_like_transformers(state)
-    assert without_place == ["head.weight", "head.bias"]
-    assert len(renamed) == len(state) - 2 + 3 * (6 - 2) and "encoder.layer.2.attention.attention.key.bias" in renamed
-    found = load(create_model("vit", 0, **SIZES), renamed)
-    np.testing.assert_array_equal(found["blocks.1.attn.qkv.weight"], state["blocks.1.attn.qkv.weight"].T)
+    assert without_place == [] and {name: list(value.shape) for name, value in renamed.items()} == about["state"]
+    np.testing.assert_array_equal(renamed["classifier.weight"], state["head.weight"])
+    for parameter in model.parameters():
+        parameter.set_value(parameter * 0)
+    found = load(model, renamed)
+    for name, value in state.items():
+        np.testing.assert_array_equal(found[name], value.T if value.ndim == 2 else value, err_msg=name)
+
+
+def test_a_classifier_beside_a_decoder_has_no_place():
+    encoder = create_model("vit", 0, **SIZES)
+    state = draw_state(MaskedAutoencoder(encoder, 0.75, 8, 1, 2))
+    head = {"head.weight": np.zeros((5, 16), "float32"), "head.bias": np.zeros(5, "float32")}
+    renamed, without_place = name_like_transformers({**state, **head})
+    assert renamed.keys() == name_like_transformers(state)[0].keys() and without_place == [*head]
 
 
 def test_the_head_of_self_distillation_has_no_place_and_is_left_out():

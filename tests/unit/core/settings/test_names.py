@@ -102,6 +102,7 @@ def test_a_recipe_is_suggested_for_the_data_that_are_named(tmp_path, monkeypatch
         ("self_distillation", "dino_digits"),
         ("detection", "detr_shapes"),
         ("image_segmentation", "segformer_b0_shapes"),
+        ("panoptic_segmentation", "eomt_panoptic_shapes"),
         ("keypoint_heatmaps", "heatmap_figures"),
         ("keypoint_detection", "detrpose_figures"),
         ("semantic_segmentation", "minkunet14_synthetic_rooms"),

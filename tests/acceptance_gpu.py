@@ -9,6 +9,7 @@ With ``--queued``, too, steps are queued as on a GPU, so that the host knows an 
 
 import argparse
 import contextlib
+import importlib
 import importlib.util
 import json
 import math
@@ -402,6 +403,21 @@ def carry_out(row: Row, place: Place) -> None:
     Path(place.folder, "result.json").write_text(json.dumps(result), encoding="utf-8")
 
 
+def require_importable(*modules: str) -> None:
+    """End in one line if a module that rows need cannot be imported, such as a SciPy for NumPy 2 next to NumPy 1."""
+    import numpy
+
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # of a library for another NumPy, several types
+            package, said = name.partition(".")[0], str(error).strip().splitlines() or [type(error).__name__]
+            raise SystemExit(
+                f"{name} cannot be imported next to numpy {numpy.__version__} ({said[-1]}): python -m pip install "
+                f"--force-reinstall {package} 'numpy=={numpy.__version__}'"
+            ) from None
+
+
 def outcomes(rows: dict[str, Row], on_cpu: bool, gpus: int, queues: bool = False) -> Iterator[tuple[str, str, str]]:
     """Name, verdict and result of each row, in turn."""
     for name, row in rows.items():
@@ -430,6 +446,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = {name: row for name, row in ROWS.items() if not options.words or any(w in name for w in options.words)}
     if not rows:
         raise SystemExit(f"no row is called {options.words}; there are: {', '.join(ROWS)}")
+    require_importable("scipy.ndimage", "scipy.optimize", "scipy.spatial")
     from paddlevit_dist.core.launch.devices import count_gpus
 
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # ends the row at hand, too

@@ -1,6 +1,7 @@
 """Rows of what has to work on GPUs, small and on a CPU: what fails them, and that a row stops no other."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -14,6 +15,20 @@ def test_a_row_of_what_has_to_work_runs_on_a_cpu():
     assert ended.code == 0, ended.out + ended.err
     line = ended.out.splitlines()[-1]
     assert line.startswith("evaluation ") and " reached " in line and "losses differ by 0.0e+00" in line
+
+
+def test_a_library_for_another_numpy_ends_it_in_one_line(tmp_path, monkeypatch):
+    from acceptance_gpu import require_importable
+
+    (tmp_path / "built_for_numpy_2.py").write_text(
+        'raise ImportError("A module that was compiled\\nnumpy.core.multiarray failed to import")', encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    require_importable("scipy.optimize", "json")
+    said = rf"built_for_numpy_2 cannot be imported next to numpy {re.escape(np.__version__)} \(numpy.core.multiarray"
+    with pytest.raises(SystemExit, match=said) as ended:
+        require_importable("json", "built_for_numpy_2")
+    assert "\n" not in str(ended.value)
 
 
 @pytest.mark.parametrize("row", ["zoo resnet", "zoo mask_rcnn", "amp O2 bfloat16", "kill -9"])

@@ -84,7 +84,7 @@ class ChannelsLastDepthwiseConv(ChannelsLastConv):
 def put_channels_last(model: nn.Layer) -> None:
     """Let convolutions, batch norms and pools take and return (batch, height, width, channels).
 
-    Weights stay as they are stored. A GPU's fast products in half precision want this layout; others are transposed
+    Weights stay unchanged. A GPU's fast products in half precision want this layout; others are transposed
     before and after each convolution.
     """
     for layer in model.sublayers():

@@ -16,7 +16,7 @@ from paddlevit_dist.core.tasks.model import Model
 
 FILE = Path(__file__).with_suffix(".json")
 PARTS = ("models", "detection", "keypoints", "points", "volumes")  # the first three are of the images' folder
-_OF_CODE = ("key_maps", "variants", "expected_inputs")
+_OF_CODE = ("key_maps", "variants", "expected_inputs", "is_capturable")
 
 
 def _make_plain(value: Any) -> Any:

@@ -5,13 +5,15 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from ...core.intervals import ProportionRecompute, ScoreRange, measure_deviations, number_groups
+from ...core.intervals import ProportionRecompute, ScoreRange, number_groups
 from ...core.intervals.quantiles import student_quantile
+from ...core.intervals.resampling import RESAMPLES, measure_halves
+from ...core.intervals.units import UnitCounts
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from .formatting import count_decimals, format_number
 from .groups import PERCENT, SeedGroup, find_range
-from .pairs import FIRST, TablePair, explain_undefined
+from .pairs import DIFFERENCE, FIRST, TablePair, explain_undefined
 from .tables import EvaluationTable
 
 _POWER = 80  # percent of evaluations that find a true difference of the planned size
@@ -26,7 +28,9 @@ _LARGEST_RATIO = 1e6  # of the measured noise to the difference: 1e12 times the 
 _RARE = 10  # samples of a class: with fewer, the deviation of a mean over classes is measured too large
 
 
-def plan_samples(samples: int, half_width: float, difference: float, power: float = 0.5) -> int:
+def plan_samples(
+    samples: int, half_width: float, difference: float, power: float = 0.5, freedom: float | None = None
+) -> int:
     """Compute the number of samples that find a true difference with this probability.
 
     The half-width is ``t(97.5 %, n - 1) s / sqrt(n)`` for n samples with standard deviation s of the paired
@@ -40,21 +44,20 @@ def plan_samples(samples: int, half_width: float, difference: float, power: floa
         half_width: of the interval of their difference.
         difference: to be told from 0, above 0, in the unit of the score.
         power: the probability.
+        freedom: degrees of freedom of the deviation, see ``UnitCounts.find_freedom``, instead of n - 1: fewer if groups
+            have unequal sizes, or if a class in few samples decides. They grow with the number of samples.
 
     Raises:
         UserError: the difference is far below the noise.
     """
     _require_plausible(half_width, difference)
-    deviation = half_width / _find_quantile(samples) * math.sqrt(samples)
-    return _find_fewest(deviation / difference, power, lambda number: (number - 1, 1 / number))
+    freedom = max(samples - 1, 1) if freedom is None else freedom
+    deviation = half_width / student_quantile(_UPPER, freedom) * math.sqrt(samples)
+    share = (freedom + 1) / samples
+    return _find_fewest(deviation / difference, power, lambda number: (max(share * number - 1, 1.0), 1 / number))
 
 
-def _find_quantile(units: int) -> float:
-    """Return the half-width of an interval of the mean of this number of values, in deviations of the mean."""
-    return student_quantile(_UPPER, max(units - 1, 1))
-
-
-def limit_deviation(deviation: float, freedom: int) -> float:
+def limit_deviation(deviation: float, freedom: float) -> float:
     """Compute the upper limit of a deviation that was measured with these degrees of freedom, at ``_LIMIT`` percent.
 
     Source: R. H. Browne, "On the use of a pilot sample for sample size determination", Statistics in Medicine 14, 1995;
@@ -99,7 +102,7 @@ def plan_seeds(deviation: float, difference: float, power: float = 0.5) -> int:
     return _find_fewest(deviation / difference, power, lambda number: (2 * number - 2, 2 / number))
 
 
-def _find_fewest(noise: float, power: float, describe: Callable[[int], tuple[int, float]]) -> int:
+def _find_fewest(noise: float, power: float, describe: Callable[[int], tuple[float, float]]) -> int:
     """Find the smallest number, from 2 on, that finds a difference with the probability ``power``.
 
     Args:
@@ -127,9 +130,12 @@ def plan_pair(first: EvaluationTable, second: EvaluationTable, difference: float
     pair = TablePair.match(first, second)
     declared = pair.build_recompute()
     _require_possible(difference, declared.find_bounds(f"{FIRST}{first.about['score']}"))
-    found = measure_deviations(declared, len(pair.order), numbers=number_groups(pair.group_names))
-    deviation = pair.get_difference(found)[1]
-    return {"runs": [first.run, second.run], **_build_plan(first._replace(groups=pair.groups), deviation, difference)}
+    numbers = number_groups(pair.group_names)
+    found = measure_halves(declared, len(pair.order), RESAMPLES, numbers)
+    deviation = pair.get_difference(found).deviation
+    freedom = UnitCounts(declared, len(pair.order), numbers).find_freedom(f"{DIFFERENCE}{first.about['score']}", found)
+    table = first._replace(groups=pair.groups)
+    return {"runs": [first.run, second.run], **_build_plan(table, deviation, difference, freedom)}
 
 
 def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
@@ -139,22 +145,23 @@ def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
     defined, or cannot differ by so much.
     """
     score, recompute = table.about["score"], table.kind.recompute([table.arrays], table.about["classes"])
-    if isinstance(recompute, ProportionRecompute):
-        _require_possible(difference, recompute.find_bounds(score))
-    names = None if table.groups is None else table.groups.names
-    found = measure_deviations(recompute, len(table.names), numbers=number_groups(names))
+    declared = recompute if isinstance(recompute, ProportionRecompute) else ProportionRecompute(recompute, {})
+    _require_possible(difference, declared.find_bounds(score))
+    numbers = number_groups(None if table.groups is None else table.groups.names)
+    found = measure_halves(declared, len(table.names), RESAMPLES, numbers)
     if score not in found:
         raise UserError(f"-plan: {table.run}: {explain_undefined(table)}")
-    return {"runs": [table.run], **_build_plan(table, math.sqrt(2) * found[score][1], difference)}
+    freedom = UnitCounts(declared, len(table.names), numbers).find_freedom(score, found)
+    return {"runs": [table.run], **_build_plan(table, math.sqrt(2) * found[score].deviation, difference, freedom)}
 
 
-def _build_plan(table: EvaluationTable, deviation: float, difference: float) -> dict[str, Any]:
+def _build_plan(table: EvaluationTable, deviation: float, difference: float, freedom: float) -> dict[str, Any]:
     about, groups, number = table.about, table.groups, len(table.names)
     units, names = (number, None) if groups is None else (groups.number(), groups.names)
-    quantile = _find_quantile(units)
-    limit = quantile * limit_deviation(deviation, units - 1)
-    needed = plan_samples(units, limit, difference)
-    for_power = max(plan_samples(units, limit, difference, _POWER / 100), _FEWEST_SWAPPED)
+    quantile = student_quantile(_UPPER, freedom)
+    limit = quantile * limit_deviation(deviation, freedom)
+    needed = plan_samples(units, limit, difference, freedom=freedom)
+    for_power = max(plan_samples(units, limit, difference, _POWER / 100, freedom), _FEWEST_SWAPPED)
     counts = table.kind.count_of_classes(table.arrays, len(about["classes"]), number_groups(names))
     is_mean_of_classes = about["score"] != table.kind.right_rate
     return {

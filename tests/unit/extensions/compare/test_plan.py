@@ -125,6 +125,19 @@ def test_independent_units_are_planned_with_the_interval_that_a_comparison_has(i
         assert lines[2].endswith(f" evaluations: {number} samples") and "groups" not in str(plan)
 
 
+def test_a_plan_of_unequal_groups_has_the_degrees_of_freedom_of_their_comparison():
+    """With 45 of 100 volumes in one of twelve groups, these vary as 4.3 equal ones."""
+    unit = np.append(np.repeat(np.arange(12), 5), np.full(40, 11))
+    errors = np.random.default_rng(5).uniform(20, 30, (2, 12))[:, unit]
+    pair = [make_volumes(name, row, unit.astype(str)) for name, row in zip("ab", errors)]
+    plan, found = plan_pair(*pair, 2.0), TablePair.match(*pair).compute_intervals()["difference mre_mm"]
+    assert plan["half_width"] == pytest.approx((found.high - found.low) / 2, rel=1e-3)
+    freedom = 100**2 / (11 * 25 + 45**2) - 1
+    assert plan["half_width_limit"] / plan["half_width"] == pytest.approx(limit_deviation(1.0, freedom), rel=1e-3)
+    needed = plan_samples(12, plan["half_width_limit"], 2.0, freedom=freedom)
+    assert plan["groups_needed"] == pytest.approx(needed, abs=1)
+
+
 def test_few_samples_that_a_pilot_plans_reach_the_power_of_a_permutation_test():
     generator, found, fewest = np.random.default_rng(6), 0, 99
     for _ in range(200):

@@ -14,12 +14,14 @@ import pytest
 from support.forks import start_child
 from support.trainings.runs import STATE
 
-from paddlevit_dist.core.checkpoint import array_files, content, finding, store
+from paddlevit_dist.core.checkpoint import array_files, directory_names, finding, integrity, records, store
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
 from paddlevit_dist.core.checkpoint.store import HostTensor
 from paddlevit_dist.core.runtime import files
 
-TRACED = {module.__file__ for module in (files, array_files, content, finding, store, shutil)}
+TRACED = {
+    module.__file__ for module in (files, array_files, directory_names, finding, integrity, records, store, shutil)
+}
 BEST = {"name": "loss", "value": 0.5, "epoch": 1, "line": "loss 0.5"}
 
 

@@ -9,7 +9,7 @@ from integration.core.commands.test_output_folder import (  # noqa: F401
     test_the_configuration_loads_back_to_the_same_values,
     test_the_folder_is_flat_and_holds_the_named_files,
     test_the_last_lines_are_the_last_evaluation_and_the_best,
-    test_the_log_has_every_line_of_stdout_behind_its_time,
+    test_the_log_has_every_line_of_stdout_behind_its_time_and_all_of_those_that_are_shortened,
     test_the_run_record_tells_command_versions_devices_tuning_and_seed,
 )
 

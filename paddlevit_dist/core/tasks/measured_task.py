@@ -116,7 +116,10 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
             wrong = next(
                 parts[name] for parts, array in zip(named, arrays) if array is None or array.dtype.kind in "USO"
             )
-            raise UserError(f"the part '{name}' of a sample is {describe_value(wrong)}, expected numbers")
+            raise UserError(
+                f"the part '{name}' of a sample is {describe_value(wrong)}, expected numbers: remove it, or override "
+                "collate"
+            )
         shapes = {array.shape for array in arrays if array is not None}
         if len(shapes) > 1:
             listed = " and ".join(map(str, sorted(shapes)[:2]))

@@ -74,7 +74,8 @@ class ImageClassWriter(PredictionWriter):
         if not (self._folder / IMAGES).is_dir():
             return []
         which = "the images" if self._number <= _MOST_IMAGES else f"the first {_MOST_IMAGES} images"
-        return [f"the {self.noun} are drawn next to {which} in {self._folder / IMAGES}{self.remark}"]
+        drawn = f"the {self.noun} are drawn next to {which} in {self._folder / IMAGES}{self.remark}"
+        return [drawn, *self._images.notes()]
 
 
 def draw_classes(image: Image.Image, names: Sequence[str], scores: Sequence[float]) -> Image.Image:

@@ -95,13 +95,15 @@ def test_the_table_of_imagenet_has_its_classes_in_their_order():
 
 def test_classes_are_drawn_as_bars_beside_the_first_images_only(tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_MOST_IMAGES", 2)
-    given = InMemoryImages([Image.new("RGB", (400, 200), "red")] * 3, None, "RGB", ReadConfig())
+    given, two = (
+        InMemoryImages([Image.new("RGB", (400, 200), "red")] * number, None, "RGB", ReadConfig()) for number in (3, 2)
+    )
     outputs = prediction.ImageClassWriter(tmp_path, given, ["n02510455", "bee"])
     for index in range(3):
         assert outputs.write(index, np.array([0.25, 0.75])) == {}
     (line,) = outputs.finish([])
     assert line == f"the classes are drawn next to the first 2 images in {tmp_path / 'pictures'}"
-    all_drawn = prediction.ImageClassWriter(tmp_path, range(2), ["n02510455", "bee"])
+    all_drawn = prediction.ImageClassWriter(tmp_path, two, ["n02510455", "bee"])
     assert all_drawn.finish([]) == [f"the classes are drawn next to the images in {tmp_path / 'pictures'}"]
     assert sorted(path.name for path in (tmp_path / "pictures").iterdir()) == ["image 0.jpg", "image 1.jpg"]
     drawn = np.asarray(Image.open(tmp_path / "pictures" / "image 0.jpg")).astype(int)

@@ -110,9 +110,9 @@ class UnitCounts:
     def count_decisions(self, name: str, value: float, deviation: float) -> EffectiveNumber:
         """Return the number of independent decisions of a rate with several decisions a unit.
 
-        It would have this deviation, and has the degrees of freedom of the units that show it, less one: units without
-        an error show none. If decisions of a unit are all alike, each unit counts as one. So no rate has a wider
-        interval than one with these units as decisions.
+        It would have this deviation, with a degree of freedom for each unit that shows it: units without an error show
+        none, but they tell the mean. If decisions of a unit are all alike, each unit counts as one. So no rate has a
+        wider interval than one with these units as decisions.
 
         Args:
             name: of the rate.
@@ -122,7 +122,7 @@ class UnitCounts:
         units = self._rates[name]
         effective = count_independent(self._declared.rates[name], units.number, value / 100, deviation / 100)
         freedom = max(units.number - 1, 1.0)
-        shown = EffectiveNumber(effective, max(min(units.deviating - 1, freedom), 1.0))
+        shown = EffectiveNumber(effective, max(min(units.deviating, freedom), 1.0))
         alike = EffectiveNumber(min(effective, units.number), freedom)
         return max(shown, alike, key=lambda number: number.decisions / student_quantile(0.975, number.freedom) ** 2)
 

@@ -33,7 +33,7 @@ def test_errors_without_bound_of_few_samples_are_told_to_have_no_gross_ones():
 
 
 @pytest.mark.parametrize(
-    ("single", "failing", "is_told"), [(20, 0, True), (20, 1, False), (4, 0, False), (600, 0, False)]
+    ("single", "failing", "is_told"), [(20, 0, True), (20, 1, False), (1, 0, False), (600, 0, False)]
 )
 def test_samples_that_may_fail_as_a_whole_are_told_where_the_interval_omits_them(single, failing, is_told):
     """Of 200 images with ten points each; with three in 200 that fail, 1.5 % less would be right."""

@@ -179,6 +179,15 @@ DETECTION = Task(
         )
     }
     | {"rfdetr_seg": Model(f"-cfg=rfdetr_seg_shapes {_DRAWN}", draws=True, has_blocks=True, start=_LONGER)}
+    | {
+        "eomt": Model(
+            f"-cfg=rfdetr_seg_shapes {_DRAWN} MODEL.TYPE eomt MODEL.NAME eomt_instance_shapes "
+            "MODEL.OPTIONS.loss_points 64",
+            draws=True,
+            has_blocks=True,
+            start=_LONGER,
+        )
+    }
     | {  # which selects regions on the host
         "mask_rcnn": Model(
             f"{_SMALL} {_DRAWN}",
@@ -211,6 +220,7 @@ DETECTION = Task(
             "mosaic": Value("DATA.MOSAIC 0.7"),
             "quiet": Value("DATA.MOSAIC 0.7 DATA.NO_AUGMENT_EPOCHS 1"),
             "paste": Value("DATA.COPY_PASTE 0.7"),
+            "jitter": Value("DATA.SCALE_JITTER [0.5,2.0]"),
             "file": Value(ALBUMENTATIONS),
         },
         "windows": NONE
@@ -243,12 +253,16 @@ DETECTION = Task(
             "single": Value("DETECTION.EVAL_BATCHING single", "none"),
             "equal": Value("DETECTION.EVAL_BATCHING equal_shapes", "none"),
         },
-        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
+        "backbone": NONE
+        | {
+            "slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3"),
+            "late": Value("TRAIN.BACKBONE_WARMUP_STEPS 2"),
+        },
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
         "reading": READING,
     },
     refused=(
-        {"model": ("mask_rcnn", "rfdetr_seg"), "data": ("voc", "yolo", "hub")},
+        {"model": ("mask_rcnn", "rfdetr_seg", "eomt"), "data": ("voc", "yolo", "hub")},
         {  # sides of images that keep their proportions are no multiples of 16
             "model": ("dfine", "rtdetr", "rfdetr_seg"),
             "batching": ("single", "equal"),
@@ -260,7 +274,7 @@ DETECTION = Task(
         {"scored": ("torchvision",), "model": ("dfine", "rtdetr", "rfdetr_seg")},
         {"sizes": ("batch",), "model": ("mask_rcnn", "detr")},
         {"sizes": ("several", "padded"), "model": ("dfine", "rtdetr", "rfdetr_seg")},
-        {"sizes": ("masked",), "model": ("dfine", "rtdetr", "rfdetr_seg", "mask_rcnn")},
+        {"sizes": ("masked",), "model": ("dfine", "rtdetr", "rfdetr_seg", "mask_rcnn", "eomt")},
         {"losses": ("determined",), "model": ("dfine", "rtdetr", "detr")},
     ),
 )
@@ -273,7 +287,13 @@ SEGMENTATION = Task(
             has_batch_norm=True,
             draws=True,
             start="DATA.SHAPES.TRAIN 160 -epochs=4 TRAIN.WARMUP_STEPS 2 SEGMENTATION.CLASS_WEIGHTS [0.3,1.0,1.0,1.0]",
-        )
+        ),
+        "eomt": Model(
+            f"-cfg=eomt_shapes {_DRAWN} MODEL.OPTIONS.loss_points 64",
+            draws=True,
+            has_blocks=True,
+            start="DATA.SHAPES.TRAIN 160 -epochs=4 TRAIN.WARMUP_STEPS 2",
+        ),
     },
     {
         "data": {
@@ -291,6 +311,7 @@ SEGMENTATION = Task(
             "windows": Value(
                 "SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [48,32] SEGMENTATION.STRIDE [24,30]", "none"
             ),
+            "spread": Value("SEGMENTATION.PROTOCOL spread SEGMENTATION.CROP [48,48]", "none"),
             "flip": Value("SEGMENTATION.FLIP True", "none"),
             "scales": Value("SEGMENTATION.SCALES [0.75,1.25]", "none"),
         },
@@ -321,8 +342,14 @@ SEGMENTATION = Task(
             "short": Value("DATA.EVAL_SHORTEST_SIDE 48 DATA.EVAL_LONGEST_SIDE 70 DATA.EVAL_DIVISOR 32"),
             "stored": Value("SEGMENTATION.RESIZE_LOGITS_VIA stored", "none"),
         },
-        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1")},
+        "backbone": NONE
+        | {
+            "slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1"),
+            "late": Value("TRAIN.BACKBONE_WARMUP_STEPS 2 TRAIN.DECAY_ALL_PARAMETERS True"),
+            "determined": Value("TRAIN.RANDOM_SAMPLING False"),
+        },
         "reading": {"plain": Value(), "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.MAX_PIXELS 100000", "plain")},
     },
+    refused=({"model": ("eomt",), "loss": ("dice", "ohem", "weights")},),
     may_be_refused=({"loss": ("weights",), "data": ("ade20k", "background")},),
 )

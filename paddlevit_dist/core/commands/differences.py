@@ -15,7 +15,7 @@ _ZERO = re.compile(r"\.(?:q|v)_bias$")  # files of a backbone lack these where t
 def add_backbone(
     differences: Mapping[str, np.ndarray], base: Mapping[str, np.ndarray], source: str, base_source: str
 ) -> dict[str, np.ndarray]:
-    """Add the weights ``base`` of a backbone to those below ``backbone.``, float32; others stay as they are.
+    """Add the weights ``base`` of a backbone to the ones below ``backbone.``, float32; others stay unchanged.
 
     Names are this package's, with Linear weights in one layout.
 

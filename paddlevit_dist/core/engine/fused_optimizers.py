@@ -46,7 +46,7 @@ class KeptNames:
 
     Attributes:
         decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
-        course_factor: returns the factor of rates with a second warm-up of so many updates in the current step.
+        course_factor: returns the factor of rates in the current step, given the updates of a second warm-up.
         courses: these updates, of parameters by automatic name that have such a warm-up.
     """
 

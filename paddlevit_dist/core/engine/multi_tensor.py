@@ -309,7 +309,7 @@ class MultiTensorStep:
 
     The ``columns`` are the accumulators of ``update``; ``factors`` of the learning rate, ``decays`` and ``courses``,
     second warm-ups in updates or 0, are per parameter. ``decay_factor``, if it is set, returns the factor of all decays
-    in the current step, and ``course_factor`` that of rates with a second warm-up of so many updates.
+    in the current step, and ``course_factor`` the factor of rates, given the updates of a second warm-up.
     """
 
     decay_factor: Callable[[], float] | None = None

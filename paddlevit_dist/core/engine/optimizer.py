@@ -173,7 +173,7 @@ def build_optimizer(
         momentum_now: returns the momentum of the current step (SGD, Muon); None: MOMENTUM.
         shards: the parameters that this rank updates; None: all.
         decay_factor: returns the factor of all weight decays in the current step; None: they are constant.
-        course_factor: returns the factor of the rates of groups with a ``second_warmup`` of so many updates.
+        course_factor: returns the factor of a group's rates in the current step, given its ``second_warmup``.
     """
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:

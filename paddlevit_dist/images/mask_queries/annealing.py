@@ -10,7 +10,7 @@ _POWER = 0.9
 
 
 class MaskAnnealing(NamedTuple):
-    """The part of a training in which a block's masks vanish: in updates, or from 0 to 1 in shares of all."""
+    """The part of training in which a block's masks vanish: in updates, or from 0 to 1 in shares of all."""
 
     start: float
     end: float

@@ -86,7 +86,7 @@ class MaskQueryCriterion(ObjectCounter):
         return dict(zip(TERMS, (self.class_count(objects), matched, matched)))
 
     def terms(self, outputs: Mapping[str, paddle.Tensor], targets: QueryTargets) -> dict[str, LossTerm]:
-        """Return the loss terms of a batch, whose ``outputs`` are the network's of a training."""
+        """Return the loss terms of a batch, whose ``outputs`` are the network's in training."""
         classes = single_or_double(paddle.stack([outputs[f"classes_{i}"] for i in range(self.predictions)]))
         masks = [single_or_double(outputs[f"masks_{i}"]) for i in range(self.predictions)]
         with autocast.off():

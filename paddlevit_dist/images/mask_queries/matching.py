@@ -93,8 +93,8 @@ def class_losses(
     Args:
         logits: (L, N, Q, classes + 1), no object last.
         labels: int64 (N, M).
-        objects: int64 (L * N * Q,), position of each query's object among the labels of all images, M + 1 of each, of
-            which the last is no object.
+        objects: int64 (L * N * Q,), position of each query's object among the labels of all images, M + 1 of each; the
+            last one stands for no object.
         no_object_weight: weight of a query without an object; others have 1.
     """
     last = logits.shape[3] - 1
@@ -111,7 +111,7 @@ def class_losses(
 
 
 class ObjectCounter:
-    """Counts the objects that a process trains on, of which those beyond the number of ``queries`` have none."""
+    """Counts the objects that a process trains on; in an image, as many as ``queries`` have one."""
 
     queries_key = "MODEL.NUM_QUERIES"
 

@@ -1,4 +1,4 @@
-"""EoMT: a plain Vision Transformer whose last blocks also see queries, each of which gets a class and a mask.
+"""EoMT: a plain Vision Transformer whose last blocks also see queries; each query gets a class and a mask.
 
 Source: Kerssies et al., Your ViT is Secretly an Image Segmentation Model, CVPR 2025, arXiv 2503.19108, sections 3.2 and
 3.3, with the code of tue-mps/eomt.
@@ -43,7 +43,7 @@ _EPSILON = 1e-6
 _HIDDEN = -3e4  # added to an attention weight that is not to count; half precision has it, and its exponential is 0
 _GOLDEN_RATIO = 0.6180339887498949
 _LEAST_NORM = 0.1  # mean size of the weights of a trained network's norms
-_LEAST_CELLS = 2  # a mask's side has a quarter of the pixels' or a little more, whatever the patch
+_LEAST_CELLS = 2  # a mask's side has a quarter of the pixels, or a little less
 
 
 class Prediction(NamedTuple):
@@ -177,7 +177,7 @@ class Eomt(Model):
         return ClassLayout(after=1)
 
     def outputs_to_classes(self, outputs: int) -> int:
-        """Return the number of classes of a classifier with these outputs, one of which is for no object."""
+        """Return the number of classes of a classifier with these outputs; one is for no object."""
         return outputs - 1
 
     @classmethod
@@ -297,8 +297,8 @@ class Eomt(Model):
         norms = [value for name, value in state.items() if re.search(r"^backbone\.blocks\.\d+\.norm1\.weight$", name)]
         if norms and np.mean([np.abs(value).mean() for value in norms]) < _LEAST_NORM:
             raise UserError(
-                "the backbone's weights are near 0: they seem to be differences to those of DINOv3, as the authors "
-                "publish them: add DINOv3's first, with 'convert FILE OUT -base=DINOV3_FILE'"
+                "the backbone's weights are near 0: they seem to be differences to DINOv3's, as the authors publish "
+                "them: add DINOv3's weights first, with 'convert FILE OUT -base=DINOV3_FILE'"
             )
         own = {name.removeprefix(BACKBONE): value for name, value in state.items() if name.startswith(BACKBONE)}
         return list(self.backbone.list_source_notices(naming, own))
@@ -315,7 +315,7 @@ class Eomt(Model):
     def layer_groups(self) -> list[list[str]]:
         """Group the parameters for TRAIN.LAYER_DECAY: the embedding is of the first block, the heads of the last.
 
-        Blocks that are not to be slower are of the last group, whose place tells how much slower the others are.
+        Blocks that are not to be slower are in the last group; empty groups keep the places of the others.
         """
         names = [name for name, _ in self.named_parameters()]
         embedding, *blocks, last = group_by_layers(names, r"backbone\.blocks\.\d+", self.classifier_layers)

@@ -16,7 +16,7 @@ _LEAST_AREA = 1e-6  # pixels, added to a mask's area
 
 
 class MaskView(NamedTuple):
-    """Where the masks of a network lie in a stored image; each is height and width in pixels."""
+    """Where the masks of a network are in a stored image; each is height and width in pixels."""
 
     square: tuple[int, int]  # of the network's input, padded at the right and the bottom
     inner: tuple[int, int]  # of the resized image in it

@@ -40,7 +40,7 @@ class SemanticEomt(Eomt, Segmenter):
 
 
 def share_pixels(prediction: Prediction, size: tuple[int, int]) -> paddle.Tensor:
-    """Return the sum over the queries of class and mask probabilities, (N, classes, *size); no object is left out."""
+    """Return the sum over the queries of class and mask probabilities, (N, classes, *size); without no object."""
     with autocast.off():
         classes = F.softmax(single_or_double(prediction.classes), axis=-1)[..., :-1]
         masks = F.sigmoid(resize_maps(prediction.masks, size)).flatten(2)  # (N, Q, pixels)

@@ -90,7 +90,7 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
     if "cls_token" in result:
         result["cls_token"] = result["cls_token"].reshape(1, 1, -1)
     if positions is not None and not is_table and "cls_token" in result and "reg_token" in result:
-        # Of timm's only patches have a position; a table beside registers, EoMT's, has no row for the class token.
+        # Of timm's only patches have a position; a table with registers, EoMT's, has no row for the class token.
         result["cls_token"] = result["cls_token"] + positions[:, :1]
         result["pos_embed"] = positions[:, 1:]
     joined = join_projections(result, ("query", "key", "value"), "qkv")

@@ -54,7 +54,7 @@ def resize_patch_kernel(kernel: np.ndarray, patch_size: int) -> np.ndarray | Non
         patch_size: new side.
 
     Returns:
-        float32 (dim, channels, patch size, patch size); None if it is no such kernel.
+        float32 (dim, channels, patch size, patch size); None for another shape.
     """
     if kernel.ndim != 4 or kernel.shape[2] != kernel.shape[3]:
         return None

@@ -37,7 +37,7 @@ class EvaluationProtocol(NamedTuple):
     flips: bool = False  # also use the mirrored image
     is_direct: bool = False  # logits are resized to the stored image in one step, as in transformers
     divisor: int = 1  # sides at a scale other than 1 are enlarged to multiples of it
-    of_probabilities: bool = False  # the network computes probabilities, which several views average as they are
+    of_probabilities: bool = False  # the network computes probabilities, which several views average unchanged
 
     def __str__(self) -> str:
         crop, stride = ("x".join(map(str, sides or ())) for sides in (self.crop, self.stride))

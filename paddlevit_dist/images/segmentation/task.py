@@ -88,7 +88,7 @@ class ImageSegmentation(BackboneTask):
         super().__init__(config)
         self.palette: np.ndarray | None = None
         self.auxiliary_weight = 0.0  # the model's
-        self.criterion: MaskQueryCriterion | None = None  # of a network with losses of its own, once classes are known
+        self.criterion: MaskQueryCriterion | None = None  # of a network that has losses, once classes are known
         keys = config.SEGMENTATION
         of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
         of_pixels = _PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :]  # hard pixels are counted by the step

@@ -85,7 +85,7 @@ class InstanceEomt(Eomt, QueryDetector):
     ) -> Outputs:
         """Compute the logits of all queries: ``classes`` (N, Q, classes + 1) and ``masks`` (N, Q, height, width).
 
-        With targets, which also tell how far the training is, compute what the criterion reads.
+        With targets, which have the number of the update, compute what the criterion reads.
         """
         if targets is not None:
             return self.training_outputs(images, *(targets.updates or (0, 1)))

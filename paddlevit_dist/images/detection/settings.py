@@ -292,9 +292,9 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
         yield IgnoredKeys(coco_keys, "DATA.DATASET", "it is for coco, and {}")
     data = config.values.DATA
     if data.SCALE_JITTER:
-        names = ("LONGEST_SIDE", "RESIZE_TO_SQUARE", "CROP_PROBABILITY", "CROP_SHORTEST_SIDES", "CROP_SIDES")
+        replaced = ("LONGEST_SIDE", "RESIZE_TO_SQUARE", "CROP_PROBABILITY", "CROP_SHORTEST_SIDES", "CROP_SIDES")
         yield IgnoredKeys(
-            tuple(f"DATA.{name}" for name in names), "DATA.SCALE_JITTER", "images are scaled to a square: {}"
+            tuple(f"DATA.{name}" for name in replaced), "DATA.SCALE_JITTER", "images are scaled to a square: {}"
         )
     elif data.RESIZE_TO_SQUARE:
         yield IgnoredKeys(("DATA.LONGEST_SIDE",), "DATA.RESIZE_TO_SQUARE", "both sides are of DATA.SHORTEST_SIDES: {}")

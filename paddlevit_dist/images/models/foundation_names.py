@@ -85,7 +85,7 @@ def _from_huggingface(state: Mapping[str, Any]) -> dict[str, Any]:
         result[f"attn_pool.q.{kind}"], result[f"attn_pool.kv.{kind}"] = whole[:third], whole[third:]
     positions = result.get("pos_embed")
     is_table = positions is not None and positions.ndim == 2
-    if is_table:
+    if positions is not None and is_table:
         positions = result["pos_embed"] = positions[None]
     if "cls_token" in result:
         result["cls_token"] = result["cls_token"].reshape(1, 1, -1)

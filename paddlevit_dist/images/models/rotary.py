@@ -79,11 +79,11 @@ def rotate(
     """
     heads, head_dim = x.shape[2:]
     dtype = "float64" if x.dtype == paddle.float64 else "float32"
-    place = kind, tuple(grid), head_dim, heads, prefix
+    size = (grid[0], grid[1])
     if scale is None:
-        factors, partner_factors = constant(_factors, *place, dtype)
+        factors, partner_factors = constant(_factors, kind, size, head_dim, heads, prefix, dtype)
     else:
-        factors, partner_factors = _scaled_factors(*place, scale.astype(dtype))
+        factors, partner_factors = _scaled_factors(kind, size, head_dim, heads, prefix, scale.astype(dtype))
     flat = x.astype(dtype).flatten(2)
     partners = paddle.index_select(flat, constant(_partners_of_heads, kind, head_dim, heads), axis=-1)
     return (flat * factors + partners * partner_factors).reshape([0, 0, heads, head_dim]).astype(x.dtype)

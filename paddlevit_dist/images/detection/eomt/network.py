@@ -51,7 +51,7 @@ class InstanceCriterion(MaskQueryCriterion, DetectionCriterion):
         """Return the normalizers of a batch."""
         return self.count(np.count_nonzero(batch["labels"] >= 0, axis=1))
 
-    def terms(self, outputs: Outputs, targets: Any) -> dict[str, LossTerm]:
+    def terms(self, outputs: Mapping[str, paddle.Tensor], targets: Any) -> dict[str, LossTerm]:
         """Return the loss terms of a batch of ``DetectionTargets``."""
         if targets.masks is None:
             raise UserError(

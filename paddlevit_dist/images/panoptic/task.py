@@ -23,6 +23,7 @@ from ...core.tasks.sample_checks import require_labels
 from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...core.tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
+from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
 from ..mask_queries.criterion import QueryTargets
 from ..mask_queries.points import NumberMaps
@@ -34,6 +35,7 @@ from .samples import HOST, EvaluatedSegments, PanopticSample, PanopticSamples, S
 from .settings import PanopticSettings
 from .transforms import build_evaluation_transform, build_training_transform, see_segments
 
+_COCO_THINGS = 80  # the first of its 133 categories
 _PALETTE = r"^([0-9a-f]{6}){1,65536}\Z"
 
 
@@ -145,9 +147,14 @@ class PanopticSegmentation(BackboneTask):
             self.category_ids = facts.category_ids
 
     def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
-        """Take the names from the weights; all classes are things until data say which are."""
+        """Take the names from the weights; as many classes as COCO has are COCO's, of others all are things."""
+        published = published_classes("coco_panoptic", None, 0)
+        is_coco = number == len(published.names) and list(meta.class_names or published.names) == published.names
+        if is_coco:
+            meta = meta._replace(class_names=tuple(published.names))
         super()._name_classes(number, meta)
-        self.is_thing, self.category_ids = [True] * number, list(range(1, number + 1))
+        self.is_thing = [not is_coco or label < _COCO_THINGS for label in range(number)]
+        self.category_ids = list(published.numbers if is_coco else range(1, number + 1))
 
     def check_sample(self, sample: PanopticSample) -> None:
         """Check the labels of a sample."""

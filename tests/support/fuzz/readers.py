@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paddlevit_dist import UserError
 
-from . import boxes, hub, images, keypoints, label_maps, other_files, results, scenes, volumes
+from . import boxes, hub, images, keypoints, label_maps, other_files, results, scenes, segments, volumes
 from .mutations import GZIP, PNG, SCENE, TAR, ZIP, Packing
 
 
@@ -87,6 +87,9 @@ _TABLE = [
     Reader("label maps", label_maps.make_maps, label_maps.read, packing=PNG),
     Reader("label maps with colors", label_maps.make_colors, label_maps.read),
     Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),
+    Reader("COCO's segments", segments.make_coco, segments.read, is_text=True),
+    Reader("maps of segments", segments.make_ids, segments.read, packing=PNG),
+    Reader("panoptic results", segments.make_results, segments.read_results, is_text=True),
     Reader("Labelme's outlines", label_maps.make_labelme, label_maps.read, True, least_refused=0.1),
     Reader("YOLO's outlines", label_maps.make_yolo, label_maps.read, is_text=True),
     Reader("lists of classes", label_maps.make_lists, label_maps.read_lists, True, least_refused=0.1),

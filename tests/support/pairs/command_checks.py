@@ -16,7 +16,7 @@ _PROTOCOLS = {
     "detection": "DETECTION.EVAL_BATCHING one_size DETECTION.EXPORT_SIZE [48,48]",
     "segmentation": "SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [32,32] SEGMENTATION.STRIDE None",
 }
-_OF_IMAGES = ("classification", "multi_label", "detection", "segmentation")
+_OF_IMAGES = ("classification", "multi_label", "detection", "segmentation", "panoptic")
 _NOT_SCORED = ("organs",)  # no command scores their exported files
 
 

@@ -5,7 +5,7 @@ The first value of a feature is its default. A new feature of the product gets a
 same weights, averages and statistics.
 """
 
-from .image_features import CLASSIFICATION, DETECTION, MULTI_LABEL, SEGMENTATION
+from .image_features import CLASSIFICATION, DETECTION, MULTI_LABEL, PANOPTIC, SEGMENTATION
 from .keypoint_features import KEYPOINT_DETECTION, KEYPOINT_HEATMAPS
 from .other_features import INSTANCES, LANDMARKS, ORGANS, OUTSIDE, SCENES, SHAPES
 from .pretraining_features import MASKED_AUTOENCODER, SELF_DISTILLATION
@@ -103,6 +103,7 @@ TASKS: dict[str, Task] = {
     "keypoint_detection": KEYPOINT_DETECTION,
     "keypoint_heatmaps": KEYPOINT_HEATMAPS,
     "segmentation": SEGMENTATION,
+    "panoptic": PANOPTIC,
     "scenes": SCENES,
     "instances": INSTANCES,
     "shapes": SHAPES,

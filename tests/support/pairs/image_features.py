@@ -353,3 +353,43 @@ SEGMENTATION = Task(
     refused=({"model": ("eomt",), "loss": ("dice", "ohem", "weights")},),
     may_be_refused=({"loss": ("weights",), "data": ("ade20k", "background")},),
 )
+
+_SEGMENTS = "-dataset=panoptic -data_path={data:segments}"
+_LISTS = " ".join(
+    f"DATA.{key}_ANNOTATIONS panoptic/{split}.json DATA.{key}_IMAGES images/{split}"
+    for key, split in (("TRAIN", "train"), ("VAL", "val"))
+)
+PANOPTIC = Task(
+    8,
+    {
+        "eomt": Model(
+            f"-cfg=eomt_panoptic_shapes {_DRAWN} MODEL.OPTIONS.loss_points 64 MODEL.OPTIONS.num_queries 8 "
+            "PANOPTIC.INPUT_SIZE [48,48] PANOPTIC.SCORE_THRESHOLD 0 PANOPTIC.OVERLAP_THRESHOLD 0.05",
+            draws=True,
+            has_blocks=True,
+        )
+    },
+    {
+        "data": {
+            "drawn": Value(),
+            "unequal": Value("DATA.SHAPES.SIDES [40,72]"),
+            "coco": Value(_SEGMENTS),
+            "listed": Value(f"{_SEGMENTS} {_LISTS}", "coco"),
+            "numbers": Value("-dataset=panoptic -data_path={data:segment_numbers}"),
+            "categories": Value(
+                "-dataset=panoptic -data_path={data:segment_numbers} PANOPTIC.CATEGORIES categories.json "
+                "PANOPTIC.ID_DIVISOR 1000",
+                "numbers",
+            ),
+        },
+        "input": NONE
+        | {
+            "wide": Value("PANOPTIC.INPUT_SIZE [40,64]"),
+            "scales": Value("PANOPTIC.SCALE_RANGE [0.3,2.5] DATA.HORIZONTAL_FLIP 0"),
+        },
+        "sampling": NONE | {"even": Value("TRAIN.RANDOM_SAMPLING False")},
+        "thresholds": NONE | {"masks": Value("PANOPTIC.MASK_THRESHOLD 0.3 PANOPTIC.SCORE_THRESHOLD 0.2", "none")},
+        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1")},
+        "reading": READING,
+    },
+)

@@ -136,6 +136,7 @@ _NAMES_IN_FILES = {"mre": "mre_mm"}
 _SCORED = {
     "detection": ("detections", "results.json"),
     "segmentation": ("masks", "masks"),
+    "panoptic": ("panoptic", ""),
     "scenes": ("scenes", ""),
     "instances": ("scenes", ""),
     "landmarks": ("landmarks", ""),
@@ -165,7 +166,7 @@ def check_files(bench: Bench, combination: Combination) -> str | None:
     scoring = execute("evaluate", kind, truth[0], out / "predictions" / place, *truth[1:], "-json")
     assert scoring.code == 0, get_last_line(scoring)
     scores = json.loads(scoring.out)["scores"]
-    printed = dict(re.findall(r"(?<!mask )\b(AP\w*|mIoU|mre) ([\d.]+)", line))
+    printed = dict(re.findall(r"(?<!mask )\b(AP\w*|mIoU|mre|PQ) ([\d.]+)", line))
     found = {name: scores.get(_NAMES_IN_FILES.get(name, name)) for name in printed}
     compared = {name: abs(float(printed[name]) - value) for name, value in found.items() if value is not None}
     is_equal = compared and max(compared.values()) < 2e-4  # positions in files have a limited number of digits

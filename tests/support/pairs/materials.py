@@ -19,6 +19,8 @@ from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotati
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.keypoints.data.drawn_figures import DrawnFigures
 from paddlevit_dist.images.keypoints.data.figures import FIGURE_SETS
+from paddlevit_dist.images.panoptic.data.panoptic_dataset import PanopticShapes
+from paddlevit_dist.images.panoptic.data.segments import Segments
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import SegmentationShapes
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.shapes.solids import SyntheticSolids
@@ -352,6 +354,55 @@ def _write_label_maps(folder: Path, materials: Materials) -> None:
     _write_lines(folder / "classes.txt", ["nothing", "round", "edgy", "pointed"])
 
 
+def _list_segments(split: str) -> Iterator[tuple[int, Image.Image, Segments]]:
+    drawn = PanopticShapes(None, split, None, _COUNTS["train"], _COUNTS["val"], _SIDES)
+    for index in range(len(drawn)):
+        yield index, *drawn.read(index)
+
+
+def _write_segments(folder: Path, materials: Materials) -> None:
+    """COCO's panoptic format; the second image has a crowd, and the upper rows are void."""
+    ids, names = (9, 2, 5, 7), (*_SHAPES, "ground")
+    for split in _COUNTS:
+        images, annotations = [], []
+        for index, image, truth in _list_segments(split):
+            number, places = 1000 - 3 * index, np.where(np.arange(image.height)[:, None] < 2, -1, truth.places)
+            numbers = np.append(300 * truth.ids, 0)[places]
+            _save(image, folder / "images" / split / f"{number}.png")
+            channels = np.stack([numbers & 255, numbers >> 8 & 255, numbers >> 16], axis=2).astype(np.uint8)
+            _save(Image.fromarray(channels), folder / "panoptic" / split / f"{number}.png")
+            images.append({"id": number, "file_name": f"{number}.png"})
+            rows = [
+                {
+                    "id": int(300 * truth.ids[row]),
+                    "category_id": ids[label],
+                    "iscrowd": int(index == 1 and row == 0),
+                    "area": int((places == row).sum()),
+                }
+                for row, label in enumerate(truth.labels.tolist())
+            ]
+            annotations.append({"image_id": number, "file_name": f"{number}.png", "segments_info": rows})
+        categories = [
+            {"id": ids[label], "name": name, "isthing": int(name != "ground")} for label, name in enumerate(names)
+        ]
+        content = {"images": images, "annotations": annotations[::-1], "categories": categories}
+        _write_lines(folder / "panoptic" / f"{split}.json", [json.dumps(content)])
+
+
+def _write_segment_numbers(folder: Path, materials: Materials) -> None:
+    """Numbers of 16 bits that contain the class."""
+    categories = [
+        {"id": label + 1, "name": name, "isthing": int(name != "ground")}
+        for label, name in enumerate((*_SHAPES, "ground"))
+    ]
+    _write_lines(folder / "categories.json", [json.dumps(categories)])
+    for split in _COUNTS:
+        for index, image, truth in _list_segments(split):
+            numbers = np.where(truth.labels == 3, 4, 1000 * (truth.labels + 1) + truth.ids)[truth.places]
+            _save(image, folder / "images" / split / f"{index:03d}.png")
+            _save(Image.fromarray(numbers.astype(np.uint16)), folder / "segments" / split / f"{index:03d}.png")
+
+
 def _write_outlines(folder: Path, materials: Materials) -> None:
     """YOLO's outlines, four corners each; images that Pillow turns."""
     order = ("triangle", "circle", "square")
@@ -504,6 +555,8 @@ MAKERS: dict[str, Callable[[Path, Materials], None]] = {
     "keypoint_table": _write_keypoint_table,
     "voc": _write_voc,
     "yolo": _write_yolo,
+    "segments": _write_segments,
+    "segment_numbers": _write_segment_numbers,
     "label_maps": _write_label_maps,
     "outlines": _write_outlines,
     "ade20k": _write_ade20k,

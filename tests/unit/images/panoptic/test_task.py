@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from support.files import segment_layouts as layouts
+from support.networks.golden import description
 from support.refusals import refusal_of
 from support.trainings import small_panoptic
 
@@ -224,6 +225,15 @@ def test_classes_things_and_ids_come_from_the_weights():
     other.load_meta(CheckpointMeta(4, ("a", "b", "c", "d"), {}, {**facts, "palette": "010203" * 4}))
     assert (other.is_thing, other.category_ids) == (task.is_thing, task.category_ids)
     assert other.palette.tolist() == [[1, 2, 3]] * 4 and get_palette(other, 4).tolist() == [[1, 2, 3]] * 4
+
+
+def test_golden_eomt_weights_of_133_classes_without_a_list_are_cocos():
+    task = make_task(settings.load(small_panoptic.SHAPES).values)
+    task.load_meta(CheckpointMeta(133))
+    assert task.category_ids == description("eomt")["panoptic"]["coco_ids"] and sum(task.is_thing[:80]) == 80
+    assert not any(task.is_thing[80:]) and task.class_names[-1] == "rug-merged" and task.class_names[79] == "toothbrush"
+    task.load_meta(CheckpointMeta(133, tuple(map(str, range(133)))))  # of somebody's own data
+    assert all(task.is_thing) and task.category_ids == list(range(1, 134))
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,7 @@ _SESSIONS = (
     "docs/tutorials/quickstart_custom_images.md",
     "docs/tutorials/detection.md",
     "docs/tutorials/keypoints.md",
+    "docs/tutorials/panoptic.md",
     "docs/guides/detection.md",
     "docs/guides/segmentation.md",
     "docs/guides/custom_training_loop.md",

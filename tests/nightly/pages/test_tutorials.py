@@ -121,6 +121,21 @@ def test_from_a_table_of_points_to_points_on_new_images(tmp_path):
     assert content["categories"][0]["keypoints"] == ["center", "tip", "zero"] and len(content["annotations"]) == 6
 
 
+def test_from_numbers_of_pixels_to_segments_of_new_images(tmp_path):
+    page = "docs/tutorials/panoptic.md"
+    (counted, trained, evaluated, scored, *_) = Session(tmp_path, page).run(page)[1:]
+    assert re.search(r"^segments of train, in all 160 images: .*$", make_text(page), re.MULTILINE)[0] in counted
+    lines = [re.search(r"^PQ ([\d.]+) .* PQ_stuff ([\d.]+)", out, re.MULTILINE) for out in (trained, evaluated)]
+    quality, of_stuff = map(float, lines[0].groups())
+    assert lines[1].groups() == lines[0].groups() and quality > 0.4 and of_stuff > 0.8
+    assert re.search(rf"^PQ {quality:.4f} \[", scored, re.MULTILINE)
+    with open(tmp_path / "found" / "predictions.csv", encoding="utf-8", newline="") as file:
+        columns, *rows = csv.reader(file)
+    content = json.loads((tmp_path / "found" / "panoptic.json").read_text())
+    assert ",".join(columns) in make_text(page)
+    assert len(rows) == sum(len(entry["segments_info"]) for entry in content["annotations"]) >= 6
+
+
 def test_a_detector_in_practice(tmp_path):
     page = "docs/guides/detection.md"
     pytest.importorskip("albumentations")
@@ -366,6 +381,7 @@ def test_every_file_that_a_tutorial_runs_is_on_its_page():
     for page in (
         "docs/tutorials/quickstart_custom_images.md",
         "docs/tutorials/keypoints.md",
+        "docs/tutorials/panoptic.md",
         CUSTOM_LOOP,
         "docs/guides/extending.md",
     ):

@@ -93,6 +93,7 @@ _OF_RECIPE = {
     "vitpose_figures": "keypoint_table",
     "detrpose_figures": "coco_keypoints",
     "segformer_b0_shapes": "voc_segmentation",
+    "eomt_shapes": "voc_segmentation",
     "eomt_panoptic_shapes": "segments of own_ids",
     "mink_classifier_solids": "modelnet40",
     "minkunet14_synthetic_rooms": "semantic_kitti",
@@ -185,8 +186,8 @@ def _cut_classifier(recipe: str) -> list[str]:
 
 
 def _cut_queries(recipe: str) -> list[str]:
-    """Two blocks of published widths, both of which see the queries, but of S and B all."""
-    if re.search("_(small|base)_", recipe):
+    """Two blocks of published widths, which both see the queries, but of S, B and small networks all."""
+    if re.search("_(small|base)_|_shapes$", recipe):
         return ["MODEL.OPTIONS.loss_points", "256"]
     patch = "" if "dinov3" in recipe else "patch_size: 16, "
     epsilon = "norm_epsilon: 1.0e-06, " if "dinov3" in recipe else ""

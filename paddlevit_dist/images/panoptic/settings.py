@@ -55,6 +55,8 @@ def _check(view: ConfigView[PanopticSettings]) -> list[str]:
     low, high = view.values.PANOPTIC.SCALE_RANGE
     if low > high:
         raise UserError(f"{view['PANOPTIC.SCALE_RANGE']}: expected the smaller number first, such as [{high}, {low}]")
+    if view.values.DATA.ALBUMENTATIONS is not None:
+        raise UserError(f"{view['DATA.ALBUMENTATIONS']}: it is not applied to segments: remove DATA.ALBUMENTATIONS")
     return []
 
 
@@ -62,6 +64,11 @@ def _find_unused(view: ConfigView[PanopticSettings]) -> Iterator[IgnoredKeys]:
     yield IgnoredKeys(
         ("DATA.EVAL_SHORTEST_SIDE", "DATA.EVAL_LONGEST_SIDE"), "PANOPTIC.INPUT_SIZE", "it decides, and {}"
     )
+    yield IgnoredKeys(("DATA.SEARCH_IMAGES_RECURSIVELY",), "DATA.DATASET", "it is for coco, and {}")
+    for split in ("TRAIN", "VAL"):
+        if view.values.DATA[f"{split}_ANNOTATIONS"] is None:
+            file = f"DATA.{split}_ANNOTATIONS"
+            yield IgnoredKeys((f"DATA.{split}_IMAGES",), file, "images are found by the names of folders: {}")
     if view.values.DATA.DATASET == _DRAWN:
         names = ("CATEGORIES", "ID_DIVISOR")
         yield IgnoredKeys(tuple(f"PANOPTIC.{name}" for name in names), "DATA.DATASET", "shapes are drawn: {}")

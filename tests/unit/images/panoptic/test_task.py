@@ -241,10 +241,18 @@ def test_golden_eomt_weights_of_133_classes_without_a_list_are_cocos():
     [
         (["MODEL.NAME", "segformer_b0"], "is not a model for segments"),
         (["PANOPTIC.SCALE_RANGE", "[2, 0.5]"], "expected the smaller number first"),
+        (["DATA.ALBUMENTATIONS", "a.yaml"], "it is not applied to segments"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(words, part):
     assert part in refusal_of(lambda: make_task(settings.load([*small_panoptic.SHAPES, *words]).values))
+
+
+def test_keys_without_effect_are_told():
+    words = ["DATA.VAL_IMAGES", "a", "DATA.EVAL_SHORTEST_SIDE", "9", "PANOPTIC.ID_DIVISOR", "9"]
+    notices = "\n".join(settings.load([*small_panoptic.SHAPES, *words]).notices)
+    for key in words[::2]:
+        assert f"{key} " in notices, key
 
 
 def test_splits_with_other_things_are_refused(tmp_path):

@@ -160,15 +160,16 @@ def require_outputs(model: str, run: str, dtype: str) -> None:
     expected = stored()[f"{model}/{run}/tokens"]
     found = [sample(each, expected.shape[1]) for each in tokens]
     np.testing.assert_allclose(found, expected, rtol=0, atol=EXACT if dtype == "float64" else 1e-4)
-    _require_bits(model, run, [bits for bits, probability in zip(seen, about["attn_mask_probs"])])
+    _require_bits(model, run, seen, dtype)
 
 
-def _require_bits(model: str, run: str, seen: list[np.ndarray]) -> None:
+def _require_bits(model: str, run: str, seen: list[np.ndarray], dtype: str) -> None:
     if f"{model}/{run}/attention" not in stored():
         return
     shape = MODELS[model]["runs"][run]["attention_shape"]
     bits = np.unpackbits(stored()[f"{model}/{run}/attention"], count=int(np.prod(shape))).reshape(shape)
-    np.testing.assert_array_equal(np.stack(seen).reshape(shape), bits)
+    differ = int((np.stack(seen).reshape(shape) != bits).sum())
+    assert differ <= (sum(MODELS[model]["runs"][run]["float32_attention_differs"]) if dtype == "float32" else 0)
 
 
 def _watch(network: Eomt) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -271,7 +272,7 @@ def require_losses(model: str, case: str, dtype: str) -> None:
     """Compare assignments, costs, losses and gradients (in float64) with the file's."""
     about = MODELS[model]["cases"][case]
     network, terms, (costs, matches) = compute_losses(model, case, dtype)
-    exact = {"float64": EXACT, "float32": 1e-4 if about["losses"][0]["loss_cross_entropy"] > 5 else 1e-5}[dtype]
+    exact = {"float64": EXACT, "float32": 1e-4 if MODELS[model]["parameters"] > _LARGE else 1e-5}[dtype]
     pairs = list_query_pairs(matches, 1, MODELS[model]["config"]["num_queries"])
     for image, objects in enumerate(about["objects"]):
         if not objects:

@@ -17,7 +17,8 @@ TRAINING = GOLDEN["training"]
 @pytest.mark.parametrize("name", TRAINING["groups"])
 def test_golden_eomt_factors_of_layers(name):
     about = TRAINING["groups"][name]
-    model = next(each for each in MODELS if each.startswith(name.partition("_")[0]) and each.endswith("small"))
+    listed = {each for _, _, names in about["groups"] for each in names}
+    model = next(each for each, other in MODELS.items() if listed == set(other["parameter_names"]))
     state = MODELS[model]["state"]
     sizes = {**options(model), "num_blocks": about["blocks"], "decay_last_blocks": about["options"]["llrd_l2_enabled"]}
     with weights_of_zero():

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,10 +18,14 @@ _LARGEST_AREA = 1 << 40  # pixels, exclusive
 NOTE = np.dtype("<i8")  # of the four columns of a segment's row
 
 
+_Number = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
+_Area = Annotated[float, msgspec.Meta(ge=0, le=1 << 53)]
+
+
 class PanopticCategory(msgspec.Struct):
     """A category; without ``isthing`` it is known only as a class of pixels."""
 
-    id: int
+    id: _Number
     name: str
     color: tuple[int, int, int] | None = None
     isthing: int | bool | None = None
@@ -30,10 +34,10 @@ class PanopticCategory(msgspec.Struct):
 class ListedSegment(msgspec.Struct):
     """A segment of an image."""
 
-    id: int
-    category_id: int
+    id: _Number
+    category_id: _Number
     iscrowd: int | bool = 0
-    area: float | None = None
+    area: _Area | None = None
     score: float | None = None  # of predictions
 
 

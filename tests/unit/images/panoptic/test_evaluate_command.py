@@ -122,6 +122,8 @@ def test_a_data_set_is_the_truth(evaluate, tmp_path, capsys):
         (lambda content: content.update(categories=[{"id": 3, "name": "cat"}]), "category 3 is cat, but thing 3 in"),
         (lambda content: content["annotations"][0].update(file_name="../x.png"), "outside of the folder of its maps"),
         (lambda content: content["annotations"][0].update(file_name="y.png"), "y.png"),
+        (lambda content: content["annotations"][0]["segments_info"][0].update(id=1 << 70), "not a COCO panoptic file"),
+        (lambda content: content["annotations"][0]["segments_info"][0].update(area=1e300), "not a COCO panoptic file"),
         (lambda content: content["annotations"][0].update(file_name="000000000001.png"), "pixels (width x height)"),
     ],
 )

@@ -63,4 +63,4 @@ class BoxGrouping(BackboneGrouping):
 
     def decays(self, name: str, parameter: paddle.Tensor, exempt: set[str]) -> bool:
         """Return whether a parameter has weight decay."""
-        return self.task.config.TRAIN.DECAY_ALL_PARAMETERS is None or super().decays(name, parameter, exempt)
+        return self.task.config.TRAIN.DECAY_ALL_PARAMETERS or super().decays(name, parameter, exempt)

@@ -233,10 +233,12 @@ OPTIONS = tuple(
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
-    """Set the evaluation size usual for COCO, and EXIF rotation by the annotations, unless configured."""
+    """Set the evaluation size usual for COCO, decay of all, and EXIF rotation by the annotations, unless configured."""
     for name, side in _EVALUATED_SIDES.items():
         if values.DATA[name] is None:
             values.DATA[name] = side
+    if values.TRAIN.DECAY_ALL_PARAMETERS is None:
+        values.TRAIN.DECAY_ALL_PARAMETERS = True
     if "DATA.EXIF_ROTATE" not in settings:
         values.DATA.EXIF_ROTATE = None
     return []

@@ -77,7 +77,8 @@ def save(task, samples, folder, layout, found=FOUND):
     for index, prediction in enumerate(found):
         writer.write(index, prediction)
         entries.append(PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, prediction)))
-    return get_aspect(task, Predictable).prediction_writer(folder, samples).finish(entries)  # of another process
+    lines = get_aspect(task, Predictable).prediction_writer(folder, samples).finish(entries)  # of another process
+    return [line for line in lines if "has the name of another" not in line]  # as 1.jpg and 1.jpg of two folders have
 
 
 @pytest.mark.parametrize("layout", READERS)

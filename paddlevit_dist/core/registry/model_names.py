@@ -5,10 +5,9 @@ takes the names of its ``variants`` and its ``expected_inputs``.
 """
 
 import functools
+import json
 from pathlib import Path
 from typing import Any
-
-from ..runtime.text_files import read_json
 
 FILE = Path(__file__).with_name("model_names.json")
 
@@ -16,7 +15,8 @@ FILE = Path(__file__).with_name("model_names.json")
 @functools.cache
 def read_model_names() -> dict[str, dict[str, dict[str, Any] | None]]:
     """Return for each class, by its location, its names with the fields of ``find_input_fields``."""
-    return read_json(FILE)
+    names: dict[str, dict[str, dict[str, Any] | None]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return names  # not by text_files, which needs PyYAML: ``version`` needs no package
 
 
 @functools.cache

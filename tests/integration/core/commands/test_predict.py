@@ -357,7 +357,7 @@ def test_a_prediction_that_has_failed_or_is_of_other_inputs_says_what_to_do(weig
     (tmp_path / "kept").mkdir()
     for output in ("new/one", "kept"):
         words = [weights, images / "1.png", f"-cfg={recipe}", f"-output={output}"]
-        assert "does not contain the whole model" in refusal(predict(*words, folder=tmp_path))
+        assert "is of another network: MODEL.EMBED_DIM 16 there" in refusal(predict(*words, folder=tmp_path))
         assert not (tmp_path / "new").exists() and list((tmp_path / "kept").iterdir()) == []
     well(predict(weights, images / "2.png", "-output=kept", folder=tmp_path))
     before = (tmp_path / "kept" / "predictions.csv").read_bytes()

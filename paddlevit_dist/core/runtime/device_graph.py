@@ -170,7 +170,7 @@ def _abandon(graph: Any) -> None:
 
     Tried on an H200 with CUDA's runtime alone: ending an invalid capture fails with 901; one that the driver begins
     ends well and empty, and launches work again. But the runtime keeps the error of the failed call until
-    ``cudaGetLastError`` reads it, and the first operation that checks it fails. Paddle has a runtime of its own, which
+    ``cudaGetLastError`` reads it, and the first operation that checks it fails. Paddle has a separate runtime, which
     nothing here can read, so whether its next operations check is not known.
     """
     with contextlib.suppress(Exception):  # of an invalid one: CUDA has ended it, but Paddle still captures

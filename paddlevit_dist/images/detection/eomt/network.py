@@ -98,13 +98,13 @@ class InstanceEomt(Eomt, QueryDetector):
         classes = scores.shape[2]
         scores, places = paddle.topk(scores.flatten(1), min(_MOST, self.num_queries * classes), axis=1)
         queries = places // classes
-        masks = paddle.take_along_axis(outputs["masks"], queries.unsqueeze([2, 3]), axis=1)
+        masks = _take_masks(outputs["masks"], queries)
         inside = (masks > 0).astype(masks.dtype)
         area = inside.sum(axis=[2, 3])
         scores = scores * (F.sigmoid(masks) * inside).sum(axis=[2, 3]) / (area + _LEAST_AREA)
         scores, order = paddle.topk(scores, scores.shape[1], axis=1)
         labels = paddle.take_along_axis(places % classes, order, axis=1)
-        masks = paddle.take_along_axis(masks, order.unsqueeze([2, 3]), axis=1)
+        masks = _take_masks(masks, order)
         return TopDetections(labels, find_boxes(masks), scores, masks)
 
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
@@ -136,3 +136,8 @@ def find_boxes(masks: paddle.Tensor) -> paddle.Tensor:
         ends.append((paddle.where(last > 0, first, last) / side, last / side))
     (x0, x1), (y0, y1) = ends
     return paddle.stack([x0, y0, x1, y1], axis=2)
+
+
+def _take_masks(masks: paddle.Tensor, rows: paddle.Tensor) -> paddle.Tensor:
+    """Take ``masks`` (N, Q, height, width) of the queries ``rows`` (N, k), which Paddle 2.6 does not broadcast."""
+    return paddle.take_along_axis(masks, rows.unsqueeze([2, 3]).expand([-1, -1, *masks.shape[2:]]), axis=1)

@@ -83,7 +83,7 @@ def test_a_network_that_no_machine_can_hold_ends_in_a_line(tmp_path):
 
 
 def test_a_name_that_is_too_long_for_a_file_ends_in_a_line(tmp_path):
-    assert "n cannot be read: File name too long" in refused(f"-output={tmp_path}", *DIGITS, f"-pretrained={'n' * 300}")
+    assert " cannot be read: File name too long" in refused(f"-output={tmp_path}", *DIGITS, f"-pretrained={'n' * 300}")
 
 
 def test_a_batch_that_a_thread_is_late_with_ends_in_a_line(tmp_path):

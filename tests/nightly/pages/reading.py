@@ -14,6 +14,7 @@ PAGES = [
             "finetuning",
             "detection",
             "keypoints",
+            "panoptic",
             "point_clouds",
             "sonata",
             "volumes",

@@ -20,7 +20,7 @@ def _masks(images=2, classes=3, size=(5, 8)):
 def test_maps_of_numbers_and_masks_have_the_truth_of_a_resampled_mask(is_soft):
     labels, masks = _masks()
     points = np.random.default_rng(1).random((6, 50, 2))
-    points[:, :4] = [[0, 0], [0.9999, 0.9999], [0.01, 0.5], [0.5, 0.99]]
+    points[:, :4] = [[0.001, 0.001], [0.9999, 0.9999], [0.01, 0.5], [0.45, 0.99]]  # none between two pixels
     objects = paddle.arange(6).unsqueeze(1)
     numbers = paddle.to_tensor(np.arange(3) * np.ones((2, 1), np.int64))
     stack, maps = MaskStack(paddle.to_tensor(masks)), NumberMaps(paddle.to_tensor(labels), numbers.astype("int64"))

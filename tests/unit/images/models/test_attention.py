@@ -111,6 +111,8 @@ def test_a_gpu_fuses_half_precision_of_heads_that_it_can_also_train(other_paddle
 @pytest.mark.parametrize("name", ["vit", "vit_small_patch16_dinov3"])
 def test_masked_tokens_attend_to_what_the_mask_leaves(name, fused):
     """What hidden tokens are must not matter to the first two; all others see them."""
+    if fused and paddle.__version__.startswith("2."):
+        pytest.skip("Paddle 2.6 fuses attention with a mask on GPUs alone")
     model, _ = watched(name, **({"init_values": 1.0} if "dinov3" in name else {}))
     random = np.random.default_rng(1)
     tokens = random.standard_normal((2, 22, 32)).astype(np.float32)

@@ -18,6 +18,8 @@ SLURM = "needs Slurm; tests/integration/core/launch/test_slurm_example.py"
 ITSELF = "is the test suite, or part of it"
 HOURS = "takes minutes to hours and a quiet machine; its programs are what the page is about"
 ONNX = "needs the extra onnx; tests/integration/images/test_onnx_export.py does it"
+SERVED = "tests/nightly/core/library/test_serve_example.py serves under 20 clients"
+OPENVINO = "needs the extra openvino; tests/integration/test_openvino.py does it"
 ONNX_BOXES = "needs the extra onnx; tests/nightly/images/detection/test_exported_detectors.py does it"
 FEW_LABELS = "tests/nightly/images/test_few_labels.py runs it with fewer epochs and seeds"
 OTHER_IMAGES = "tests/integration/images/test_pretraining.py does it with smaller networks and images that it draws"
@@ -66,7 +68,10 @@ NOT_RUN = {
     "python benchmarks/eval_throughput.py --peer-python /path/to/python/with/torch/and/timm --modes 1x1 --rounds 3 "
     "--models ...": HOURS,
     "pip install pillow-heif": DOWNLOAD,
-    "pip install ml_dtypes": DOWNLOAD,
+    "pip install '.[openvino]'": DOWNLOAD,
+    "python benchmarks/leaks.py --val 50 --train 100 --kinds 10": HOURS,
+    "python benchmarks/predictor_calls.py": HOURS,
+    "python -m pytest -rP tests/nightly/core/library/test_serve_example.py": ITSELF,
     "pip install pyarrow": DOWNLOAD,
     "pip install paddleclas --no-deps": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
@@ -131,6 +136,10 @@ NOT_RUN = {
 
 # Commands that stand in a block together with what they print, or of other programs: which test runs them, or why none.
 IN_TEXT = {
+    "pip install fastapi uvicorn": SERVED,
+    "python examples/serve.py 8000 output/mine exported/mine.onnx": SERVED,
+    "python -m paddlevit_dist evaluate exported/mine.onnx -runtime=openvino": OPENVINO,
+    "python -m paddlevit_dist predict exported/mine.onnx my_data/val -runtime=openvino": OPENVINO,
     "paddlevit-dist evaluate -cfg=vit_base_patch16_224_finetune -data_path=/dataset/imagenet "
     "-pretrained=mae_finetuned_vit_base.pth MODEL.OPTIONS.pool average MODEL.OPTIONS.pool_norm true": GPU,
     "paddlevit-dist train -cfg=finetune_folder -data_path=my_images MODEL.NAME timm:resnet50 "

@@ -45,6 +45,7 @@ SECONDS, _COMPARING_SECONDS = 20.0, 10.0  # for opening a split, for comparing t
 _MOST_THREADS = 16
 _MOST_EXAMINED, _EXAMINE_SECONDS = 500, 5.0  # images opened before a prediction or a preparation
 _MOST_LABELS, _LABEL_SECONDS = 32, 2.0  # images that are read for their labels, if the dataset does not list these
+_COUNTED, _WITHOUT_LIMIT, _COUNT_SECONDS = 2_000, 100, 5.0  # maps to count before a run, and the time for it
 _DEEP = "stored with more than 8 bits a pixel, such as {}; levels above 255 become white: scale them if they use more"
 TURNED = "to be turned by the EXIF orientation, but DATA.EXIF_ROTATE is false: {}"
 _TRANSPARENT = (
@@ -250,6 +251,16 @@ def run_in_threads(
 def compute_digest(encoded: bytes) -> bytes:
     """Return the 16-byte digest of a file's content."""
     return hashlib.blake2b(encoded, digest_size=16).digest()
+
+
+def count_maps(function: Callable[[_D, int], _T | None], dataset: _D, number: int, label: str) -> list[_T]:
+    """Return ``function(dataset, index)`` of as many of ``number`` maps as time allows, drawn alike in every run.
+
+    It returns None for a map that cannot be read, which is skipped.
+    """
+    order = np.random.default_rng(0).permutation(number)[:_COUNTED].tolist()
+    counted = run_in_threads(function, dataset, order, label, len(order), _COUNT_SECONDS, _WITHOUT_LIMIT)
+    return [each for each in counted if each is not None]
 
 
 def compare(train: DecodedSplit, val: DecodedSplit, seconds: float = _COMPARING_SECONDS) -> list[str]:

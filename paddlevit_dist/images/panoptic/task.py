@@ -190,7 +190,8 @@ class PanopticSegmentation(BackboneTask):
         numbers = paddle.where(labels >= 0, numbers, paddle.full_like(numbers, -2))  # no pixel has it
         self.criterion.note_objects(counts, step)
         outputs = model(self.normalizer(batch["images"]), step.update, step.total_updates)
-        targets = QueryTargets(NumberMaps(batch["places"].astype("int32"), numbers), labels, counts)
+        places = batch["places"].astype("int32")  # Paddle 2.6 gathers no int16
+        targets = QueryTargets(NumberMaps(places, numbers), labels, counts)
         return dict(self.criterion.terms(outputs, targets))
 
     def build_metrics(self) -> Metrics:

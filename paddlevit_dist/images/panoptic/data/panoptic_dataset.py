@@ -14,11 +14,9 @@ from ....core.tasks.dataset import Dataset
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...data.image_dataset import ImageDataset
-from ...data.inspection import run_in_threads
+from ...data.inspection import count_maps
 from ...data.reading import UnreadableImage
 from .segments import Segments, make_segments, number_segments
-
-_COUNTED, _WITHOUT_LIMIT, _SECONDS = 2_000, 100, 5.0  # maps to count before a run, and the time for it
 
 
 class PanopticDataset(ImageDataset):
@@ -85,9 +83,7 @@ def summarize_segments(dataset: PanopticDataset, split: str) -> list[str]:
     """
     if not dataset.labeled:
         return []
-    order = np.random.default_rng(0).permutation(len(dataset))[:_COUNTED].tolist()
-    counted = run_in_threads(_count, dataset, order, f"segments of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
-    rows = [row for row in counted if row is not None]
+    rows = count_maps(_count, dataset, len(dataset), f"segments of {split}")
     if not rows:
         return []
     numbers, sums = (np.stack(part).sum(axis=0) for part in zip(*rows))

@@ -13,10 +13,9 @@ from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
 from ...data.image_dataset import ImageDataset
 from ...data.image_labels import IGNORED, make_label_map
-from ...data.inspection import run_in_threads
+from ...data.inspection import count_maps
 from ...data.reading import UnreadableImage
 
-_COUNTED, _WITHOUT_LIMIT, _SECONDS = 2_000, 100, 5.0  # label maps to count before a run, and the time for it
 _MOST_NAMED = 12  # classes in a line
 _NEARLY_ALL = 0.99
 
@@ -69,9 +68,7 @@ def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:
     """
     if not dataset.labeled:
         return []
-    order = np.random.default_rng(0).permutation(len(dataset))[:_COUNTED].tolist()
-    counted = run_in_threads(_counts, dataset, order, f"labels of {split}", len(order), _SECONDS, _WITHOUT_LIMIT)
-    rows = [row for row in counted if row is not None]
+    rows = count_maps(_counts, dataset, len(dataset), f"labels of {split}")
     if not rows:
         return []
     each = np.stack(rows)

@@ -324,7 +324,7 @@ class Predictor:
         self._told: set[str] = set()  # lines about inputs
         self._of_thread = threading.local()
         self._computing = threading.RLock()
-        _predictors.add(self)
+        _predictors[id(self)] = self
 
     @property
     def unreadable(self) -> list[tuple[str, str]]:
@@ -390,7 +390,7 @@ class Predictor:
         return batches
 
 
-_predictors: weakref.WeakSet[Predictor] = weakref.WeakSet()
+_predictors: weakref.WeakValueDictionary[int, Predictor] = weakref.WeakValueDictionary()
 
 
 _of_fork = threading.local()  # ``held``: locks of networks, while this thread forks
@@ -398,7 +398,8 @@ _of_fork = threading.local()  # ``held``: locks of networks, while this thread f
 
 def _hold_networks() -> None:
     """Wait until no thread computes: a child that is forked with a lock of Paddle's allocator taken never ends."""
-    _of_fork.held = [predictor._computing for predictor in sorted(_predictors, key=id)]
+    listed = [reference() for reference in _predictors.valuerefs()]  # at once: a thread may be making another one
+    _of_fork.held = [each._computing for each in sorted(filter(None, listed), key=id)]
     for lock in _of_fork.held:
         lock.acquire()
 

@@ -1,6 +1,5 @@
 """The interface of a network: what other packages call, with defaults for all that a network does not override."""
 
-import dis
 import inspect
 import re
 from abc import abstractmethod
@@ -30,30 +29,26 @@ class ClassLayout(NamedTuple):
     axis: int | None = None  # of the outputs; None: the output axis of the layer's kind
 
 
-def _list_parameters(cls: type) -> tuple[dict[str, Any], str]:
-    """Return parameter -> default of a constructor, and of the parents' while each takes ``**options`` to pass on.
+class _Parameters(NamedTuple):
+    """What a constructor takes, with the constructors of the parents that it passes ``**options`` on to."""
 
-    Also what becomes of any other name: it is an "error", may be an option and is "read", or is "ignored".
-    """
-    found: dict[str, Any] = {}
-    others = "error"
+    defaults: dict[str, Any]  # default by parameter
+    takes_rest: bool  # whether the class's own constructor has a parameter such as ``**options``
+    takes_any: bool  # whether no constructor ends the chain: any other name may be an option
+
+
+def _list_parameters(cls: type) -> _Parameters:
+    """List the parameters of a constructor; ``**_`` takes what others pass and, by its name, passes nothing on."""
+    defaults: dict[str, Any] = {}
+    takes_rest = takes_any = False
     for owner in (each for each in cls.__mro__[: cls.__mro__.index(Model)] if "__init__" in vars(each)):
         parameters = inspect.signature(owner).parameters.values()
-        found = {p.name: p.default for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)} | found
+        defaults = {p.name: p.default for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)} | defaults
         rest = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        others = "error" if rest is None else "read" if _is_read(vars(owner)["__init__"], rest) else "ignored"
-        if others != "read":
+        takes_rest, takes_any = takes_rest or rest is not None, rest is not None and not rest.startswith("_")
+        if not takes_any:
             break
-    return found, others
-
-
-def _is_read(function: Any, name: str) -> bool:
-    """Return whether the code of a function reads its parameter ``name``, also in a function inside."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    if code is None or name in code.co_cellvars or "locals" in code.co_names:
-        return True
-    loads = [each.argval for each in dis.get_instructions(code) if "LOAD_FAST" in each.opname]
-    return any(name in (names if isinstance(names, tuple) else (names,)) for names in loads)  # one loads two at once
+    return _Parameters(defaults, takes_rest, takes_any)
 
 
 class Model(nn.Layer):
@@ -104,8 +99,8 @@ class Model(nn.Layer):
     @classmethod
     def options(cls) -> dict[str, Any]:
         """Return the options that ``build`` takes with their defaults, apart from number of classes and image size."""
-        found, _ = _list_parameters(cls)
-        return {name: default for name, default in found.items() if name not in ("num_classes", "image_size")}
+        defaults = _list_parameters(cls).defaults
+        return {name: default for name, default in defaults.items() if name not in ("num_classes", "image_size")}
 
     @classmethod
     def build(cls, name: str, num_classes: int, image_size: Any | None = None, **options: Any) -> "Model":
@@ -121,16 +116,20 @@ class Model(nn.Layer):
         Raises:
             UserError: an option does not exist, or dimensions do not fit together.
         """
-        parameters, others = _list_parameters(cls)
-        cls.require_options(name, {} if others == "ignored" else options)  # tasks pass channels to any network
+        parameters = _list_parameters(cls)
+        cls.require_options(name, {} if parameters.takes_rest else options)
         chosen = {**cls.variants.get(name, {}), **options}
-        takes_size = "image_size" in parameters
+        takes_size = "image_size" in parameters.defaults
         if image_size is not None and not takes_size and cls.works_on != "images":
             raise UserError(f"model '{name}' works on {cls.works_on} and has no image size ({image_size}); remove it")
         if image_size is not None and takes_size:
             chosen["image_size"] = image_size
         family: Callable[..., Model] = cls
-        model = family(num_classes=num_classes, **chosen)
+        try:
+            model = family(num_classes=num_classes, **chosen)
+        except TypeError:  # the constructor may pass on what its parent does not take
+            cls.require_options(name, options)
+            raise
         if image_size is not None and model.image_size is None:
             model.image_size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
         return model
@@ -140,7 +139,7 @@ class Model(nn.Layer):
         """Raise a UserError that names the variant if the family lacks one of these options."""
         valid = cls.options()
         lists_names = any("options" in vars(owner) for owner in cls.__mro__[: cls.__mro__.index(Model)])
-        takes_any = _list_parameters(cls)[1] == "read" and not lists_names
+        takes_any = _list_parameters(cls).takes_any and not lists_names
         for key in () if takes_any else options:
             if key not in valid:
                 hint = suggest(key, valid)

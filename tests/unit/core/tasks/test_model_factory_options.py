@@ -54,9 +54,35 @@ class Open(Model):
 class Swallowing(Own):
     """Ignores what it does not know, such as channels."""
 
-    def __init__(self, depth=3, **rest):
+    def __init__(self, depth=3, **_):
         super().__init__(in_channels=7)
         self.arguments["depth"] = depth
+
+
+class Listing(Open):
+    """Lists the names that it reads."""
+
+    @classmethod
+    def options(cls):
+        """Return them."""
+        return {"width": 8}
+
+
+class Narrow(Model):
+    """Has no options."""
+
+    def __init__(self, num_classes=10):
+        super().__init__()
+
+    def forward(self, rows):
+        return rows
+
+
+class PassingToNarrow(Narrow):
+    """Passes on what its parent does not take."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
 
 
 class Declaring(Own):
@@ -66,6 +92,7 @@ class Declaring(Own):
 
 
 NETWORKS = {"own": Own, "passing": Passing, "open": Open, "swallowing": Swallowing, "declaring": Declaring}
+NETWORKS |= {"listing": Listing, "narrow": PassingToNarrow}
 
 
 class Plain(Task):
@@ -119,6 +146,14 @@ def test_a_constructor_that_passes_options_on_has_those_of_its_parent():
         create_model("swallowing", detph=4)
     assert create_model("swallowing", in_channels=1, depth=4).arguments["depth"] == 4  # tasks pass channels to any
     assert build("open", "MODEL.OPTIONS.anything=[1]") == {"in_channels": 2, "anything": [1]}
+
+
+def test_a_constructor_that_takes_any_name_is_built_with_what_a_task_sets_and_has_the_options_that_it_lists():
+    assert build("listing", "MODEL.OPTIONS.width=4") == {"in_channels": 2, "width": 4}
+    with pytest.raises(UserError, match="model 'listing' has no option 'widht': did you mean 'width'"):
+        build("listing", "MODEL.OPTIONS.widht=4")
+    with pytest.raises(UserError, match="model 'narrow' has no option 'in_channels'"):  # its parent takes none
+        build("narrow")
 
 
 def test_an_exception_of_a_constructor_with_options_is_a_line_with_its_traceback(monkeypatch):

@@ -11,6 +11,7 @@ from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.score_kind import Arrays
 from ..run_lengths import compress_runs
 from .detections import DetectedObjects
+from .evaluation.curves import name_recall
 from .evaluation.match_tables import MAX_DETECTIONS, MatchTable, resolve_detection_limits
 from .evaluation.matching import CandidateDetections, ImageMasks, match, match_detections
 from .evaluation.operating_points import NO_WISHES, WishedRates
@@ -127,7 +128,7 @@ class DetectionMetrics(MatchMetrics):
 
     def summary(self, values: dict[str, float]) -> str:
         """Format the line of the kind of scores, and what it leaves out."""
-        recall, parts = f"AR_{self.limits[-1]}", [super().summary(values)]
+        recall, parts = name_recall(self.limits[-1]), [super().summary(values)]
         if self.limits != MAX_DETECTIONS:
             parts.append(f"({self.limits[-1]:,} detections per image and category, COCO uses 100)")
         if recall not in values:  # defined whenever AP is

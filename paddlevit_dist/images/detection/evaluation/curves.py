@@ -8,7 +8,7 @@ once. Precision is computed at true positives only: they are few, and it falls b
 detection are consecutive.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ from ....core.runtime.compiled import compiled
 from .match_tables import AREA_RANGES, IOU_THRESHOLDS, MAX_DETECTIONS, MatchTable
 
 RECALLS = np.linspace(0.0, 1.0, 101)
+_RECALL = "AR_"  # before a number of detections, or a range of areas
+_AREAS, _STEPS = len(AREA_RANGES), len(IOU_THRESHOLDS)
 
 
 class DetectionCurves(NamedTuple):
@@ -37,21 +39,21 @@ class DetectionCurves(NamedTuple):
     @classmethod
     def from_table(cls, table: MatchTable, max_detections: Sequence[int] = MAX_DETECTIONS) -> "DetectionCurves":
         """Build the curves of all images of a table that was matched with these ``max_detections``."""
-        num_classes, areas, steps = table.num_classes, len(AREA_RANGES), len(IOU_THRESHOLDS)
+        num_classes = table.num_classes
         order = np.lexsort((-table.scores.astype(np.float64), table.labels))  # stable: ties by image
         bounds = np.searchsorted(table.labels[order], np.arange(num_classes + 1))
         images = table.image_positions()[order].astype(np.int32)
         limit = np.searchsorted(max_detections, compute_ranks(table)[order], side="right").astype(np.int8)
         true_positives, ignored = table.true_positives[order], table.ignored[order]
-        rows = true_positives, ignored, limit, bounds, areas, steps
-        counts = np.zeros(num_classes * areas, np.int64), np.zeros(num_classes * areas * steps, np.int64)
-        _add_rows(*rows, *counts, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8))
+        rows = _SortedRows(true_positives, ignored, limit, bounds)
+        counts = np.zeros(num_classes * _AREAS, np.int64), np.zeros(num_classes * _AREAS * _STEPS, np.int64)
+        _add_rows(rows, *counts, np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int8))
         groups, curves = (np.append(0, np.cumsum(numbers)) for numbers in counts)
         chosen = np.empty(groups[-1], np.int64)
         places, kinds = np.empty(curves[-1], np.int32), np.empty(curves[-1], np.int8)
-        _add_rows(*rows, groups[:-1].copy(), curves[:-1].copy(), chosen, places, kinds)
-        annotated = table.annotated.astype(np.int32)
-        return cls(images[chosen], groups, places, kinds, curves, annotated, num_classes, tuple(max_detections))
+        _add_rows(rows, groups[:-1].copy(), curves[:-1].copy(), chosen, places, kinds)
+        annotated, limits = table.annotated.astype(np.int32), tuple(int(most) for most in max_detections)
+        return cls(images[chosen], groups, places, kinds, curves, annotated, num_classes, limits)
 
     def renumbered(self, positions: np.ndarray) -> "DetectionCurves":
         """Return the curves for weights that have image k at ``positions[k]``, int (images,)."""
@@ -76,21 +78,28 @@ class DetectionCurves(NamedTuple):
         stats = np.empty((len(weights), len(stat_names(self.max_detections))))
         class_ap = np.empty((len(weights), self.num_classes, 3))
         class_recalls = np.empty((len(weights), self.num_classes, len(IOU_THRESHOLDS)))
-        longest = int(np.diff(self.groups).max(initial=0)) + 1  # no curve is longer than its group
         for draw, image_weights in enumerate(weights):
-            _score(
-                image_weights.astype(np.int32),
-                self.images, self.groups, self.places, self.kinds, self.curves, self.annotated, RECALLS,
-                np.empty(longest, np.int64), np.empty(longest), np.empty(longest),
-                stats[draw], class_ap[draw], class_recalls[draw],
-            )  # fmt: skip
+            stats[draw], class_ap[draw], class_recalls[draw] = _score(self, image_weights.astype(np.int32))
         return stats, class_ap, class_recalls
 
 
 def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
     """Return the names of COCO's twelve numbers, in pycocotools' order."""
-    recalls = [f"AR_{most}" for most in max_detections]
+    recalls = [name_recall(most) for most in max_detections]
     return ["AP", "AP50", "AP75", "AP_small", "AP_medium", "AP_large", *recalls, "AR_small", "AR_medium", "AR_large"]
+
+
+def name_recall(most: int) -> str:
+    """Return the name of the recall of at most so many detections per image and class, such as AR_100."""
+    return f"{_RECALL}{most}"
+
+
+def find_widest_recall(names: Iterable[str]) -> str | None:
+    """Return the one of ``name_recall``'s names with the most detections; None if there is none."""
+    limits = [
+        int(name[len(_RECALL) :]) for name in names if name.startswith(_RECALL) and name[len(_RECALL) :].isdecimal()
+    ]
+    return name_recall(max(limits)) if limits else None
 
 
 def compute_ranks(table: MatchTable) -> np.ndarray:
@@ -102,64 +111,84 @@ def compute_ranks(table: MatchTable) -> np.ndarray:
     return np.arange(len(labels)) - np.repeat(first, np.diff(np.append(first, len(labels))))
 
 
+class _SortedRows(NamedTuple):
+    """The rows of a table by class, then falling score."""
+
+    true_positives: np.ndarray  # uint64 (rows,), bits as in ``MatchTable``
+    ignored: np.ndarray  # uint64 (rows,)
+    limit: np.ndarray  # int8 (rows,), index of the first of ``max_detections`` that includes each
+    bounds: np.ndarray  # int64 (classes + 1,), bounds of each class
+
+
 @compiled(needs_numba=False)
-def _add_rows(true_positives, ignored, limit, bounds, areas, steps, group_ends, curve_ends, chosen, places, kinds):
-    """Write the rows of each group and curve at their ends, which move on; without ``chosen`` the ends only count."""
+def _add_rows(rows, group_ends, curve_ends, chosen, places, kinds):
+    """Write the rows of each group and curve at their ends, which move on; without ``chosen`` the ends only count.
+
+    ``rows`` are ``_SortedRows``; ``chosen`` gets the row of each detection of a group, ``places`` and ``kinds`` what
+    ``DetectionCurves`` says.
+    """
     bit_one = np.uint64(1)
-    for label in range(len(bounds) - 1):
-        for area in range(areas):
-            group = label * areas + area
+    for label in range(len(rows.bounds) - 1):
+        for area in range(_AREAS):
+            group = label * _AREAS + area
             first = group_ends[group]
-            all_bits = ((bit_one << np.uint64(steps)) - bit_one) << np.uint64(area * steps)
-            for row in range(bounds[label], bounds[label + 1]):
-                if ignored[row] & all_bits == all_bits:
+            all_bits = ((bit_one << np.uint64(_STEPS)) - bit_one) << np.uint64(area * _STEPS)
+            for row in range(rows.bounds[label], rows.bounds[label + 1]):
+                if rows.ignored[row] & all_bits == all_bits:
                     continue
                 if len(chosen):
                     chosen[group_ends[group]] = row
-                for step in range(steps):
-                    bit = bit_one << np.uint64(area * steps + step)
-                    if (true_positives[row] | ignored[row]) & bit:
-                        curve = group * steps + step
+                for step in range(_STEPS):
+                    bit = bit_one << np.uint64(area * _STEPS + step)
+                    if (rows.true_positives[row] | rows.ignored[row]) & bit:
+                        curve = group * _STEPS + step
                         if len(chosen):
                             places[curve_ends[curve]] = group_ends[group] - first
-                            kinds[curve_ends[curve]] = limit[row] if true_positives[row] & bit else -1
+                            kinds[curve_ends[curve]] = rows.limit[row] if rows.true_positives[row] & bit else -1
                         curve_ends[curve] += 1
                 group_ends[group] += 1
 
 
 @compiled(needs_numba=False, error_model="numpy")
-def _score(
-    weights, images, groups, places, kinds, curves, annotated, recalls, reached_rows, reached, precise, stats, class_ap,
-    class_recalls,
-):  # fmt: skip
-    """Compute the numbers of one draw and write them to ``stats``, ``class_ap`` and ``class_recalls``."""
-    num_classes, areas = len(class_ap), (len(groups) - 1) // len(class_ap)
-    steps, limits = (len(curves) - 1) // (len(groups) - 1), len(stats) - 9
+def _score(found, weights):
+    """Compute the numbers of one draw, see ``DetectionCurves.compute``.
+
+    Args:
+        found: ``DetectionCurves``; numba compiles the attributes of a named tuple, too.
+        weights: int32 (images,), how often each image occurs in the draw.
+    """
+    images, groups, places, kinds, curves = found.images, found.groups, found.places, found.kinds, found.curves
+    annotated, limits = found.annotated, len(found.max_detections)
+    stats = np.full(9 + limits, np.nan)  # see ``stat_names``
+    class_ap, class_recalls = np.full((found.num_classes, 3), np.nan), np.full((found.num_classes, _STEPS), np.nan)
+    longest = 1
+    for group in range(len(groups) - 1):  # no curve is longer than its group
+        longest = max(longest, groups[group + 1] - groups[group] + 1)
+    reached_rows, reached, precise = np.empty(longest, np.int64), np.empty(longest), np.empty(longest)
     tiny = np.spacing(1.0)
-    totals = np.zeros((num_classes, areas))
+    totals = np.zeros((found.num_classes, _AREAS))
     for row in range(len(annotated)):
         weight = weights[annotated[row, 0]]
         if weight:
-            for area in range(areas):
+            for area in range(_AREAS):
                 totals[annotated[row, 1], area] += weight * annotated[row, 2 + area]
     sums, counts = np.zeros(len(stats)), np.zeros(len(stats))
     right = np.zeros(limits + 2)  # in front, what is ignored
-    class_ap[:], class_recalls[:] = np.nan, np.nan
-    for label in range(num_classes):
-        for area in range(areas):
+    for label in range(found.num_classes):
+        for area in range(_AREAS):
             if totals[label, area] == 0:
                 continue
-            group = label * areas + area
+            group = label * _AREAS + area
             first, total = groups[group], 0
             reached_rows[0] = 0  # how many rows there are before each
             for place in range(groups[group + 1] - first):
                 total += weights[images[first + place]]
                 reached_rows[place + 1] = total
             # The smallest number whose share of the total is at least each recall.
-            needed = np.searchsorted(np.arange(totals[label, area] + 1.0) / totals[label, area], recalls)
+            needed = np.searchsorted(np.arange(totals[label, area] + 1.0) / totals[label, area], RECALLS)
             ap_sum = 0.0
-            for step in range(steps):
-                curve = group * steps + step
+            for step in range(_STEPS):
+                curve = group * _STEPS + step
                 right[:] = 0.0
                 num_found, ignored, number = 0.0, 0.0, 0
                 for event in range(curves[curve], curves[curve + 1]):  # without branches, which are hard to predict
@@ -174,13 +203,13 @@ def _score(
                 for place in range(number - 1, 0, -1):
                     precise[place - 1] = max(precise[place - 1], precise[place])
                 place, area_below = 0, 0.0
-                for point in range(len(recalls)):
+                for point in range(len(RECALLS)):
                     while place < number and reached[place] < needed[point]:
                         place += 1
                     if place == number:
                         break
                     area_below += precise[place]
-                ap = area_below / len(recalls)
+                ap = area_below / len(RECALLS)
                 ap_sum += ap
                 # AP, AP50, AP75 of all areas, AP of each other area; AR of each limit, of each other area.
                 if area == 0:
@@ -203,6 +232,8 @@ def _score(
                     sums[6 + limits + area - 1] += num_found / totals[label, area]
                     counts[6 + limits + area - 1] += 1
             if area == 0:
-                class_ap[label, 0] = ap_sum / steps
-    for limit in range(len(stats)):
-        stats[limit] = sums[limit] / counts[limit] if counts[limit] else np.nan
+                class_ap[label, 0] = ap_sum / _STEPS
+    for number in range(len(stats)):
+        if counts[number]:
+            stats[number] = sums[number] / counts[number]
+    return stats, class_ap, class_recalls

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .curves import DetectionCurves, stat_names
+from .curves import DetectionCurves, name_recall, stat_names
 from .match_tables import MatchTable
 
 _AT_50 = 0
@@ -77,7 +77,7 @@ def build_image_columns(
             num_images, class_names, images[is_counted], table.labels[is_counted], np.ones(is_counted.sum(), int)
         ),
         "highest score": np.where(np.isfinite(highest), highest, np.nan),
-        **{name: stats[:, names.index(name)] for name in (*_IMAGE_STATS, f"AR_{curves.max_detections[-1]}")},
+        **{name: stats[:, names.index(name)] for name in (*_IMAGE_STATS, name_recall(curves.max_detections[-1]))},
         "true positives": quality.right,
         "false positives": quality.wrong,
         "missed": quality.missed,

@@ -13,7 +13,8 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 ADDRESS = "https://example.org/paddlevit_dist"  # of the project: `make dist` refuses example.org
-VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "paddlevit_dist" / "__init__.py").read_text(encoding="utf-8"))
+VERSION_FILE = ROOT / "paddlevit_dist" / "core" / "runtime" / "version.py"
+VERSION = re.search(r'__version__ = "(.+)"', VERSION_FILE.read_text(encoding="utf-8"))
 
 
 class BuildWithRecipes(build_py):

@@ -34,7 +34,7 @@ def main() -> None:
     import paddle
     from sklearn.metrics import average_precision_score
 
-    from paddlevit_dist.core.engine.confidence import IntervalConfig, compute_intervals
+    from paddlevit_dist.core.metrics.confidence import IntervalConfig, compute_intervals
     from paddlevit_dist.images.multi_label.metrics import LabelMetrics
 
     labels, logits = draw(options.images, options.classes)

@@ -10,8 +10,7 @@ import zlib
 
 from .core.runtime.lazy_names import lazy_names
 from .core.runtime.processor import choose_kernels
-
-__version__ = "0.1.0rc1"
+from .core.runtime.version import __version__ as __version__
 
 # Used once before Paddle's import: 2.6's library bundles another zlib, to which this one would be bound, and crash.
 if "paddle" not in sys.modules:

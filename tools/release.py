@@ -2,7 +2,7 @@
 
 Usage: python tools/release.py [FOLDER]
 
-FOLDER is dist by default. The version is in paddlevit_dist/__init__.py; CHANGELOG.md must have a section
+FOLDER is dist by default. The version is in paddlevit_dist/core/runtime/version.py; CHANGELOG.md must have a section
 for it, and a version's tag on this commit must agree. Uncommitted changes are not included.
 Needs git, and setuptools as in the extra dev. RELEASING.md has the steps before and after.
 """
@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SDIST = "import setuptools.build_meta as b, sys; b.build_sdist(sys.argv[1])"  # what `python -m build` calls
+VERSION_FILE = "paddlevit_dist/core/runtime/version.py"
 PIP = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
 
 
@@ -39,14 +40,14 @@ def main():
 
 def read_version(source):
     """Read the version of the package in ``source``; exit unless CHANGELOG.md and a tag on this commit agree."""
-    version = re.search(r'__version__ = "(.+)"', (source / "paddlevit_dist" / "__init__.py").read_text("utf-8"))[1]
+    version = re.search(r'__version__ = "(.+)"', (source / VERSION_FILE).read_text("utf-8"))[1]
     tags = subprocess.run(
         ["git", "tag", "--points-at", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
     )
     tagged = [tag for tag in tags.stdout.split() if re.match(r"v\d", tag)]
     if tagged and tagged != [f"v{version}"]:
         sys.exit(
-            f"error: this commit has the tag {', '.join(tagged)}, but paddlevit_dist/__init__.py says {version}: "
+            f"error: this commit has the tag {', '.join(tagged)}, but {VERSION_FILE} says {version}: "
             f"correct __version__ and move the tag, or tag v{version}"
         )
     sections = dict(re.findall(r"^## (\S+) - (.+)$", (source / "CHANGELOG.md").read_text("utf-8"), re.M))

@@ -64,7 +64,11 @@ CHANGES = f"# Changes\n\n## {__version__} - {{}}\n"
 @pytest.mark.parametrize(
     "changes, tag, said",
     [
-        (CHANGES.format("2027-01-31"), "v9.9.9", "this commit has the tag v9.9.9, but paddlevit_dist/__init__.py says"),
+        (
+            CHANGES.format("2027-01-31"),
+            "v9.9.9",
+            "this commit has the tag v9.9.9, but paddlevit_dist/core/runtime/version.py says",
+        ),
         (CHANGES.format("unreleased"), f"v{__version__}", f"CHANGELOG.md says '## {__version__} - unreleased': write"),
         ("# Changes\n", None, f"CHANGELOG.md has no section '## {__version__.partition('.dev')[0]} - unreleased'"),
     ],

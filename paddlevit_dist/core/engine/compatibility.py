@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ... import __version__
 from ..checkpoint import store as checkpoint_store
 from ..checkpoint.model_record import read_facts
 from ..registry.lookup import find_built_in
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
+from ..runtime.version import __version__
 from ..settings.every_run import RunSettings
 from ..settings.table import comparable_leaves, default_config, effects, public_leaves
 from ..tasks.aspects import get_aspect

@@ -14,6 +14,7 @@ from ..distributed import StopRequested, all_gather, is_main, rank, reduce_dict,
 from ..intervals import ConfidenceInterval
 from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
+from ..metrics.confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from ..registry.extension_points import WRITE_EVALUATED
 from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
@@ -30,7 +31,6 @@ from ..tasks.score import HIGHER, LOWER, Score, to_plain
 from ..tasks.step_types import EvaluationStep
 from ..tasks.task import Records, Task
 from . import gpu_memory
-from .confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from .metrics_check import describe_owner, find_problem
 from .precision import EvaluationPrecision
 

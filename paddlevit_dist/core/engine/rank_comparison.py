@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from ... import __version__
 from ..distributed import all_gather
 from ..runtime import signals
 from ..runtime.errors import UserError
+from ..runtime.version import __version__
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import Dataset
 from ..tasks.task import Task

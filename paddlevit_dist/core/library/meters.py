@@ -13,8 +13,8 @@ import numpy as np
 import paddle
 
 from ..distributed import all_gather, rank, reduce_dict
-from ..engine.confidence import IntervalConfig, compute_intervals
 from ..intervals import ConfidenceInterval
+from ..metrics.confidence import IntervalConfig, compute_intervals
 from ..registry.extension_points import METRICS
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten

@@ -21,6 +21,7 @@ from ..runtime.errors import Stopped, UserError, WorkerFailure
 from ..runtime.files import atomic_file, os_errors_as_user_errors
 from ..runtime.json_format import format_json
 from ..runtime.metrics_file import METRICS, recorded_events
+from ..runtime.version import __version__
 from ..settings.every_run import RunSettings
 from .progress import write_line
 
@@ -113,8 +114,6 @@ def versions() -> dict[str, str]:
     """Return the versions of this package and of the packages that its results depend on."""
     import numpy
     import paddle
-
-    from ... import __version__
 
     python = platform.python_version()
     return {"paddlevit_dist": __version__, "paddle": paddle.__version__, "numpy": numpy.__version__, "python": python}

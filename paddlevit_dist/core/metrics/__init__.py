@@ -2,6 +2,7 @@
 
 The package ``losses`` has the losses that such tasks are trained with.
 
+- ``confidence``: intervals of an evaluation from the results of all ranks
 - ``counts``: confusion counts, also near boundaries; without Paddle
 - ``segments``: matches of segments, of points or pixels; without Paddle
 - ``confusion``: the metrics of a task that labels elements

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from ... import __version__
 from . import signals
+from .version import __version__
 
 # Module that any command may import -> its name on pip. Packages for single features have their own advice.
 REQUIRED = {

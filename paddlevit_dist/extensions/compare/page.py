@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ... import __version__
 from ...core.runtime.files import atomic_file
 from ...core.runtime.thumbnails import encode
+from ...core.runtime.version import __version__
 from . import formatting
 from .images import ChangedImages, choose_samples
 from .tables import EvaluationTable

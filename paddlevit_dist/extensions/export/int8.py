@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import paddle
 
-from ...core.engine.confidence import PerSampleResults
 from ...core.engine.evaluation import Evaluator
 from ...core.engine.precision import EvaluationPrecision
 from ...core.intervals import ConfidenceInterval
 from ...core.logging.progress import Heartbeat
 from ...core.logging.record import cache_folder
+from ...core.metrics.confidence import PerSampleResults
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from ...core.runtime.transfers import batch_to_device, read

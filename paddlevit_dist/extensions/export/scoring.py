@@ -12,11 +12,11 @@ from paddle.nn import functional as F
 from ...core.checkpoint.class_rows import ClassNames, drop_unnamed, order_outputs
 from ...core.distributed import all_gather, broadcast_object, reduce_dict
 from ...core.engine.compatibility import FactDifference, judge_changes, show
-from ...core.engine.confidence import PerSampleResults, compute_intervals
 from ...core.engine.evaluation import EvaluationObserver
 from ...core.engine.trainer import Trainer
 from ...core.inference.evaluation import load_evaluated_weights
 from ...core.launch import gpu
+from ...core.metrics.confidence import PerSampleResults, compute_intervals
 from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import is_on_gpu, read, to_device

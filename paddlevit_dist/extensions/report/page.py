@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ... import __version__
 from ...core.logging.record import RunLog, find_stamp
 from ...core.registry.extension_points import COMPARE_RUNS
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.metrics_file import METRICS
 from ...core.runtime.printing import agree, count, one_line
+from ...core.runtime.version import __version__
 from . import curves
 from .parts import (
     Part,

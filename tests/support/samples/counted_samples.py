@@ -6,8 +6,8 @@ import pytest
 
 from paddlevit_dist.core.data.sampler import EvaluationSampler
 from paddlevit_dist.core.distributed import broadcast_object, is_main, rank, reduce_dict, world_size
-from paddlevit_dist.core.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.core.metrics.classification import ClassificationMetrics
+from paddlevit_dist.core.metrics.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth

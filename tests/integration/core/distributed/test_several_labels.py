@@ -12,7 +12,7 @@ from support.trainings.updates import changes_of_an_update
 from paddlevit_dist.core.data.sampler import EvaluationSampler
 from paddlevit_dist.core.distributed import rank, reduce_dict, world_size
 from paddlevit_dist.core.engine import CountingCollate
-from paddlevit_dist.core.engine.confidence import IntervalConfig, compute_intervals
+from paddlevit_dist.core.metrics.confidence import IntervalConfig, compute_intervals
 from paddlevit_dist.core.tasks.dataset import reading_generator
 from paddlevit_dist.images.multi_label.metrics import LabelMetrics
 

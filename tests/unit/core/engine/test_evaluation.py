@@ -12,10 +12,10 @@ from support.trainings import small_runs
 from paddlevit_dist import Manifest, UserError, register_feature
 from paddlevit_dist.core.distributed import StopRequested
 from paddlevit_dist.core.engine import evaluation
-from paddlevit_dist.core.engine.confidence import IntervalConfig, PerSampleResults
 from paddlevit_dist.core.engine.evaluation import Evaluator
 from paddlevit_dist.core.intervals import ConfidenceInterval
 from paddlevit_dist.core.metrics import ClassificationMetrics, ClassificationScores
+from paddlevit_dist.core.metrics.confidence import IntervalConfig, PerSampleResults
 from paddlevit_dist.core.registry.register import register_score_kind
 from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.tasks.metrics import PerSampleMetrics

@@ -6,7 +6,7 @@ from support.own_scores import SIX, check_own_scores
 from support.refusals import refusal_of
 from support.samples.counted_samples import KINDS, SAMPLES
 
-from paddlevit_dist.core.engine.confidence import compute_intervals
+from paddlevit_dist.core.metrics.confidence import compute_intervals
 from paddlevit_dist.core.registry.lookup import list_names
 from paddlevit_dist.core.tasks.metrics import SampleTable
 from paddlevit_dist.core.tasks.score_kind import require_score_kind

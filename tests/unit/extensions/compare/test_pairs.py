@@ -13,9 +13,9 @@ from support.samples.instance_scenes import NAMES, scene
 from yacs.config import CfgNode
 
 from paddlevit_dist import UserError, register_task
-from paddlevit_dist.core.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.core.intervals import paired_difference
 from paddlevit_dist.core.metrics.classification import ClassificationMetrics
+from paddlevit_dist.core.metrics.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.core.tasks.dataset import TransformedDataset
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.extensions.compare import pairs, tables

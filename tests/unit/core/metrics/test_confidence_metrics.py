@@ -8,8 +8,14 @@ import pytest
 from support.samples.counted_samples import CONFIDENCE, KINDS, SAMPLES, evaluate_share
 from support.thread_ranks import ThreadRanks
 
-from paddlevit_dist.core.engine.confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from paddlevit_dist.core.intervals import ConfidenceInterval
+from paddlevit_dist.core.metrics.confidence import (
+    IntervalConfig,
+    PerSampleResults,
+    compute_intervals,
+    to_event,
+    to_json,
+)
 from paddlevit_dist.core.tasks.metrics import PerSampleMetrics
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 from paddlevit_dist.volumes.landmarks.metrics import LandmarkMetrics

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from paddlevit_dist.core.engine.confidence import IntervalConfig, PerSampleResults
 from paddlevit_dist.core.intervals import paired_difference
 from paddlevit_dist.core.metrics.classification import ClassificationMetrics
+from paddlevit_dist.core.metrics.confidence import IntervalConfig, PerSampleResults
 from paddlevit_dist.core.tasks.metrics import PerSampleMetrics
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
 

@@ -124,6 +124,8 @@ def parse(given: GivenSettings) -> ParsedSettings:
     renamed: list[str] = []
     ignored: dict[str, str] = {}  # by name: one line for each key
     for setting in given.settings:
+        if _repeats_default(setting, vocabulary, parsed):
+            continue
         translated = _translate(setting, vocabulary, given, renamed, ignored)
         if translated is not None:
             value = _parse_value(translated, vocabulary.known[translated.name], given)
@@ -150,14 +152,14 @@ def _translate(
     """
     (name, value), origin = split_option(setting.name, setting.value), setting.origin
     # Names without effect come first, as users may have them. A removed key with the value that is used today is one of
-    # them, even if another key replaces it: no notice is needed.
+    # them: no notice is needed.
     if name in vocabulary.needless:
         if value is not None:
             ignored[name] = f"{origin}: {name} does not exist here and is not needed: {vocabulary.needless[name]}"
         return None
-    if name in vocabulary.former and _changes_nothing(value, vocabulary.former[name], given):
-        return None
     if name in vocabulary.former and name not in vocabulary.names:
+        if _changes_nothing(value, vocabulary.former[name], given):
+            return None
         instead = vocabulary.former[name].meaning
         raise UserError(f"{origin}: {name} is {show(value)}, but this key was removed: {instead}")
     # A file of another task of PaddleViT also has names that are translated: it is refused before they are.
@@ -177,6 +179,40 @@ def _translate(
         renamed.append(f"{origin}: {name} {show(value)} is called '{ours}' here")
         setting = dataclasses.replace(setting, value=ours)
     return setting
+
+
+def _repeats_default(setting: KeySetting, vocabulary: _Vocabulary, earlier: Sequence[KeySetting]) -> bool:
+    """Return whether a removed key that another one replaces has its default, and there is no other value to replace.
+
+    Older runs store all keys, so that such a default was not chosen, unless an earlier file sets the other key. Neither
+    was None, which means "not set".
+    """
+    former, other = vocabulary.former.get(setting.name), vocabulary.names.get(setting.name)
+    if former is None or other is None or not _is_default(setting.value, former):
+        return False
+    name, option = split_option(other, None)
+    return former.default is None or not any(
+        each.name == name
+        and (option is None or _has_option(each.value, option))
+        and (each.source != setting.source or each.source == COMMAND_LINE)
+        for each in earlier
+    )
+
+
+def _has_option(options: object, other: object) -> bool:
+    """Return whether ``options`` has all names of ``other``, nested names in their mappings."""
+    if not isinstance(other, Mapping):
+        return True
+    return isinstance(options, Mapping) and all(
+        name in options and _has_option(options[name], inner) for name, inner in other.items()
+    )
+
+
+def _is_default(value: object, key: Key) -> bool:
+    try:
+        return bool(key.parse(value) == key.default)
+    except InvalidValue:
+        return False
 
 
 def _changes_nothing(value: object, key: Key, given: GivenSettings) -> bool:

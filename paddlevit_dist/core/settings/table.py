@@ -270,17 +270,20 @@ def comparable_leaves(settings: Mapping[str, Any] | Section) -> dict[str, Any]:
     """Return dotted name -> value as ``leaves``, to compare with settings that another version has stored.
 
     The value of a removed key is that of the key which replaces it, or has the removed key's name; if settings do not
-    have it, it is the default.
+    have it, it is the default. Where several removed keys became one, another value than the default counts.
     """
     found = leaves(settings)
     for table in known_tables(settings.get("TASK")):
         for key in table.former:
             value = found.pop(key.name, key.default)
-            if key.name not in table.renamed:
+            other = table.renamed.get(key.name)
+            if other is None:
                 found[key.name] = value
             elif value != key.default:
-                name, value = split_option(table.renamed[key.name], value)
+                name, value = split_option(other, value)
                 found[name] = merge_options(found.get(name), value)
+            elif not other.startswith(f"{OPTIONS}."):
+                found.setdefault(other, value)
     return found
 
 

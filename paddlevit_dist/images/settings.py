@@ -13,6 +13,7 @@ from ..core.runtime.errors import UserError
 from ..core.settings import every_run
 from ..core.settings.key import (
     ABOVE_0,
+    AT_LEAST_0,
     AT_LEAST_1,
     SEEDS,
     SHARE,
@@ -126,6 +127,26 @@ class ImageModelSection(every_run.ModelSection):
     INIT_VALUES: float | None = _dimension("first value of the scale of each residual branch", _FACTOR)
     QKV_BIAS: bool | None = key(None, "bias of queries, keys and values; None: the variant's")
     LINEAR: bool | None = key(None, "attention to pooled keys; None: the variant's")
+
+
+class ColorTrain(every_run.TrainSection):
+    """Section TRAIN of classification and detection."""
+
+    COLOR_JITTER: float = key(
+        0.0,
+        "largest relative change of brightness, contrast and saturation; classification: without RAND_AUGMENT and "
+        "AUTO_AUGMENT, or with 3a",
+        AT_LEAST_0,
+    )
+
+
+class ColorSettings(every_run.RunSettings):
+    """Settings of a run with images whose colors change."""
+
+    TRAIN: ColorTrain
+
+
+COLORS = KeyTable(rows(ColorSettings))
 
 
 class ImageSettings(every_run.RunSettings):

@@ -16,6 +16,7 @@ _SCORES_OF_CLASSES = ("AP", "AP %", "IoU", "IoU %", "Dice", "recall %", "PCK %",
 _PLURALS = {"class": "classes", "category": "categories", "point": "points"}
 _TAKEN_FOR = "most often taken for"
 _WEIGHTS = ("CLASS_WEIGHTS", "VOLUMES.FOREGROUND_FRACTION")  # ends of keys that give rare classes more weight
+#: the second is of runs of former versions, with shapes
 _CONFIDENCE_LOWERED_BY = ("TRAIN.SMOOTHING", "SHAPES.LABEL_SMOOTHING", "TRAIN.MIXUP_ALPHA", "TRAIN.CUTMIX_ALPHA")
 _STILL_RISING = 0.02  # share of the whole improvement that the last third must have
 _ENDED = 0.01  # of the highest learning rate

@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
+from ...core.losses.settings import SmoothingTrain
 from ...core.registry.lookup import find_built_in, find_package, list_names
 from ...core.registry.manifest import NO_LABELS
 from ...core.registry.model_sources import refuse_clone_model
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
-from ...core.settings import every_run
 from ...core.settings.key import (
     ABOVE_0,
     AT_LEAST_0,
@@ -18,7 +18,6 @@ from ...core.settings.key import (
     OPTIONS,
     SHARE,
     SHARE_ABOVE_0,
-    SHARE_BELOW_1,
     SIZE,
     Flag,
     Pair,
@@ -102,10 +101,9 @@ class ClassificationDataSection(settings.ImageDataSection):
     )
 
 
-class ClassificationTrainSection(every_run.TrainSection):
+class ClassificationTrainSection(settings.ColorTrain, SmoothingTrain):
     """Keys of TRAIN for image classification."""
 
-    SMOOTHING: float = key(0.0, "label smoothing", SHARE_BELOW_1)
     CLASS_WEIGHTS: list[float] | Literal["balanced"] | None = key(
         None,
         "weight of each class in the loss, scaled to a mean of 1 over the training set; balanced: 1 / its frequency",
@@ -123,9 +121,6 @@ class ClassificationTrainSection(every_run.TrainSection):
     RAND_AUGMENT_LAYERS: int = key(2, "RAND_AUGMENT true: operations per image", AT_LEAST_1)
     RAND_AUGMENT_MAGNITUDE: int = key(9, "RAND_AUGMENT true: strength", Range(low=0, high=10))
     AUTO_AUGMENT: bool | str = key(False, "without RAND_AUGMENT: true (original), originalr, v0, v0r or 3a")
-    COLOR_JITTER: float = key(
-        0.0, "range of color changes, without RAND_AUGMENT and AUTO_AUGMENT or with 3a", AT_LEAST_0
-    )
     RANDOM_ERASE_PROB: float = key(0.0, "probability of erasing boxes of an image", SHARE)
     RANDOM_ERASE_MODE: Literal["const", "rand", "pixel"] = key(
         "pixel", "content of erased boxes: the mean (const), a random color (rand) or noise (pixel)"

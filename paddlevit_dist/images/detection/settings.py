@@ -23,7 +23,7 @@ from ...core.settings.key import (
     rows,
 )
 from ...core.settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
-from ..settings import SIDE_PX, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
+from ..settings import SIDE_PX, ColorTrain, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
@@ -72,9 +72,6 @@ class DetectionDataSection(ObjectData):
         "it is padded or cropped to the square; another part is drawn if it has no object; None: other sizes, as above",
         Range(low=0.01, high=100),
         training_only=True,
-    )
-    COLOR_JITTER: float = key(
-        0.0, "training: range of brightness, contrast and saturation", AT_LEAST_0, training_only=True
     )
     SSD_AUGMENT: bool = key(
         False,
@@ -201,7 +198,7 @@ class DetectionModelSection(ObjectModel):
     NUM_QUERIES: int | None = key(None, "DETR: largest number of objects detected in an image", AT_LEAST_1)
 
 
-class DetectionTrainSection(ObjectTrain):
+class DetectionTrainSection(ObjectTrain, ColorTrain):
     """Keys below TRAIN of detection."""
 
     DETECTION_NORMALIZER: Literal["global", "reference"] = key(
@@ -328,6 +325,11 @@ TABLE = KeyTable(
     former=(
         Key("MODEL.ENCODER_LAYERS", None, "int", "layers of the encoder", optional=True),
         Key("MODEL.DECODER_LAYERS", None, "int", "layers of the decoder", optional=True),
+        Key("DATA.COLOR_JITTER", 0.0, "float", "largest change of colors", AT_LEAST_0, training_only=True),
     ),
-    renamed={f"MODEL.{name}": f"MODEL.OPTIONS.{name.lower()}" for name in ("ENCODER_LAYERS", "DECODER_LAYERS")},
+    renamed={
+        "MODEL.ENCODER_LAYERS": "MODEL.OPTIONS.encoder_layers",
+        "MODEL.DECODER_LAYERS": "MODEL.OPTIONS.decoder_layers",
+        "DATA.COLOR_JITTER": "TRAIN.COLOR_JITTER",
+    },
 )

@@ -6,6 +6,7 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
+from ...core.losses.settings import OverlapTrain
 from ...core.runtime.errors import UserError
 from ...core.settings.key import (
     AT_LEAST_0,
@@ -13,6 +14,7 @@ from ...core.settings.key import (
     SHARE_ABOVE_0,
     SIZE,
     Flag,
+    Key,
     Pair,
     PathText,
     Range,
@@ -21,7 +23,7 @@ from ...core.settings.key import (
     rows,
 )
 from ...core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
-from ..settings import SIDE_PX, ObjectData, ObjectSettings
+from ..settings import SIDE_PX, ObjectData, ObjectSettings, ObjectTrain
 
 
 class SegmentationDataSection(ObjectData):
@@ -93,12 +95,6 @@ class SegmentationSection(Section):
     CLASS_WEIGHTS: list[float] | None = key(
         None, "weight of each class in the loss; None: 1", AT_LEAST_0, training_only=True
     )
-    DICE_WEIGHT: float = key(
-        0.0, "weight of the Dice loss, in addition to the cross-entropy", AT_LEAST_0, training_only=True
-    )
-    LOVASZ_WEIGHT: float = key(
-        0.0, "weight of the Lovasz loss, in addition to the cross-entropy", AT_LEAST_0, training_only=True
-    )
     OHEM_THRESHOLD: float | None = key(
         None,
         "probability below which pixels count in the cross-entropy of the main head, in addition to the OHEM_MIN_KEPT "
@@ -137,11 +133,16 @@ class SegmentationSection(Section):
     )
 
 
+class SegmentationTrain(ObjectTrain, OverlapTrain):
+    """Section TRAIN of segmentation, whose own keys are in SEGMENTATION."""
+
+
 class SegmentationSettings(ObjectSettings):
     """Keys of segmentation."""
 
     DATA: SegmentationDataSection
     SEGMENTATION: SegmentationSection
+    TRAIN: SegmentationTrain
 
 
 def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[KeySetting]) -> list[str]:
@@ -201,13 +202,23 @@ def _find_unused(view: ConfigView[SegmentationSettings]) -> Iterator[IgnoredKeys
 
 def require_no_pixel_losses(config: SegmentationSettings) -> None:
     """Refuse keys of losses that a network whose queries learn masks does not have, by a ``UserError``."""
-    keys = config.SEGMENTATION
-    for name in ("CLASS_WEIGHTS", "OHEM_THRESHOLD", "DICE_WEIGHT", "LOVASZ_WEIGHT"):
-        if keys[name]:
+    of_section = {"SEGMENTATION": ("CLASS_WEIGHTS", "OHEM_THRESHOLD"), "TRAIN": ("DICE_WEIGHT", "LOVASZ_WEIGHT")}
+    for section, name in ((section, name) for section, names in of_section.items() for name in names):
+        if value := config[section][name]:
             raise UserError(
-                f"SEGMENTATION.{name} {keys[name]}: {config.MODEL.NAME} has losses of queries, not of pixels; remove "
-                f"SEGMENTATION.{name}"
+                f"{section}.{name} {value}: {config.MODEL.NAME} has losses of queries, not of pixels; remove "
+                f"{section}.{name}"
             )
 
 
-TABLE = KeyTable(rows(SegmentationSettings), resolve_defaults=_complete, check=_check, find_ignored=_find_unused)
+TABLE = KeyTable(
+    rows(SegmentationSettings),
+    resolve_defaults=_complete,
+    check=_check,
+    find_ignored=_find_unused,
+    former=(
+        Key("SEGMENTATION.DICE_WEIGHT", 0.0, "float", "weight of the Dice loss", AT_LEAST_0, training_only=True),
+        Key("SEGMENTATION.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss", AT_LEAST_0, training_only=True),
+    ),
+    renamed={f"SEGMENTATION.{name}": f"TRAIN.{name}" for name in ("DICE_WEIGHT", "LOVASZ_WEIGHT")},
+)

@@ -90,7 +90,7 @@ class ImageSegmentation(BackboneTask):
         self.auxiliary_weight = 0.0  # the model's
         self.criterion: MaskQueryCriterion | None = None  # of a network that has losses, once classes are known
         keys = config.SEGMENTATION
-        of_classes = _CLASS_LOSSES if keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT else ()
+        of_classes = _CLASS_LOSSES if config.TRAIN.DICE_WEIGHT or config.TRAIN.LOVASZ_WEIGHT else ()
         of_pixels = _PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :]  # hard pixels are counted by the step
         self.traits = replace(self.traits, normalizer_names=(*of_pixels, *of_classes))
         if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's model
@@ -202,15 +202,16 @@ class ImageSegmentation(BackboneTask):
         shape = labels.shape[0], self.num_classes, None, None
         main, *auxiliary = (require_output(one, shape, model, _LOGITS) for one in (outputs if is_pair else (outputs,)))
         with autocast.off():
-            keys, logits = self.config.SEGMENTATION, main.astype("float32")
-            if keys.OHEM_THRESHOLD is not None or keys.DICE_WEIGHT or keys.LOVASZ_WEIGHT:
+            train, logits = self.config.TRAIN, main.astype("float32")
+            threshold = self.config.SEGMENTATION.OHEM_THRESHOLD
+            if threshold is not None or train.DICE_WEIGHT or train.LOVASZ_WEIGHT:
                 logits = upsample(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
-            terms = {"loss": self._cross_entropy(logits, labels, keys.OHEM_THRESHOLD)}
+            terms = {"loss": self._cross_entropy(logits, labels, threshold)}
             rows = logits.flatten(2), labels.flatten(1), IGNORED  # (N, classes, pixels), (N, pixels)
-            if keys.DICE_WEIGHT:
-                terms["dice"] = LossTerm(*dice_losses(*rows), keys.DICE_WEIGHT)
-            if keys.LOVASZ_WEIGHT:
-                terms["lovasz"] = LossTerm(*row_lovasz_softmax(*rows), keys.LOVASZ_WEIGHT)
+            if train.DICE_WEIGHT:
+                terms["dice"] = LossTerm(*dice_losses(*rows), train.DICE_WEIGHT)
+            if train.LOVASZ_WEIGHT:
+                terms["lovasz"] = LossTerm(*row_lovasz_softmax(*rows), train.LOVASZ_WEIGHT)
             for other in auxiliary:
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal
 
+from ...core.losses.settings import OverlapTrain, SmoothingTrain
 from ...core.runtime.errors import UserError
-from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Pair, Range, Section, key, rows
+from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Key, Pair, Range, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 from .. import settings
 
@@ -47,18 +48,8 @@ class SegmentationPointSection(settings.PointSection):
         ABOVE_0,
         training_only=True,
     )
-    LOVASZ_WEIGHT: float = key(
-        0.0, "weight of the Lovasz loss, added to the cross-entropy", AT_LEAST_0, training_only=True
-    )
-    DICE_WEIGHT: float = key(0.0, "weight of the Dice loss, added to the cross-entropy", AT_LEAST_0, training_only=True)
     CLASS_WEIGHTS: list[float] | None = key(
         None, "training: weight of each class in the cross-entropy; None: all are 1", AT_LEAST_0, training_only=True
-    )
-    LABEL_SMOOTHING: float = key(
-        0.0,
-        "training: fraction of a point's label spread evenly over all classes in the cross-entropy",
-        SHARE_BELOW_1,
-        training_only=True,
     )
     FOCAL_GAMMA: float = key(
         0.0,
@@ -104,10 +95,15 @@ class SegmentationPointSection(settings.PointSection):
     AUGMENT: AugmentSection
 
 
+class SceneTrain(SmoothingTrain, OverlapTrain):
+    """Section TRAIN of semantic segmentation of point clouds, whose own keys are in POINTS."""
+
+
 class SceneSegmentationSettings(settings.PointSettings):
     """Settings of semantic segmentation of point clouds."""
 
     POINTS: SegmentationPointSection
+    TRAIN: SceneTrain
 
 
 def _check(view: ConfigView[SceneSegmentationSettings]) -> list[str]:
@@ -162,4 +158,19 @@ def _find_ignored(view: ConfigView[SceneSegmentationSettings]) -> Iterator[Ignor
         yield IgnoredKeys(("POINTS.AUGMENT.DROPOUT_PROB",), "POINTS.AUGMENT.DROPOUT", "no points are dropped: {}")
 
 
-TABLE = KeyTable(rows(SceneSegmentationSettings), check=_check, find_ignored=_find_ignored)
+_FORMER = (
+    Key("POINTS.LABEL_SMOOTHING", 0.0, "float", "label smoothing", SHARE_BELOW_1, training_only=True),
+    Key("POINTS.DICE_WEIGHT", 0.0, "float", "weight of the Dice loss", AT_LEAST_0, training_only=True),
+    Key("POINTS.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss", AT_LEAST_0, training_only=True),
+)
+TABLE = KeyTable(
+    rows(SceneSegmentationSettings),
+    check=_check,
+    find_ignored=_find_ignored,
+    former=_FORMER,
+    renamed={
+        "POINTS.LABEL_SMOOTHING": "TRAIN.SMOOTHING",
+        "POINTS.DICE_WEIGHT": "TRAIN.DICE_WEIGHT",
+        "POINTS.LOVASZ_WEIGHT": "TRAIN.LOVASZ_WEIGHT",
+    },
+)

@@ -161,9 +161,9 @@ class SemanticSegmentation(SceneTask):
         self.origin = FeatureOrigin(self.features, config.POINTS.CROP, config.POINTS.MAX_POINTS)
         self.traits = replace(
             self.traits,
-            normalizer_names=("loss", "dice") if config.POINTS.DICE_WEIGHT else ("loss",),
+            normalizer_names=("loss", "dice") if config.TRAIN.DICE_WEIGHT else ("loss",),
             # The Lovasz loss sorts the points of one rank by their errors.
-            selftest_overrides={"POINTS.LOVASZ_WEIGHT": 0.0},
+            selftest_overrides={"TRAIN.LOVASZ_WEIGHT": 0.0},
         )
 
     def build_samples(self, dataset: SceneDataset, is_training: bool) -> PointSamples:
@@ -228,7 +228,7 @@ class SemanticSegmentation(SceneTask):
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizer of each loss."""
-        return loss_counts(self.config.POINTS, batch)
+        return loss_counts(self.config, batch)
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the network."""
@@ -246,7 +246,7 @@ class SemanticSegmentation(SceneTask):
     ) -> dict[str, LossTerm]:
         """Return the losses of a batch."""
         seed = self.config.SEED, step.update  # the same on each rank and in each micro-batch
-        return loss_terms(self.config.POINTS, self.point_logits(model, batch, seed), batch)
+        return loss_terms(self.config, self.point_logits(model, batch, seed), batch)
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any], seed: Any = None) -> paddle.Tensor:
         """Return the logits of each point in each view, float32 (views x P, classes); ``seed`` is the plan's."""
@@ -321,40 +321,41 @@ class SemanticSegmentation(SceneTask):
         return SemanticMetrics(self.class_names)
 
 
-def loss_counts(points: SegmentationPointSection, batch: dict[str, Any]) -> dict[str, float]:
+def loss_counts(config: SceneSegmentationSettings, batch: dict[str, Any]) -> dict[str, float]:
     """Return the normalizer of each loss of a batch with ``labels`` (P,) and ``offsets`` (scenes + 1,), arrays.
 
     The cross-entropy is divided by the number of labeled points, or the sum of their class weights; the Dice loss by
     the number of classes in all scenes.
     """
-    labels, weights = batch["labels"], points.CLASS_WEIGHTS
+    labels, weights = batch["labels"], config.POINTS.CLASS_WEIGHTS
     if weights is None:
         labeled = np.count_nonzero(labels != IGNORED)
     else:
         numbers = np.bincount(labels[labels != IGNORED], minlength=len(weights))
         labeled = float(np.dot(numbers, weights))
     counts = {"loss": labeled}
-    if points.DICE_WEIGHT:
+    if config.TRAIN.DICE_WEIGHT:
         parts = np.split(labels, batch["offsets"][1:-1])
         counts["dice"] = sum(len(np.unique(part[part != IGNORED])) for part in parts)
     return counts
 
 
-def loss_terms(points: SegmentationPointSection, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, LossTerm]:
+def loss_terms(config: SceneSegmentationSettings, logits: paddle.Tensor, batch: dict[str, Any]) -> dict[str, LossTerm]:
     """Return a step's terms from logits float32 (P >= 1, classes) and a batch as in ``loss_counts``, tensors."""
+    points, train = config.POINTS, config.TRAIN
     labels, offsets = batch["labels"], batch["offsets"]
     terms = dict(zip(("loss", "accuracy"), semantic_terms(logits, labels)))
     weights = None if points.CLASS_WEIGHTS is None else tuple(points.CLASS_WEIGHTS)
-    if weights is not None or points.LABEL_SMOOTHING or points.FOCAL_GAMMA:
-        losses = adjusted_losses(logits, labels, IGNORED, weights, points.LABEL_SMOOTHING, points.FOCAL_GAMMA)
+    if weights is not None or train.SMOOTHING or points.FOCAL_GAMMA:
+        losses = adjusted_losses(logits, labels, IGNORED, weights, train.SMOOTHING, points.FOCAL_GAMMA)
         count = terms["loss"].count if weights is None else look_up_weights(labels, IGNORED, weights).sum()
         terms["loss"] = LossTerm(losses.sum(), count)
-    if points.LOVASZ_WEIGHT:
-        terms["lovasz"] = LossTerm(*lovasz_softmax(logits, labels, IGNORED), points.LOVASZ_WEIGHT, is_local=True)
-    if points.DICE_WEIGHT:
+    if train.LOVASZ_WEIGHT:
+        terms["lovasz"] = LossTerm(*lovasz_softmax(logits, labels, IGNORED), train.LOVASZ_WEIGHT, is_local=True)
+    if train.DICE_WEIGHT:
         scenes = get_scene_numbers(offsets, labels.shape[0])
         dice = scene_dice_losses(logits, labels, scenes, offsets.shape[0] - 1, IGNORED)
-        terms["dice"] = LossTerm(*dice, weight=points.DICE_WEIGHT)
+        terms["dice"] = LossTerm(*dice, weight=train.DICE_WEIGHT)
     return terms
 
 

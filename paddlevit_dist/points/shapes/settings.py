@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ...core.settings.every_run import RunSettings
-from ...core.settings.key import AT_LEAST_1, SHARE_BELOW_1, Range, Section, key, rows
+from ...core.losses.settings import SmoothingSettings
+from ...core.settings.key import AT_LEAST_1, SHARE_BELOW_1, Key, Range, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 
 
@@ -29,9 +29,6 @@ class ShapeSection(Section):
     POINTS: int = key(
         2048, "points of a shape: a new random sample in each training epoch, otherwise a fixed sample", AT_LEAST_1
     )
-    LABEL_SMOOTHING: float = key(
-        0.0, "training: fraction of a label spread evenly over all classes", SHARE_BELOW_1, training_only=True
-    )
     UP_AXIS: Literal["x", "y", "z"] = key(
         "z", "axis of ROTATION_DEGREES, vertical in images; y for modelnet40_normal_resampled", training_only=True
     )
@@ -44,7 +41,7 @@ class ShapeSection(Section):
     SOLIDS: SolidSection
 
 
-class ShapeSettings(RunSettings):
+class ShapeSettings(SmoothingSettings):
     """Settings of shape classification."""
 
     SHAPES: ShapeSection
@@ -55,4 +52,9 @@ def _find_ignored(view: ConfigView[ShapeSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(("SHAPES.SOLIDS.",), "DATA.DATASET", "it is for synthetic_solids, and {}")
 
 
-TABLE = KeyTable(rows(ShapeSettings), find_ignored=_find_ignored)
+TABLE = KeyTable(
+    rows(ShapeSettings),
+    find_ignored=_find_ignored,
+    former=(Key("SHAPES.LABEL_SMOOTHING", 0.0, "float", "label smoothing", SHARE_BELOW_1, training_only=True),),
+    renamed={"SHAPES.LABEL_SMOOTHING": "TRAIN.SMOOTHING"},
+)

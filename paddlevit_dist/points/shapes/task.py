@@ -153,7 +153,7 @@ class ShapeClassification(ClassifierTask):
     ) -> dict[str, LossTerm]:
         """Return the loss and the accuracy of a batch."""
         logits, labels = self.logits(model, batch), batch["labels"]
-        losses = adjusted_losses(logits, labels, NO_LABEL, smoothing=self.config.SHAPES.LABEL_SMOOTHING)
+        losses = adjusted_losses(logits, labels, NO_LABEL, smoothing=self.config.TRAIN.SMOOTHING)
         with paddle.no_grad():
             correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
         number = labels.shape[0]

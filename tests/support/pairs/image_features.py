@@ -255,7 +255,7 @@ DETECTION = Task(
         },
         "backbone": NONE
         | {
-            "slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3"),
+            "slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 TRAIN.COLOR_JITTER 0.3"),
             "late": Value("TRAIN.BACKBONE_WARMUP_STEPS 2"),
         },
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
@@ -317,9 +317,9 @@ SEGMENTATION = Task(
         },
         "loss": NONE
         | {
-            "dice": Value("SEGMENTATION.DICE_WEIGHT 1.0"),
+            "dice": Value("TRAIN.DICE_WEIGHT 1.0"),
             "ohem": Value("SEGMENTATION.OHEM_THRESHOLD 0.9 SEGMENTATION.OHEM_MIN_KEPT 500"),
-            "entropy": Value("SEGMENTATION.LOVASZ_WEIGHT 0.0"),
+            "entropy": Value("TRAIN.LOVASZ_WEIGHT 0.0"),
             "weights": Value("SEGMENTATION.CLASS_WEIGHTS [0.5,1.0,2.0,1.5]"),
         },
         "dropout": NONE | {"dense": Value("MODEL.DROPOUT 0.1")},

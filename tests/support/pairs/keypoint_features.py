@@ -77,7 +77,7 @@ KEYPOINT_DETECTION = Task(
         },
         "queries": NONE | {"plain": Value("MODEL.OPTIONS.denoising 0"), "noisy": Value("MODEL.OPTIONS.denoising 9")},
         "scored": NONE | {"limits": Value("DETECTION.MAX_DETECTIONS 12 DETECTION.SCORE_THRESHOLD 0.3", "none")},
-        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 DATA.COLOR_JITTER 0.3")},
+        "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1 TRAIN.COLOR_JITTER 0.3")},
         "empty": NONE | {"without": Value("DATA.KEEP_EMPTY_IMAGES False")},
     },
     # A warm-up as long as the run, with fewer images.

@@ -8,7 +8,7 @@ _ROOMS = "POINTS.ROOMS.TRAIN 16 POINTS.ROOMS.VAL 3 POINTS.ROOMS.SPACING_M 0.12 D
 _OTHER = "-allow_changes"  # where the first weights lack a layer of this input or of these outputs
 _STORE = "-dataset=scenes -data_path={data:scenes}"
 # The Lovasz loss sorts the points of each rank.
-_SEMANTIC = f"-cfg=minkunet14_synthetic_rooms {_ROOMS} POINTS.LOVASZ_WEIGHT 0.0"
+_SEMANTIC = f"-cfg=minkunet14_synthetic_rooms {_ROOMS} TRAIN.LOVASZ_WEIGHT 0.0"
 
 _SORTED = (
     'MODEL.NAME ptv3 MODEL.OPTIONS {"encoder_depths":[2,2],"encoder_channels":[8,40],"encoder_heads":[1,2],'
@@ -51,8 +51,8 @@ SCENES = Task(
         "mix": NONE | {"mixed": Value("POINTS.MIX_PROB 0.8")},
         "loss": NONE
         | {
-            "dice": Value("POINTS.DICE_WEIGHT 0.5"),
-            "focal": Value("POINTS.FOCAL_GAMMA 2.0 POINTS.LABEL_SMOOTHING 0.1"),
+            "dice": Value("TRAIN.DICE_WEIGHT 0.5"),
+            "focal": Value("POINTS.FOCAL_GAMMA 2.0 TRAIN.SMOOTHING 0.1"),
             "weights": Value("POINTS.CLASS_WEIGHTS [" + ",".join(f"{1 + k % 3}" for k in range(20)) + "]"),
         },
         "augment": NONE
@@ -143,7 +143,7 @@ SHAPES = Task(
             "normals": Value(f"{_OTHER} SHAPES.FEATURES [xyz,normals]"),
             "coarse": Value("SHAPES.VOXEL_SIZE 0.2"),
         },
-        "smoothing": NONE | {"0.1": Value("SHAPES.LABEL_SMOOTHING 0.1")},
+        "smoothing": NONE | {"0.1": Value("TRAIN.SMOOTHING 0.1")},
         "turned": NONE | {"turned": Value("SHAPES.ROTATION_DEGREES 180")},
     },
 )

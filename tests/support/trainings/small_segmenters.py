@@ -20,7 +20,7 @@ SHAPES += ["DATA.NUM_WORKERS", "0", "DATA.SHAPES.SIDES", "[24, 40]", "DATA.CROP_
 SHAPES += ["DATA.SHAPES.TRAIN", "24", "DATA.SHAPES.VAL", "9", "VALIDATE_FREQ", "1", "MODEL.NAME", "segformer_of_tests"]
 SHAPES += ["TRAIN.WARMUP_STEPS", "None", "TRAIN.OPTIMIZER.NAME", "SGD", "TRAIN.BASE_LR", "0.02"]
 SHAPES += ["TRAIN.LR_SCHEDULER.NAME", "constant", "MODEL.DROPOUT", "0"]  # which each rank would draw for itself
-SHAPES += ["SEGMENTATION.LOVASZ_WEIGHT", "0"]
+SHAPES += ["TRAIN.LOVASZ_WEIGHT", "0"]
 
 
 class TinySegFormer(SegFormer):

@@ -173,7 +173,7 @@ def open_samples(
         notices += check_files(dataset, split, inspection.replaces_bad and is_training)
         notices += note_first_objects(dataset, split, data.DATASET)
         notices += inspection.inspect(dataset, split, dataset.num_classes or 0, _see(config, is_training))
-    transform: Any = build_training_transform(data) if is_training else build_evaluation_transform(config)
+    transform: Any = build_training_transform(config) if is_training else build_evaluation_transform(config)
     if is_training and data.HORIZONTAL_FLIP and not dataset.can_mirror:
         transform = dataclasses.replace(transform, flip_probability=0.0)
         notices.append("images are not mirrored in training, since not all points have mirrored pairs")

@@ -383,8 +383,9 @@ def batch_side(data: DetectionDataSection, seed: int, update: int, epochs_left: 
     return _choose_one(tuple(data.BATCH_SIDES), np.random.default_rng([seed, update]))
 
 
-def build_training_transform(data: DetectionDataSection) -> DetectionTrainingTransform:
-    """Return the transform that the keys below DATA describe."""
+def build_training_transform(config: DetectionSettings) -> DetectionTrainingTransform:
+    """Return the transform that the keys below DATA and TRAIN describe."""
+    data = config.DATA
     smallest, largest = data.CROP_SIDES
     return DetectionTrainingTransform(
         shortest=tuple(data.SHORTEST_SIDES),
@@ -393,7 +394,7 @@ def build_training_transform(data: DetectionDataSection) -> DetectionTrainingTra
         crop_probability=data.CROP_PROBABILITY,
         shortest_to_crop=tuple(data.CROP_SHORTEST_SIDES),
         crop_sides=(smallest, largest),
-        color_jitter=data.COLOR_JITTER,
+        color_jitter=config.TRAIN.COLOR_JITTER,
         square=data.RESIZE_TO_SQUARE,
         ssd=data.SSD_AUGMENT,
         plain_epochs=data.NO_AUGMENT_EPOCHS,

@@ -79,7 +79,7 @@ class KeypointHeatmaps(NamedPointsTask):
             scale=keys.SCALE,
             rotation=keys.ROTATION,
             flip=data.HORIZONTAL_FLIP,
-            jitter=data.COLOR_JITTER,
+            jitter=config.TRAIN.COLOR_JITTER,
         )
         self.detector = None if keys.DETECTOR is None else BoxDetector(keys.DETECTOR, keys.BOX_SCORE)
         self.evaluated: KeypointDataset | None = None

@@ -25,7 +25,7 @@ ROOMS = [
     "DATA.VOXEL_SIZE_M",
     "0.2",
 ]
-LOSSES = ["POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "1", "POINTS.LABEL_SMOOTHING", "0.1"]
+LOSSES = ["TRAIN.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "1", "TRAIN.SMOOTHING", "0.1"]
 LOSSES += ["POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10), "-seed=1"]  # with 0 a ReLU is at 0, and rounding decides
 # Patches have 32 voxels; without lost branches, which each rank draws for its points.
 SORTED = ["MODEL.NAME", "ptv3", "MODEL.OPTIONS", "{encoder_depths: [2, 1], encoder_channels: [8, 16], "]

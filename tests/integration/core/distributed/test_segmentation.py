@@ -8,7 +8,7 @@ from support.trainings import small_segmenters
 
 TRAIN = "support.trainings.small_segmenters:train"
 PLAIN = ["TRAIN.BATCH_NORM", "sync"]
-ALL = [*PLAIN, "MODEL.NAME", "upernet_of_tests", "SEGMENTATION.DICE_WEIGHT", "1", "SEGMENTATION.LOVASZ_WEIGHT", "0.5"]
+ALL = [*PLAIN, "MODEL.NAME", "upernet_of_tests", "TRAIN.DICE_WEIGHT", "1", "TRAIN.LOVASZ_WEIGHT", "0.5"]
 ALL += ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 1]"]
 
 

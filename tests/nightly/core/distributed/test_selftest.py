@@ -37,7 +37,7 @@ def test_a_sparse_network_passes_without_accumulation(tmp_path):
     ended = selftest(tmp_path / "output", f"-cfg={ROOMS}", "-num_workers=0")
     assert ended.code == 0 and ended.out.splitlines()[-1] == "PASS", ended.out + ended.err
     assert "not compared: 1 process x 1 x 2 accumulated: batch norm" in ended.out
-    assert "POINTS.LOVASZ_WEIGHT 0.5" in ended.out
+    assert "TRAIN.LOVASZ_WEIGHT 0.5" in ended.out
 
 
 def test_a_vision_transformer_passes_also_from_weights(tmp_path):

@@ -22,19 +22,21 @@ VOLUMES += ("VOLUMES.UNET_DEPTH 3", "VOLUMES.FOLD 1")
 # What a key is changed in, and the key with another value than it has there.
 CASES = [
     *((SCENES, f"POINTS.{change}") for change in (
-        "FEATURES [xyz]", "COLOR_RANGE [0,1]", "VOXEL_FEATURES mean", "MAX_POINTS 300", "MIX_PROB 1", "DICE_WEIGHT 1",
-        f"CLASS_WEIGHTS {str([1.0, 2.0] * 10).replace(' ', '')}", "LABEL_SMOOTHING 0.1", "FOCAL_GAMMA 2",
-        "LOVASZ_WEIGHT 1", "TEST_ROTATIONS 2", "TEST_FLIPS true", "TEST_VOTES 3", "FRAGMENT_SIZE_M 2", "CROP sphere",
+        "FEATURES [xyz]", "COLOR_RANGE [0,1]", "VOXEL_FEATURES mean", "MAX_POINTS 300", "MIX_PROB 1",
+        f"CLASS_WEIGHTS {str([1.0, 2.0] * 10).replace(' ', '')}", "FOCAL_GAMMA 2", "TEST_ROTATIONS 2",
+        "TEST_FLIPS true", "TEST_VOTES 3", "FRAGMENT_SIZE_M 2", "CROP sphere",
         "AUGMENT.FLIP 1", "AUGMENT.ROTATION_DEGREES 0", "AUGMENT.TILT_DEGREES 0", "AUGMENT.SCALE [1,1]",
         "AUGMENT.JITTER_M 0.1", "AUGMENT.ELASTIC 1", "AUGMENT.DROPOUT 0.5", "AUGMENT.COLOR_JITTER 9",
         "AUGMENT.COLOR_SHIFT 9", "AUGMENT.COLOR_CONTRAST 1",
     )),
+    *((SCENES, f"TRAIN.{change}") for change in ("DICE_WEIGHT 1", "LOVASZ_WEIGHT 1", "SMOOTHING 0.1")),
     ((*SCENES, "POINTS.CROP block"), "POINTS.CROP_SIZE_M 2"),
     ((*SCENES, "POINTS.FRAGMENT_SIZE_M 3"), "POINTS.FRAGMENT_OVERLAP_M 2"),
     (SCENES, "DATA.UNIT_M 0.5"),
     *((SHAPES, f"SHAPES.{change}") for change in (
-        "VOXEL_SIZE 0.2", "FEATURES [ones]", "POINTS 300", "LABEL_SMOOTHING 0.1", "ROTATION_DEGREES 90",
+        "VOXEL_SIZE 0.2", "FEATURES [ones]", "POINTS 300", "ROTATION_DEGREES 90",
     )),
+    (SHAPES, "TRAIN.SMOOTHING 0.1"),
     ((*SHAPES, "SHAPES.ROTATION_DEGREES 90"), "SHAPES.UP_AXIS x"),
     *((VOLUMES, f"VOLUMES.{change}") for change in (
         "CROP_SIZE [8,8,16]", "NORMALIZE [z_score]", "INTENSITY_WINDOW [-100,100]", "INTENSITY_MEAN_STD [0,50]",

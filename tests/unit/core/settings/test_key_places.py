@@ -56,14 +56,14 @@ def test_each_key_is_in_a_recipe_or_on_a_page():
 
 
 def test_the_last_part_of_a_key_counts_in_code_of_a_page_that_names_its_section():
-    key = find_keys()["SHAPES.LABEL_SMOOTHING"]
+    key = find_keys()["SHAPES.ROTATION_DEGREES"]
     for page in (
-        "`SHAPES.LABEL_SMOOTHING`",
-        "`SHAPES.UP_AXIS` and `.LABEL_SMOOTHING`",
-        "SHAPES: `LABEL_SMOOTHING 0.1`",
+        "`SHAPES.ROTATION_DEGREES`",
+        "`SHAPES.UP_AXIS` and `.ROTATION_DEGREES`",
+        "SHAPES: `ROTATION_DEGREES 90`",
     ):
         assert is_named(key, page)
-    for page in ("`LABEL_SMOOTHING`", "SHAPES: LABEL_SMOOTHING", "SHAPES: `POINTS.LABEL_SMOOTHING`"):
+    for page in ("`ROTATION_DEGREES`", "SHAPES: ROTATION_DEGREES", "SHAPES: `POINTS.AUGMENT.ROTATION_DEGREES`"):
         assert not is_named(key, page)
 
 

@@ -32,9 +32,9 @@ def own_tasks(monkeypatch):
     "text, words, message",
     [
         (
-            POINTS + "TRAIN:\n  SMOOTHING: 0.1",
+            POINTS + "TRAIN:\n  MIXUP_ALPHA: 0.1",
             "",
-            f"x.yaml:5: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by semantic_segmentation: remove it",
+            f"x.yaml:5: TRAIN.MIXUP_ALPHA is read by {CLASSIFIERS}, not by semantic_segmentation: remove it",
         ),
         (
             POINTS + "POINTS: {INSTANCES: {ROTATION: true}}",  # though that is its default
@@ -69,8 +69,8 @@ def test_a_key_of_another_task_is_refused_with_its_place_and_readers(refuse, loa
 
 
 def test_each_base_file_for_several_tasks_is_one_notice(write, refuse):
-    write("older.yaml", "DETECTION: {EVAL_BATCHING: one_size}\nTRAIN: {SMOOTHING: 0.2}")
-    write("base.yaml", "BASE: older.yaml\nSEED: 3\nTRAIN: {SMOOTHING: 0.1, MIXUP_ALPHA: 0.8}\nVOLUMES: {FLIP: 0.5}")
+    write("older.yaml", "DETECTION: {EVAL_BATCHING: one_size}\nTRAIN: {CUTMIX_ALPHA: 0.2}")
+    write("base.yaml", "BASE: older.yaml\nSEED: 3\nTRAIN: {CUTMIX_ALPHA: 0.1, MIXUP_ALPHA: 0.8}\nVOLUMES: {FLIP: 0.5}")
     write("x.yaml", "BASE: base.yaml\n" + POINTS)
 
     configuration = load(["-cfg=x.yaml"], DEFAULT_RECIPE)
@@ -79,15 +79,15 @@ def test_each_base_file_for_several_tasks_is_one_notice(write, refuse):
     assert configuration.notices == [
         "older.yaml: no effect: DETECTION.EVAL_BATCHING: read by tasks detection, keypoint_detection, "
         "keypoint_heatmaps, not by semantic_segmentation",
-        f"base.yaml: no effect: TRAIN.SMOOTHING, TRAIN.MIXUP_ALPHA, VOLUMES.FLIP: read by {CLASSIFIERS}, "
+        f"base.yaml: no effect: TRAIN.CUTMIX_ALPHA, TRAIN.MIXUP_ALPHA, VOLUMES.FLIP: read by {CLASSIFIERS}, "
         "landmarks, not by semantic_segmentation",
     ]
-    message = refuse(load, ["-cfg=x.yaml", "TRAIN.SMOOTHING", "0.2"])
-    assert message.startswith(f"command line: TRAIN.SMOOTHING is read by {CLASSIFIERS}")
+    message = refuse(load, ["-cfg=x.yaml", "TRAIN.CUTMIX_ALPHA", "0.2"])
+    assert message.startswith(f"command line: TRAIN.CUTMIX_ALPHA is read by {CLASSIFIERS}")
 
 
 def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, monkeypatch, refuse):
-    words = ["TASK", "mine", "TRAIN.SMOOTHING", "0.1", "POINTS.AUGMENT.FLIP", "0.1", "VOLUMES.FLIP", "0.1"]
+    words = ["TASK", "mine", "TRAIN.MIXUP_ALPHA", "0.1", "POINTS.AUGMENT.FLIP", "0.1", "VOLUMES.FLIP", "0.1"]
     own_tasks("mine", object)
     assert load(words).notices == load(words, DEFAULT_RECIPE).notices == []
     assert "VOLUMES:" in load(words).describe()
@@ -95,7 +95,7 @@ def test_a_registered_task_reads_all_keys_unless_it_declares_tables(own_tasks, m
     own = KeyTable((Key("MINE.DEPTH", 3, "int", "how deep it goes"),))
     monkeypatch.setitem(sys.modules, "my_settings", SimpleNamespace(OWN=own))
     own_tasks("mine", object, ["my_settings:OWN", "paddlevit_dist.volumes.settings:LANDMARKS"])
-    assert refuse(load, words).startswith(f"command line: TRAIN.SMOOTHING is read by {CLASSIFIERS}, not by mine")
+    assert refuse(load, words).startswith(f"command line: TRAIN.MIXUP_ALPHA is read by {CLASSIFIERS}, not by mine")
     values = load(["TASK", "mine", "MINE.DEPTH", "4", "VOLUMES.FLIP", "0.1"]).values
     assert (values.MINE.DEPTH, values.VOLUMES.FLIP) == (4, 0.1)
     assert "read by task mine, not by classification" in refuse(load, ["MINE.DEPTH", "4"])

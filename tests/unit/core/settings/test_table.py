@@ -25,7 +25,9 @@ CLASSIFIERS = {"classification", "linear_probe", "knn_probe", "multi_label", "ma
 @pytest.mark.parametrize(
     "name, tasks",
     [
-        ("TRAIN.SMOOTHING", CLASSIFIERS),
+        ("TRAIN.SMOOTHING", {*CLASSIFIERS, "semantic_segmentation", "shape_classification"}),
+        ("TRAIN.DICE_WEIGHT", {"image_segmentation", "semantic_segmentation"}),
+        ("TRAIN.COLOR_JITTER", {*CLASSIFIERS, *DETECTORS}),
         ("DATA.IMAGE_SIZE", CLASSIFIERS),
         ("MODEL.DROPPATH", {*CLASSIFIERS, *DETECTORS, "image_segmentation", "panoptic_segmentation"}),
         ("PROBE.LEARNING_RATES", {"linear_probe", "knn_probe"}),

@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_one_line(words, said):
 
 
 def test_counts_of_the_loader_are_those_of_the_step():
-    words = [*UPERNET, "SEGMENTATION.DICE_WEIGHT", "1", "SEGMENTATION.LOVASZ_WEIGHT", "1"]
+    words = [*UPERNET, "TRAIN.DICE_WEIGHT", "1", "TRAIN.LOVASZ_WEIGHT", "1"]
     for more in ([], ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]"], ["SEGMENTATION.OHEM_THRESHOLD", "0.7"]):
         task, samples = build_task(*words, *more)
         model, batch = task.build_model(), training_batch(task, samples)
@@ -212,8 +212,8 @@ def test_the_loss_of_a_network_that_knows_nothing_is_the_expected_one():
     [(None, 0.7, 0.3), (0.3, 0.7, 0.3), (None, 0.7, 0), (None, 0, 0.3), (0.3, 0, 0), (None, 0, 0)],
 )
 def test_terms_of_a_step_are_weighted_sums_over_pixels(threshold, dice, lovasz):
-    words = ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]", "SEGMENTATION.DICE_WEIGHT", str(dice)]
-    words += ["SEGMENTATION.LOVASZ_WEIGHT", str(lovasz), "SEGMENTATION.OHEM_MIN_KEPT", "200"]
+    words = ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]", "TRAIN.DICE_WEIGHT", str(dice)]
+    words += ["TRAIN.LOVASZ_WEIGHT", str(lovasz), "SEGMENTATION.OHEM_MIN_KEPT", "200"]
     words += [] if threshold is None else ["SEGMENTATION.OHEM_THRESHOLD", str(threshold)]
     task, samples = build_task(*UPERNET, *words)
     task.auxiliary_weight = 0.4
@@ -277,9 +277,7 @@ def test_hard_pixels_alone_have_gradients():
     assert learned.sum(axis=(1, 2)).tolist() == [10, 10, 10] and float(term.count) == 30
 
 
-@pytest.mark.parametrize(
-    "words", [[], UPERNET, ["SEGMENTATION.OHEM_THRESHOLD", "0.7", "SEGMENTATION.DICE_WEIGHT", "1"]]
-)
+@pytest.mark.parametrize("words", [[], UPERNET, ["SEGMENTATION.OHEM_THRESHOLD", "0.7", "TRAIN.DICE_WEIGHT", "1"]])
 def test_an_update_waits_for_the_norm_of_its_gradients_alone(words):
     task, samples = build_task(*words)
     waits = waits_of_an_update(task, task.build_model(), training_batch(task, samples), 3)

@@ -83,7 +83,7 @@ def test_an_evaluation_gives_each_pixel_the_most_likely_class():
 @pytest.mark.parametrize(
     "words",
     [
-        ["SEGMENTATION.DICE_WEIGHT", "1"],
+        ["TRAIN.DICE_WEIGHT", "1"],
         ["SEGMENTATION.CLASS_WEIGHTS", "[1, 2, 1, 1]"],
         ["SEGMENTATION.OHEM_THRESHOLD", "0.7"],
     ],

@@ -147,7 +147,7 @@ def test_the_loss_is_summed_over_the_labeled_points():
 
 def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
     weights = [0.5, 1.5] * 10
-    task = make_task("POINTS.CLASS_WEIGHTS", str(weights), "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2")
+    task = make_task("POINTS.CLASS_WEIGHTS", str(weights), "TRAIN.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2")
     task.build_dataset("val", None)
     scenes = scene(300, 0), scene(0), scene(50, 1)
     samples = read_all(make_samples(*scenes))
@@ -165,16 +165,16 @@ def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
     assert terms["dice"].count.item() == counts["dice"] and terms["dice"].weight == 0.5
 
 
-@pytest.mark.parametrize("key", ["LABEL_SMOOTHING", "FOCAL_GAMMA"])
+@pytest.mark.parametrize("key", ["TRAIN.SMOOTHING", "POINTS.FOCAL_GAMMA"])
 def test_labels_are_smoothed_and_hard_points_preferred_each_by_its_own_key(key):
-    points = make_task(f"POINTS.{key}", "0.25").config.POINTS
+    config = make_task(key, "0.25").config
     logits, labels = np.random.default_rng(0).normal(0, 2, (6, 4)), np.array([0, 3, -100, 1, 1, -100])
     batch = {"labels": paddle.to_tensor(labels), "offsets": paddle.to_tensor(np.array([0, 6], np.int32))}
-    terms = loss_terms(points, paddle.to_tensor(logits, "float32"), batch)
+    terms = loss_terms(config, paddle.to_tensor(logits, "float32"), batch)
     logs = (logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))[labels >= 0]
     own = logs[np.arange(4), labels[labels >= 0]]
     smooth = 0.75 * own + 0.25 * logs.mean(axis=1)
-    expected = smooth if key == "LABEL_SMOOTHING" else (1 - np.exp(own)) ** 0.25 * own
+    expected = smooth if key == "TRAIN.SMOOTHING" else (1 - np.exp(own)) ** 0.25 * own
     assert terms["loss"].sum.item() == pytest.approx(-expected.sum(), rel=1e-5) and terms["loss"].count.item() == 4
     assert set(terms) == {"loss", "accuracy"}
 
@@ -201,7 +201,7 @@ def test_as_many_weights_as_classes():
 )
 @pytest.mark.parametrize("network", NETWORKS)
 def test_scenes_without_points_go_on(scenes, network):
-    losses = ["POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "1.0", "POINTS.LABEL_SMOOTHING", "0.1"]
+    losses = ["TRAIN.LOVASZ_WEIGHT", "1.0", "TRAIN.DICE_WEIGHT", "1.0", "TRAIN.SMOOTHING", "0.1"]
     task = make_task(*losses, *NETWORKS[network])
     task.build_dataset("val", None)
     model, counts, terms = forward(task, read_all(make_samples(*scenes)))

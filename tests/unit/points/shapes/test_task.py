@@ -292,7 +292,7 @@ def test_classes_without_names_are_called_by_their_numbers(tmp_path, monkeypatch
 
 
 def test_steps_of_training_and_evaluation(tmp_path):
-    task = ShapeClassification(make_keys("SHAPES.LABEL_SMOOTHING", "0.1"))
+    task = ShapeClassification(make_keys("TRAIN.SMOOTHING", "0.1"))
     samples = task.build_dataset("train", tmp_path)
     paddle.seed(0)
     model = task.build_model()

@@ -19,10 +19,10 @@ from paddlevit_dist.points.sparse.device_plan import batch_products
 
 ROOMS = ["-dataset=synthetic_rooms", "POINTS.ROOMS.TRAIN", "2", "POINTS.ROOMS.SPACING_M", "0.13"]
 MINKUNET = ["TASK", "semantic_segmentation", *ROOMS, "MODEL.NAME", "narrow_unet", "DATA.VOXEL_SIZE_M", "0.5"]
-LOSSES = ["POINTS.LOVASZ_WEIGHT", "1.0", "POINTS.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2"]
-LOSSES += ["POINTS.LABEL_SMOOTHING", "0.1", "POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10)]
+LOSSES = ["TRAIN.LOVASZ_WEIGHT", "1.0", "TRAIN.DICE_WEIGHT", "0.5", "POINTS.FOCAL_GAMMA", "2"]
+LOSSES += ["TRAIN.SMOOTHING", "0.1", "POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10)]
 SHAPES = ["TASK", "shape_classification", "-dataset=synthetic_solids", "MODEL.NAME", "narrow_classifier"]
-SHAPES += ["SHAPES.VOXEL_SIZE", "0.3", "SHAPES.LABEL_SMOOTHING", "0.1"]
+SHAPES += ["SHAPES.VOXEL_SIZE", "0.3", "TRAIN.SMOOTHING", "0.1"]
 POINTGROUP = ["TASK", "pointgroup", *ROOMS, "MODEL.NAME", "pointgroup", "DATA.VOXEL_SIZE_M", "0.2"]
 POINTGROUP += ["MODEL.OPTIONS.width", "4", "MODEL.OPTIONS.repeats", "1", "POINTS.INSTANCES.RADIUS_M", "0.3"]
 POINTGROUP += ["POINTS.INSTANCES.PREPARE_EPOCHS", "0", "POINTS.INSTANCES.CLUSTER_POINTS", "5"]

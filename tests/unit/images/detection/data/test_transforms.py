@@ -259,18 +259,18 @@ def test_images_of_one_size_lose_their_proportions():
 
 def test_each_key_sets_its_part_of_the_transform():
     words = "DATA.SHORTEST_SIDES [40,64] DATA.LONGEST_SIDE 99 DATA.HORIZONTAL_FLIP 0.25 DATA.CROP_PROBABILITY 0.75"
-    words += " DATA.CROP_SHORTEST_SIDES [31,37] DATA.CROP_SIDES [17,29] DATA.COLOR_JITTER 0.125 DATA.SSD_AUGMENT true"
+    words += " DATA.CROP_SHORTEST_SIDES [31,37] DATA.CROP_SIDES [17,29] TRAIN.COLOR_JITTER 0.125 DATA.SSD_AUGMENT true"
     words += " DATA.RESIZE_TO_SQUARE true DATA.NO_AUGMENT_EPOCHS 3"
-    found = build_training_transform(load(["-cfg=detr_shapes", *words.split()]).values.DATA)
+    found = build_training_transform(load(["-cfg=detr_shapes", *words.split()]).values)
     expected = ((40, 64), 99, 0.25, 0.75, (31, 37), (17, 29), 0.125, True, True, 3, None)
     assert dataclasses.astuple(found) == expected
     words = "DATA.RESIZE_TO_SQUARE true DATA.SHORTEST_SIDES [64] DATA.SCALE_JITTER [0.5,2]"
-    assert build_training_transform(load(["-cfg=detr_shapes", *words.split()]).values.DATA).scales == (0.5, 2)
+    assert build_training_transform(load(["-cfg=detr_shapes", *words.split()]).values).scales == (0.5, 2)
 
 
 def test_training_images_become_squares_whose_boxes_follow():
     config = load(["-cfg=detr_shapes", "DATA.RESIZE_TO_SQUARE", "True", "DATA.SHORTEST_SIDES", "[40, 64]"]).values
-    transform = build_training_transform(config.DATA)
+    transform = build_training_transform(config)
     stored = SHAPES.size(3)
     assert stored[0] != stored[1]
     sides = set()

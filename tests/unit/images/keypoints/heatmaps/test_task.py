@@ -394,7 +394,7 @@ def test_a_user_s_augmentation_of_images_moves_the_points_of_objects(tmp_path):
     flip = {"__class_fullname__": "HorizontalFlip", "p": 1.0}
     file = tmp_path / "steps.json"
     file.write_text(json.dumps({"transform": {"__class_fullname__": "Compose", "transforms": [flip]}}))
-    words = ["DATA.COLOR_JITTER", "0", "HEATMAPS.SHIFT", "0", "HEATMAPS.SCALE", "0", "HEATMAPS.ROTATION", "0"]
+    words = ["TRAIN.COLOR_JITTER", "0", "HEATMAPS.SHIFT", "0", "HEATMAPS.SCALE", "0", "HEATMAPS.ROTATION", "0"]
     ours, theirs = (
         build_task(tmp_path, *words, *more)[1]["train"].sample(0, np.random.default_rng(0))
         for more in (["DATA.HORIZONTAL_FLIP", "1"], ["DATA.HORIZONTAL_FLIP", "0", "DATA.ALBUMENTATIONS", str(file)])

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from .entries import PADDLE_RANKING, RANKING
 from .foreign_names import rename_states
 from .load import find_pretraining_part
 from .low_rank import is_factor
-from .naming import is_in_paddle_layout, list_prefixes
+from .naming import choose_best, is_in_paddle_layout, list_prefixes
 from .weights import SourceWeights
 
 CONVERTED = (CLASS_LABELS, MASK_LABELS, BOX_LABELS)  # annotations that networks of images learn
@@ -72,7 +72,7 @@ class _Candidate(NamedTuple):
 
     def is_whole(self) -> bool:
         """Return whether no other family can have more of the entries behind the prefix."""
-        return self.share == 1 and self.fitting == len(self.state) == self.inside
+        return self.share == 1 and self.fitting == len(self.state)
 
 
 def with_our_names(weights: SourceWeights, own: tuple[str, ...] = (), recorded: str | None = None) -> ConvertedWeights:
@@ -111,25 +111,39 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = (), recorded: 
 
 
 def _find_best(
-    given: Mapping[str, np.ndarray], ranking: tuple[str, ...], families: Iterable[tuple[str, str]]
+    given: Mapping[str, np.ndarray], ranking: tuple[str, ...], families: Sequence[tuple[str, str]]
 ) -> _Candidate:
     """Return the best candidate. No family is built behind one that has every name."""
-    build, candidates = functools.cache(build_family), list[_Candidate]()
+    build = functools.cache(build_family)
+
+    def list_groups() -> Iterator[list[_Candidate]]:
+        for prefix, inside in _list_parts(given, ranking):
+            known = 0.0
+            for each in families:
+                family = build(*each)
+                states = rename_states(inside, family.key_maps)
+                rated = [_rate(family, naming, prefix, state, len(inside)) for naming, state in states.items()]
+                known = max(known, *(candidate.share for candidate in rated))
+                yield rated
+            if known == 1:
+                return
+
+    return choose_best(list_groups(), _Candidate.rank, _Candidate.is_whole)[0]  # the first on a tie
+
+
+def _list_parts(
+    given: Mapping[str, np.ndarray], ranking: tuple[str, ...]
+) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """List the prefixes of a network's names, each with the entries behind it.
+
+    Heads on a backbone are not dropped, and a network is not one block of a list.
+    """
     for prefix in list_prefixes(given, ranking):
         begin = f"{prefix}." if prefix else ""
         inside = {name[len(begin) :]: value for name, value in given.items() if name.startswith(begin)}
-        if (begin.endswith(_BACKBONE) or prefix.rpartition(".")[2].isdigit()) and len(inside) < len(given):
-            continue  # heads on a backbone are not dropped, and a network is not one block of a list
-        for each in families:
-            family = build(*each)
-            states = rename_states(inside, family.key_maps)
-            rated = [_rate(family, naming, prefix, state, len(inside)) for naming, state in states.items()]
-            candidates += rated
-            if any(candidate.is_whole() for candidate in rated):
-                return max(candidates, key=_Candidate.rank)  # the first on a tie
-        if max(candidate.share for candidate in candidates) == 1:
-            break
-    return max(candidates, key=_Candidate.rank)
+        is_piece = begin.endswith(_BACKBONE) or prefix.rpartition(".")[2].isdigit()
+        if not is_piece or len(inside) == len(given):
+            yield prefix, inside
 
 
 def _rate(family: ModelFamily, naming: str, prefix: str, state: dict[str, np.ndarray], inside: int) -> _Candidate:

@@ -11,6 +11,7 @@ from paddlevit_dist.core.checkpoint import naming
 from paddlevit_dist.core.checkpoint.entries import RANKING
 from paddlevit_dist.core.checkpoint.load import load_weights, rename_for
 from paddlevit_dist.core.checkpoint.weights import SourceWeights, read_weights, weights_from_mapping
+from paddlevit_dist.core.tasks.model import Model
 
 NAMES = [
     *("net", "model", "backbone", "network", "module", "_layers", "_orig_mod", "teacher", "student", "ema", "encoder"),
@@ -267,3 +268,36 @@ def test_names_without_a_prefix_stay_where_no_other_gets_them():
     state = {"net.a": 1, "a": 2, "b": 3, "net.net.c": 4, "network.d": 5}
     assert naming.without_prefix(state, "net") == {"a": 1, "b": 3, "net.c": 4, "network.d": 5}
     assert naming.without_prefix(state, "") == state
+
+
+class Guessed(Model):
+    """A classifier whose key maps note that they are asked."""
+
+    def __init__(self, classes: int = 3):
+        super().__init__()
+        self.layer, self.head = nn.Linear(4, 2), nn.Linear(2, classes)
+        self.classifier_layers = ("head",)
+        self.asked: list[str] = []
+        self.key_maps = {"another": lambda state: self.asked.append("another") or dict(state)}
+
+
+@pytest.mark.parametrize("is_of_run", [True, False])
+@pytest.mark.parametrize("prefix", ["", "student."])
+def test_a_runs_names_are_the_models_and_no_scheme_of_others_is_tried(tmp_path, prefix, is_of_run):
+    source, model = Guessed(), Guessed(5)
+    file = str(tmp_path / "model.pdparams")
+    paddle.save({f"{prefix}{name}": value for name, value in source.state_dict().items()}, file)
+    if is_of_run:
+        (tmp_path / "state.json").write_text("{}")
+    found = naming.name_for(model, read_weights(file))
+    assert is_of_run == (not model.asked) == (found.origin == "a checkpoint of this package")
+    for name, value in arrays(source).items():
+        np.testing.assert_array_equal(found.state[name], value, name)
+
+
+def test_a_run_of_a_network_in_pytorchs_form_is_transposed(tmp_path):
+    source, model = Guessed(), Guessed(5)
+    paddle.save(in_torch_layout(source), str(tmp_path / "model.pdparams"))
+    (tmp_path / "state.json").write_text("{}")
+    found = naming.name_for(model, read_weights(str(tmp_path / "model.pdparams")))
+    np.testing.assert_array_equal(found.state["layer.weight"], source.layer.weight.numpy())

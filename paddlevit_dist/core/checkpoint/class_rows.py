@@ -1,6 +1,6 @@
 """Copies rows of a classifier by class name, for a model whose classes differ or are in another order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -63,11 +63,10 @@ def follow_names(
     Returns None if names are not known on both sides, or are equal and in the same order.
     """
     is_in_order = names.theirs is not None and list(names.theirs) == list(names.ours)
-    layers = tuple(f"{layer}." for layer in model.classifier_layers)
-    parameter_names = [key for key in targets if key.startswith(layers) and key in state] if layers else []
-    if is_in_order or not parameter_names or not are_names(names.ours):
+    parameters = _list_classifier_parameters(model, state, targets)
+    if is_in_order or not parameters or not are_names(names.ours):
         return None
-    counts = [_classes_in(state[key].shape, model.class_layout(key)) for key in parameter_names]
+    counts = _count_classes(model, state, parameters)
     theirs, pairs = _match_names(model, names, counts)
     if not pairs and (names.is_evaluated or not (names.is_own and names.theirs)):
         return None
@@ -75,18 +74,35 @@ def follow_names(
     if names.is_evaluated:
         if names.is_own:  # MODEL.NUM_CLASSES may have been larger than the number of names
             theirs = [*theirs, *map(str, range(len(theirs), max(counts)))]
-        here = [_classes_in(tuple(targets[key].shape), model.class_layout(key)) for key in parameter_names]
-        if here != counts or len(theirs) not in counts:
+        if _count_classes(model, targets, parameters) != counts or len(theirs) not in counts:
             return None
-        others = sorted(set(range(len(theirs))) - {label for label, _ in pairs})
-        others = others[: max(len(theirs) - len(names.ours), 0)]  # more are left only if the data have other classes
+        others = _list_others(theirs, names.ours, pairs)
         pairs = [*pairs, *zip(others, range(len(names.ours), len(theirs)))]
         outputs += [theirs[label] for label in others]
-    values = _merge_rows(model, state, targets, parameter_names, pairs) if pairs else {}
+    if not pairs:
+        return FollowedRows(frozenset(parameters), {}, matched, len(names.ours), tuple(outputs))
+    values = _merge_rows(model, state, targets, parameters, pairs)
     # What has the same shape but fewer rows than classes, such as a temperature, is copied like any other parameter.
-    has_rows = {key for key in parameter_names if key in values or state[key].shape != tuple(targets[key].shape)}
-    followed = frozenset(has_rows if pairs else parameter_names)
-    return FollowedRows(followed, values, matched, len(names.ours), tuple(outputs))
+    followed = {key for key in parameters if key in values or state[key].shape != tuple(targets[key].shape)}
+    return FollowedRows(frozenset(followed), values, matched, len(names.ours), tuple(outputs))
+
+
+def _list_classifier_parameters(model: Model, state: Mapping[str, np.ndarray], targets: Mapping[str, Any]) -> list[str]:
+    """List the parameters of the model's classifiers that the weights have, too."""
+    layers = tuple(f"{layer}." for layer in model.classifier_layers)
+    return [key for key in targets if key.startswith(layers) and key in state]
+
+
+def _count_classes(model: Model, arrays: Mapping[str, Any], parameters: Iterable[str]) -> list[int]:
+    """Return the number of classes that each of these parameters has rows for in a state."""
+    return [_classes_in(tuple(arrays[key].shape), model.class_layout(key)) for key in parameters]
+
+
+def _list_others(theirs: Sequence[str], ours: Sequence[str], pairs: Sequence[tuple[int, int]]) -> list[int]:
+    """List the weights' classes that keep their rows behind those of our classes, which none of ``pairs`` has."""
+    paired = {label for label, _ in pairs}
+    others = [label for label in range(len(theirs)) if label not in paired]
+    return others[: max(len(theirs) - len(ours), 0)]  # more are left only if the data have other classes
 
 
 def order_outputs(
@@ -100,7 +116,7 @@ def order_outputs(
     theirs, pairs = _match_names(model, names, [outputs])
     own, is_whole = names.theirs or (), len(pairs) == len(names.ours)
     is_named = are_names(names.ours) and (are_names(own) or mean_numbers(names.ours, own) or is_whole)
-    order, missing = [there for there, _ in pairs], set(names.ours) - {names.ours[here] for _, here in pairs}
+    missing = set(names.ours) - {names.ours[here] for _, here in pairs}
     if is_named and missing:
         lacking, own = (shorten(", ".join(each), 60) for each in (sorted(missing), theirs))
         raise UserError(
@@ -108,8 +124,11 @@ def order_outputs(
         )
     if outputs < classes or (outputs != classes and not is_named):
         raise UserError(f"{source} has {outputs:,} classes, and {classes:,} are needed: use a model of as many")
+    if not is_named:
+        return None, False
+    order = [there for there, _ in pairs]
     order += [output for output in range(outputs) if output not in order][: classes - len(order)]
-    return (order if is_named and order != list(range(outputs)) else None), is_named
+    return (None if order == list(range(outputs)) else order), True
 
 
 def keep_named_rows(

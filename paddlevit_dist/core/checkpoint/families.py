@@ -88,15 +88,7 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = (), recorded: 
     best = _find_best(given, ranking, list_families(own, recorded))
     family, naming, state = best.family, best.naming, best.state
     require_whole(weights.name, state, family.names)
-    head = [mask_numbers(name) in family.names for name in state if not name.startswith(_BACKBONE)]
-    head_share = float(np.mean(head)) if head else 1.0
-    if best.share < _MIN_KNOWN_NAMES or head_share < _MIN_KNOWN_HEAD_NAMES:
-        which, known = ("", best.share) if best.share < _MIN_KNOWN_NAMES else (" outside the backbone", head_share)
-        raise UserError(
-            f"convert: the model family of {weights.name} is unknown: only {100 * known:.0f} % of its names{which} are "
-            f"names of {family.name}, the closest; classifiers, segmenters and detectors of images and networks of "
-            "points are known, and your own with -import=MODULE; -part=NAME converts only what begins with NAME"
-        )
+    _require_known(best, weights.name)
     linear = {name for name in state if family.is_linear(name) and state[name].ndim == 2}
     is_paddle_layout = guess_paddle_layout(state, linear, is_in_paddle_layout(naming, weights))
     if not is_paddle_layout:
@@ -108,6 +100,23 @@ def with_our_names(weights: SourceWeights, own: tuple[str, ...] = (), recorded: 
     beside = [f"only '{best.prefix}' was converted, {others} other entries are not"] if others else []
     beside += family.list_license_notices(naming)
     return ConvertedWeights(state, linear, origin, unknown, weights.name, (*weights.notices, *beside))
+
+
+def _require_known(best: _Candidate, source: str) -> None:
+    """Raise UserError if the closest family lacks too many names of the weights."""
+    head = [mask_numbers(name) in best.family.names for name in best.state if not name.startswith(_BACKBONE)]
+    head_share = float(np.mean(head)) if head else 1.0
+    if best.share < _MIN_KNOWN_NAMES:
+        which, known = "", best.share
+    elif head_share < _MIN_KNOWN_HEAD_NAMES:
+        which, known = " outside the backbone", head_share
+    else:
+        return
+    raise UserError(
+        f"convert: the model family of {source} is unknown: only {100 * known:.0f} % of its names{which} are "
+        f"names of {best.family.name}, the closest; classifiers, segmenters and detectors of images and networks of "
+        "points are known, and your own with -import=MODULE; -part=NAME converts only what begins with NAME"
+    )
 
 
 def _find_best(

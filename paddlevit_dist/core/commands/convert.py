@@ -88,22 +88,12 @@ def convert(
     if path.suffix not in (EXTENSION, _SAFETENSORS):
         raise UserError(f"convert: {target} has to end in {EXTENSION} or {_SAFETENSORS}")
     path_or_name = evaluated_weights(source)
-    weights = read_weights(path_or_name, part)
-    converted = None
-    if _is_rebuilt(path_or_name, weights):
-        converted = rebuild(path_or_name, part)
-    converted = converted or keep_timm_names(path_or_name, weights)
-    if converted is None:
-        converted = with_our_names(weights, *_find_models(path_or_name))
+    converted = _read_converted(path_or_name, part)
     if base is not None:
         whole = with_our_names(read_weights(evaluated_weights(base)))
-        added = add_backbone(converted.state, whole.state, weights.name, base)
+        added = add_backbone(converted.state, whole.state, converted.source, base)
         converted = converted._replace(state=added, notices=(*converted.notices, *whole.notices))
-    of_pretraining = {name: converted.state[name] for name in converted.unknown if find_pretraining_part(name)}
-    converted = converted._replace(
-        state={name: value for name, value in converted.state.items() if name not in of_pretraining},
-        unknown=[name for name in converted.unknown if name not in of_pretraining],
-    )
+    converted, of_pretraining = _split_pretraining(converted)
     dropped = [*of_pretraining]
     if names != "timm":
         converted, dropped = _name_like(names, converted, of_pretraining, path)
@@ -111,20 +101,41 @@ def convert(
     lacking += _describe_without_place(names, dropped)
     converted = converted._replace(notices=(*converted.notices, *describe_dropped(dropped), *lacking))
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == _SAFETENSORS:
-            transposed = {
-                name: value.T if name in converted.linear else value for name, value in converted.state.items()
-            }
-            write_safetensors(path, to_torch_names(transposed), {"format": "pt"})
-        else:
-            with atomic_file(path) as stream:
-                write_tensors(stream, {name: HostTensor(value, name) for name, value in converted.state.items()})
-        with atomic_file(path.with_name(f"{path.name}.{ABOUT}")) as stream:
-            stream.write(yaml.safe_dump(about, sort_keys=False).encode())
+        _write(path, converted, about)
     except OSError as error:
         raise UserError(f"convert: {target} cannot be written: {error.strerror or error}") from error
     return converted
+
+
+def _read_converted(source: str, part: str | None) -> ConvertedWeights:
+    """Read weights and convert names and layout: those of a run by its record, others by their names.
+
+    Raises UserError: they cannot be read, or their model family is unknown.
+    """
+    weights = read_weights(source, part)
+    if _is_rebuilt(source, weights):
+        return rebuild(source, part)
+    return keep_timm_names(source, weights) or with_our_names(weights, *_find_models(source))
+
+
+def _split_pretraining(converted: ConvertedWeights) -> tuple[ConvertedWeights, dict[str, np.ndarray]]:
+    """Return weights without the unknown entries that only pretraining needs, and these entries."""
+    dropped = {name: converted.state[name] for name in converted.unknown if find_pretraining_part(name)}
+    kept = {name: value for name, value in converted.state.items() if name not in dropped}
+    return converted._replace(state=kept, unknown=[name for name in converted.unknown if name not in dropped]), dropped
+
+
+def _write(path: Path, converted: ConvertedWeights, about: Mapping[str, Any]) -> None:
+    """Write weights in the layout of the file's format, and what is known of them next to it. OSError: it cannot."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == _SAFETENSORS:
+        transposed = {name: value.T if name in converted.linear else value for name, value in converted.state.items()}
+        write_safetensors(path, to_torch_names(transposed), {"format": "pt"})
+    else:
+        with atomic_file(path) as stream:
+            write_tensors(stream, {name: HostTensor(value, name) for name, value in converted.state.items()})
+    with atomic_file(path.with_name(f"{path.name}.{ABOUT}")) as stream:
+        stream.write(yaml.safe_dump(about, sort_keys=False).encode())
 
 
 def _name_like(

@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 import pytest
+from support.key_pages import read_list
 from support.pairs.averages import share_rows
 from support.pairs.campaign import Campaign
 from support.pairs.covering import NIGHTLY, NIGHTS, draw, list_all_pairs, list_pairs, skip_earlier
@@ -70,7 +71,7 @@ def test_each_task_has_a_share_of_a_night_and_a_job_a_week():
 
 
 def test_most_keys_have_a_row():
-    known = {line.split()[0] for line in (ROOT / "tests/support/key_effects.txt").read_text().splitlines()}
+    known = {key.name for key in read_list()}
     words = {
         word
         for task in TASKS

@@ -1,10 +1,11 @@
-"""What the pages of keys and commands, and a table of effects, say about the keys of a package."""
+"""What the pages of keys and commands, and the list ``keys.txt``, say about the keys of a package."""
 
 import importlib.util
 import re
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime.lazy_names import import_object
@@ -13,7 +14,7 @@ from paddlevit_dist.core.settings.table import KeyTable
 from support.processes import ROOT
 
 _REFERENCE = ROOT / "docs" / "reference"
-_EFFECTS = Path(__file__).with_name("key_effects.txt")
+_LIST = Path(__file__).with_name("keys.txt")
 
 
 @cache
@@ -58,12 +59,30 @@ def check_rows(package: str) -> None:
     assert [line for line in shown[start:] if line][: len(lines)] == lines
 
 
+class ListedKey(NamedTuple):
+    """A line of ``keys.txt``, whose first lines say what the parts mean."""
+
+    name: str
+    effect: str
+    training_only: bool
+    who: str
+    why: str
+
+
+def read_list() -> list[ListedKey]:
+    """All keys of ``keys.txt``, in its order."""
+    listed = []
+    for line in _LIST.read_text(encoding="utf-8").splitlines():
+        match = re.fullmatch(r"(\S+) (\w+)( training_only)? \| (\w+): (.+)", line)
+        assert match or line.startswith("#"), f"{_LIST}: {line}"
+        if match:
+            listed.append(ListedKey(match[1], match[2], match[3] is not None, match[4], match[5]))
+    return listed
+
+
 def check_effects(package: str) -> None:
-    """Compare what another value of a key changes, and whether training alone reads it, with ``key_effects.txt``."""
-    expected = {}
-    for line in _EFFECTS.read_text(encoding="utf-8").splitlines():
-        name, effect, *training_only = line.split()
-        expected[name] = (effect, training_only == ["training_only"])
+    """Compare what another value of a key changes, and whether training alone reads it, with ``keys.txt``."""
+    expected = {key.name: (key.effect, key.training_only) for key in read_list()}
     for table in list_tables(package).values():
         for key in table.keys:
-            assert expected.get(key.name) == (key.effect, key.training_only), f"add {key.name} to {_EFFECTS}"
+            assert expected.get(key.name) == (key.effect, key.training_only), f"{_LIST} needs a line for {key.name}"

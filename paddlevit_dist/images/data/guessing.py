@@ -17,8 +17,8 @@ from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, 
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_folders import find_split_folders
 from .formats import SPLIT_FOLDERS, find_hint, get_suffix, readable_suffixes
-from .hub.guessing import find_hub
-from .hub.layout import ARROW, PARQUET, has_images_beside_metadata, is_pattern
+from .hub.guessing import find_hub, metadata_decide
+from .hub.layout import ARROW, PARQUET, is_pattern
 from .hub.repository import is_repository
 from .imagenet import FIRST_OF_KIT, LISTS
 from .map_layouts import find_label_maps
@@ -67,6 +67,15 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         raise UserError(f"data path {root} does not exist")
     if os.path.isfile(root):
         return _as_outlines(_detect_file(root, shown, contents), contents)
+    found = _detect_folder(root, shown, contents)
+    if found is not None:
+        return found
+    _refuse_point_clouds(root, shown)
+    return find_hub(root, shown, contents, _detect_table) or _detect_table(root, shown)
+
+
+def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess | None:
+    """Detect the dataset that a folder has in any other form than data files and tables; see ``guess``."""
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
@@ -79,12 +88,11 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         refuse_own_formats(root)
     guesses += annotated
     _refuse_several(guesses)
-    if [candidate.dataset for candidate in guesses] == ["folder"] and has_images_beside_metadata(root):
-        guesses = []  # they are in no class folder
-    if guesses:
-        return _as_outlines(guesses[0]._replace(reason=one_line(guesses[0].reason)), contents)
-    _refuse_point_clouds(root, shown)
-    return find_hub(root, shown, contents, _detect_table) or _detect_table(root, shown)
+    if [candidate.dataset for candidate in guesses] == ["folder"] and metadata_decide(root):
+        guesses = []  # their folders are not their classes
+    if not guesses:
+        return None
+    return _as_outlines(guesses[0]._replace(reason=one_line(guesses[0].reason)), contents)
 
 
 def find_hub_classes(root: str, shown: str) -> list[DatasetGuess]:
@@ -102,12 +110,26 @@ def find_hub_maps(root: str, shown: str) -> list[DatasetGuess]:
     return _find_hub_only(root, MASK_LABELS)
 
 
-def _find_hub_only(root: str, contents: str) -> list[DatasetGuess]:
-    try:
-        found = guess(root, contents)
-    except UserError:  # the dataset that is named reports what is wrong
+def _find_hub_only(path: str, contents: str) -> list[DatasetGuess]:
+    """Return the dataset of data files or metadata of images at a path, if nothing else is there; usually none.
+
+    A ``UserError`` says what is wrong with them. What is wrong with anything else, the dataset that is named reports.
+    """
+    root = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    if is_repository(path):
+        found = find_hub(path, path, contents)
+    elif is_pattern(root) or (os.path.isfile(root) and root.lower().endswith((*PARQUET, *ARROW))):
+        found = find_hub(root, path, contents)
+    elif os.path.isdir(root):
+        try:
+            if _detect_folder(root, path, contents) is not None:
+                return []
+        except UserError:
+            return []
+        found = find_hub(root, path, contents, _detect_table)
+    else:
         return []
-    return [found] if found is not None and found.dataset.startswith("hub") else []
+    return [] if found is None else [found]
 
 
 def _as_outlines(found: DatasetGuess | None, contents: str | None) -> DatasetGuess | None:

@@ -1,7 +1,7 @@
 """What the columns mean: images, and classes, lists of labels, objects with boxes or label maps, by types and names."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from ....core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS, TAG_LABELS
 from ....core.runtime.errors import UserError
@@ -23,6 +23,7 @@ _MAPS = (
     *("segmentation_map", "semantic_segmentation", "semantic_mask", "label_map", "gt", "ground_truth", "segments"),
     *("png_mask", "mask_file_name", "annotation_file_name", "label_file_name"),
 )
+_ENCODED = frozenset((*_IMAGES, *_MAPS)) - {"label", "labels"}  # columns whose bytes are images
 _OBJECTS = ("objects", "annotations", "object", "annotation", "bboxes", "boxes", "instances", "detections", "labels")
 #: columns of boxes, and how they are written; COCO's is the one of a name that says nothing
 CORNERS, CENTERS, SIDES = "x0, y0, x1, y1", "center x, center y, width, height", "x, y, width, height"
@@ -107,6 +108,15 @@ class HubColumns(NamedTuple):
         return f"images in column {self.image}{labels}"
 
 
+def is_image(name: str, feature: Feature) -> bool:
+    """Return whether a column has images: by its type, or bytes under a usual name, as other programs write them."""
+    return feature.kind == IMAGE or (feature.is_binary and normalize_heading(name) in _ENCODED)
+
+
+def _images(features: Features) -> list[str]:
+    return [name for name, feature in features.items() if is_image(name, feature)]
+
+
 def find_contents(features: Features) -> str:
     """Return the annotations that the columns are most likely for."""
     if _list_objects(features):
@@ -118,7 +128,15 @@ def find_contents(features: Features) -> str:
 
 def has_images(features: Features) -> bool:
     """Return whether there is a column of images."""
-    return any(feature.kind == IMAGE for feature in features.values())
+    return bool(_images(features))
+
+
+def refuse_without_images(features: Features, source: str) -> NoReturn:
+    """Raise a UserError that lists the columns of a file, none of which has images."""
+    raise UserError(
+        f"{source}: no column of images among {_show(features)}: paths of images are read with -dataset=table, bytes "
+        "of images in a column called image; images at addresses are to be downloaded first"
+    )
 
 
 def choose_columns(features: Features, contents: str, choices: HubChoices, source: str) -> HubColumns:
@@ -131,7 +149,7 @@ def choose_columns(features: Features, contents: str, choices: HubChoices, sourc
     if contents == MASK_LABELS:
         pair = _find_map(features, choices)
         if pair is None:
-            images = [name for name, feature in features.items() if feature.kind == IMAGE]
+            images = _images(features)
             many = f", and {shorten(', '.join(images), 80)} may be each" if len(images) > 2 else ""
             raise UserError(
                 f"{source}: no two columns of images and their label maps among {_show(features)}{many}: set "
@@ -177,7 +195,7 @@ def _find_image(features: Features, choices: HubChoices, source: str) -> str:
         if feature.kind not in (IMAGE, VALUE):
             raise UserError(f"{source}, column {choices.image} (DATA.TABLE.IMAGE): expected images, found {feature}")
         return choices.image
-    others = [name for name, feature in features.items() if feature.kind == IMAGE and name not in choices.labels]
+    others = [name for name in _images(features) if name not in choices.labels]
     found = _prefer(others, _IMAGES)
     if len(found) != 1:
         what = f"images in several columns, {', '.join(found)}" if found else f"no column of images: {_show(features)}"
@@ -229,7 +247,7 @@ def _find_labels(features: Features, has_several: bool, source: str) -> str | No
 
 def _find_map(features: Features, choices: HubChoices) -> tuple[str, str] | None:
     """Return the columns of images and of their label maps; None unless there are two that differ in name."""
-    images = [name for name, feature in features.items() if feature.kind == IMAGE]
+    images = _images(features)
     image, label_map = choices.image, choices.labels[0] if choices.labels else None
     for words in (_MAPS, _IMAGES) if len(images) == 2 and not _has_word(images, _IMAGES) else (_IMAGES, _MAPS):
         found = _prefer([name for name in images if name not in (image, label_map)], words)

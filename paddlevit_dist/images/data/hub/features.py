@@ -44,6 +44,11 @@ class Feature(NamedTuple):
         return self.kind == VALUE and self.dtype.startswith(("float", "double", "half"))
 
     @property
+    def is_binary(self) -> bool:
+        """Whether values are bytes."""
+        return self.kind == VALUE and self.dtype.startswith(("binary", "large_binary"))
+
+    @property
     def is_text(self) -> bool:
         """Whether values are texts."""
         return self.kind == VALUE and "string" in self.dtype

@@ -24,7 +24,7 @@ WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
-_SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}.*")  # train-00000-of-00002.parquet
+_SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5}).*")  # train-00000-of-00002.parquet
 _HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
 _LARGEST_CARD = 1 << 24
 _MOST_FOLDERS = 20_000  # names read from a folder
@@ -215,8 +215,9 @@ def _find_configurations(root: str, card: Mapping[str, Any]) -> dict[str, dict[s
     are_configurations = len(heads) > 1 and all(os.path.isdir(os.path.join(root, head)) for head in heads)
     if are_configurations and not any(_split_of(head) or head.lower() in _NO_CONFIGURATION for head in heads):
         groups = {head: [file for file in files if file.startswith(f"{root}/{head}/")] for head in sorted(heads)}
+        _require_all(files)
         return {head: _by_split(group, os.path.join(root, head)) for head, group in groups.items()}
-    splits = _by_split(files, root)
+    splits = _by_split(_require_all(files), root)
     return {"default": splits} if splits else {}
 
 
@@ -226,7 +227,11 @@ def _named_files(root: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
     data = entry.get("data_files")
     if data is None:
         _require_inside(root, base)
-        return _by_split(list_data_files(base), base) if entry.get("data_dir") and os.path.isdir(base) else {}
+        return (
+            _by_split(_require_all(list_data_files(base)), base)
+            if entry.get("data_dir") and os.path.isdir(base)
+            else {}
+        )
     if isinstance(data, Mapping):
         pairs = list(data.items())
     elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
@@ -246,7 +251,26 @@ def _match(root: str, base: str, pattern: str) -> list[str]:
     if pattern.endswith("/**"):
         place = f"{place}/*"
     found = sorted(glob.glob(place, recursive=True))
-    return [name for name in found if name.lower().endswith((*PARQUET, *ARROW)) and os.path.isfile(name)]
+    files = [name for name in found if name.lower().endswith((*PARQUET, *ARROW)) and os.path.isfile(name)]
+    return _require_all(files) if _PATTERN.search(os.path.basename(place)) else files
+
+
+def _require_all(files: list[str]) -> list[str]:
+    """Return files of a folder; a UserError unless all parts are there of what is divided, by their names."""
+    there: dict[tuple[str, str, str], set[str]] = {}
+    for file in files:
+        part = _SHARD.fullmatch(os.path.basename(file))
+        if part is not None:
+            there.setdefault((os.path.dirname(file), part[1], part[3]), set()).add(part[2])
+    for (folder, head, total), numbers in there.items():
+        missing = [number for number in range(int(total)) if f"{number:05}" not in numbers]
+        if missing and len(numbers) < int(total):
+            raise UserError(
+                f"{os.path.join(folder, head)}-{missing[0]:05}-of-{total} is missing ({len(numbers):,} of "
+                f"{int(total):,} files are there): copy all of them, or give a pattern of those that are to be "
+                f"read, such as -data_path='{os.path.join(folder, '*')}'"
+            )
+    return files
 
 
 def _require_inside(root: str, place: str) -> None:

@@ -62,10 +62,10 @@ def _unseen_detections(run: ReportedRun) -> Iterator[str]:
 
 
 def _worst_class(run: ReportedRun) -> Iterator[str]:
-    tables = ((column, run.find_table(column)) for column in _list_columns(run))
-    column, table = next(((column, table) for column, table in tables if table is not None), ("", None))
-    if table is None:
+    found = _find_class_table(run)
+    if found is None:
         return
+    column, table = found
     kind, names = next(iter(table.items()))
     scores = [(value, place) for place, value in enumerate(table[column]) if is_number(value)]
     if len(scores) < 2:
@@ -81,6 +81,15 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
         if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
             text += "; it is most often " + ("missed" if other == "nothing" else f"taken for {other}")
         yield f"{text}{_describe_rare(run, str(names[worst]))}."
+
+
+def _find_class_table(run: ReportedRun) -> tuple[str, dict[str, list[Any]]] | None:
+    """Find the column of the first score of classes that a table has, and the table; None if none has one."""
+    for column in _list_columns(run):
+        table = run.find_table(column)
+        if table is not None:
+            return column, table
+    return None
 
 
 def _list_columns(run: ReportedRun) -> Sequence[str]:

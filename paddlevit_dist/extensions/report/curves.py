@@ -16,6 +16,7 @@ _MARKED = 30  # points up to which a line has dots
 
 _numbers = itertools.count(1)
 PointsByName = Mapping[str, Sequence[tuple[float, float]]]
+RunSeries = tuple[str, PointsByName, PointsByName]  # name of a run, points of its training and of its evaluations
 
 
 class CurveLine(NamedTuple):
@@ -221,15 +222,13 @@ def _shorten(value: float) -> Any:
     return float(f"{value:.6g}")
 
 
-def build_lines(
-    runs: Sequence[tuple[str, PointsByName, PointsByName]], name: str, groups: Sequence[str] = ()
-) -> list[CurveLine]:
+def build_lines(runs: Sequence[RunSeries], name: str, groups: Sequence[str] = ()) -> list[CurveLine]:
     """Build the lines of one quantity for all runs: plain for training, with dots for evaluations.
 
     The lines of a group of seeds are a bundle of one color around their mean.
 
     Args:
-        runs: name, training points and evaluation points by quantity, for each run.
+        runs: points by quantity of each run.
         name: of the quantity.
         groups: name of the group of each run, empty for single runs; default: no groups.
     """

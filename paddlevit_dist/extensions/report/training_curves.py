@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...core.tasks.class_names import name_all
 from ...core.tasks.score import Score
@@ -26,56 +26,100 @@ _COLORED = 4  # classes with the lowest and with the highest values
 _FEWEST_OF_A_FAMILY = 3  # names with the same first word
 
 
+class _Charts(NamedTuple):
+    """The charts of a report, by where they are shown."""
+
+    first: list[Part]  # losses and scores
+    on_machine: list[Part]  # speed and memory
+    of_classes: list[Part]  # folds of a quantity of classes, if there are several runs
+
+
 def make_curves(runs: Sequence[ReportedRun]) -> list[Part]:
     """Make the charts: losses and scores first, speed and memory last. What was measured once is a line of text."""
     series = [(run.name, run.metrics.training, run.metrics.evaluation) for run in runs]
-    names = list(dict.fromkeys(name for _, *kinds in series for points in kinds[::-1] for name in points))
+    described = {name: score for run in runs for name, score in run.scores.items()}
+    names = _list_names(series)
     constants = {name: _find_constant(name, series) for name in names}
     drawn = {name for name in names if constants[name] is None and _has_curve(name, series)}
-    trained = {name for run in runs for name in run.metrics.training}
-    classes = list(dict.fromkeys(name for run in runs for name in run.classes))
-    described = {name: score for run in runs for name, score in run.scores.items()}
-    measured = sorted((name for name in names if not is_count(name, names, described)), key=_sort_key)
-    families = _group(measured, set(measured) - trained, classes, described)
-    once = [name for own in families.values() if len(own) == 1 for name in own.values() if constants[name] is None]
+    counts = {name for name in names if is_count(name, names, described)}
+    families = _group(
+        sorted((name for name in names if name not in counts), key=_sort_key),
+        {name for name in names if not any(name in training for _, training, _ in series)},
+        list(dict.fromkeys(name for run in runs for name in run.classes)),
+        described,
+    )
     # Of classes, those that stay at 0 are shown, too.
-    families = {title: own for title, own in families.items() if not drawn.isdisjoint(own.values())}
-    shown = {name for family in families.values() for name in family.values()}
-    x_label = "update" if any(run.metrics.training for run in runs) else "epoch"
+    shown = {title: own for title, own in families.items() if not drawn.isdisjoint(own.values())}
+    charts = _draw_charts(shown, runs, series)
+
+    parts: list[Part] = [{"kind": "charts", "charts": charts.first[:_MOST_CURVES]}] if charts.first else []
+    in_charts = {name for family in shown.values() for name in family.values()}
+    constant = [
+        f"{_TITLES.get(name, name)} {value:g}"
+        for name, value in constants.items()
+        if value and name not in in_charts and name not in counts  # 0 is uninformative
+    ]
+    if parts and constant:
+        parts.append(make_note(f"Constant: {', '.join(constant)}."))
+    alone = [name for own in families.values() if len(own) == 1 for name in own.values()]
+    parts += _describe_single_values([name for name in alone if constants[name] is None and name not in drawn], series)
+    for summary, more in (
+        ("More charts ({})", charts.first[_MOST_CURVES:]),
+        ("Speed and memory ({})", charts.on_machine),
+    ):
+        if more:
+            parts.append(fold(summary.format(len(more)), {"kind": "charts", "charts": more}))
+    return [*parts, *charts.of_classes]
+
+
+def _draw_charts(
+    families: Mapping[str, dict[str, str]], runs: Sequence[ReportedRun], series: Sequence[curves.RunSeries]
+) -> _Charts:
+    """Draw a chart of each quantity; of several runs, one of each of its classes."""
+    x_label = "update" if any(training for _, training, _ in series) else "epoch"
     groups = [run.group for run in runs]
-    charts, on_machine, of_many = list[Part](), list[Part](), list[Part]()
+    drawn = _Charts([], [], [])
     for title, family in families.items():
         if len(family) == 1:
-            lines = curves.build_lines(series, next(iter(family.values())), groups)
-            target = on_machine if title in _OF_THE_MACHINE or "memory" in title else charts
-            target.append(curves.build_chart(_TITLES.get(title, title), lines, x_label, offers_log=True))
+            (name,) = family.values()
+            is_of_machine = title in _OF_THE_MACHINE or "memory" in title
+            lines = curves.build_lines(series, name, groups)
+            chart = curves.build_chart(_TITLES.get(title, title), lines, x_label, offers_log=True)
+            (drawn.on_machine if is_of_machine else drawn.first).append(chart)
         elif len(runs) == 1:
-            charts.append(_build_family(title, family, series[0], x_label, runs[0].classes))
+            drawn.first.append(_build_family(title, family, series[0], x_label, runs[0].classes))
         else:  # lines are runs
             own = [
                 curves.build_chart(name, curves.build_lines(series, name, groups), x_label) for name in family.values()
             ]
-            of_many.append(fold(f"{title} ({len(own)})", {"kind": "charts", "charts": own}))
-    parts: list[Part] = [{"kind": "charts", "charts": charts[:_MOST_CURVES]}] if charts else []
-    constant = [
-        f"{_TITLES.get(name, name)} {value:g}"
-        for name, value in constants.items()
-        if value and name not in shown and not is_count(name, names, described)  # 0 is uninformative
-    ]
-    if parts and constant:
-        parts.append(make_note(f"Constant: {', '.join(constant)}."))
-    parts += _describe_single_values([name for name in once if name not in drawn], series)
-    for summary, more in (("More charts ({})", charts[_MOST_CURVES:]), ("Speed and memory ({})", on_machine)):
-        if more:
-            parts.append(fold(summary.format(len(more)), {"kind": "charts", "charts": more}))
-    return [*parts, *of_many]
+            drawn.of_classes.append(fold(f"{title} ({len(own)})", {"kind": "charts", "charts": own}))
+    return drawn
 
 
-def _has_curve(name: str, series: Sequence[Any]) -> bool:
-    return any(len(points.get(name, ())) > 1 for _, *kinds in series for points in kinds)
+def _list_names(series: Sequence[curves.RunSeries]) -> list[str]:
+    """List the quantities of all runs, those of a run's evaluations before those of its training."""
+    names: dict[str, None] = {}
+    for _, training, evaluation in series:
+        names |= dict.fromkeys([*evaluation, *training])
+    return list(names)
 
 
-def _describe_single_values(names: Sequence[str], series: Sequence[Any]) -> list[Part]:
+def _list_lines(name: str, series: Sequence[curves.RunSeries]) -> list[Sequence[tuple[float, float]]]:
+    """List the points of a quantity, in training and evaluation, of the runs that have measured it."""
+    return [points[name] for _, training, evaluation in series for points in (training, evaluation) if name in points]
+
+
+def _has_curve(name: str, series: Sequence[curves.RunSeries]) -> bool:
+    return any(len(points) > 1 for points in _list_lines(name, series))
+
+
+def _find_constant(name: str, series: Sequence[curves.RunSeries]) -> float | None:
+    """Return the value of a constant quantity; None if it changes, or each run has only one point."""
+    values = {y for points in _list_lines(name, series) for _, y in points}
+    return values.pop() if len(values) == 1 and _has_curve(name, series) else None
+
+
+def _describe_single_values(names: Sequence[str], series: Sequence[curves.RunSeries]) -> list[Part]:
     """Describe quantities that no run has measured more than once."""
     if not names:
         return []
@@ -163,7 +207,9 @@ def _list_ways(name: str, classes: Container[str], score: Score | None) -> Itera
             yield _ScoreOfClass(last, first, is_first=True)
 
 
-def _build_family(title: str, family: dict[str, str], series: Any, x_label: str, classes: Sequence[str]) -> Part:
+def _build_family(
+    title: str, family: dict[str, str], series: curves.RunSeries, x_label: str, classes: Sequence[str]
+) -> Part:
     """Build the chart of a quantity's classes in one run; only the lowest and highest have colors."""
     _, training, evaluation = series
     found = [
@@ -185,13 +231,6 @@ def _build_family(title: str, family: dict[str, str], series: Any, x_label: str,
             lines.insert(0, curves.CurveLine(name, points, curves.MUTED, "thin"))
     note = f"The {_COLORED} lowest and the {_COLORED} highest of {len(found)} at the end are in color."
     return curves.build_chart(_TITLES.get(title, title), lines, x_label, note=note if len(found) > 2 * _COLORED else "")
-
-
-def _find_constant(name: str, series: Sequence[Any]) -> float | None:
-    """Return the value of a constant quantity; None if it changes, or each run has only one point."""
-    lines = [points.get(name, ()) for _, *kinds in series for points in kinds]
-    values = {y for points in lines for _, y in points}
-    return values.pop() if len(values) == 1 and any(len(points) > 1 for points in lines) else None
 
 
 def _sort_key(name: str) -> tuple[int, int]:

@@ -94,12 +94,10 @@ def name_recall(most: int) -> str:
     return f"{_RECALL}{most}"
 
 
-def find_widest_recall(names: Iterable[str]) -> str | None:
-    """Return the one of ``name_recall``'s names with the most detections; None if there is none."""
-    limits = [
-        int(name[len(_RECALL) :]) for name in names if name.startswith(_RECALL) and name[len(_RECALL) :].isdecimal()
-    ]
-    return name_recall(max(limits)) if limits else None
+def list_recalls(names: Iterable[str]) -> list[str]:
+    """List those of ``name_recall``'s names that are among others, the one of the fewest detections first."""
+    recalls = [name for name in names if name.startswith(_RECALL) and name[len(_RECALL) :].isdecimal()]
+    return sorted(recalls, key=lambda name: int(name[len(_RECALL) :]))
 
 
 def compute_ranks(table: MatchTable) -> np.ndarray:

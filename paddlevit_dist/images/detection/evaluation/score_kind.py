@@ -11,7 +11,7 @@ from ....core.intervals.score_ranges import SHARE_RANGE, ScoreRange
 from ....core.runtime.errors import UserError
 from ....core.tasks.score import Score, split_names
 from ....core.tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
-from .curves import DetectionCurves, find_widest_recall, stat_names
+from .curves import DetectionCurves, list_recalls, stat_names
 from .images import build_image_columns
 from .match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable
 from .operating_points import WishedRates, find_thresholds, split_by_class
@@ -96,7 +96,7 @@ class BoxScores(ScoreKind):
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
         """Format the most important scores."""
-        names = ["AP", "AP50", "AP75", find_widest_recall(values), *(f"{PREFIXES[1]}{name}" for name in ("AP", "AP50"))]
+        names = ["AP", "AP50", "AP75", *list_recalls(values)[-1:], *(f"{PREFIXES[1]}{name}" for name in ("AP", "AP50"))]
         parts = [f"{name} {values[name]:.4f}" for name in names if name in values]
         if "AP" not in values:
             return " ".join(["AP not defined", *parts])

@@ -1,6 +1,7 @@
 """Scores of label maps from other programs: images whose pixels are class numbers. Needs no Paddle."""
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from ..core.runtime.errors import UserError
 from ..core.runtime.printing import count, shorten
 from ..core.tasks.sample_names import SampleNames
 from ..core.tasks.score_report import ScoreReport
+from .data.class_lists import ClassList, read_class_list
 from .data.inspection import run_in_threads
 from .data.label_pixels import read_label_file
 
@@ -26,6 +28,25 @@ class LabelMapRules(NamedTuple):
     reduce_zero_label: bool = False  # 0 in the ground truth is ignored, and k is class k - 1, as in ADE20K's files
     truth_suffix: str = ".png"  # suffix of the ground truth's file names
     result_suffix: str = ".png"  # suffix of the results' file names
+
+
+def require_same_numbers(truth: str, results: str, listed: ClassList | None) -> None:
+    """Raise a ``UserError`` if a class has other numbers in the lists of two folders of label maps, where known.
+
+    ``listed`` replaces that of ``truth``; others are a ``classes.txt`` in a folder such as ``labels/val``, or above it.
+    """
+    lists: list[ClassList | None] = []
+    for folder in (truth, results):
+        files = (path / "classes.txt" for path in (Path(folder), *Path(folder).absolute().parents[:2]))
+        lists.append(next((read_class_list(str(file)) for file in files if file.is_file()), None))
+    first, second = listed or lists[0], lists[1]
+    if first is None or second is None:
+        return
+    numbers = dict(zip(second.names, second.numbers))
+    for name, number in zip(first.names, first.numbers):
+        if numbers.get(name, number) != number:
+            numbered = f"{number} in {first.file} and {numbers[name]} in {second.file}"
+            raise UserError(f"{name} is number {numbered}: label maps are compared by number; write both with one list")
 
 
 def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:

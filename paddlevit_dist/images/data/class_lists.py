@@ -103,25 +103,6 @@ def find_class_list(folders: Iterable[str]) -> ClassList | None:
     return None
 
 
-def require_same_numbers(truth: str, results: str, listed: ClassList | None) -> None:
-    """Raise a ``UserError`` if a class has other numbers in the lists of two folders of label maps, where known.
-
-    ``listed`` replaces that of ``truth``; others are a ``classes.txt`` in a folder such as ``labels/val``, or above it.
-    """
-    lists: list[ClassList | None] = []
-    for folder in (truth, results):
-        files = (path / "classes.txt" for path in (Path(folder), *Path(folder).absolute().parents[:2]))
-        lists.append(next((read_class_list(str(file)) for file in files if file.is_file()), None))
-    first, second = listed or lists[0], lists[1]
-    if first is None or second is None:
-        return
-    numbers = dict(zip(second.names, second.numbers))
-    for name, number in zip(first.names, first.numbers):
-        if numbers.get(name, number) != number:
-            numbered = f"{number} in {first.file} and {numbers[name]} in {second.file}"
-            raise UserError(f"{name} is number {numbered}: label maps are compared by number; write both with one list")
-
-
 def read_class_list(file: str) -> ClassList:
     """Read the classes from a file: lines of text, CSV, or JSON.
 

@@ -3,12 +3,13 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from ...core.runtime.spelling import compose
 from ...core.runtime.tables import NAME_HEADINGS, normalize_heading
+from .class_cells import ClassValues, has_class_values, has_known_values, has_marks, has_vectors
 from .formats import get_suffix, readable_suffixes, split_in_name
 from .table_columns import Column, LabelColumns
 
@@ -24,14 +25,7 @@ _VALIDATION = ("is_valid", "is_val", "is_validation")  # fastai: a row of valida
 _FOLD = ("fold", "folds", "kfold", "cv_fold", "fold_id")
 _LABEL_OF_ROWS, _CONFIDENCE = "labelname", "confidence"  # Open Images: ImageID,Source,LabelName,Confidence
 _ROW_NUMBERS = re.compile(r"index|unnamed_\d+|level_\d+")  # headings of pandas
-_CLASS_SHARE = 0.9  # of the cells that the column of a class may have
 _LOOKED_AT = 20  # cells that show whether a column has paths of images
-_EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")  # what programs write for a value that is missing
-_DECIMAL_COMMA = re.compile(r"(-?[01]),0{1,2}")
-_WORDS = {  # of truth, as people and spreadsheets of several languages write them
-    **dict.fromkeys("true yes y x wahr ja vrai oui verdadero sí si vero sì sim verdadeiro истина да 是 真".split(), 1),
-    **dict.fromkeys("false no n falsch nein faux non falso não ложь нет 否 假".split(), 0),
-}
 
 
 class TableChoices(NamedTuple):
@@ -70,40 +64,6 @@ class LabelLayout(NamedTuple):
     unused: list[str]
 
 
-class ClassValues(dict[Any, int]):
-    """Converts a cell in the column of a class: 1 (has it), 0 (does not) or -1 (not known); a ValueError for others."""
-
-    def __init__(self, is_empty_absent: bool = False) -> None:
-        super().__init__()
-        self._empty = 0 if is_empty_absent else -1
-
-    def __missing__(self, cell: Any) -> int:
-        text = "" if cell is None else compose(str(cell)).strip().lower()
-        if cell != cell:  # each NaN of Parquet would be another key
-            return self._empty
-        if text in _EMPTY:
-            value = self._empty
-        elif text in _WORDS:
-            value = _WORDS[text]
-        else:
-            value = {0.0: 0, 1.0: 1, -1.0: -1}.get(float(_DECIMAL_COMMA.sub(r"\1", text)), -2)
-        if value == -2:
-            raise ValueError(text)
-        self[cell] = value
-        return value
-
-    def accepts(self, cell: Any) -> bool:
-        """Return whether a cell is one of these values."""
-        return self.get_known(cell) is not None
-
-    def get_known(self, cell: Any) -> int | None:
-        """Return the value of a cell; None for other cells."""
-        try:
-            return self[cell]
-        except (TypeError, ValueError):  # a list, or another text
-            return None
-
-
 def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -> LabelLayout:
     """Find what the columns of a table mean.
 
@@ -128,7 +88,7 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
             f"{_show_first(table, others) if has_several else ''}"
         )
     kind, labels = found
-    if kind in (LABEL, LABELS) and _has_vectors(table.head[labels[0]]):
+    if kind in (LABEL, LABELS) and has_vectors(table.head[labels[0]]):
         kind = VECTOR
     if kind in (ROWS, VECTOR) and not has_several:
         raise UserError(
@@ -160,26 +120,8 @@ def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple
 
 def _is_class(table: LabelColumns, names: Sequence[str], column: int) -> bool:
     """Return whether a column of another meaning has 0 and 1 only, as has one that is neither split nor fold."""
-    marks = (other for other, name in enumerate(names) if name and name not in (*_SPLIT, *_VALIDATION, *_FOLD))
-    return all(any(map(_has_marks, columns)) for columns in ([table.head[column]], map(table.head.__getitem__, marks)))
-
-
-def _has_marks(cells: Column) -> bool:
-    """Return whether a column has 0 and 1 only, some of them twice, unlike numbers of rows."""
-    return {0, 1} <= set(map(ClassValues().get_known, cells)) <= {0, 1, -1} and len(set(map(str, cells))) < len(cells)
-
-
-def parse_vector(cell: Any) -> tuple[int, ...] | None:
-    """Return 0 or 1 of each class, at least two, in a cell such as ``0,1,0`` or a list; None for any other cell."""
-    text = ",".join(map(str, cell)) if isinstance(cell, tuple) else str(cell).strip().strip("[]()")
-    parts = [part.strip() for part in text.split(",")]
-    return tuple(map(int, parts)) if len(parts) > 1 and set(parts) <= {"0", "1"} else None
-
-
-def _has_vectors(cells: Column) -> bool:
-    """Return whether all cells have 0 or 1 of each class, and cannot be numbers such as 1,0."""
-    vectors = [parse_vector(cell) or () for cell in cells if cell not in ("", None)]
-    return all(vectors) and any(len(vector) > 2 or vector[1] for vector in vectors)
+    others = (cells for name, cells in zip(names, table.head) if name and name not in (*_SPLIT, *_VALIDATION, *_FOLD))
+    return has_marks(table.head[column]) and any(map(has_marks, others))
 
 
 def find_split_words(table: LabelColumns, column: int, texts: Sequence[str]) -> list[str]:
@@ -244,7 +186,7 @@ def _is_split(word: str, table: LabelColumns, names: Sequence[str]) -> bool:
 
 
 def _chosen_labels(table: LabelColumns, chosen: list[int], has_several: bool) -> tuple[str, list[int]]:
-    is_class = [_has_class_values(table.head[column]) for column in chosen]
+    is_class = [has_class_values(table.head[column]) for column in chosen]
     if len(chosen) > 1 or (has_several and all(is_class)):
         return COLUMNS, chosen
     return (LABELS if has_several else LABEL), chosen
@@ -257,11 +199,11 @@ def _find_labels(
     classes = [
         column
         for column in others
-        if _has_class_values(table.head[column])
+        if has_class_values(table.head[column])
         and table.headings[column]
-        and (not _ROW_NUMBERS.fullmatch(names[column]) or _has_marks(table.head[column]))
+        and (not _ROW_NUMBERS.fullmatch(names[column]) or has_marks(table.head[column]))
     ]
-    if not any(_has_known_values(table.head[column]) for column in classes):  # columns without any content
+    if not any(has_known_values(table.head[column]) for column in classes):  # columns without any content
         classes = []
     for kind, columns in _candidates(names, others, classes if len(classes) > 1 else [], has_several):
         if columns:
@@ -285,14 +227,3 @@ def _candidates(
     if has_several and set(lists[1]) <= set(classes):  # a class among others that is called so
         lists = (LABELS, [])
     yield from (lists, (COLUMNS, classes), single) if has_several else (single, lists, (COLUMNS, classes))
-
-
-def _has_known_values(cells: Column) -> bool:
-    """Return whether a cell in the column of a class is 1 or 0."""
-    values = ClassValues()
-    return any(values.get_known(cell) in (0, 1) for cell in cells)
-
-
-def _has_class_values(cells: Column) -> bool:
-    """Return whether nearly all cells are ones that the column of a class may have; others are reported later."""
-    return bool(cells) and sum(map(ClassValues().accepts, cells)) >= _CLASS_SHARE * len(cells)

@@ -11,6 +11,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count, shorten
 from ...core.runtime.spelling import compose
 from ...core.runtime.text_files import parse_json
+from .class_cells import ClassValues, parse_vector
 from .data_warnings import first_names
 from .formats import SPLIT_WORDS
 from .label_layouts import (
@@ -18,13 +19,11 @@ from .label_layouts import (
     LABEL,
     ROWS,
     VECTOR,
-    ClassValues,
     LabelLayout,
     TableChoices,
     find_layout,
     find_split_columns,
     find_split_words,
-    parse_vector,
 )
 from .table_columns import Column, LabelColumns, open_columns
 

@@ -32,4 +32,9 @@ def find_listed_name(text: str, known: Collection[str]) -> str | None:
 
 def remove_image_suffix(path: str) -> str:
     """Return a path without the suffix of an image, if it has one."""
-    return os.path.splitext(path)[0] if get_suffix(os.fsencode(path)) in readable_suffixes() else path
+    return os.path.splitext(path)[0] if has_image_suffix(path) else path
+
+
+def has_image_suffix(path: str) -> bool:
+    """Return whether a path ends as the images that can be read."""
+    return get_suffix(os.fsencode(path)) in readable_suffixes()

@@ -5,15 +5,11 @@ Only names and the beginnings of files are read.
 
 import functools
 import os
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from ...core.runtime.errors import UserError
-from ...core.runtime.spelling import compose, find_spelling
 from ...core.runtime.text_files import read_json
-from ...core.tasks.dataset import refuse_split
 from .box_layouts import (
     SPLIT_FOLDERS,
     DatasetGuess,
@@ -23,11 +19,11 @@ from .box_layouts import (
     list_first_names,
     read_beginning,
 )
-from .formats import SPLIT_WORDS, get_suffix, is_hidden, readable_suffixes, walk_files
-from .listed_names import find_listed_name, read_name_lines, remove_image_suffix
+from .formats import SPLIT_WORDS
+from .listed_names import has_image_suffix
+from .map_lists import parse_pairs
 
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
-_MOST_SPACES = 100  # at which a line of a list is divided, from its end
 _YEARS = ("", "2017", "2014")  # suffixes of COCO's split names
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
 _LABELS = (
@@ -36,7 +32,7 @@ _LABELS = (
     "targets",
 )
 _FOLDER_ENDS = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # suffixes of label map folders
-_ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
+ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
 
 
 class LabelMapLayout(NamedTuple):
@@ -87,14 +83,6 @@ class MatchedLayout(NamedTuple):
 
     layout: LabelMapLayout
     top: str
-
-
-class LabelMapPairs(NamedTuple):
-    """The images of a split and the label map of each; "" if an image has none."""
-
-    images: list[str]
-    labels: list[str]
-    notices: list[str]
 
 
 def find_label_maps(root: str, shown: str) -> list[DatasetGuess]:
@@ -150,15 +138,15 @@ def fits_layout(layout: LabelMapLayout, top: str) -> bool:
         if folders is None:
             continue
         images, labels = folders
-        if layout.lists and not _list_files(layout, top, split):
+        if layout.lists and not list_files(layout, top, split):
             continue
         if layout.lists and not layout.images:
-            first = read_beginning(_list_files(layout, top, split)[0]).decode("utf-8", "replace").splitlines()[:1]
-            if _pairs_in(first, top):
+            first = read_beginning(list_files(layout, top, split)[0]).decode("utf-8", "replace").splitlines()[:1]
+            if parse_pairs(first, top):
                 return True
         elif images == labels:
-            names = [os.path.splitext(name)[0] for name in list_first_names(labels) if _is_image(name)]
-            if any(name.removesuffix(end) in names for name in names for end in _ENDS if name.endswith(end)):
+            names = [os.path.splitext(name)[0] for name in list_first_names(labels) if has_image_suffix(name)]
+            if any(name.removesuffix(end) in names for name in names for end in ENDS if name.endswith(end)):
                 return True
         elif _any(images, f"{layout.image_end}") and _any(labels, layout.end):
             return True
@@ -169,14 +157,10 @@ def _any(folder: str, end: str) -> bool:
     """Return whether a folder or a direct subfolder has a file with this end; any image, if the end has no suffix."""
     for place in (folder, *list_first_folders(folder)):
         for name in list_first_names(place):
-            fits = name.lower().endswith(end.lower()) if "." in end else _is_image(name)
+            fits = name.lower().endswith(end.lower()) if "." in end else has_image_suffix(name)
             if fits and not os.path.isdir(os.path.join(place, name)):
                 return True
     return False
-
-
-def _is_image(name: str) -> bool:
-    return get_suffix(os.fsencode(name)) in readable_suffixes()
 
 
 def find_split_folders(layout: LabelMapLayout, top: str, split: str) -> tuple[str, str] | None:
@@ -193,168 +177,7 @@ def _split_words(layout: LabelMapLayout, split: str) -> list[str]:
     return [f"{written}{year}" for word in words for year in _YEARS for written in (word, word.capitalize())]
 
 
-def _list_files(layout: LabelMapLayout, top: str, split: str) -> list[str]:
+def list_files(layout: LabelMapLayout, top: str, split: str) -> list[str]:
+    """Return the files with a split's names; empty if there are none."""
     files = (os.path.join(top, layout.lists.format(split=word)) for word in _split_words(layout, split))
     return [file for file in files if os.path.isfile(file)]
-
-
-def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
-    """Pair the images of a split and their label maps, sorted; a ``UserError`` if there are none or one is missing."""
-    layout, top = match
-    folders = find_split_folders(layout, top, split)
-    files = _list_files(layout, top, split) if layout.lists else []
-    if folders is None or (layout.lists and not files):
-        _refuse_split(match, split)
-    if layout.lists and not layout.images:
-        return read_pairs(files[0], top)
-    images, labels = (_files(folder, suffix) for folder, suffix in zip(folders, (None, layout.end)))
-    images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
-    if layout.is_flat:
-        images = _flatten(images, folders[0])
-    end = "" if layout.end else _find_label_end(images, labels, folders[0] == folders[1])
-    if end:
-        images = {stem: name for stem, name in images.items() if folders[0] != folders[1] or not stem.endswith(end)}
-        labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
-    if files:
-        stems = read_list(files[0], images, labels, folders)
-        notices: list[str] = []
-    else:
-        stems, notices = _match(split, images, labels, folders)
-    expected = layout.published.get(split, len(stems))
-    if len(stems) != expected:
-        notices.append(f"{split}: {len(stems):,} images; the published {layout.dataset} has {expected:,}")
-    image_files = [os.path.join(folders[0], images[stem]) for stem in stems]
-    return LabelMapPairs(image_files, [os.path.join(folders[1], labels[stem]) for stem in stems], notices)
-
-
-def _refuse_split(match: MatchedLayout, split: str) -> NoReturn:
-    """Raise the ``UserError`` about a split without folders or list."""
-    layout, top = match
-    existing = [name for name in SPLIT_WORDS if find_split_folders(layout, top, name)]
-    existing = [name for name in existing if not layout.lists or _list_files(layout, top, name)]
-    helps = split == "val" and "train" in existing
-    remark = "; set DATA.VAL_FRACTION to split the training set" if helps else ""
-    refuse_split(split, [name for name in existing if name != split], f"{layout.dataset} at {top}", remark)
-
-
-def read_pairs(file: str, top: str) -> LabelMapPairs:
-    """Read the images and label maps that the lines of a list name."""
-    rows = _pairs_in(read_name_lines(file), top)
-    missing = [path for row in rows for path in row if not os.path.isfile(path)]
-    if missing or not rows:
-        text = f"{', '.join(missing[:3])}, which {'do' if len(missing) > 1 else 'does'} not exist"
-        raise UserError(f"{file} names {text if rows else 'no images, or lines without an image and its label map'}")
-    return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
-
-
-def _pairs_in(lines: list[str], top: str) -> list[tuple[str, str]]:
-    """Parse the images and label maps on the lines of a list, relative to ``top``; none if it is not such a list."""
-    rows = [_split_pair(line.strip().replace("\\", "/"), top) for line in lines if line.strip()]
-    if any(len(row) != 2 or not _is_image(row[1]) for row in rows):
-        return []
-    return [(_find_path(image, top), _find_path(label_map, top)) for image, label_map in rows]
-
-
-def _split_pair(line: str, top: str) -> Sequence[str]:
-    """Divide a line into image and label map: at its tabs, or at the last space for which both files exist."""
-    if "\t" in line:
-        return [part.strip() for part in line.split("\t")]
-    pairs = [*_split_line(line)]
-    exist = (pair for pair in pairs if all(os.path.isfile(_find_path(path, top)) for path in pair))
-    return pairs[0] if len(pairs) == 1 else next(exist, pairs[0] if pairs else (line,))
-
-
-def _find_path(path: str, top: str) -> str:
-    return find_spelling(os.path.join(top, path))
-
-
-def _files(folder: str, end: str | None) -> dict[str, str]:
-    """List the files below a folder with this end, or the images: relative path without the end -> relative path."""
-
-    def refuse(place: bytes, reason: str) -> None:
-        raise UserError(f"{os.fsdecode(place)}: {reason}")
-
-    paths: dict[str, str] = {}
-    for path in sorted(entry.path for entry in walk_files(os.fsencode(folder), refuse) if not is_hidden(entry.name)):
-        name = os.fsdecode(path).removeprefix(f"{folder}{os.sep}")
-        if not (name.lower().endswith(end.lower()) if end else _is_image(name)):
-            continue
-        stem = compose(name[: -len(end)] if end else os.path.splitext(name)[0])
-        if stem in paths:
-            raise UserError(f"{folder} has {paths[stem]} and {name} of the same name; rename one of them")
-        paths[stem] = name
-    return paths
-
-
-def _flatten(names: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Return files by their names without folders; a ``UserError`` if two have one name."""
-    flat: dict[str, str] = {}
-    for stem, name in names.items():
-        if (place := os.path.basename(stem)) in flat:
-            raise UserError(f"{folder} has {flat[place]} and {name} of the same name; rename one of them")
-        flat[place] = name
-    return flat
-
-
-def _find_label_end(images: Mapping[str, str], labels: Mapping[str, str], is_shared: bool) -> str:
-    """Find the end that label map names have in addition to their image names: the one that fits most files."""
-    fitting = {end: sum(f"{stem}{end}" in labels for stem in images) for end in ("", *_ENDS)}
-    if is_shared:
-        del fitting[""]
-    return max(fitting, key=lambda end: fitting[end])
-
-
-def read_list(file: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]) -> list[str]:
-    """Read the names in a list, in its order.
-
-    A line is a name, perhaps with the suffix of an image, and perhaps with the name of the label map after it.
-    """
-    stems = list(dict.fromkeys(_find_stem(line, images, labels) for line in read_name_lines(file)))
-    for names, folder, kind in zip((images, labels), folders, ("image", "label map")):
-        missing = [stem for stem in stems if stem not in names]
-        if missing:
-            more = f" ({len(missing):,} of {len(stems):,} are missing)" if len(missing) > 1 else ""
-            raise UserError(f"{file} names {', '.join(missing[:3])}, but {folder} has no {kind} of that name{more}")
-    if not stems:
-        raise UserError(f"{file} is empty; expected an image name on each line")
-    return stems
-
-
-def _find_stem(line: str, images: Collection[str], labels: Collection[str]) -> str:
-    """Return the image that a line of a list names; the line itself, without suffix, if there is no such image."""
-    stem = find_listed_name(line, images) or find_listed_name(line.strip().lstrip("/"), images)
-    if stem is not None:
-        return stem
-    for head, tail in _split_line(line.strip()):
-        stem = find_listed_name(head.lstrip("/"), images)
-        if stem is not None and find_listed_name(tail.lstrip("/"), labels) == stem:
-            return stem
-    return compose(remove_image_suffix(line.strip().lstrip("/")))
-
-
-def _split_line(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the ways to divide a line at spaces into two texts, the one with the shortest second text first."""
-    for space in [*re.finditer(r"\s+", line)][: -_MOST_SPACES - 1 : -1]:
-        yield line[: space.start()], line[space.end() :]
-
-
-def _match(
-    split: str, images: Mapping[str, str], labels: Mapping[str, str], folders: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """Return the names that images and label maps share, and lines about the others."""
-    stems = [stem for stem in images if stem in labels]
-    if not stems:
-        shown = [next(iter(files.values()), "nothing") for files in (images, labels)]
-        raise UserError(
-            f"no image of {folders[0]} has a label map in {folders[1]}: expected equal names, found {shown[0]} and "
-            f"{shown[1]}, for example"
-        )
-    notices = []
-    for names, folder, text in (
-        (images, folders[0], "images of {} have no label map and are skipped"),
-        (labels, folders[1], "label maps of {} have no image and are skipped"),
-    ):
-        others = [name for stem, name in names.items() if stem not in (labels if names is images else images)]
-        if others:
-            notices.append(f"{len(others):,} {text.format(split)}, such as {os.path.join(folder, others[0])}")
-    return stems, notices

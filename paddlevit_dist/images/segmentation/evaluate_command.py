@@ -9,8 +9,8 @@ from ...core.tasks.sample_groups import FOLDER
 
 def run(words: list[str]) -> None:
     """Run ``evaluate masks TRUTH RESULTS``."""
-    from ..data.class_lists import read_class_list, require_same_numbers
-    from ..label_maps import LabelMapRules, score
+    from ..data.class_lists import read_class_list
+    from ..label_maps import LabelMapRules, require_same_numbers, score
 
     parser = CommandParser(
         "evaluate masks",

@@ -6,7 +6,8 @@ from PIL import Image
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
-from paddlevit_dist.images.label_maps import LabelMapRules, score
+from paddlevit_dist.images.data.class_lists import read_class_list
+from paddlevit_dist.images.label_maps import LabelMapRules, require_same_numbers, score
 
 SHOWN = {"mIoU": 4, "accuracy": 4, "mean class accuracy": 4, "mean Dice": 4, "boundary IoU": 4}
 
@@ -135,3 +136,25 @@ def test_results_without_any_class_of_the_truth_have_no_score(tmp_path, pixels, 
     assert said.startswith(f"{tmp_path / 'found'}: {told.format(tmp_path / 'truth')}")
     Image.fromarray(np.array([[2, 2], [2, 1 if classes is None else 2]], np.uint8)).save(tmp_path / "found" / "a.png")
     assert score(str(tmp_path / "truth"), str(tmp_path / "found"), rules).names == ["a.png"]  # wrong, but some class
+
+
+@pytest.mark.parametrize("place", ["data/labels/val", "data/labels", "data"])
+def test_two_folders_of_label_maps_number_their_common_classes_alike(tmp_path, place):
+    truth, results = (tmp_path / name / "labels" / "val" for name in ("data", "found"))
+    for folder in (truth, results):
+        folder.mkdir(parents=True)
+    own = tmp_path / place / "classes.txt"
+    own.write_text("sky\nroad\ntree\n")
+    require_same_numbers(str(truth), str(results), None)
+    other = results / "classes.txt"
+    other.write_text("sky\nroad\nsea\ncow\n")
+    require_same_numbers(str(truth), str(results), None)
+    other.write_text("sky\ntree\nroad\n")
+    assert refusal_of(require_same_numbers, str(truth), str(results), None).startswith(
+        f"road is number 1 in {own} and 2 in {other}: label maps are compared by number"
+    )
+    require_same_numbers(str(truth), str(results), read_class_list(str(other)))  # which replaces the one of the truth
+    own.unlink()
+    require_same_numbers(str(truth), str(results), None)
+    (tmp_path / "classes.txt").write_text("tree\nroad\n")  # too far above
+    require_same_numbers(str(truth), str(results), None)

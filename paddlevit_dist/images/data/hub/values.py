@@ -9,7 +9,7 @@ import numpy as np
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import shorten
 from ....core.runtime.spelling import compose
-from ..label_layouts import ClassValues
+from ..class_cells import ClassValues
 from .features import CLASS, LIST, Feature, find_column, is_list
 from .storage import DataFile, OddData, readable_data
 

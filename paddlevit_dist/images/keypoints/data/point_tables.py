@@ -12,6 +12,7 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
 from ....core.runtime.tables import normalize_heading
+from ...data.class_cells import EMPTY
 from ...data.data_warnings import first_names
 from ...data.label_layouts import find_image_column, find_split_columns, find_split_words
 from ...data.label_rows import group_by_split
@@ -26,7 +27,6 @@ _IMAGE = ("image", "filename", "file", "path")  # where the column of points has
 _SPACING = ("spacing_mm", "spacing", "pixel_spacing", "pixel_size_mm", "mm_per_pixel")
 _SPACINGS = (("spacing_x_mm", "spacing_y_mm"), ("spacing_x", "spacing_y"))
 _SEEN = {"true": 2.0, "false": 0.0}  # visibilities
-_EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")
 _FORMS = (
     "expected columns image, x1, y1, x2, y2 and so on, or nose_x, nose_y and so on; or a row for each point with the "
     "columns image, point, x, y"
@@ -237,7 +237,7 @@ def _read_numbers(
     numbers = np.full(len(cells), np.nan)
     for row, cell in enumerate(cells):
         text = "" if cell is None else str(cell).strip().lower()
-        if text in _EMPTY:
+        if text in EMPTY:
             continue
         numbers[row] = words[text] if text in words else _parse_number(text)
         if not abs(numbers[row]) < 1e9:

@@ -16,7 +16,8 @@ from ....core.tasks.sample_checks import BadSample
 from ...data.class_lists import published_classes
 from ...data.label_pixels import read_label_file
 from ...data.map_files import MapFiles
-from ...data.map_layouts import MatchedLayout, find_pairs, find_split_folders
+from ...data.map_layouts import MatchedLayout, find_split_folders
+from ...data.map_pairs import find_pairs
 from ...data.panoptic_files import (
     NOTE,
     Categories,

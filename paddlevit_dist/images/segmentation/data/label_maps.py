@@ -18,7 +18,8 @@ from ...data.class_lists import ClassList, find_class_list, published_classes, r
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, find_label_numbers, read_label_file, read_label_numbers
 from ...data.map_files import MapFiles
-from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, find_pairs, find_split_folders
+from ...data.map_layouts import MAPS, PANOPTIC, YOLO_TEXT, MatchedLayout, find_layout, find_split_folders
+from ...data.map_pairs import find_pairs
 from ...data.outline_files import draw, find_labelme_files, list_outlines, read_drawing, read_labelme_names
 from ...data.panoptic_files import NOTE, read_panoptic
 from ...data.reading import ReadConfig, decode_image, open_image, orientation, read_file, require_folder

@@ -18,8 +18,8 @@ from paddlevit_dist.images.data.class_lists import read_class_list
 from paddlevit_dist.images.data.data_warnings import DataWarnings
 from paddlevit_dist.images.data.image_dataset import names_in_file
 from paddlevit_dist.images.data.imagenet import read_entries
-from paddlevit_dist.images.data.map_layouts import read_list as read_stems
-from paddlevit_dist.images.data.map_layouts import read_pairs
+from paddlevit_dist.images.data.map_lists import read_list as read_stems
+from paddlevit_dist.images.data.map_lists import read_pairs
 from paddlevit_dist.images.data.outline_files import YOLO_TEXT, read_drawing, read_labelme
 from paddlevit_dist.images.data.panoptic_files import read_panoptic
 from paddlevit_dist.images.data.yolo_files import YoloDescription, list_images, read_description

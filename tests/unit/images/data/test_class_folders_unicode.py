@@ -11,7 +11,8 @@ from PIL import Image
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.class_lists import read_class_list
-from paddlevit_dist.images.data.map_layouts import find_layout, find_pairs
+from paddlevit_dist.images.data.map_layouts import find_layout
+from paddlevit_dist.images.data.map_pairs import find_pairs
 from paddlevit_dist.images.data.tar import TarImages
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc

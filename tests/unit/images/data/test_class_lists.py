@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data import class_lists
@@ -13,7 +12,6 @@ from paddlevit_dist.images.data.class_lists import (
     find_class_list,
     published_classes,
     read_class_list,
-    require_same_numbers,
 )
 
 
@@ -112,28 +110,6 @@ def test_a_list_in_another_form_is_refused_with_its_file(tmp_path, name, content
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(UserError, match=f"{name}.*{message}"):
         read_class_list(str(tmp_path / name))
-
-
-@pytest.mark.parametrize("place", ["data/labels/val", "data/labels", "data"])
-def test_two_folders_of_label_maps_number_their_common_classes_alike(tmp_path, place):
-    truth, results = (tmp_path / name / "labels" / "val" for name in ("data", "found"))
-    for folder in (truth, results):
-        folder.mkdir(parents=True)
-    own = tmp_path / place / "classes.txt"
-    own.write_text("sky\nroad\ntree\n")
-    require_same_numbers(str(truth), str(results), None)
-    other = results / "classes.txt"
-    other.write_text("sky\nroad\nsea\ncow\n")
-    require_same_numbers(str(truth), str(results), None)
-    other.write_text("sky\ntree\nroad\n")
-    assert refusal_of(require_same_numbers, str(truth), str(results), None).startswith(
-        f"road is number 1 in {own} and 2 in {other}: label maps are compared by number"
-    )
-    require_same_numbers(str(truth), str(results), read_class_list(str(other)))  # which replaces the one of the truth
-    own.unlink()
-    require_same_numbers(str(truth), str(results), None)
-    (tmp_path / "classes.txt").write_text("tree\nroad\n")  # too far above
-    require_same_numbers(str(truth), str(results), None)
 
 
 def test_the_first_list_of_the_first_folder_that_has_one_is_read(tmp_path):

@@ -16,7 +16,8 @@ from paddlevit_dist.images.data.formats import (
     is_hidden_path,
 )
 from paddlevit_dist.images.data.listing import InputListing, is_video
-from paddlevit_dist.images.data.map_layouts import find_layout, find_pairs
+from paddlevit_dist.images.data.map_layouts import find_layout
+from paddlevit_dist.images.data.map_pairs import find_pairs
 from paddlevit_dist.images.data.reading import is_transparent, require_8_bits
 
 CAMERAS = "3fr arw cr2 cr3 dng erf iiq kdc mrw nef nrw orf pef raf raw rw2 sr2 srf srw x3f"

@@ -9,7 +9,8 @@ from support.files.odd_names import ODD_NAMES
 from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
-from paddlevit_dist.images.data.map_layouts import find_layout, find_pairs
+from paddlevit_dist.images.data.map_layouts import find_layout
+from paddlevit_dist.images.data.map_pairs import find_pairs
 
 
 def write_voc(root, lists):

@@ -6,7 +6,7 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data import table_columns
-from paddlevit_dist.images.data.label_layouts import ClassValues
+from paddlevit_dist.images.data.class_cells import ClassValues
 from paddlevit_dist.images.data.table_columns import open_columns
 
 ENDINGS = {

@@ -28,7 +28,7 @@ from .significance import SwapDifference, mcnemar_test, permutation_test, subtra
 from .tables import RESULTS, EvaluationTable, TableArrays
 
 PERCENT = 95
-FIRST, SECOND, DIFFERENCE = "first ", "second ", "difference "  # prefixes of value names
+FIRST, SECOND, DIFFERENCE = WHICH = ("first ", "second ", "difference ")  # whose value it is: before the score's name
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _UNKNOWN = object()
 Found = TypeVar("Found")
@@ -86,21 +86,20 @@ class TablePair(NamedTuple):
             }
 
         def find_range(name: str) -> ScoreRange | None:
-            which = next(prefix for prefix in (FIRST, SECOND, DIFFERENCE) if name.startswith(prefix))
-            bounds = own.find_range(name.removeprefix(which))
+            which, score = split_name(name)
+            bounds = own.find_range(score)
             return UNBOUNDED if bounds is not None and which == DIFFERENCE else bounds
 
         own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
         rates = {f"{which}{name}": number for which in (FIRST, SECOND) for name, number in own.rates.items()}
         means = {
             f"{which}{name}": [f"{which}{each}" for each in of]
-            for which in (FIRST, SECOND, DIFFERENCE)
+            for which in WHICH
             for name, of in own.class_means.items()
         }
 
         def count_units(numbers: np.ndarray | None) -> dict[str, int]:
-            both = (FIRST, SECOND, DIFFERENCE)
-            return {f"{which}{name}": number for name, number in own.count_units(numbers).items() for which in both}
+            return {f"{which}{name}": number for name, number in own.count_units(numbers).items() for which in WHICH}
 
         pooled = [f"{which}{name}" for which in (FIRST, SECOND) for name in own.pooled]
         return ProportionRecompute(recompute, rates, means, find_range, pooled, count_units, own.sizes)
@@ -117,10 +116,10 @@ class TablePair(NamedTuple):
         """
         declared = self.build_recompute()
         intervals = bootstrap(declared, len(self.order), PERCENT, groups=self.group_names)
-        for name in [name for name in intervals if name.startswith(DIFFERENCE)]:
-            of_first = f"{FIRST}{name.removeprefix(DIFFERENCE)}"
-            low, high = declared.find_bounds(of_first)
-            interval, most = intervals[name], high - low  # ends that are possible
+        for score in list_compared(intervals):
+            low, high = declared.find_bounds(f"{FIRST}{score}")
+            name, most = f"{DIFFERENCE}{score}", high - low  # ends that are possible
+            interval = intervals[name]
             intervals[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
         depends = number_groups(self.group_names) is not None
         hits, second_hits = self.find_hits()
@@ -208,6 +207,18 @@ class TablePair(NamedTuple):
         return {name: self.classes[label] for name, label in labels.items() if 0 <= label < len(self.classes)}
 
 
+def split_name(name: str) -> tuple[str, str]:
+    """Return whose value it is, one of ``WHICH``, and the name of the score."""
+    which = next(prefix for prefix in WHICH if name.startswith(prefix))
+    return which, name.removeprefix(which)
+
+
+def list_compared(intervals: Mapping[str, ConfidenceInterval]) -> list[str]:
+    """List the scores whose difference has an interval."""
+    parts = map(split_name, intervals)
+    return [score for which, score in parts if which == DIFFERENCE]
+
+
 def _find_other_labels(first: EvaluationTable, second: EvaluationTable, order: np.ndarray) -> np.ndarray:
     """Return which samples of the first table have another ground truth in the second, bool (samples,)."""
     true, other = (table.kind.truth(table.arrays) for table in (first, second))
@@ -271,8 +282,7 @@ def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str,
     """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError."""
     pair = TablePair.match(first, second)
     intervals, score = pair.compute_intervals(), first.about["score"]
-    differences = [name for name in intervals if name.startswith(DIFFERENCE)]
-    rows = {name.removeprefix(DIFFERENCE): _build_row(intervals, name) for name in differences}
+    rows = {name: _build_row(intervals, name) for name in list_compared(intervals)}
     pair.get_difference(intervals)
     p, test = _test_significance(pair)
     class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
@@ -317,7 +327,7 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
     score = pair.first.about["score"]
     which = max((FIRST, SECOND), key=lambda which: intervals[f"{which}{score}"].value)
     rates, shown = pair.build_recompute().rates, (f"{FIRST}{score}", f"{SECOND}{score}")
-    rate = {name: number for name, number in rates.items() if name.startswith(which)}
+    rate = {name: number for name, number in rates.items() if split_name(name)[0] == which}
     units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
     note = small_sample_warning(*units, intervals, rate, shown, pair.kind.few)
     notes, smallest = [note] if note else [], 2.0 ** (1 - units[0])  # none and all swapped are as large as observed
@@ -327,9 +337,8 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
     return notes
 
 
-def _build_row(intervals: dict[str, ConfidenceInterval], name: str) -> dict[str, Any]:
-    score = name.removeprefix(DIFFERENCE)
-    names = {"of_first": f"{FIRST}{score}", "of_second": f"{SECOND}{score}", "difference": name}
+def _build_row(intervals: dict[str, ConfidenceInterval], score: str) -> dict[str, Any]:
+    names = {"of_first": f"{FIRST}{score}", "of_second": f"{SECOND}{score}", "difference": f"{DIFFERENCE}{score}"}
     return {what: intervals[value].plain() for what, value in names.items() if value in intervals}
 
 

@@ -10,62 +10,40 @@ from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.images.detection.detector import DetectionTargets
 from paddlevit_dist.images.detection.detr.network import Detr
 from paddlevit_dist.images.detection.detr.transformer import sine_embedding
-from support.networks.cheap_weights import weights_of_zero
-from support.networks.golden import arrays, description, noisy_image, recipe
+from support.networks.golden import noisy_image
+from support.networks.golden_networks import GoldenNetworks, building, find_by_ending, sample
 
-GOLDEN = description("detr")
-MODELS = GOLDEN["models"]
+FILE = GoldenNetworks("detr", large=2e7)
+GOLDEN, MODELS, stored = FILE.about, FILE.models, FILE.stored
+models, cases = FILE.list_models, functools.partial(FILE.list_parts, "cases")
 ALLOWED = 10  # times the float32 error of PyTorch
 EXACT = 1e-9  # in float64
-_LARGE = 2e7  # parameters
-
-
-def models(is_large):
-    return [model for model, about in MODELS.items() if (about["parameters"] > _LARGE) == is_large]
-
-
-def cases(is_large):
-    """Each model of that size with the name of each of its sets of targets."""
-    return [(model, case) for model in models(is_large) for case in MODELS[model]["cases"]]
-
-
-@functools.cache
-def stored():
-    return arrays("detr")
 
 
 @functools.cache
 def make_weights(model):
     """The state under the names of transformers 5, float32."""
-    about, make = MODELS[model], recipe().golden_weight
-    state = {}
-    for key, shape in about["state"].items():
-        gain = next((gain for ending, gain in about["gain"].items() if key.endswith(ending)), 1)
-        state[key] = make(GOLDEN["seed"], key, tuple(shape)) * np.float32(gain)
-    return state
+    about = MODELS[model]
+    shapes = about["state"].items()
+    return {key: FILE.draw(key, tuple(shape)) * find_by_ending(about["gain"], key, 1) for key, shape in shapes}
 
 
 def make_network(model, dtype):
     """The network with these weights, in evaluation mode."""
     config = MODELS[model]["config"]
-    before = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)
-    try:
-        with weights_of_zero():
-            network = Detr(
-                num_classes=config["classes"],
-                backbone=config["backbone"],
-                embed_dim=config["d_model"],
-                num_heads=config["heads"],
-                feedforward=config["feedforward"],
-                encoder_layers=config["encoder_layers"],
-                decoder_layers=config["decoder_layers"],
-                num_queries=config["queries"],
-            )
+    with building(dtype):
+        network = Detr(
+            num_classes=config["classes"],
+            backbone=config["backbone"],
+            embed_dim=config["d_model"],
+            num_heads=config["heads"],
+            feedforward=config["feedforward"],
+            encoder_layers=config["encoder_layers"],
+            decoder_layers=config["decoder_layers"],
+            num_queries=config["queries"],
+        )
         network.eval()
         load_weights(network, make_weights(model), strict=True)
-    finally:
-        paddle.set_default_dtype(before)
     return network
 
 
@@ -108,19 +86,9 @@ def under_older_names(model, with_timm):
 
 def make_targets(model, case):
     """The objects of each image, as the criterion has them: in pixels, padded with label -1."""
-    sizes, numbers = np.array(MODELS[model]["pictures"]), MODELS[model]["cases"][case]["boxes"]
-    boxes = np.zeros((len(numbers), max(1, *numbers), 4))
-    labels = np.full(boxes.shape[:2], -1, dtype=np.int64)
-    for image, number in enumerate(numbers):
-        own = stored()[f"{model}/{case}/boxes{image}"]
-        scale = np.tile(sizes[image][::-1], 2)
-        boxes[image, :number] = np.concatenate([own[:, :2] - own[:, 2:] / 2, own[:, :2] + own[:, 2:] / 2], 1) * scale
-        labels[image, :number] = stored()[f"{model}/{case}/labels{image}"]
+    sizes = np.array(MODELS[model]["pictures"])
+    boxes, labels = FILE.pad_objects(f"{model}/{case}", MODELS[model]["cases"][case]["boxes"], sizes)
     return DetectionTargets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
-
-
-def samples(array, number):
-    return array.ravel()[np.arange(number) * (array.size - 1) // (number - 1)]
 
 
 @functools.cache
@@ -200,7 +168,7 @@ def require_mask_position_features_and_memory(model):
     assert list(found["features"].shape) == about["feature_shape"]
     for name, array in found.items():
         expected = stored()[f"{model}/{name}"]
-        assert np.abs(samples(array, len(expected)) - expected).max() <= EXACT
+        assert np.abs(sample(array, len(expected)) - expected).max() <= EXACT
 
 
 def require_detections(model):
@@ -254,6 +222,6 @@ def assert_gradients(network, loss, norms, expected_samples):
         array = parameters[name].grad.numpy()
         array = array.T if array.ndim == 2 and "query_embed" not in name else array  # Linear weights are (in, out)
         assert abs(np.linalg.norm(array) - norm) <= 1e-8 * largest
-        assert np.abs(samples(array, len(expected)) - expected).max() <= 1e-8 * largest
+        assert np.abs(sample(array, len(expected)) - expected).max() <= 1e-8 * largest
     frozen = [name for name, parameter in parameters.items() if parameter.stop_gradient]
     assert {name.split(".")[1] for name in frozen} == {"conv1", "layer1"}  # batch norms have no parameters at all

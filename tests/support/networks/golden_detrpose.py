@@ -16,6 +16,7 @@ from paddlevit_dist.images.keypoints.detrpose.network import DetrPose
 from paddlevit_dist.images.keypoints.keypoint_set import COCO_PERSON
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import arrays, description, recipe
+from support.networks.golden_networks import building
 
 GOLDEN = description("detrpose")
 KINDS: dict[str, Any] = GOLDEN["kinds"]
@@ -79,17 +80,12 @@ def options(kind: str) -> dict[str, Any]:
 def make_network(kind: str, dtype: str) -> DetrPose:
     """The network with these weights, in evaluation mode."""
     classes = KINDS[kind]["state"]["transformer.enc_out_class_embed.weight"][0]
-    before = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)
-    try:
-        with weights_of_zero():
-            network = create_model(f"detrpose_hgnetv2_{kind[0]}", num_classes=classes, **options(kind))
+    with building(dtype):
+        network = create_model(f"detrpose_hgnetv2_{kind[0]}", num_classes=classes, **options(kind))
         labels = KINDS[kind]["state"]["transformer.label_enc.weight"]
         network.denoising_class_embed = paddle.nn.Embedding(*labels)  # the authors' has one for 80 classes
         network.eval()
         report = load_weights(network, make_weights(kind), strict=True)
-    finally:
-        paddle.set_default_dtype(before)
     assert report.unexpected == []
     return network
 

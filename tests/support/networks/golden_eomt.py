@@ -15,43 +15,18 @@ from paddlevit_dist.images.mask_queries.criterion import MaskQueryCriterion, Que
 from paddlevit_dist.images.mask_queries.matching import list_query_pairs
 from paddlevit_dist.images.mask_queries.network import Eomt
 from paddlevit_dist.images.mask_queries.points import MaskStack
-from support.networks.cheap_weights import weights_of_zero
-from support.networks.golden import arrays, description, recipe
+from support.networks.golden import recipe
+from support.networks.golden_networks import GoldenNetworks, building, find_by_ending, sample
 
-GOLDEN = description("eomt")
-MODELS: dict[str, Any] = GOLDEN["models"]
+FILE = GoldenNetworks("eomt", large=1e7)
+GOLDEN, MODELS, stored = FILE.about, FILE.models, FILE.stored
+runs, cases = (functools.partial(FILE.list_parts, kind) for kind in ("runs", "cases"))
 ALLOWED = 10  # times the float32 error of PyTorch
 EXACT = 1e-10  # in float64
-_LARGE = 1e7  # parameters
-
-
-def runs(is_large: bool) -> list[tuple[str, str]]:
-    """Each model of that size with the name of each of its runs."""
-    return [(model, run) for model in _models(is_large) for run in MODELS[model]["runs"]]
-
-
-def cases(is_large: bool) -> list[tuple[str, str]]:
-    """Each model of that size with the name of each of its sets of targets."""
-    return [(model, case) for model in _models(is_large) for case in MODELS[model]["cases"]]
-
-
-def _models(is_large: bool) -> list[str]:
-    return [model for model, about in MODELS.items() if (about["parameters"] > _LARGE) == is_large]
-
-
-@functools.cache
-def stored() -> dict[str, np.ndarray]:
-    return arrays("eomt")
 
 
 def random(key: str) -> np.random.Generator:
     return recipe()._rng(GOLDEN["seed"], key)
-
-
-def sample(values: np.ndarray, number: int) -> np.ndarray:
-    """The samples of an array that the file stores."""
-    values = np.asarray(values)
-    return values.ravel()[np.arange(number) * (values.size - 1) // (number - 1)]
 
 
 def options(model: str) -> dict[str, Any]:
@@ -85,26 +60,20 @@ def options(model: str) -> dict[str, Any]:
 
 def make_weights(model: str) -> dict[str, np.ndarray]:
     """The state under transformers' names, float32."""
-    about, make = MODELS[model], recipe().golden_weight
-    state = {}
+    about, state = MODELS[model], {}
     for key, shape in about["state"].items():
         if key in ("attn_mask_probs", "criterion.empty_weight"):
             continue
-        gain = next((gain for ending, gain in about["gain"].items() if key.endswith(ending)), 1)
-        offset = next((value for ending, value in about["offset"].items() if key.endswith(ending)), 0)
-        state[key] = make(GOLDEN["seed"], key, tuple(shape)) * np.float32(gain) + np.float32(offset)
+        gain, offset = find_by_ending(about["gain"], key, 1), find_by_ending(about["offset"], key, 0)
+        state[key] = FILE.draw(key, tuple(shape)) * gain + offset
     return state
 
 
 def make_network(model: str, dtype: str, state: dict[str, np.ndarray] | None = None) -> Eomt:
     """The network with these weights, in evaluation mode."""
-    paddle.set_default_dtype(dtype)
-    try:
-        with weights_of_zero():
-            network = Eomt(MODELS[model]["config"]["num_labels"], **options(model))
+    with building(dtype):
+        network = Eomt(MODELS[model]["config"]["num_labels"], **options(model))
         report = load_weights(network, make_weights(model) if state is None else state, strict=True)
-    finally:
-        paddle.set_default_dtype("float32")
     assert report.unexpected == []
     network.eval()
     return network
@@ -272,7 +241,7 @@ def require_losses(model: str, case: str, dtype: str) -> None:
     """Compare assignments, costs, losses and gradients (in float64) with the file's."""
     about = MODELS[model]["cases"][case]
     network, terms, (costs, matches) = compute_losses(model, case, dtype)
-    exact = {"float64": EXACT, "float32": 1e-4 if MODELS[model]["parameters"] > _LARGE else 1e-5}[dtype]
+    exact = {"float64": EXACT, "float32": 1e-4 if MODELS[model]["parameters"] > FILE.large else 1e-5}[dtype]
     pairs = list_query_pairs(matches, 1, MODELS[model]["config"]["num_queries"])
     for image, objects in enumerate(about["objects"]):
         if not objects:

@@ -22,37 +22,20 @@ from paddlevit_dist.images.detection.rfdetr.network import RfDetr
 from paddlevit_dist.images.detection.rfdetr.seg_network import RfDetrSeg
 from paddlevit_dist.images.mask_queries.mask_logits import resize
 from paddlevit_dist.images.run_lengths import decode
-from support.networks.cheap_weights import learn_only, weights_of_zero
-from support.networks.golden import arrays, description, recipe
+from support.networks.cheap_weights import learn_only
+from support.networks.golden import recipe
+from support.networks.golden_networks import GoldenNetworks, building, find_by_ending, sample
 
-GOLDEN = description("rfdetr_seg")
-MODELS: dict[str, Any] = GOLDEN["models"]
+FILE = GoldenNetworks("rfdetr_seg", large=2e7)
+GOLDEN, MODELS, stored = FILE.about, FILE.models, FILE.stored
+batches, cases = (functools.partial(FILE.list_parts, kind) for kind in ("batches", "cases"))
 ALLOWED = 10  # times the float32 error of PyTorch
 EXACT = 1e-10  # in float64, relative to the largest value
 GRADIENTS = 1e-10  # relative to the norm, in float64
 LOSSES = {"float64": EXACT, "float32": 1e-5}  # relative
 TERMS = {"class": "loss_ce", "box": "loss_bbox", "giou": "loss_giou", "mask": "loss_mask_ce", "dice": "loss_mask_dice"}
-_LARGE = 2e7  # parameters
+_ROOM = 2e7  # for the elements of a gradient, which are numbered
 _LEVELS = {"P3": 3, "P4": 4, "P5": 5}
-
-
-def batches(is_large: bool) -> list[tuple[str, int]]:
-    """Each model of that size with the number of each of its batches."""
-    return [(model, batch) for model in _models(is_large) for batch in range(len(MODELS[model]["batches"]))]
-
-
-def cases(is_large: bool) -> list[tuple[str, str]]:
-    """Each model of that size with the name of each of its sets of targets."""
-    return [(model, case) for model in _models(is_large) for case in MODELS[model]["cases"]]
-
-
-def _models(is_large: bool) -> list[str]:
-    return [model for model, about in MODELS.items() if (about["parameters"] > _LARGE) == is_large]
-
-
-@functools.cache
-def stored() -> dict[str, np.ndarray]:
-    return arrays("rfdetr_seg")
 
 
 def has_masks(model: str) -> bool:
@@ -87,27 +70,21 @@ def options(model: str) -> dict[str, Any]:
 
 def make_weights(model: str) -> Iterator[tuple[str, np.ndarray]]:
     """The state under the authors' names, float32."""
-    about, make = MODELS[model], recipe().golden_weight
+    about = MODELS[model]
     for key, shape in about["state"].items():
-        gain = next((gain for ending, gain in about["gain"].items() if key.endswith(ending)), 1)
         plain = ".".join(part for part in key.replace("enc_out_", "").split(".") if not part.isdecimal())
-        offset = next((value for ending, value in about["offset"].items() if plain.endswith(ending)), 0)
         empty = np.zeros(shape, np.float32)
-        value = make(GOLDEN["seed"], key, tuple(shape)) if empty.size else empty
-        yield key, value * np.float32(gain) + np.float32(offset)
+        value = FILE.draw(key, tuple(shape)) if empty.size else empty
+        yield key, value * find_by_ending(about["gain"], key, 1) + find_by_ending(about["offset"], plain, 0)
 
 
 @functools.lru_cache(maxsize=2)
 def make_network(model: str, dtype: str) -> RfDetr:
     """The network with these weights, in evaluation mode; gradients are of those the file has, and of vectors."""
-    paddle.set_default_dtype(dtype)
-    try:
-        with weights_of_zero():
-            family = RfDetrSeg if has_masks(model) else RfDetr
-            network = family(MODELS[model]["config"]["class_outputs"], **options(model))
+    with building(dtype):
+        family = RfDetrSeg if has_masks(model) else RfDetr
+        network = family(MODELS[model]["config"]["class_outputs"], **options(model))
         report = load_weights(network, dict(make_weights(model)), strict=True)
-    finally:
-        paddle.set_default_dtype("float32")
     assert report.unexpected == []
     learn_only(network, {name for name, _ in _find_gradients(model)})
     network.eval()
@@ -124,14 +101,10 @@ def make_images(model: str, batch: int, dtype: str) -> paddle.Tensor:
 def make_targets(model: str, case: str) -> DetectionTargets:
     """The objects of the first batch."""
     counts, (height, width) = MODELS[model]["cases"][case]["boxes"], MODELS[model]["batches"][0]["shape"][2:]
-    number, most = len(counts), max(1, *counts)
-    boxes, labels = np.zeros((number, most, 4)), np.full((number, most), -1)
-    masks = np.zeros((number, most, height, width), np.uint8) if has_masks(model) else None
+    number = len(counts)
+    boxes, labels = FILE.pad_objects(f"{model}/{case}", counts, [(height, width)] * number)
+    masks = np.zeros((*labels.shape, height, width), np.uint8) if has_masks(model) else None
     for image, objects in enumerate(counts):
-        theirs = stored()[f"{model}/{case}/boxes{image}"]
-        ends = np.concatenate([theirs[:, :2] - theirs[:, 2:] / 2, theirs[:, :2] + theirs[:, 2:] / 2], axis=1)
-        boxes[image, :objects] = ends * [width, height, width, height]
-        labels[image, :objects] = stored()[f"{model}/{case}/labels{image}"]
         if masks is not None:
             shape = (objects, height, width)
             bits = np.unpackbits(stored()[f"{model}/{case}/masks{image}"], count=int(np.prod(shape)))
@@ -144,12 +117,6 @@ def make_targets(model: str, case: str) -> DetectionTargets:
         np.array(counts),
         None if masks is None else paddle.to_tensor(masks),
     )
-
-
-def sample(values: Any, number: int) -> np.ndarray:
-    """The file's samples of an array."""
-    values = np.asarray(values).ravel()
-    return values[np.arange(number) * (values.size - 1) // (number - 1)]
 
 
 def differ(found: Any, expected: np.ndarray) -> float:
@@ -237,12 +204,12 @@ def require_outputs(model: str, batch: int, dtype: str) -> None:
 def _find_gradients(model: str) -> list[tuple[str, np.ndarray]]:
     """Our names of the parameters whose gradients the file has, and where in the authors' each number is, their layout.
 
-    Numbers of the parameter ``i`` of the file's list are from ``i * _LARGE`` on; others are -1.
+    Numbers of the parameter ``i`` of the file's list are from ``i * _ROOM`` on; others are -1.
     """
     state = {}
     for number, name in enumerate(MODELS[model]["gradient_names"]):
         shape = MODELS[model]["state"][name]
-        state[name] = int(number * _LARGE) + np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+        state[name] = int(number * _ROOM) + np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
         for other in ("query", "key", "value"):
             if ".attention.query." in name:
                 state.setdefault(name.replace(".query.", f".{other}."), np.full(shape, -1))
@@ -258,9 +225,9 @@ def _read_gradients(model: str, network: RfDetr) -> list[np.ndarray]:
     for name, places in _find_gradients(model):
         gradient = parameters[name].grad.numpy()
         gradient = (gradient.T if name in linear else gradient).reshape(places.shape)
-        for number in np.unique(places[places >= 0] // int(_LARGE)).tolist():
-            chosen = (places >= 0) & (places // int(_LARGE) == number)
-            gradients[number][places[chosen] - int(number * _LARGE)] = gradient[chosen]
+        for number in np.unique(places[places >= 0] // int(_ROOM)).tolist():
+            chosen = (places >= 0) & (places // int(_ROOM) == number)
+            gradients[number][places[chosen] - int(number * _ROOM)] = gradient[chosen]
     return gradients
 
 

@@ -14,33 +14,15 @@ from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.rtdetr.decoder import LocalizationQualityHead
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 from support.networks.cheap_weights import weights_of_zero
-from support.networks.golden import arrays, description, noisy_image, recipe
+from support.networks.golden import noisy_image
+from support.networks.golden_networks import GoldenNetworks, building, find_by_ending, sample
 
-GOLDEN = description("rtdetr")
-MODELS: dict[str, Any] = GOLDEN["models"]
+FILE = GoldenNetworks("rtdetr", large=2e7)
+GOLDEN, MODELS, stored = FILE.about, FILE.models, FILE.stored
+batches, cases = (functools.partial(FILE.list_parts, kind) for kind in ("batches", "cases"))
 ALLOWED = 10  # times the float32 error of PyTorch
 EXACT = 1e-9  # in float64
 BACKBONE = "model.backbone.model."  # begins the names of its weights
-_LARGE = 2e7  # parameters
-
-
-def batches(is_large: bool) -> list[tuple[str, int]]:
-    """Each model of that size with the number of each of its batches."""
-    return [(model, batch) for model in _models(is_large) for batch in range(len(MODELS[model]["batches"]))]
-
-
-def cases(is_large: bool) -> list[tuple[str, str]]:
-    """Each model of that size with the name of each of its sets of targets."""
-    return [(model, case) for model in _models(is_large) for case in MODELS[model].get("cases", ())]
-
-
-def _models(is_large: bool) -> list[str]:
-    return [model for model, about in MODELS.items() if (about["parameters"] > _LARGE) == is_large]
-
-
-@functools.cache
-def stored() -> dict[str, np.ndarray]:
-    return arrays("rtdetr")
 
 
 def is_fine(model: str) -> bool:
@@ -66,9 +48,7 @@ def _make_points(model: str) -> list[int]:
     return numbers if isinstance(numbers, list) else [numbers] * config["num_feature_levels"]
 
 
-@functools.cache  # networks of one kind have most of them in common
-def _draw(key: str, shape: tuple[int, ...]) -> np.ndarray:
-    return recipe().golden_weight(GOLDEN["seed"], key, shape)
+_draw = functools.cache(FILE.draw)  # networks of one kind have most of them in common
 
 
 @functools.cache
@@ -77,8 +57,7 @@ def make_weights(model: str) -> dict[str, np.ndarray]:
     about = MODELS[MODELS[model].get("state_of", model)]
     state = {}
     for key, shape in _shapes(about["state"]):
-        gain = next((gain for ending, gain in about["gain"].items() if key.endswith(ending)), 1)
-        value = _draw(key, shape) * np.float32(gain)
+        value = _draw(key, shape) * find_by_ending(about["gain"], key, 1)
         if key.endswith("lab.scale"):
             value = value + np.float32(1)
         if key == "model.denoising_class_embed.weight":
@@ -138,41 +117,36 @@ def make_network(model: str, dtype: str) -> RtDetr:
     if is_fine(model):
         fine = {name: float(make_weights(model)[f"model.decoder.{name}"][0]) for name in ("up", "reg_scale")}
         fine.update({"is_fine": True, "bins": config["max_num_bins"]})
-    before = paddle.get_default_dtype()
-    paddle.set_default_dtype(dtype)
-    try:
-        with weights_of_zero():
-            network = RtDetr(
-                num_classes=config["num_labels"],
-                backbone=name,
-                backbone_options=options,
-                feature_levels=[index - len(own["stage_names"]) for index in own["out_indices"]],
-                frozen_batch_norm=config["freeze_backbone_batch_norms"],
-                encoder_dim=config["encoder_hidden_dim"],
-                encoder_layers=config["encoder_layers"],
-                encoder_heads=config["encoder_attention_heads"],
-                encoder_feedforward=config["encoder_ffn_dim"],
-                blocks=round(3 * config.get("depth_mult", 1)),
-                expansion=config["hidden_expansion"],
-                embed_dim=config["d_model"],
-                num_heads=config["decoder_attention_heads"],
-                feedforward=config["decoder_ffn_dim"],
-                decoder_layers=config["decoder_layers"],
-                num_queries=config["num_queries"],
-                denoising=config["num_denoising"],
-                points=_make_points(model),
-                is_discrete=config.get("decoder_method") == "discrete",
-                **fine,
+    with building(dtype):
+        network = RtDetr(
+            num_classes=config["num_labels"],
+            backbone=name,
+            backbone_options=options,
+            feature_levels=[index - len(own["stage_names"]) for index in own["out_indices"]],
+            frozen_batch_norm=config["freeze_backbone_batch_norms"],
+            encoder_dim=config["encoder_hidden_dim"],
+            encoder_layers=config["encoder_layers"],
+            encoder_heads=config["encoder_attention_heads"],
+            encoder_feedforward=config["encoder_ffn_dim"],
+            blocks=round(3 * config.get("depth_mult", 1)),
+            expansion=config["hidden_expansion"],
+            embed_dim=config["d_model"],
+            num_heads=config["decoder_attention_heads"],
+            feedforward=config["decoder_ffn_dim"],
+            decoder_layers=config["decoder_layers"],
+            num_queries=config["num_queries"],
+            denoising=config["num_denoising"],
+            points=_make_points(model),
+            is_discrete=config.get("decoder_method") == "discrete",
+            **fine,
+        )
+        if is_fine(model):  # of which the package has one kind alone
+            judges = config["top_prob_values"], config["lqe_hidden_dim"], config["lqe_layers"]
+            network.decoder.lqe_layers = paddle.nn.LayerList(
+                [LocalizationQualityHead(*judges) for _ in network.decoder.layers]
             )
-            if is_fine(model):  # of which the package has one kind alone
-                judges = config["top_prob_values"], config["lqe_hidden_dim"], config["lqe_layers"]
-                network.decoder.lqe_layers = paddle.nn.LayerList(
-                    [LocalizationQualityHead(*judges) for _ in network.decoder.layers]
-                )
         network.eval()
         report = load_weights(network, make_weights(model), strict=True)
-    finally:
-        paddle.set_default_dtype(before)
     assert report.unexpected == []
     assert [network.backbone.feature_strides[level] for level in network.feature_levels] == config["feat_strides"]
     return network
@@ -182,10 +156,6 @@ def make_images(model: str, dtype: str, batch: int = 0) -> paddle.Tensor:
     """Images, already normalized, of one size."""
     images = [noisy_image(GOLDEN["seed"], *own) for own in MODELS[model]["batches"][batch]["pictures"]]
     return paddle.to_tensor(np.stack(images).astype(dtype))
-
-
-def make_samples(array: np.ndarray, number: int) -> np.ndarray:
-    return array.ravel()[np.arange(number) * (array.size - 1) // (number - 1)]
 
 
 class Computed(NamedTuple):
@@ -239,7 +209,7 @@ def require_maps_and_outputs(model: str, batch: int, dtype: str) -> None:
         for level, (one, shape) in enumerate(zip(values, about[shapes], strict=True)):
             assert one.shape == list(shape)
             expected = stored()[f"{place}/{name}{level}"]
-            close(make_samples(one.numpy(), len(expected)), expected, error[name][level])
+            close(sample(one.numpy(), len(expected)), expected, error[name][level])
     assert memory.shape == list(about["memory_shape"])
     if dtype == "float32" and not about["float32_selects_the_same"]:
         return

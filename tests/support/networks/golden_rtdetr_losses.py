@@ -16,7 +16,8 @@ from paddlevit_dist.images.detection.rtdetr.distributions import DistanceBins
 from paddlevit_dist.images.detection.rtdetr.fine_criterion import FineCriterion
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
 from support.networks.cheap_weights import learn_only
-from support.networks.golden_rtdetr import EXACT, MODELS, is_fine, make_images, make_samples, shared_network, stored
+from support.networks.golden_networks import sample
+from support.networks.golden_rtdetr import EXACT, FILE, MODELS, is_fine, make_images, shared_network, stored
 
 THEIRS = {"class": "vfl", "box": "bbox", "giou": "giou", "fine": "fgl", "distill": "ddf"}
 
@@ -24,14 +25,7 @@ THEIRS = {"class": "vfl", "box": "bbox", "giou": "giou", "fine": "fgl", "distill
 def make_targets(model: str, case: str) -> DetectionTargets:
     """The objects of each image, as the criterion has them: in pixels, padded with label -1."""
     about, sizes = MODELS[model]["cases"][case], np.array(MODELS[model]["batches"][0]["pictures"])[:, 1:]
-    numbers = about["boxes"]
-    boxes = np.zeros((len(numbers), max(1, *numbers), 4))
-    labels = np.full(boxes.shape[:2], -1, dtype=np.int64)
-    for image, number in enumerate(numbers):
-        own = stored()[f"{model}/{case}/boxes{image}"]
-        ends = np.concatenate([own[:, :2] - own[:, 2:] / 2, own[:, :2] + own[:, 2:] / 2], 1)
-        boxes[image, :number] = ends * np.tile(sizes[image][::-1], 2)
-        labels[image, :number] = stored()[f"{model}/{case}/labels{image}"]
+    boxes, labels = FILE.pad_objects(f"{model}/{case}", about["boxes"], sizes)
     targets = DetectionTargets(paddle.to_tensor(boxes), paddle.to_tensor(labels), paddle.to_tensor(sizes))
     return targets._replace(denoising=_make_denoising(model, case)) if "denoising" in about else targets
 
@@ -189,4 +183,4 @@ def _require_gradients(model, network, loss, norms, expected_samples):
         if array.ndim == 2 and "denoising_class_embed" not in name:  # Linear weights are (in, out)
             array = array.T
         assert abs(np.linalg.norm(array) - norm) <= 1e-8 * largest, name
-        assert np.abs(make_samples(array, len(expected)) - expected).max() <= 1e-8 * largest, name
+        assert np.abs(sample(array, len(expected)) - expected).max() <= 1e-8 * largest, name

@@ -4,7 +4,8 @@ import numpy as np
 import paddle
 import pytest
 from support.networks.every_classifier import images, small_model
-from support.networks.golden_rtdetr import ALLOWED, MODELS, has_hgnet, make_backbone, make_images, make_samples, stored
+from support.networks.golden_networks import sample
+from support.networks.golden_rtdetr import ALLOWED, MODELS, has_hgnet, make_backbone, make_images, stored
 
 EXACT = 1e-10  # in float64
 
@@ -25,7 +26,7 @@ def test_golden_maps(entry, dtype, frozen):
             found, expected = maps[place - 1], stored()[f"{entry}/batch{number}/features{level}"]
             assert list(found.shape) == shape
             error = EXACT if dtype == "float64" else ALLOWED * error
-            assert np.abs(make_samples(found.numpy(), len(expected)) - expected).max() <= error
+            assert np.abs(sample(found.numpy(), len(expected)) - expected).max() <= error
 
 
 def test_a_classifier_reads_the_widened_mean_of_the_last_map():

@@ -4,7 +4,8 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
-from support.networks.golden_eomt import GOLDEN, random, sample, stored
+from support.networks.golden_eomt import GOLDEN, random, stored
+from support.networks.golden_networks import sample
 
 from paddlevit_dist.images.mask_queries.network import Prediction
 from paddlevit_dist.images.mask_queries.semantic import share_pixels

@@ -54,7 +54,8 @@ VARIANTS: Variants = {
         "backbone_options": {"depths": (2, 2, 2), "dims": (32, 64, 128)},
         "channels": 64,
     },
-    **{f"simple_baseline_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (18, 34, 50, 101, 152)},
+    **{f"simple_baseline_resnet{depth}": {"backbone": f"resnet{depth}"} for depth in (18, 34, 50, 101)},
+    "simple_baseline_resnet152": {"backbone": "resnet101", "backbone_options": {"depths": (3, 8, 36, 3)}},
 }
 
 

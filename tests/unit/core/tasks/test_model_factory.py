@@ -185,3 +185,9 @@ def test_an_outline_has_names_and_shapes_also_of_a_network_that_cannot_be_built_
     assert nn.Linear(3, 4).weight._is_initialized()
     with pytest.raises(UserError, match="no such option"):
         build_outline(lambda: (_ for _ in ()).throw(UserError("no such option")))
+
+
+def test_the_backbone_of_each_registered_variant_is_a_registered_network():
+    backbones = {name: variant_options(name).get("backbone") for name in REGISTRY.models}
+    named = {name: backbone for name, backbone in backbones.items() if backbone is not None}
+    assert len(named) > 80 and set(named.values()) <= set(REGISTRY.models), named

@@ -1,7 +1,8 @@
-"""The tables of these networks are those that their weights were trained with."""
+"""The published PointGroup."""
 
-from support.networks.variants import check_tables
+from support.networks.published_sizes import require_sizes
 
 
-def test_options_variants_and_declarations_are_those_of_the_table():
-    check_tables("points.instances")
+def test_its_size_is_that_of_the_authors():
+    """The count that their program prints for ScanNet's 20 classes, in millions."""
+    require_sizes({"pointgroup": 7.7}, num_classes=20)

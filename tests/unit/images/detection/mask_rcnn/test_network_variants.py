@@ -1,12 +1,14 @@
-"""The tables of these networks are those that their weights were trained with."""
+"""The published Faster and Mask R-CNNs, and torchvision's rules."""
 
-from support.networks.variants import check_tables
+from support.networks.published_sizes import require_sizes
 
 from paddlevit_dist.images.detection.mask_rcnn.rules import MaskRcnnRules
 
 
-def test_options_variants_and_declarations_are_those_of_the_table():
-    check_tables("detection.mask_rcnn")
+def test_sizes_are_those_of_torchvision():
+    """``num_params`` of its ``*_Weights.COCO_V1``, which have an output for the background among 91."""
+    sizes = {"faster_rcnn_resnet50_fpn": 41_755_286, "mask_rcnn_resnet50_fpn": 44_401_393}
+    require_sizes(sizes, num_classes=90, counts_frozen=True)
 
 
 def test_rules_are_those_of_torchvision():

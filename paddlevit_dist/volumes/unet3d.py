@@ -6,6 +6,7 @@ et al., 2016, arXiv 1512.03385, and skip connections are added instead of concat
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import paddle
@@ -103,6 +104,7 @@ class UNet3D(Model):
 
     works_on = "volumes of any size"
     classifier_layers = ("head", "side_heads")
+    least_values = {"blocks": 1}
 
     def __init__(
         self,
@@ -130,9 +132,13 @@ class UNet3D(Model):
         self.activation = _ACTIVATIONS[activation]
         kernels = [_CUBE] * (depth + 1) if kernels is None else list(kernels)
         self.strides = [_HALF] * depth if strides is None else list(strides)
-        for what, found, expected in (("kernels", len(kernels), depth + 1), ("strides", len(self.strides), depth)):
-            if found != expected:
-                raise UserError(f"unet3d: {found} {what} for depth {depth}, expected {expected}")
+        for what, found, expected in (("kernels", kernels, depth + 1), ("strides", self.strides, depth)):
+            if len(found) != expected:
+                raise UserError(f"unet3d: {len(found)} {what} for depth {depth}, expected {expected}")
+            for lengths in found:
+                are_numbers = isinstance(lengths, (list, tuple)) and all(isinstance(each, Integral) for each in lengths)
+                if not are_numbers or len(lengths) != 3:
+                    raise UserError(f"unet3d: {what} has {lengths}, expected three whole numbers, such as [1, 2, 2]")
         self.steps = level_steps(self.strides)
         self.widths = widths = [min(width * 2**level, max_width or width * 2**depth) for level in range(depth + 1)]
         one = (1, 1, 1)

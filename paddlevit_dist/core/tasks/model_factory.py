@@ -262,9 +262,10 @@ def require_unset(task: Task, options: Collection[str], sources: Mapping[str, st
     set_by = {option: f"{OPTIONS}.{option}" for option in config.MODEL.OPTIONS or ()} if sources is None else sources
     own = {*options, "num_classes", "image_size", *(["backbone"] if "BACKBONE" in config.MODEL else [])}
     for option in (option for option in set_by if option in own):
-        words = (key for key in index_keys(find_tables(config)) if key != set_by[option])
-        same = [key for key in words if key.replace("_", "").endswith(option.replace("_", "").upper())]
-        advice = f"set {same[0]} instead" if same else "remove it"
+        rows = (row for row in index_keys(find_tables(config)).values() if row.name != set_by[option])
+        same = [row for row in rows if row.name.replace("_", "").endswith(option.replace("_", "").upper())]
+        same.sort(key=lambda row: row.effect != "network")  # TRAIN.BATCH_NORM sets no layers
+        advice = f"set {same[0].name} instead" if same else "remove it"
         raise UserError(f"{set_by[option]}: task {config.TASK} sets the option {option} itself: {advice}")
 
 

@@ -15,7 +15,7 @@ from ...core.runtime.transfers import read_later
 from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
 from ...core.tasks.metrics import Metrics
-from ...core.tasks.model_factory import create_configured
+from ...core.tasks.model_factory import create_configured, require_unset
 from ...core.tasks.network_checks import check_network, require_output
 from ...core.tasks.prediction import CheckpointMeta
 from ...core.tasks.sample_checks import require_finite
@@ -188,6 +188,8 @@ class VolumeSegmentation(Task):
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the configured model."""
         volumes = self.config.VOLUMES
+        if self.supervised:
+            require_unset(self, ["strides"])  # labels of the lower levels are read by the key
         return create_configured(
             self,
             num_classes=num_classes or len(self.class_names),

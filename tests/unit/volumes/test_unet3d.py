@@ -196,6 +196,8 @@ def test_levels_have_their_kernels_strides_and_at_most_the_largest_width():
         ({"blocks": 0}, "width 2, depth 2 and blocks 0 must be at least 1"),
         ({"supervised": 2}, "supervised is 2, expected 0 to 1, one less than depth"),
         ({"supervised": -1}, "supervised is -1, expected 0 to 1, one less than depth"),
+        ({"strides": ["1x2x2", "2x2x2"]}, "strides has 1x2x2, expected three whole numbers, such as"),
+        ({"kernels": [(3, 3, 3), (3, 3, 3), (3, 3)]}, r"kernels has \(3, 3\), expected three whole numbers"),
         ({"norm": "layer"}, "unknown norm 'layer'; expected one of batch"),
         ({"activation": "tanh"}, "unknown activation 'tanh'; expected one of relu"),
     ],

@@ -88,6 +88,21 @@ def test_a_plan_tells_which_volumes_the_fold_leaves_out(folder, tmp_path, fewer_
     )
 
 
+def test_strides_of_labels_are_set_by_their_key_alone():
+    words = ["-cfg=configs/volume_unet3d_phantoms.yaml", "MODEL.OPTIONS.strides", "[[1, 2, 2], [2, 2, 2], [2, 2, 2]]"]
+    told = "MODEL.OPTIONS.strides: task volume_segmentation sets the option strides itself: set VOLUMES.UNET_STRIDES "
+    with pytest.raises(UserError, match=told):
+        VolumeSegmentation(load([*words, "VOLUMES.DEEP_SUPERVISION", "true"]).values).build_model(2)
+    plain = VolumeSegmentation(load([*words, "VOLUMES.DEEP_SUPERVISION", "false"]).values)
+    assert plain.build_model(2).strides[0] == [1, 2, 2]
+    for name, value, told in (
+        ("norm", "batch", "sets the option norm itself: set VOLUMES.UNET_NORM instead"),
+        ("blocks", "two", "MODEL.OPTIONS.blocks is 'two': expected a whole number >= 1"),
+    ):
+        with pytest.raises(UserError, match=told):
+            VolumeSegmentation(load([words[0], f"MODEL.OPTIONS.{name}", value]).values).build_model(2)
+
+
 def test_the_number_of_strides_is_that_of_levels():
     task = VolumeSegmentation(
         load(["-cfg=configs/volume_unet3d_phantoms.yaml", "VOLUMES.UNET_STRIDES", "[1x2x2]"]).values

@@ -25,6 +25,7 @@ class Feature(NamedTuple):
         fields: of a STRUCT.
         item: of a LIST.
         dtype: of a VALUE, such as int64, as ``datasets`` or Arrow write it.
+        mode: Pillow's mode that ``datasets`` converts an IMAGE to; empty: the stored one.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class Feature(NamedTuple):
     fields: "Mapping[str, Feature]" = {}
     item: "Feature | None" = None
     dtype: str = ""
+    mode: str = ""
 
     @property
     def is_whole(self) -> bool:
@@ -112,7 +114,11 @@ def _parse(part: Any, source: str, depth: int = 0) -> Feature:
         return Feature(CLASS, _names(part, source))
     if kind == "Value":
         return Feature(VALUE, dtype=str(part.get("dtype")))
-    return Feature(IMAGE) if kind == "Image" else Feature(OTHER, dtype=kind)
+    return Feature(IMAGE, mode=_mode(part)) if kind == "Image" else Feature(OTHER, dtype=kind)
+
+
+def _mode(part: Any) -> str:
+    return str((part.get("mode") if isinstance(part, Mapping) else None) or "")
 
 
 def _make_list(item: Feature, is_sequence: bool) -> Feature:
@@ -151,6 +157,8 @@ def _parse_entry(entry: Any, source: str, depth: int = 0) -> Feature:
         raise UserError(f"{source}: a type is {shorten(repr(entry), 60)}, expected a name or an object")
     if "class_label" in entry:
         return Feature(CLASS, _names(entry["class_label"] or {}, source))
+    if "image" in entry:
+        return Feature(IMAGE, mode=_mode(entry["image"]))
     for key in ("dtype", "struct"):
         if key in entry:
             return parse(entry[key])

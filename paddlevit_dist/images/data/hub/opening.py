@@ -27,7 +27,9 @@ LAYOUT = (
     "a folder with Parquet or Arrow files, as the library datasets publishes or save_to_disk writes them, one such "
     "file, or a pattern of them"
 )
-_INDEX_VERSION = 2
+_COLORS = ("RGB", "RGBA", "RGBX")  # modes that do not change the colors
+_INDEX_VERSION = 3
+_NEXT = "\0"  # between the files of an image and of its label map, which no path has
 _INFOS = (CARD, "dataset_dict.json", "dataset_info.json", "state.json")  # what besides the data decides
 
 
@@ -144,6 +146,10 @@ def open_split(data_path: str | None, split: str, options: HubOptions) -> HubSpl
     first = found.splits[name][0]
     features = open_data(first).features(found.features)
     columns = choose_columns(features, options.contents, options.choices, first)
+    mode = features[columns.image].mode
+    if mode not in ("", *_COLORS):
+        read = f"note: datasets converts column {columns.image} to mode {mode}: here its images are read as stored"
+        notice = "; ".join(filter(None, [notice, read]))
     return HubSplit(found, name, notice, features, columns)
 
 
@@ -167,9 +173,10 @@ class HubStore:
     def __getstate__(self) -> Any:
         return {**self.__dict__, "_places": None}
 
-    def describe(self, index: int) -> str:
+    def describe(self, index: int, column: int = 0) -> str:
         """Return the file of an image, or the data file with the number of the row, from 0."""
-        return os.path.join(self.root, self.index.path(index))
+        names = self.index.path(index).split(_NEXT)
+        return os.path.join(self.root, names[min(column, len(names) - 1)])
 
     def place(self, index: int, column: int = 0) -> tuple[int, int, int]:
         """Return number of the Arrow file, offset and size of an image."""
@@ -184,7 +191,7 @@ class HubStore:
         if number >= 0:
             return size
         try:
-            return os.path.getsize(self.describe(index))
+            return os.path.getsize(self.describe(index, column))
         except (OSError, ValueError):
             return -1
 
@@ -192,7 +199,7 @@ class HubStore:
         """Read ``length`` bytes from byte ``start`` on, uint8; an ``UnreadableImage`` if that fails."""
         number, offset, _ = self.place(index, column)
         if number < 0:
-            content = read_file(self.describe(index))[start : start + length]
+            content = read_file(self.describe(index, column))[start : start + length]
             return np.frombuffer(bytearray(content), np.uint8)
         try:
             content = self._open_files.read(self.files[number], offset + start, length)
@@ -205,7 +212,7 @@ class HubStore:
     def encoded(self, index: int, column: int = 0) -> bytes:
         """Return the bytes of an image."""
         if self.place(index, column)[0] < 0:
-            return read_file(self.describe(index))
+            return read_file(self.describe(index, column))
         return self.part(index, 0, self.num_bytes(index, column), column).tobytes()
 
     def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
@@ -255,15 +262,16 @@ def locate_rows(split: HubSplit, files: Sequence[DataFile], options: HubOptions,
             located = [arrow.locate(column) for column in columns]
             arrows.append((arrow.path, os.path.getsize(arrow.path)))
             unpacked += arrow is not data
-        if any(place.paths for place in located[1:]):
-            raise UserError(f"{data.path}, column {columns[1]}: label maps in files: put them into a folder masks")
         numbered = [_number(ranges.ranges, len(arrows) - 1) for ranges in located]
         relative = os.path.relpath(data.path, split.found.root)
         own = [os.fsencode(f"{relative}/{row}") for row in range(len(numbered[0]))]
-        for row, path in located[0].paths.items():
-            own[row] = os.fsencode(_find_image(split.found.root, os.path.dirname(data.path), path))
-            numbered[0][row] = (-1, 0, 0)
-        _require_images(data.path, split.found.root, [own[row] for row in located[0].paths])
+        for column, located_here in enumerate(located):
+            paths = located_here.paths
+            named = {row: os.fsencode(_find_image(split.found.root, data.path, path)) for row, path in paths.items()}
+            _require_images(data.path, split.found.root, list(named.values()))
+            for row, name in named.items():
+                own[row] = name if column == 0 else own[row] + _NEXT.encode() + name
+                numbered[column][row] = (-1, 0, 0)
         names += own
         places.append(np.concatenate(numbered, axis=1))
     if unpacked:
@@ -312,10 +320,12 @@ def _require_images(path: str, root: str, names: list[bytes]) -> None:
         raise UserError(f"{path}: {len(missing):,} of {named} that it names are missing: {first_names(missing)}")
 
 
-def _find_image(root: str, folder: str, path: str) -> str:
+def _find_image(root: str, source: str, path: str) -> str:
     """Return the path of an image that a row names, relative to the root if it is below it."""
-    if "://" in path:
-        raise UserError(f"{folder}: its rows name images at addresses, such as {path[:120]}: download them first")
+    folder = os.path.dirname(source)
+    if "://" in path or "\0" in path:
+        what = "at addresses" if "://" in path else "by damaged names"
+        raise UserError(f"{source}: its rows name images {what}, such as {path[:120]!r}: download them first")
     places = [os.path.join(base, path) for base in (folder, root)]
     place = os.path.normpath(next(filter(os.path.isfile, places), places[0]))
     return os.path.relpath(place, root) if f"{place}/".startswith(f"{root}/") else place

@@ -101,7 +101,7 @@ class HubLabelMaps(LabelMaps):
         return self._store.describe(index)
 
     def _describe_labels(self, index: int) -> str:
-        return f"{self._store.describe(index)}, {self._label_column}"
+        return f"{self._store.describe(index, 1)}, {self._label_column}"
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
         """Read image ``index`` and its labels."""
@@ -138,5 +138,5 @@ class HubLabelMaps(LabelMaps):
 
 def _list_numbers(store: HubStore, index: int) -> np.ndarray:
     """Return the numbers in a label map."""
-    place = f"{store.describe(index)}{os.sep}label map"
+    place = f"{store.describe(index, 1)}{os.sep}label map"
     return np.unique(read_label_numbers(read_label_pixels(store.encoded(index, 1), place), place))

@@ -50,11 +50,16 @@ def test_a_card_says_the_same_as_the_metadata():
       sequence:
       - {name: bbox, sequence: float32, length: 4}
       - {name: category, dtype: {class_label: {names: {'0': b}}}}
+    - name: gray
+      dtype: {image: {mode: L}}
+    - name: raw
+      dtype: {image: {decode: false}}
     - name: sound
       dtype: {audio: {sampling_rate: 8}}
     """
     found = parse_card_features(parse_yaml(card, ("names",)), "README.md")
     assert found["image"].kind == features.IMAGE and found["label"].names == ("no", "off", "z")
+    assert found["gray"] == Feature(features.IMAGE, mode="L") and found["raw"] == found["image"]
     assert found["tags"] == Feature(LIST, item=Feature(CLASS, ("a",)))
     assert found["objects"].kind == STRUCT and found["objects"].fields["bbox"].item.item.dtype == "float32"
     assert found["objects"].fields["category"].item.names == ("b",) and found["sound"].kind == OTHER

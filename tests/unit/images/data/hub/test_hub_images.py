@@ -72,6 +72,13 @@ def test_rows_without_image_or_label_are_counted_and_not_used(tmp_path, cache):
     assert "1 row without image not used" in told and "2 images without a label not used" in told
 
 
+@pytest.mark.parametrize(("mode", "is_told"), [("L", True), ("RGB", False), (None, False)])
+def test_a_mode_that_the_type_converts_images_to_is_told(tmp_path, cache, mode, is_told):
+    write(tmp_path / "data", features={"image": {**IMAGE, "mode": mode}, "label": classes()})
+    notices = HubImages(str(tmp_path / "data"), "train", cache).notices
+    assert ("note: datasets converts column image to mode L: " in notices[0]) == is_told
+
+
 def test_texts_are_classes_in_their_order_and_those_of_training_count(tmp_path, cache):
     root = tmp_path / "data"
     write(root, labels=["cow", "ant", "ant"], features=None)

@@ -1,15 +1,18 @@
 """Images with label maps in data files."""
 
 import io
+import json
 import pickle
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from PIL import Image
-from support.files.hub_files import IMAGE, images, write_parquet
+from support.files.hub_files import IMAGE, images, picture, write_parquet
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.manifest import MASK_LABELS
+from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.segmentation.data.hub_label_maps import HubLabelMaps
 from paddlevit_dist.images.segmentation.data.label_maps import LabelChoices
 
@@ -85,3 +88,26 @@ def test_more_numbers_than_classes_that_bytes_hold_are_refused(tmp_path, cache):
     Image.fromarray(pixels).save(out, "PNG")
     with pytest.raises(UserError, match="label maps with 299 numbers and no list of classes"):
         HubLabelMaps(write(tmp_path / "d", [out.getvalue()]), "train", cache)
+
+
+def test_metadata_name_images_and_their_label_maps_in_files(tmp_path, cache):
+    root, lines = tmp_path / "d", []
+    for number in range(3):
+        names = f"some images/{number}.png", f"deep/er/{number} map.png"
+        for name, content in zip(names, (picture(number), label_map(number, pixel=number))):
+            (root / "train" / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / "train" / name).write_bytes(content)
+        lines.append(json.dumps({"file_name": names[0], "mask_file_name": names[1]}))
+    (root / "train" / "metadata.jsonl").write_text("\n".join(lines))
+    assert guess(str(root), MASK_LABELS).dataset == "hub_label_maps"
+    dataset = pickle.loads(pickle.dumps(HubLabelMaps(str(root), "train", cache)))
+    assert dataset.class_names == ["0", "1", "2"] and dataset.identity(2) == "train/some images/2.png"
+    for number in range(3):
+        image, labels = dataset.read(number)
+        assert image.width == 10 + number and labels.shape == (7, 10 + number) and labels[3, 2] == number
+    assert dataset.peek(1, 9)[1] == (len(label_map(1, pixel=1)), label_map(1, pixel=1)[:9])
+    (root / "train" / "deep" / "er" / "1 map.png").unlink()
+    with pytest.raises(UserError, match="train/deep/er/1 map.png cannot be read as an image: No such file"):
+        dataset.read(1)
+    with pytest.raises(UserError, match="1 of 3 images that it names are missing: train/deep/er/1 map.png"):
+        HubLabelMaps(str(root), "train", tmp_path / "other")

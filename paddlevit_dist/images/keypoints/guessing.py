@@ -14,6 +14,8 @@ from ..data.box_layouts import (
     read_beginning,
     refuse_own_formats,
 )
+from ..data.hub.guessing import refuse_hub
+from ..data.hub.layout import ARROW, PARQUET
 from ..data.table_columns import SUFFIXES, open_columns
 from ..data.table_files import find_tables
 from .data.point_tables import has_points
@@ -30,6 +32,7 @@ def guess_keypoints(path: str) -> DatasetGuess | None:
         raise UserError(f"{path} is an address, but keypoints are read from files of this machine: copy them here")
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if not os.path.exists(root):
+        _refuse_hub(root, os.fspath(path))
         raise UserError(f"data path {root} does not exist")
     shown = os.fspath(path).rstrip("/") or root
     if os.path.isfile(root):
@@ -46,6 +49,7 @@ def guess_keypoints(path: str) -> DatasetGuess | None:
 def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with keypoints in a folder, ``shown`` in messages; usually none or one."""
     if not os.path.isdir(root):
+        _refuse_hub(root, shown)
         return []
     boxes = {guess.dataset: guess.reason for guess in find_boxes(root, shown)}
     found = []
@@ -57,13 +61,22 @@ def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
     table = None if found else _find_table(root)
     if table is not None:
         found.append(("keypoint_table", f"{shown} has {os.path.relpath(table, root)}, a table of points"))
+    if not found:
+        _refuse_hub(root, shown)
     return [DatasetGuess(dataset, one_line(reason)) for dataset, reason in found]
+
+
+def _refuse_hub(path: str, shown: str) -> None:
+    """Raise a UserError if there are data files with images, from which keypoints are not read."""
+    refuse_hub(path, shown, "keypoints", "the keypoints to a file in COCO's format (-dataset=coco_keypoints)")
 
 
 def _guess_file(file: str, shown: str) -> DatasetGuess | None:
     """Detect the dataset that a file is; raise a ``UserError`` if its folder is the dataset."""
     if is_coco(file):
         return DatasetGuess("coco_keypoints", one_line(f"{shown} contains annotations in COCO's format"))
+    if file.lower().endswith((*PARQUET, *ARROW)):
+        _refuse_hub(file, shown)
     if file.lower().endswith(SUFFIXES):
         return DatasetGuess("keypoint_table", one_line(f"{shown} is a table, read as one of points"))
     refuse_own_formats(file)

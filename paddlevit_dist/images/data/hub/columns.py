@@ -48,6 +48,7 @@ _PARTS = {
     "area": ("area", "areas"),
     "crowd": ("iscrowd", "is_crowd", "crowd"),
     "id": ("id", "ids", "bbox_id", "annotation_id", "object_id"),
+    "mask": ("segmentation", "segmentations", "mask", "masks", "polygon", "polygons", "rle"),
 }
 _SIZES = ("height", "width")
 _IDS = ("image_id", "id")
@@ -70,6 +71,7 @@ class ObjectColumns(NamedTuple):
         label, area, crowd, id: of each object.
         names: of the classes; None: labels are texts, or numbers without names.
         height, width, image_id: columns of the image.
+        mask: of each object, which is told and not read.
     """
 
     parent: str
@@ -83,6 +85,7 @@ class ObjectColumns(NamedTuple):
     height: str = ""
     width: str = ""
     image_id: str = ""
+    mask: str = ""
 
 
 class HubColumns(NamedTuple):
@@ -103,7 +106,9 @@ class HubColumns(NamedTuple):
         if self.objects is not None:
             place = f"{self.objects.parent}." if self.objects.parent else ""
             label = f", classes in {place}{self.objects.label}" if self.objects.label else ""
-            return f"images in column {self.image}, boxes ({self.objects.form}) in {place}{self.objects.box}{label}"
+            mask = f"; masks in {place}{self.objects.mask} are not read" if self.objects.mask else ""
+            box = f"{place}{self.objects.box}"
+            return f"images in column {self.image}, boxes ({self.objects.form}) in {box}{label}{mask}"
         labels = f", labels in {shorten(', '.join(self.labels), 80)}" if self.labels else ", no labels"
         return f"images in column {self.image}{labels}"
 

@@ -4,11 +4,20 @@ import os
 from collections.abc import Callable
 
 from ....core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS
+from ....core.runtime.errors import UserError
 from ....core.runtime.files import readable
 from ....core.runtime.printing import one_line
 from ..box_layouts import DatasetGuess
 from .columns import HubChoices, choose_columns, find_contents, has_images, refuse_without_images
-from .layout import PARQUET, find_files, find_metadata, has_images_beside_metadata, is_metadata, refuse_scripts
+from .layout import (
+    PARQUET,
+    find_files,
+    find_metadata,
+    has_images_beside_metadata,
+    is_metadata,
+    is_pattern,
+    refuse_scripts,
+)
 from .repository import fetch_repository, is_repository, read_repository_features
 from .storage import FILE_NAME, open_data
 
@@ -59,10 +68,23 @@ def find_hub(
     return DatasetGuess(dataset, one_line(f"{shown} has {name}, {what}"))
 
 
+def refuse_hub(root: str, shown: str, what: str, instead: str) -> None:
+    """Raise a UserError if there are data files with images at a path: ``what`` is not read from them, but ``instead``.
+
+    The path is absolute, or a repository; ``shown`` stands for it in messages.
+    """
+    is_data = is_repository(shown) or is_pattern(root) or os.path.exists(root)
+    if is_repository(shown) or (is_data and find_hub(root, shown) is not None):
+        raise UserError(
+            f"data path {shown}: {what} are not read from Parquet, Arrow and metadata of images: write the images as "
+            f"files, and {instead}"
+        )
+
+
 def metadata_decide(root: str) -> bool:
     """Return whether metadata of images say what is in them, and the folders that they are in do not.
 
-    So it is if images are beside their metadata, in no folder, or if their labels are other ones than the names of
+    So it is if images are next to their metadata, in no folder, or if their labels are other ones than the names of
     folders. Metadata without labels, such as captions, say nothing about classes.
 
     Raises:

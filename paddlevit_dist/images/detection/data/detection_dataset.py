@@ -34,6 +34,8 @@ class DetectionDataset(ImageDataset):
     category_ids: tuple[int, ...] = ()
     #: whether objects have masks
     has_masks: bool = False
+    #: why there are none though the data have some, for messages
+    masks_note: str = ""
     #: whether ``notices`` report odd boxes and points; else the first images are looked at
     reports_odd_objects: bool = False
 

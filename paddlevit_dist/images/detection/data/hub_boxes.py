@@ -73,6 +73,11 @@ class HubBoxes(IndexedDetectionImages):
         super().__init__(opened.found.root, index, place, index.about.is_turned)
         whole = f"{place}: {count(len(self), 'image')}, {opened.columns.describe()}"
         told = self._store.index.class_names["notices"]
+        objects = opened.columns.objects
+        if objects is not None and objects.mask:
+            self.masks_note = (
+                f", as {_path(objects, objects.mask)} is not read (write a file in COCO's format for masks)"
+            )
         self.notices = [*filter(None, [opened.notice]), whole, *told, *self.notices]
 
     @classmethod

@@ -248,8 +248,8 @@ class DetectionSamples(ImageSamples):
     ) -> None:
         if is_training and with_masks and not dataset.has_masks:
             raise UserError(
-                "the training data have boxes but no masks, which this model needs: use a model that needs only "
-                "boxes, such as detr_resnet50"
+                f"the training data have boxes but no masks{dataset.masks_note}, which this model needs: use a "
+                "model that needs only boxes, such as detr_resnet50"
             )
         super().__init__(dataset)
         self.transform = transform

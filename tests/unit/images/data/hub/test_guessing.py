@@ -120,3 +120,12 @@ def test_parts_of_data_that_a_card_or_a_pattern_names_are_read(tmp_path):
     write_two_of_three(tmp_path)
     (tmp_path / "README.md").write_text("---\nconfigs:\n- data_files: data/train-00000-of-00003.parquet\n---\n")
     assert find(tmp_path) == find(f"{tmp_path}/data/*.parquet") == ["hub"]
+
+
+@pytest.mark.parametrize("cfg", ["vitpose_figures", "detrpose_hgnetv2_s_coco", "eomt_panoptic_shapes"])
+def test_tasks_that_read_no_data_files_say_what_to_write(tmp_path, cfg):
+    what = "segments" if "panoptic" in cfg else "keypoints"
+    write_parquet(tmp_path / "train.parquet", {"image": images([1]), "label": [0]}, FEATURES)
+    for path in (tmp_path, "hf:me/mine", f"{tmp_path}/*.parquet"):
+        with pytest.raises(UserError, match=f"{what} are not read from Parquet, .* in COCO's .*format .-dataset=coco_"):
+            load([f"-cfg={cfg}", f"-data_path={path}"], RECIPE)

@@ -13,6 +13,7 @@ from paddlevit_dist.core.registry.manifest import BOX_LABELS
 from paddlevit_dist.images.data.hub.columns import HubChoices
 from paddlevit_dist.images.data.hub.opening import HubOptions
 from paddlevit_dist.images.detection.data.hub_boxes import HubBoxes
+from paddlevit_dist.images.detection.data.samples import DetectionSamples
 
 BOX = {"_type": "List", "length": 4, "feature": {"_type": "Value", "dtype": "float32"}}
 
@@ -161,3 +162,16 @@ def test_counts_and_listed_content_are_of_the_objects(tmp_path, cache):
         dataset.listed()["boxes"].__class__.__name__
     )
     assert np.array_equal(dataset.image_ids, [1, 2, 3, 4]) and dataset.identity(1) == "train.parquet/1"
+
+
+def test_masks_that_are_not_read_are_told_and_asked_for_in_another_form(tmp_path, cache):
+    objects = pa.array(
+        [[{"bbox": [1.0, 2.0, 3.0, 4.0], "category": 1, "segmentation": [[1.0, 2.0, 4.0, 2.0, 4.0, 6.0]]}]]
+    )
+    write_parquet(tmp_path / "d" / "train.parquet", {"image": images([0]), "objects": objects})
+    dataset = HubBoxes(str(tmp_path / "d"), "train", cache)
+    assert any("; masks in objects.segmentation are not read" in line for line in dataset.notices)
+    with pytest.raises(
+        UserError, match="boxes but no masks, as objects.segmentation is not read .write a file in COCO"
+    ):
+        DetectionSamples(dataset, lambda view, generator: view, is_training=True, with_masks=True)

@@ -36,7 +36,9 @@ ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_se
 
 
 class LabelMapLayout(NamedTuple):
-    """How images and their label maps are arranged in a folder. ``{split}`` is replaced by the word for a split.
+    """How images and their label maps are arranged in a folder.
+
+    ``{split}`` is replaced by the word for a split, and ``{name}`` by its own name, such as train.
 
     Attributes:
         dataset, words: registered name, and name in messages.
@@ -166,7 +168,8 @@ def _any(folder: str, end: str) -> bool:
 def find_split_folders(layout: LabelMapLayout, top: str, split: str) -> tuple[str, str] | None:
     """Return the folders of a split's images and label maps; None if they do not exist."""
     for word in _split_words(layout, split):
-        pair = [os.path.join(top, place.format(split=word)).rstrip("/") for place in (layout.images, layout.labels)]
+        places = (place.format(split=word, name=split) for place in (layout.images, layout.labels))
+        pair = [os.path.join(top, place).rstrip("/") for place in places]
         if all(map(os.path.isdir, pair)) and ("{split}" in layout.images or split == "train" or layout.lists):
             return pair[0], pair[1]
     return None

@@ -1,4 +1,4 @@
-"""Images with maps of segments in the layouts of COCO, Cityscapes and one's own, and what they contain.
+"""Images with maps of segments in the layouts of COCO, Cityscapes, ADE20K and one's own, and what they contain.
 
 Each function writes the splits train and val to a folder and returns by (split, name) the class map, -1 for void, the
 numbers of the segments by class, and the classes of the crowds.
@@ -125,6 +125,37 @@ def cityscapes_instance_ids(root):
     return truth
 
 
+def ade20k(root):
+    """Files of Mask2Former's preparation, whose ids of categories start at 0."""
+    categories = [{**category, "id": place} for place, category in enumerate(CATEGORIES)]
+    truth = {}
+    for split, folder in (("train", "training"), ("val", "validation")):
+        name, numbers = f"ADE_{split}_00000001", bands([0, 300, 70_000, 3_000_000], len(split))
+        photo(root / "images" / folder / f"{name}.jpg")
+        save(root / f"ade20k_panoptic_{split}" / f"{name}.png", numbers)
+        of = [(300, 0), (70_000, 2), (3_000_000, 0)]
+        image, entry = _listed(root, name, name, [(number, row, 0, (numbers == number).sum()) for number, row in of])
+        content = {"images": [image], "annotations": [entry], "categories": categories}
+        (root / f"ade20k_panoptic_{split}.json").write_text(json.dumps(content))
+        class_map = np.vectorize({0: -1, 300: 0, 70_000: 2, 3_000_000: 0}.get)(numbers)
+        truth[split, name] = class_map, [300, 70_000, 3_000_000], [0, 2, 0], [False] * 3
+    return truth
+
+
+def ade20k_instances(root):
+    """ADE20K's own files: wall, a bed over it, two windows, one of them without an object, and sky."""
+    truth = {}
+    for split, folder in (("train", "training"), ("val", "validation")):
+        name, shift = f"ADE_{split}_00000001", len(split)
+        photo(root / "images" / folder / f"{name}.jpg")
+        save(root / "annotations" / folder / f"{name}.png", bands([1, 1, 9, 9, 3, 0], shift), as_colors=False)
+        instances = [0, 1 + 256 * 4, 2 + 256 * 7, 2, 0, 0]  # red: place among the things, green: number of the object
+        save(root / "annotations_instance" / folder / f"{name}.png", bands(instances, shift))
+        class_map = bands([0, 7, 8, -1, 2, -1], shift)
+        truth[split, name] = class_map, [1, 3, 8_004, 9_007], [0, 2, 7, 8], [False] * 4
+    return truth
+
+
 def own_ids(root):
     """Numbers of 16 bits: 1,000 times the category's id plus the number of the object; road also as 90,000 // 1,000."""
     (root / "categories.json").write_text(json.dumps(CATEGORIES))
@@ -145,5 +176,7 @@ LAYOUTS = {
     "own_coco": own_coco,
     "cityscapes": cityscapes,
     "cityscapes_instance_ids": cityscapes_instance_ids,
+    "ade20k": ade20k,
+    "ade20k_instances": ade20k_instances,
     "own_ids": own_ids,
 }

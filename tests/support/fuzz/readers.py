@@ -89,6 +89,7 @@ _TABLE = [
     Reader("COCO's panoptic annotations", label_maps.make_panoptic, label_maps.read, is_text=True),
     Reader("COCO's segments", segments.make_coco, segments.read, is_text=True),
     Reader("maps of segments", segments.make_ids, segments.read, packing=PNG),
+    Reader("ADE20K's instances", segments.make_ade20k, segments.read, packing=PNG),
     Reader("panoptic results", segments.make_results, segments.read_results, is_text=True),
     Reader("Labelme's outlines", label_maps.make_labelme, label_maps.read, True, least_refused=0.1),
     Reader("YOLO's outlines", label_maps.make_yolo, label_maps.read, is_text=True),

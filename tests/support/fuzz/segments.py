@@ -33,6 +33,11 @@ def make_ids(folder):
     return [*sorted((folder / "segments" / "train").iterdir()), folder / "categories.json"]
 
 
+def make_ade20k(folder):
+    layouts.ade20k_instances(folder)
+    return [place / "training" / "ADE_train_00000001.png" for place in folder.glob("annotations*")]
+
+
 def make_results(folder):
     """Results beside the truth, of which they are a copy."""
     layouts.own_coco(folder)

@@ -95,6 +95,8 @@ _OF_RECIPE = {
     "segformer_b0_shapes": "voc_segmentation",
     "eomt_shapes": "voc_segmentation",
     "eomt_panoptic_shapes": "segments of own_ids",
+    "eomt_ade20k_panoptic_large_640": "segments of ade20k_instances",
+    "eomt_ade20k_panoptic_large_1280": "segments of ade20k",
     "mink_classifier_solids": "modelnet40",
     "minkunet14_synthetic_rooms": "semantic_kitti",
     "minkunet_tutorial": "s3dis",

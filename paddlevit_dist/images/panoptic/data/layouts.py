@@ -1,13 +1,14 @@
-"""Where images and their maps of segments are: COCO's and Cityscapes' folders, and folders of one's own."""
+"""Where images and their maps of segments are: COCO's, Cityscapes' and ADE20K's folders, and folders of one's own."""
 
 import os
 from collections.abc import Iterator
 
 from ...data.box_layouts import list_first_folders
 from ...data.map_layouts import IMAGE_FOLDERS, LAYOUTS, PANOPTIC, LabelMapLayout, MatchedLayout, fits_layout
+from . import ade20k
 
 IDS = "ids"  # kind of a layout: numbers that contain the class
-CITYSCAPES = "cityscapes"
+CITYSCAPES, ADE20K = "cityscapes", "ade20k"
 DATASET = "panoptic"  # registered name of the dataset that reads all of them
 _SEGMENT_FOLDERS = (
     *("panoptic", "panoptic_maps", "segments", "segment_maps", "segment_ids", "instances", "instance_ids", "ids"),
@@ -37,11 +38,32 @@ _CITYSCAPES = (
         kind=IDS,
     ),
 )
+_ADE20K = (
+    LabelMapLayout(
+        DATASET,
+        "ADE20K's panoptic label maps",
+        "images/{split}",
+        "ade20k_panoptic_{name}",
+        ".png",
+        published={"train": 20210, "val": 2000},
+        kind=PANOPTIC,
+    ),
+    LabelMapLayout(
+        DATASET,
+        "ADE20K's label maps and instances",
+        "images/{split}",
+        f"{ade20k.INSTANCES}/{{split}}",
+        ".png",
+        classes=ADE20K,
+        published={"train": 20210, "val": 2000},
+        kind=IDS,
+    ),
+)
 
 
 def find_segment_layout(root: str) -> MatchedLayout | None:
     """Find the layout of a folder, or of folders one level below it; None if there is none."""
-    published = [*(layout for layout in LAYOUTS if layout.kind == PANOPTIC), *_CITYSCAPES]
+    published = [*(layout for layout in LAYOUTS if layout.kind == PANOPTIC), *_CITYSCAPES, *_ADE20K]
     tops = [root, *list_first_folders(root)]
     places = [(layout, top) for layout in published for top in tops]
     places += [(layout, root) for layout in _list_own_layouts(root)]

@@ -1,7 +1,7 @@
-"""Images with maps of segments: COCO's panoptic format, Cityscapes' folders, and numbers that contain the class."""
+"""Images with maps of segments: COCO's panoptic format, folders of Cityscapes and ADE20K, numbers with the class."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,13 +29,14 @@ from ...data.panoptic_files import (
 )
 from ...data.reading import ReadConfig, decode_image, read_file, require_folder
 from ..settings import PanopticSettings
-from .layouts import CITYSCAPES, DATASET, IDS, find_segment_layout
+from . import ade20k
+from .layouts import ADE20K, CITYSCAPES, DATASET, IDS, find_segment_layout
 from .panoptic_dataset import PanopticDataset
 from .segments import Segments, number_segments
 
 _LAYOUT = (
     "with images and maps of segments, such as images/train, panoptic/train and panoptic/train.json in COCO's format, "
-    "or with categories.json instead of it, or with the folders of COCO or Cityscapes"
+    "or with categories.json instead of it, or with the folders of COCO, Cityscapes or ADE20K"
 )
 _CATEGORIES = "categories.json"
 _ID_END = b"\n"
@@ -82,6 +83,7 @@ class SegmentMaps(MapFiles, PanopticDataset):
         self.notices: list[str] = []
         self.reading = ReadConfig(choices.exif_rotate)
         self._divisor, self._void = choices.divisor, frozenset[int]()
+        self._read_numbers: Callable[[str, int], np.ndarray] = _read_numbers
         files, place = self._open_listed(choices) if choices.annotations else self._open_layout(choices)
         self._store_files(cache_folder, "segment maps", split, files)
         self.notices.insert(0, f"{split}: {count(len(self), 'image')} in {place}")
@@ -110,8 +112,8 @@ class SegmentMaps(MapFiles, PanopticDataset):
     def read_segments(self, index: int) -> Segments:
         """Read the segments of image ``index``."""
         file, note = self._describe_labels(index), self._note(index)
-        numbers = read_label_file(file, self.reading.max_pixels).values.astype(np.int64)
         try:
+            numbers = self._read_numbers(file, self.reading.max_pixels)
             if not self._are_ids:
                 rows = np.frombuffer(note.partition(_ID_END)[2], NOTE)
                 ids, labels, crowds, areas = rows.reshape(-1, 4).T
@@ -202,6 +204,13 @@ class SegmentMaps(MapFiles, PanopticDataset):
             self._void, self._divisor = _CITYSCAPES_VOID, CITYSCAPES_DIVISOR
             is_thing = [name in _CITYSCAPES_THINGS for name in classes.names]
             return Categories(list(classes.numbers), classes.names, classes.palette, is_thing), CITYSCAPES
+        if match.layout.classes == ADE20K:
+            if choices.categories is not None:
+                raise UserError("PANOPTIC.CATEGORIES: ADE20K's classes are known; remove PANOPTIC.CATEGORIES")
+            classes = published_classes(ADE20K, None, 0)
+            self._read_numbers, self._divisor = ade20k.read_numbers, ade20k.DIVISOR
+            is_thing = [number not in ade20k.STUFF for number in classes.numbers]
+            return Categories(list(classes.numbers), classes.names, classes.palette, is_thing), ADE20K
         file = os.path.join(match.top, choices.categories or _CATEGORIES)
         if not os.path.isfile(file):
             raise UserError(
@@ -210,6 +219,11 @@ class SegmentMaps(MapFiles, PanopticDataset):
                 f"number is {self._divisor:,} times an id plus the number of the object"
             )
         return read_categories(file), file
+
+
+def _read_numbers(file: str, max_pixels: int) -> np.ndarray:
+    """Return the numbers of a map's pixels, int64 (height, width)."""
+    return read_label_file(file, max_pixels).values.astype(np.int64)
 
 
 def split_ids(

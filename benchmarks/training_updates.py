@@ -36,10 +36,14 @@ def get_torch_update(
 def get_paddle_update(
     model: Any, compute_loss: Callable[[], Any], rate: float = 1e-4, decay: float | None = None, clip: float = 0.0
 ) -> Callable[[], None]:
-    """Return an update likewise, by the trainer's AdamW; by Paddle's, with its own decay, where ``decay`` is None."""
+    """Return an update likewise, clipped as by the trainer and by its AdamW.
+
+    Where ``decay`` is None, it is Paddle's AdamW with its own decay.
+    """
     import paddle
 
     from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
+    from paddlevit_dist.core.engine.multi_tensor import GradientList, clipping_factor
 
     parameters = [parameter for parameter in model.parameters() if not parameter.stop_gradient]
     if decay is None:
@@ -48,10 +52,12 @@ def get_paddle_update(
         decays, groups = {each.name: decay for each in parameters}, [{"params": parameters, "weight_decay": decay}]
         optimizer = FusedAdamW(decays, learning_rate=rate, parameters=groups)
 
+    gradients = GradientList(parameters)
+
     def update() -> None:
         compute_loss().backward()
         if clip:
-            paddle.nn.utils.clip_grad_norm_(parameters, clip)
+            gradients.scale(clipping_factor(gradients.norm(), clip))
         optimizer.step()
         optimizer.clear_grad(set_to_zero=False)
 

@@ -56,6 +56,7 @@ GAUSSIAN_LOSSES = ExtensionPoint[Compute]("gaussian_losses")  # (maps, cells, we
 MOVE_TOWARD = ExtensionPoint[Callable[..., bool]]("move_toward")  # (tensors, goals, share)
 NORMALIZED_LINEAR = ExtensionPoint[Compute]("normalized_linear")  # (x, weight, norms)
 RESIZED_CROSS_ENTROPY = ExtensionPoint[Compute]("resized_cross_entropy")  # (logits, labels, ignored, weights)
+SAMPLE_MAPS = ExtensionPoint[Compute]("sample_maps")  # (maps, points, repeats_border)
 
 # Search for the first layer with a value that is not finite: (trainer) -> function of a step
 FIRST_LAYER_FINDER = ExtensionPoint[Callable[[Any], Callable[..., Any]]]("FirstLayerFinder")

@@ -7,6 +7,7 @@
 - ``decoders.py``, ``decoder_functions.py``: transposed convolutions with batch norm and ReLU, with the loops of
   ``transposed_kernels.py`` and ``batch_norm_kernels.py``
 - ``heatmap_losses.py``: losses of heatmaps whose targets are never stored, with their loops
+- ``map_points.py``: samples of masks at points, with their loop
 - ``query_attention.py``: attention among a detector's queries or cells
 - ``sampling.py``: deformable attention's sums over points of maps, with its loops
 - ``row_kernels.py``, ``exponential_kernels.py``, ``image_kernels.py``, ``depthwise_kernels.py``,

@@ -157,6 +157,15 @@ def gaussian_losses(maps: paddle.Tensor, *others: Any) -> paddle.Tensor | None:
     return heatmap_losses.gaussian_losses(maps, *others)
 
 
+def sample_maps(maps: paddle.Tensor, points: paddle.Tensor, repeats_border: bool) -> paddle.Tensor | None:
+    """Compute ``map_points.sample_maps``; return None if fast functions do not apply."""
+    if not all(can_use_fast_path(each) for each in (maps, points)):
+        return None
+    from . import map_points
+
+    return map_points.sample_maps(maps, points, repeats_border)
+
+
 def move_toward(tensors: Sequence[paddle.Tensor], goals: Sequence[paddle.Tensor], share: float) -> bool:
     """Move tensors by ``share`` toward others, in place; return False if fast functions do not apply."""
     if not all(each.is_contiguous() and can_use_fast_path(each) for each in (*tensors, *goals)):

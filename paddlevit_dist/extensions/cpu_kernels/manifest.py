@@ -12,5 +12,6 @@ MANIFEST = Manifest(
         "move_toward": ".layers:move_toward",
         "normalized_linear": ".layers:normalized_linear",
         "resized_cross_entropy": ".layers:resized_cross_entropy",
+        "sample_maps": ".layers:sample_maps",
     },
 )

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
+from ...core.registry.extension_points import SAMPLE_MAPS
 from ...core.runtime.transfers import constant
 
 _CANDIDATES = 3  # for each point of a loss
@@ -86,6 +87,11 @@ def softplus(x: paddle.Tensor) -> paddle.Tensor:
 
 def sample_between(maps: paddle.Tensor, points: paddle.Tensor, repeats_border: bool = True) -> paddle.Tensor:
     """Interpolate maps (N, dim, height, width) at points (N, n, 2), x, y as fractions: (N, dim, n)."""
+    is_learned = paddle.is_grad_enabled() and not maps.stop_gradient
+    compiled = None if is_learned else SAMPLE_MAPS.find()
+    fast = None if compiled is None else compiled(maps, points, repeats_border)
+    if fast is not None:
+        return fast
     grid = (2 * points - 1).unsqueeze(2)
     padding = "border" if repeats_border else "zeros"
     return F.grid_sample(maps, grid, padding_mode=padding, align_corners=False).squeeze(3)

@@ -125,6 +125,7 @@ CALLED_WITH = {
     "gaussian_losses": ["maps", "cells", "weights", "deviation"],
     "move_toward": ["tensors", "goals", "share"],
     "normalized_linear": ["x", "weight", "norms"],
+    "sample_maps": ["maps", "points", "repeats_border"],
     "metrics of points": ["names"],
     "explain_unsupported": ["name"],
     "explain_other_task": ["file"],

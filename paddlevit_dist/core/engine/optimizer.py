@@ -91,7 +91,7 @@ def layer_decay_groups(
     """Split parameter groups by layer; multiply learning rates by ``decay ** (number of layers after it)``.
 
     Returns groups with "learning_rate", a factor of the run's learning rate. ``layers``: names of each layer's
-    parameters from input to head, see ``Model.layer_groups``. Raises UserError if there is only one layer.
+    parameters from input to head, see ``Model.rate_groups``. Raises UserError if there is only one layer.
 
     Source: K. Clark et al., "ELECTRA", arXiv 2003.10555, appendix A, layer-wise learning-rate decay.
     """
@@ -177,7 +177,7 @@ def build_optimizer(
     """
     groups = decay_groups(model, weight_decay) if groups is None else groups
     if layer_decay is not None and layer_decay != 1.0:
-        groups = layer_decay_groups(groups, as_model(model).layer_groups(), layer_decay)
+        groups = layer_decay_groups(groups, as_model(model).rate_groups(), layer_decay)
     if shards is not None:
         owned = [{**g, "names": [name for name in g["names"] if name in shards.owned]} for g in groups]
         groups = [group for group in owned if group["names"]]

@@ -268,7 +268,9 @@ class Model(nn.Layer):
         return ()
 
     def layer_groups(self) -> list[list[str]]:
-        """Group the names of all parameters by depth, from the input to the head, for TRAIN.LAYER_DECAY.
+        """Group the names of all parameters by depth, from the input to the head.
+
+        TRAIN.LORA and Muon change what is between the first group and the last. TRAIN.LAYER_DECAY: ``rate_groups``.
 
         By default as in timm's ``group_matcher``: the embedding, then each layer of ``layer_names`` with the parameters
         between it and the next, then the head with ``classifier_layers``. Without ``layer_names``, there is a single
@@ -277,6 +279,10 @@ class Model(nn.Layer):
         names = [name for name, _ in self.named_parameters()]
         heads = [name.partition(".")[0] for name in self.classifier_layers]
         return [names] if self.layer_names is None else group_by_layers(names, self.layer_names, heads)
+
+    def rate_groups(self) -> list[list[str]]:
+        """Return the groups for TRAIN.LAYER_DECAY: each has the rate of the next one times it; some may be empty."""
+        return self.layer_groups()
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """Return the layers whose activations TRAIN.RECOMPUTE recomputes; by default, those that match ``layer_names``.

@@ -313,12 +313,15 @@ class Eomt(Model):
         return *(BACKBONE + name for name in self.backbone.no_weight_decay()), "query.weight"
 
     def layer_groups(self) -> list[list[str]]:
+        """Group the parameters: the embedding, each block, and all others."""
+        return group_by_layers([name for name, _ in self.named_parameters()], r"backbone\.blocks\.\d+")
+
+    def rate_groups(self) -> list[list[str]]:
         """Group the parameters for TRAIN.LAYER_DECAY: the embedding is of the first block, the heads of the last.
 
         Blocks that are not to be slower are in the last group; empty groups keep the places of the others.
         """
-        names = [name for name, _ in self.named_parameters()]
-        embedding, *blocks, last = group_by_layers(names, r"backbone\.blocks\.\d+", self.classifier_layers)
+        embedding, *blocks, last = self.layer_groups()
         groups = [[*embedding, *blocks[0]], *blocks[1:]]
         fast = 1 if self.decay_last_blocks else min(self.num_blocks, len(groups))
         for number in range(len(groups) - fast, len(groups) - 1):

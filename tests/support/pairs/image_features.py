@@ -390,6 +390,7 @@ PANOPTIC = Task(
         "sampling": NONE | {"even": Value("TRAIN.RANDOM_SAMPLING False")},
         "thresholds": NONE | {"masks": Value("PANOPTIC.MASK_THRESHOLD 0.3 PANOPTIC.SCORE_THRESHOLD 0.2", "none")},
         "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1")},
+        "lora": CLASSIFICATION.features["lora"],
         "reading": READING,
     },
 )

@@ -4,7 +4,7 @@ micro-batches and recomputed; and resume as if nothing had happened, with masks 
 import numpy as np
 import pytest
 from support.processes import run_together
-from support.trainings import small_detections, small_segmenters
+from support.trainings import small_detections, small_panoptic, small_segmenters
 
 SMALL = "backbone_options: {patch_size: 8, embed_dim: 16, depth: 2, num_heads: 2}, num_blocks: 1, loss_points: 64"
 EVEN = ["TRAIN.RANDOM_SAMPLING", "False", "MODEL.TYPE", "eomt", "MODEL.OPTIONS", f"{{{SMALL}, num_queries: 6}}"]
@@ -12,9 +12,11 @@ MAPS = [*EVEN, "MODEL.NAME", "eomt_semantic_shapes", "DATA.SHAPES.TRAIN", "12", 
 BOXES = [*EVEN[:-1], f"{{{SMALL}}}", "MODEL.NUM_QUERIES", "6", "MODEL.NAME", "eomt_instance_shapes"]
 BOXES += ["MODEL.MASK_PADDING", "False", "DATA.SCALE_JITTER", "[0.7, 1.5]", "DATA.EVAL_LONGEST_SIDE", "32"]
 BOXES += ["DATA.SHAPES.OBJECTS_PER_IMAGE", "[0, 2]", "DATA.SHAPES.TRAIN", "12", "DATA.SHAPES.VAL", "3"]
-TASKS = {"maps": (small_segmenters, MAPS), "boxes": (small_detections, BOXES)}
+SEGMENTS = [*EVEN[:2], "MODEL.TYPE", "eomt_panoptic", *EVEN[4:], "MODEL.NAME", "eomt_panoptic_shapes"]
+SEGMENTS += ["DATA.SHAPES.TRAIN", "12", "DATA.SHAPES.VAL", "3", "TRAIN.WARMUP_STEPS", "None"]
+TASKS = {"maps": (small_segmenters, MAPS), "boxes": (small_detections, BOXES), "segments": (small_panoptic, SEGMENTS)}
 MODULE = "support.trainings.small_{}:train"
-BATCH, NAMES = "-batch_size=", {"maps": "segmenters", "boxes": "detections"}
+NAMES = {"maps": "segmenters", "boxes": "detections", "segments": "panoptic"}
 
 
 def _largest_difference(left, right):
@@ -62,6 +64,23 @@ def test_micro_batches_and_recomputed_blocks_give_the_same_weights(name, words, 
     start = training.make_weights(training.build(str(tmp_path / "start"), *own))
     moved = _largest_difference(start, whole[name]["weights"])
     assert _largest_difference(whole[name]["weights"], found) < 1e-3 * moved
+
+
+def test_low_rank_terms_train_beside_frozen_blocks_and_resume(runs, tmp_path):
+    """Also with an average of the weights, whose names are those of the run."""
+    folder, whole, _ = runs
+    words = [*SEGMENTS, "-batch_size=6", "TRAIN.LORA.RANK", "2", f"-pretrained={folder / 'segments_1'}", "-epochs=2"]
+    words += ["TRAIN.MODEL_EMA", "True", "TRAIN.MODEL_EMA_DECAY", "0.5"]
+    found = small_panoptic.train(str(tmp_path / "whole"), words)["weights"]
+    start = whole["segments"]["weights"]
+    added = {name for name in found if name not in start}
+    assert {name.split(".")[2] for name in added} == {"0", "1"} and len(added) == 2 * 4 * 2  # blocks, layers, factors
+    changed = {name for name in start if np.abs(found[name] - start[name]).max() > 0}
+    assert "class_head.weight" in changed and not any(name.startswith("backbone.blocks") for name in changed)
+    output = str(tmp_path / "parts")
+    small_panoptic.train(output, [*words, "-stop_after_epoch=1"])
+    resumed = small_panoptic.train(output, [*words, "-resume=auto"])
+    assert _largest_difference(found, resumed["weights"]) == 0.0
 
 
 def test_a_resumed_training_draws_what_it_would_have_drawn(tmp_path):

@@ -7,7 +7,8 @@ from support.networks.golden_eomt import GOLDEN, MODELS, options
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.load import load_weights
-from paddlevit_dist.core.engine.optimizer import layer_decay_groups
+from paddlevit_dist.core.engine.optimizer import block_matrices, layer_decay_groups
+from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.mask_queries.annealing import MaskAnnealing, list_annealing
 from paddlevit_dist.images.mask_queries.network import Eomt
 
@@ -30,7 +31,7 @@ def test_golden_eomt_factors_of_layers(name):
         for is_backbone in (True, False)
     ]
     decay = about["options"]["llrd"]
-    ours = layer_decay_groups(groups, network.layer_groups(), decay)
+    ours = layer_decay_groups(groups, network.rate_groups(), decay)
     factors = {each: group["learning_rate"] for group in ours for each in group["names"]}
     # Each of their parameters has its factor as weight, and the sign of what waits.
     theirs = {
@@ -43,6 +44,18 @@ def test_golden_eomt_factors_of_layers(name):
         (factor,) = np.unique(value.numpy())
         np.testing.assert_allclose(abs(factor), factors[each], rtol=1e-6, err_msg=each)
         assert (factor > 0) == each.startswith("backbone."), each
+
+
+def test_low_rank_terms_and_muon_reach_every_block():
+    network = create_model("eomt_panoptic_shapes", num_classes=4)
+    first, *blocks, rest = network.layer_groups()
+    assert len(blocks) == len(network.backbone.blocks)
+    for number, names in enumerate(blocks):
+        assert all(name.startswith(f"backbone.blocks.{number}.") for name in names)
+    assert {"class_head.weight", "query.weight", "backbone.norm.weight"} <= {*rest} and "backbone.pos_embed" in first
+    matrices = {name.rpartition("blocks.")[2] for name in block_matrices(network)}
+    parts = "attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2"
+    assert matrices == {f"{number}.{part}.weight" for number in range(len(blocks)) for part in parts}
 
 
 def test_golden_eomt_course_of_masks():

@@ -82,6 +82,7 @@ FAMILIES += (
     "vit",
 )
 FAMILIES += ("detrpose", "simple_baseline", "vitpose")
+FAMILIES += ("eomt_instance", "eomt_panoptic", "eomt_semantic")
 FAMILIES += ("concerto", "ptv3", "sonata", "utonia")
 FAMILIES += ("timm:tiny_vit_5m_224", "timm:vit_relpos_small_patch16_224")  # their attention adds trained tables
 

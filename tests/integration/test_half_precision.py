@@ -28,6 +28,8 @@ PRODUCTS = {
     # MiT has PVTv2's; the head multiplies four maps, and before that two pairs of weights of each.
     "segformer": {"conv2d": 4 + 2 * 3 + 1, "depthwise_conv2d": 8, "matmul_v2": 8 * 7 + 4 + 2 * 4},
     "upernet": {"conv2d": 4 + 2 * 3 + 4 + 1 + 3 + 3 + 1 + 1 + 2, "depthwise_conv2d": 8, "matmul_v2": 8 * 7},
+    # One block of six products and one with its attention in two parts; two predictions.
+    "eomt": {"conv2d": 1, "depthwise_conv2d": 2, "matmul_v2": 6 + 8 + 2 * (1 + 3 + 1 + 1)},
     "detr": {"conv2d": 7, "matmul_v2": 6 + 2 * 2 * (4 + 2) + 10},
     # Attention to cells has 8 products, the choice of queries 5; convolutions: backbone, projections, fusing twice.
     "rtdetr": {"conv2d": 11 + 2 * 2 + (1 + 5) * 2, "matmul_v2": 8 + 5 + 2 * (6 + 4 + 2 + 2 + 1 + 3)},
@@ -50,8 +52,9 @@ if HAS_TIMM:
     PRODUCTS["timm convnext"] = {"conv2d": 4, "depthwise_conv2d": 9, "matmul_v2": 1 + 9 * 2}
 
 
-# Products that are none of the network: the costs of DETR's matching, and sums over the voxels of heatmaps.
-IN_FLOAT32 = {"detr": {"matmul": 1}, "landmarks": {"matmul": 1 + 4}}
+# Products that are none of the network: the costs of DETR's matching, masks that are resized to the patches, and sums
+# over the voxels of heatmaps.
+IN_FLOAT32 = {"detr": {"matmul": 1}, "eomt": {"matmul": 2}, "landmarks": {"matmul": 1 + 4}}
 FLOAT32_AT_O1 = {"softmax", "layer_norm", "exp", "log", "pow", "softplus", "reduce_sum", "reduce_mean", "roi_align"}
 FLOAT32_AT_O1 |= {"softmax_with_cross_entropy", "sigmoid_cross_entropy_with_logits", "index_add_"}
 

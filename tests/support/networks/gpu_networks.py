@@ -10,6 +10,7 @@ numbers (``host_draws``).
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -47,6 +48,9 @@ TASKS = {
     "rfdetr_seg_shapes": ["-cfg=rfdetr_seg_shapes", *SHAPES, *SQUARES],
     "heatmap_figures": ["-cfg=heatmap_figures", *SHAPES],
     "detrpose_figures": ["-cfg=detrpose_figures", *SHAPES],
+    "eomt_shapes": ["-cfg=eomt_shapes", *SHAPES],
+    "eomt_panoptic_shapes": ["-cfg=eomt_panoptic_shapes", *SHAPES],
+    "eomt_instance_shapes": ["-cfg=rfdetr_seg_shapes", *SHAPES, *SQUARES, "MODEL.TYPE", "eomt"],
     "segformer_shapes": ["-cfg=segformer_b0_shapes", *SHAPES],
     "minkunet": ["-cfg=minkunet14_synthetic_rooms", *ROOMS],
     "ptv3": ["-cfg=ptv3_synthetic_rooms", *ROOMS],
@@ -62,6 +66,9 @@ RECIPE_OF.update(dict.fromkeys(("rtdetr", "rfdetr", "deim", "dfine"), "rtdetr_sh
 RECIPE_OF["rfdetr_seg"] = "rfdetr_seg_shapes"
 RECIPE_OF.update(detrpose="detrpose_figures", vitpose="heatmap_figures", simple_baseline="heatmap_figures")
 RECIPE_OF.update(
+    eomt_semantic="eomt_shapes", eomt_panoptic="eomt_panoptic_shapes", eomt_instance="eomt_instance_shapes"
+)
+RECIPE_OF.update(
     minkunet="minkunet",
     ptv3="ptv3",
     sonata="ptv3",
@@ -72,6 +79,10 @@ RECIPE_OF.update(
     unet3d="landmarks",
 )
 RECIPE_OF.update(dict.fromkeys(("fcn", "linear", "segformer", "upernet"), "segformer_shapes"))
+
+
+# Sizes of EoMT beyond the smallest; without a size, it is large.
+_LARGER_EOMT = r"eomt_(semantic|instance|panoptic)(_(base|large|giant|7b)(_dinov3)?)?"
 
 
 def names_of_family(name: str, families: Sequence[str]) -> list[str]:
@@ -88,6 +99,7 @@ def names_of_family(name: str, families: Sequence[str]) -> list[str]:
     for model, options in sorted(FOUNDATION.items(), key=lambda item: item[1]["embed_dim"] * item[1]["depth"]):
         smallest.setdefault(str({key: value for key, value in options.items() if key not in sizes}), model)
     left_out = {*REGISTRY.aliases, *FOUNDATION} - {*smallest.values()}
+    left_out |= {model for model in list_models() if re.fullmatch(_LARGER_EOMT, model)}
     longer = tuple(family for family in families if family != name and family.startswith(name))
     names = (model for model in list_models() if model.startswith(name) and not model.startswith(longer))
     return [model for model in names if model not in left_out]

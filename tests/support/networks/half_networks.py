@@ -24,6 +24,7 @@ SMALL = {"num_classes": 3, "image_size": 32}
 VIT = {"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 4, **SMALL}
 SORTED = {"strides": (2,), "encoder_depths": (2, 1), "encoder_channels": (6, 12), "encoder_heads": (1, 2)}
 SORTED |= {"decoder_depths": (1,), "decoder_channels": (6,), "decoder_heads": (1,), "patch_size": 16}
+_QUERIED = {name: VIT[name] for name in ("patch_size", "embed_dim", "depth", "num_heads")}
 SWIN = {"depths": (2, 2), "num_heads": (2, 4), "embed_dim": 32, **SMALL}
 
 
@@ -84,6 +85,16 @@ def _real_time(name: str) -> Callable:
     return run
 
 
+def _with_queries(start: Callable) -> list[paddle.Tensor]:
+    """EoMT's predictions before and after a block whose attention is masked."""
+    model = create_model(
+        "eomt_panoptic_shapes", 3, image_size=32, backbone_options=_QUERIED, num_queries=4, num_blocks=1
+    )
+    start()
+    first, last = model.predict_all(paddle.randn([2, 3, 32, 32]), [1.0])
+    return [first.classes, first.masks, last.classes, last.masks]
+
+
 def _mask_rcnn(start: Callable) -> list[paddle.Tensor]:
     model = mask_rcnn_batches.model("float32")
     images, targets = mask_rcnn_batches.batch(mask_rcnn_batches.images([2, 1]), dtype="float32")
@@ -129,6 +140,7 @@ NETWORKS: dict[str, Callable] = {
     "pvt": _classifier("pvt_v2_b0", **SMALL),
     "segformer": _segmenter("segformer_b0"),
     "upernet": _segmenter("upernet_pvtv2_b0", auxiliary_channels=8),
+    "eomt": _with_queries,
     "detr": _detr,
     "rtdetr": _real_time("rtdetr_small"),
     "dfine": _real_time("dfine_small"),

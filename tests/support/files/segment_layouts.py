@@ -125,20 +125,30 @@ def cityscapes_instance_ids(root):
     return truth
 
 
+def _ade20k_names(split):
+    return [f"ADE_{split}_0000000{number}" for number in range(1, 3 if split == "train" else 2)]
+
+
 def ade20k(root):
     """Files of Mask2Former's preparation, whose ids of categories start at 0."""
     categories = [{**category, "id": place} for place, category in enumerate(CATEGORIES)]
     truth = {}
     for split, folder in (("train", "training"), ("val", "validation")):
-        name, numbers = f"ADE_{split}_00000001", bands([0, 300, 70_000, 3_000_000], len(split))
-        photo(root / "images" / folder / f"{name}.jpg")
-        save(root / f"ade20k_panoptic_{split}" / f"{name}.png", numbers)
-        of = [(300, 0), (70_000, 2), (3_000_000, 0)]
-        image, entry = _listed(root, name, name, [(number, row, 0, (numbers == number).sum()) for number, row in of])
-        content = {"images": [image], "annotations": [entry], "categories": categories}
+        listed, annotations = [], []
+        for shift, name in enumerate(_ade20k_names(split)):
+            numbers = bands([0, 300, 70_000, 3_000_000], shift)
+            photo(root / "images" / folder / f"{name}.jpg")
+            save(root / f"ade20k_panoptic_{split}" / f"{name}.png", numbers)
+            of = [(300, 0), (70_000, 2), (3_000_000, 0)]
+            image, entry = _listed(
+                root, name, name, [(number, row, 0, (numbers == number).sum()) for number, row in of]
+            )
+            listed.append(image)
+            annotations.append(entry)
+            class_map = np.vectorize({0: -1, 300: 0, 70_000: 2, 3_000_000: 0}.get)(numbers)
+            truth[split, name] = class_map, [300, 70_000, 3_000_000], [0, 2, 0], [False] * 3
+        content = {"images": listed, "annotations": annotations, "categories": categories}
         (root / f"ade20k_panoptic_{split}.json").write_text(json.dumps(content))
-        class_map = np.vectorize({0: -1, 300: 0, 70_000: 2, 3_000_000: 0}.get)(numbers)
-        truth[split, name] = class_map, [300, 70_000, 3_000_000], [0, 2, 0], [False] * 3
     return truth
 
 
@@ -146,13 +156,13 @@ def ade20k_instances(root):
     """ADE20K's own files: wall, a bed over it, two windows, one of them without an object, and sky."""
     truth = {}
     for split, folder in (("train", "training"), ("val", "validation")):
-        name, shift = f"ADE_{split}_00000001", len(split)
-        photo(root / "images" / folder / f"{name}.jpg")
-        save(root / "annotations" / folder / f"{name}.png", bands([1, 1, 9, 9, 3, 0], shift), as_colors=False)
-        instances = [0, 1 + 256 * 4, 2 + 256 * 7, 2, 0, 0]  # red: place among the things, green: number of the object
-        save(root / "annotations_instance" / folder / f"{name}.png", bands(instances, shift))
-        class_map = bands([0, 7, 8, -1, 2, -1], shift)
-        truth[split, name] = class_map, [1, 3, 8_004, 9_007], [0, 2, 7, 8], [False] * 4
+        for shift, name in enumerate(_ade20k_names(split)):
+            photo(root / "images" / folder / f"{name}.jpg")
+            save(root / "annotations" / folder / f"{name}.png", bands([1, 1, 9, 9, 3, 0], shift), as_colors=False)
+            instances = [0, 1 + 256 * 4, 2 + 256 * 7, 2, 0, 0]  # red: place among the things, green: the object
+            save(root / "annotations_instance" / folder / f"{name}.png", bands(instances, shift))
+            class_map = bands([0, 7, 8, -1, 2, -1], shift)
+            truth[split, name] = class_map, [1, 3, 8_004, 9_007], [0, 2, 7, 8], [False] * 4
     return truth
 
 

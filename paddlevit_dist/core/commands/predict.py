@@ -161,7 +161,7 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
     """Find the inputs and the output folder, which is locked, start the workers, and write the tables."""
     from ..inference import rows
     from ..inference.ensemble import join_digests, require_ensemble
-    from ..inference.predictor import prepare_task, require_predictable
+    from ..inference.trained import prepare_task, require_predictable
     from ..launch.lock import lock_output_dir
     from ..logging.progress import Heartbeat, write_line
     from ..logging.record import output_folder
@@ -205,7 +205,7 @@ def _predict_into(
     import numpy as np
 
     from ..inference import rows
-    from ..inference.predictor import finish_prediction
+    from ..inference.rank_prediction import finish_prediction
     from ..launch import launch_workers
     from ..logging.progress import write_line
 
@@ -317,7 +317,8 @@ def worker(
     """Run in each process after it has joined the process group."""
     from ..distributed import barrier, broadcast_object
     from ..engine.gpu_memory import explain_memory
-    from ..inference.predictor import default_batch_size, predict_share
+    from ..inference.rank_prediction import predict_share
+    from ..inference.trained import default_batch_size
 
     remaining = broadcast_object(remaining)  # known to the main process of several machines only
     with explain_memory(f"lower -batch_size ({batch_size or default_batch_size(sources[0].config)})"):

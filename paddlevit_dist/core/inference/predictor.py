@@ -1,252 +1,33 @@
-"""Prediction of inputs without labels, in one process or on several ranks."""
+"""Predict with trained weights in this process, from several threads if a program has them."""
 
 import copy
 import os
-import signal
-import struct
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import paddle
 
 from ..checkpoint.download import silent
-from ..data.loader import DeviceLoader, build_loader
-from ..data.sampler import EvaluationSampler, sample_generator
-from ..distributed import StopRequested, is_main, rank, world_size
 from ..engine.precision import EvaluationPrecision
 from ..launch import gpu
-from ..launch.devices import cpu_cores, default_workers
-from ..logging.progress import Heartbeat, ProgressBar, write_line
-from ..runtime import signals
+from ..logging.progress import write_line
 from ..runtime.errors import UserError
-from ..runtime.files import remove_temporary_files
 from ..runtime.printing import one_line
 from ..runtime.transfers import batch_to_device
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
-from ..tasks.aspects import get_aspect
-from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter, Row
-from ..tasks.protocols import EnsembleMember, Predictable, get_sample_check, load_meta
-from ..tasks.sample_checks import BadSample
-from ..tasks.task import Task
-from ..tasks.task_factory import make_task
-from .ensemble import ModelEnsemble
-from .rows import PredictionCounts, finish, format_reason, open_rank_writer, read_entries, write_tables
-from .trained import TrainedWeights, build_trained, open_source
+from ..tasks.protocols import Predictable
+from .input_batches import PredictionDataset, build_prediction_loader, predict_batch, read_ahead, read_batches
+from .rows import format_reason
+from .trained import build_trained, default_batch_size, open_source, prepare_task, require_predictable
 
-_INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch in addition to the task's
-_INPUT_ERRORS = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, struct.error)
-_SECONDS_BETWEEN_LINES = 10.0
 _MOST_TOLD = 1000  # lines about inputs that a predictor writes, and keeps, in a server that runs for months
-
-
-class PredictionDataset(TransformedDataset):
-    """Dataset of the ``remaining`` inputs, int64, ascending; an unreadable one gives the reason instead of an error."""
-
-    def __init__(self, task: Task, samples: InputSamples, remaining: np.ndarray) -> None:
-        self.task, self.samples, self.remaining = task, samples, remaining
-        self._check = get_sample_check(task)
-
-    def __len__(self) -> int:
-        return len(self.remaining)
-
-    def sample(self, index: int, generator: np.random.Generator) -> tuple[int, Any, str | None]:
-        """Return index of the input, its sample or None, and the reason why it is unreadable or None."""
-        number = int(self.remaining[index])
-        try:
-            sample = self.samples.sample(number, generator)
-            self._check(sample)
-        except UserError as error:
-            return number, None, format_reason(error, self.describe(index))
-        except _INPUT_ERRORS as error:  # libraries raise them for damaged files
-            return number, None, f"{type(error).__name__}: {format_reason(error)}"
-        return number, sample, None
-
-    def describe(self, index: int) -> str:
-        """Return the source of an input, for messages."""
-        return self.samples.describe(int(self.remaining[index]))
-
-    def collate(self, attempts: Sequence[tuple[int, Any, str | None]]) -> dict[str, Any]:
-        """Collate the readable samples with their indices, and list the unreadable inputs."""
-        read = [(index, sample) for index, sample, reason in attempts if reason is None]
-        batch = self.task.collate([sample for _, sample in read]) if read else {_NOTHING: np.zeros(1, np.int8)}
-        batch[_INDICES] = [index for index, _ in read]
-        batch[_UNREAD] = [(index, reason) for index, _, reason in attempts if reason is not None]
-        return batch
-
-
-def build_prediction_loader(
-    dataset: PredictionDataset, config: RunSettings, batch_size: int, num_workers: int
-) -> DeviceLoader:
-    """Build a loader of this rank's inputs, on its device."""
-    sampler = EvaluationSampler(dataset, batch_size, rank=rank(), world_size=world_size())
-    return build_loader(config, dataset, sampler, dataset.collate, num_workers=num_workers)
-
-
-def read_batches(dataset: PredictionDataset, config: RunSettings, batch_size: int) -> Iterator[dict[str, Any]]:
-    """Yield the batches that ``build_prediction_loader`` would, on the host: no process, thread or queue is started."""
-    for keys in EvaluationSampler(dataset, batch_size, rank=rank(), world_size=world_size()):
-        yield dataset.collate([dataset.sample(key.index, sample_generator(config.SEED, key)) for key in keys])
-
-
-def read_ahead(batches: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield batches; a thread, which ends with them, reads the next one meanwhile."""
-    with ThreadPoolExecutor(1, "reading") as reader:
-        following = reader.submit(next, batches, None)
-        while (batch := following.result()) is not None:
-            following = reader.submit(next, batches, None)
-            yield batch
-
-
-def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: PredictionWriter) -> list[PredictionRecord]:
-    """Predict a batch of ``PredictionDataset`` and return one record per input, in ascending order.
-
-    ``aspect`` is Predictable, or Ensembling with a ``ModelEnsemble``; ``batch`` has collated inputs.
-    """
-    indices = batch.pop(_INDICES)
-    entries = [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)]
-    predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
-    with paddle.no_grad():  # as a decorator it would keep one state for all threads
-        for index, prediction in zip(indices, predict(model, batch) if indices else ()):
-            try:
-                rows = aspect.prediction_rows(prediction)
-            except BadSample as error:
-                entries.append(PredictionRecord(index, None, format_reason(error)))
-                continue
-            more = writer.write(index, prediction)
-            entries.append(
-                PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))
-            )
-    return sorted(entries)
-
-
-def predict_share(
-    task: Task,
-    sources: Sequence[TrainedWeights],
-    samples: InputSamples,
-    remaining: np.ndarray,
-    folder: Path,
-    *,
-    batch_size: int | None = None,
-    num_workers: int | None = None,
-) -> None:
-    """Predict this rank's share of the inputs ``remaining``, and save its rows. Every rank must call this.
-
-    Args:
-        task: the task of the first weights.
-        sources: the weights; several predict together.
-        remaining: indices of the inputs that all ranks together predict, ascending.
-        folder: output folder, prepared by ``begin``.
-        batch_size: inputs per step; None: the run's evaluation batch size.
-        num_workers: loader processes; None: from the number of cores and batches.
-    """
-    if not len(remaining):
-        return
-    source = sources[0]
-    batch_size = batch_size or default_batch_size(source.config)
-    if num_workers is None:
-        num_workers = choose_workers(len(remaining), batch_size)
-    settings = source.config
-    gpu.prepare(settings.TRAIN.TF32, settings.DETERMINISTIC, task.traits.fixed_shapes, settings.EVAL_AMP)
-    num_notices = len(task.notices)
-    with Heartbeat(write_line, shown=is_main()).at("building the model"):
-        model = build_models(task, sources)
-    precision = EvaluationPrecision(source.config)
-    if is_main():
-        for line in filter(None, [precision.notice, *task.notices[num_notices:]]):
-            write_line(line)
-    aspect, dataset = require_predictable(task), PredictionDataset(task, samples, remaining)
-    writer = aspect.prediction_writer(folder, samples)
-    loader = build_prediction_loader(dataset, source.config, batch_size, num_workers)
-    is_ensemble = isinstance(model, ModelEnsemble)
-    patched = model.patch_forward(precision) if is_ensemble else precision.patch_forward(model)
-    try:
-        with open_rank_writer(folder, rank()) as out, SharedProgress(len(remaining)) as progress, patched:
-            for batch in loader:
-                entries = predict_batch(aspect, model, batch, writer)
-                out.add(entries)
-                progress.count(len(entries))
-                signals.check()
-    except StopRequested as error:
-        raise signals.ProcessInterrupted(signals.number() or signal.SIGTERM) from error
-
-
-def choose_workers(num_inputs: int, batch_size: int) -> int:
-    """Choose the loader processes of this rank from its batches of the inputs, which ranks share, and its cores."""
-    batches = -(-num_inputs // (batch_size * world_size()))
-    return 0 if batches < 2 else min(batches, default_workers(world_size(), cpu_cores()))
-
-
-def build_models(task: Task, sources: Sequence[TrainedWeights]) -> Any:
-    """Build the model of the weights, or an ensemble of several."""
-
-    def build() -> Iterator[EnsembleMember]:
-        for source in sources:
-            own_task = task if source is sources[0] else prepare_task(source)
-            model, report = build_trained(own_task, source)
-            if is_main():
-                write_line(f"weights {source.weights}: {report.summary()}")
-            yield EnsembleMember(own_task, model)
-
-    return next(build()).model if len(sources) == 1 else ModelEnsemble(build())
-
-
-def finish_prediction(folder: Path, task: Task, samples: InputSamples) -> tuple[PredictionCounts, list[str]]:
-    """Write the tables and the task's files in the main process, after all ranks; return counts and log lines."""
-    counts = write_tables(folder, samples)
-    if sum(counts) < len(samples):
-        raise RuntimeError(f"{sum(counts)} of {len(samples)} inputs have a prediction or a reason")
-    writer = require_predictable(task).prediction_writer(folder, samples)
-    for name in writer.folders:
-        remove_temporary_files(folder / name)
-    lines = writer.finish(read_entries(folder)) if counts.predicted else []  # else no file was written
-    finish(folder, counts)
-    return counts, lines
-
-
-class SharedProgress:
-    """Progress of all ranks, estimated from this one: a ``bar`` on a terminal, else a line every 10 seconds."""
-
-    def __init__(self, total: int) -> None:
-        self._total, self._num_done, self._logged_at = total, 0, time.monotonic()
-        self._began = self._logged_at
-        self.bar = ProgressBar(total, "predicting", is_main())
-        self._heartbeat = Heartbeat(write_line, shown=is_main()).at("predicting")
-
-    def __enter__(self) -> "SharedProgress":
-        self._heartbeat.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._heartbeat.__exit__(*error)
-        self.bar.close()
-
-    def count(self, inputs: int) -> None:
-        """Count inputs that are predicted."""
-        before = self._done()
-        self._num_done += inputs
-        self.bar.step(self._done() - before)
-        now = time.monotonic()
-        self._heartbeat.at(f"predicting, {self._done():,} of {self._total:,} done")
-        if is_main() and not self.bar.is_shown and now - self._logged_at >= _SECONDS_BETWEEN_LINES:
-            self._logged_at = now
-            rate = self._done() / (now - self._began)
-            seconds_left = (self._total - self._done()) / rate
-            write_line(
-                f"predicted {self._done():,} of {self._total:,}, {rate:,.1f} a second, {seconds_left:,.0f} s left"
-            )
-
-    def _done(self) -> int:
-        return min(self._total, self._num_done * world_size())
 
 
 class PredictedRows(list[Row]):
@@ -438,27 +219,3 @@ def _report_unreadable(unreadable: Sequence[tuple[str, str]], predicted: int) ->
     if not predicted:
         raise UserError(f"predict: nothing was predicted: {bad}; the first: {first}")
     write_line(f"note: {bad}, listed in Predictor.unreadable; the first: {first}")
-
-
-def prepare_task(source: TrainedWeights) -> Task:
-    """Make the task of the weights, with the metadata of their data. Raises UserError if it cannot predict."""
-    task = make_task(source.config)
-    require_predictable(task)
-    load_meta(task, source.learned)
-    return task
-
-
-def require_predictable(task: Task) -> Predictable:
-    """Return the aspect of a task that predicts. Raises UserError if the task cannot predict."""
-    aspect = get_aspect(task, Predictable)
-    if aspect is None:
-        raise UserError(
-            f"predict: task {task.config.TASK} cannot predict new inputs: its class is not Predictable "
-            "(paddlevit_dist.core.tasks); use evaluate"
-        )
-    return aspect
-
-
-def default_batch_size(config: RunSettings) -> int:
-    """Return the evaluation batch size of a device."""
-    return int(config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE)

@@ -27,11 +27,13 @@ from ..runtime.files import readable
 from ..runtime.printing import shorten
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
+from ..tasks.aspects import get_aspect
 from ..tasks.model import as_model
 from ..tasks.model_factory import accelerate, build_outline, prepare
 from ..tasks.prediction import CheckpointMeta
-from ..tasks.protocols import load_meta
+from ..tasks.protocols import Predictable, load_meta
 from ..tasks.task import Task
+from ..tasks.task_factory import make_task
 from .changed_keys import find_changed_keys, find_ignored_words, require_prediction_keys, require_same_network
 
 _IMAGES = "folder"
@@ -294,3 +296,27 @@ def _compute_digest(content: bytes) -> str:
 
 def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def prepare_task(source: TrainedWeights) -> Task:
+    """Make the task of the weights, with the metadata of their data. Raises UserError if it cannot predict."""
+    task = make_task(source.config)
+    require_predictable(task)
+    load_meta(task, source.learned)
+    return task
+
+
+def require_predictable(task: Task) -> Predictable:
+    """Return the aspect of a task that predicts. Raises UserError if the task cannot predict."""
+    aspect = get_aspect(task, Predictable)
+    if aspect is None:
+        raise UserError(
+            f"predict: task {task.config.TASK} cannot predict new inputs: its class is not Predictable "
+            "(paddlevit_dist.core.tasks); use evaluate"
+        )
+    return aspect
+
+
+def default_batch_size(config: RunSettings) -> int:
+    """Return the evaluation batch size of a device."""
+    return int(config.DATA.BATCH_SIZE_EVAL or config.DATA.BATCH_SIZE)

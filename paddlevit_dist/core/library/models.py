@@ -14,8 +14,7 @@ from ..checkpoint.load_report import require_trained
 from ..checkpoint.published import fetch_record, find_published_for, find_sibling_file, is_repository
 from ..checkpoint.weight_files import evaluated_weights
 from ..checkpoint.weights import read_weights
-from ..inference.predictor import prepare_task
-from ..inference.trained import build_trained, open_source
+from ..inference.trained import build_trained, open_source, prepare_task
 from ..registry.lookup import find_name, is_weights_name
 from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError

@@ -212,7 +212,7 @@ class CheckpointMatching:
 class Predictable(ABC):
     """Predicts inputs without labels.
 
-    Asked for in ``core/inference/evaluation.py``, ``core/inference/predictor.py``, ``core/tasks/protocols.py``.
+    Asked for in ``core/inference/evaluation.py``, ``core/inference/trained.py``, ``core/tasks/protocols.py``.
     """
 
     @abstractmethod

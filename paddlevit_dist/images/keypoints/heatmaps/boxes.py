@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ....core.inference.predictor import prepare_task
-from ....core.inference.trained import TrainedWeights, build_trained, open_source
+from ....core.inference.trained import TrainedWeights, build_trained, open_source, prepare_task
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import atomic_file, map_array
 from ....core.runtime.printing import count, shorten

@@ -21,12 +21,12 @@ from paddlevit_dist import Predictor, UserError
 NAMES = ['a, "b"', "bee", "čmelák", "x\ty", "e", "f"]
 KILLED = """
 import os, signal, sys
-from paddlevit_dist.core.inference import predictor
+from paddlevit_dist.core.inference import rank_prediction
 from paddlevit_dist.core.commands.predict import run
 from paddlevit_dist.core.runtime.errors import run_and_report
 
 after, signal_name, *words = sys.argv[1:]  # also in the processes that are started by this one
-compute, batches = predictor.predict_batch, []
+compute, batches = rank_prediction.predict_batch, []
 
 
 def compute_and_end(*arguments):
@@ -36,7 +36,7 @@ def compute_and_end(*arguments):
     return compute(*arguments)
 
 
-predictor.predict_batch = compute_and_end
+rank_prediction.predict_batch = compute_and_end
 if __name__ == "__main__":
     sys.exit(run_and_report(lambda: run(words)))
 """

@@ -33,10 +33,10 @@ PREDICT = """
 import sys
 from support.trainings.full_gpus import no_memory
 from paddlevit_dist.core.commands.predict import run
-from paddlevit_dist.core.inference import predictor
+from paddlevit_dist.core.inference import rank_prediction
 from paddlevit_dist.core.runtime.errors import run_and_report
 
-predictor.predict_batch = no_memory
+rank_prediction.predict_batch = no_memory
 sys.exit(run_and_report(lambda: run(sys.argv[1:])))
 """
 

@@ -15,7 +15,7 @@ from support.trainings.trained import write_weights
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.commands import predict
-from paddlevit_dist.core.inference import predictor, rows
+from paddlevit_dist.core.inference import rows, trained
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.tasks.protocols import load_meta
 from paddlevit_dist.images import Classification
@@ -266,7 +266,7 @@ def test_ranks_hand_on_what_the_main_process_has_and_wait_for_each_other(tmp_pat
     source = open_source(weights, "predict", words=["-batch_size_eval=9"])
     task = FailingClassification(source.config)
     load_meta(task, source.learned)
-    samples = predictor.require_predictable(task).open_inputs(images, tmp_path)
+    samples = trained.require_predictable(task).open_inputs(images, tmp_path)
     rows.begin(tmp_path, {"inputs": len(images)}, restart=False)
 
     def work(rank):

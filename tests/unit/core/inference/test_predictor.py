@@ -19,10 +19,11 @@ from support.trainings.trained import write_weights
 
 from paddlevit_dist import Predictor, UserError
 from paddlevit_dist.core.distributed import StopRequested
-from paddlevit_dist.core.inference import predictor, rows
+from paddlevit_dist.core.inference import rank_prediction, rows, trained
 from paddlevit_dist.core.inference.ensemble import ModelEnsemble
-from paddlevit_dist.core.inference.predictor import PredictionDataset, predict_batch, predict_share, prepare_task
-from paddlevit_dist.core.inference.trained import open_source
+from paddlevit_dist.core.inference.input_batches import PredictionDataset, predict_batch
+from paddlevit_dist.core.inference.rank_prediction import predict_share
+from paddlevit_dist.core.inference.trained import open_source, prepare_task
 from paddlevit_dist.core.launch import status
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.runtime import signals
@@ -134,7 +135,7 @@ def test_files_are_told_of_only_if_an_input_has_any(tmp_path, monkeypatch, outco
     rows.begin(tmp_path, {"inputs": 2}, restart=False)
     with contextlib.closing(rows.open_rank_writer(tmp_path, 0)) as out:
         out.add([PredictionRecord(index, own, "" if own else "torn") for index, own in enumerate(outcomes)])
-    counts, lines = predictor.finish_prediction(tmp_path, Means(), TwoFiles())
+    counts, lines = rank_prediction.finish_prediction(tmp_path, Means(), TwoFiles())
     number = sum(own is not None for own in outcomes)
     assert counts == (number, 2 - number) and lines == ["2 files"] * number
 
@@ -148,7 +149,7 @@ def test_unfinished_files_of_a_killed_process_are_removed_from_the_folders_of_th
     rows.begin(tmp_path, {"inputs": 2}, restart=False)
     with contextlib.closing(rows.open_rank_writer(tmp_path, 0)) as out:
         out.add([PredictionRecord(index, [{"mean": 1.0}]) for index in range(2)])
-    predictor.finish_prediction(tmp_path, Means(), TwoFiles())
+    rank_prediction.finish_prediction(tmp_path, Means(), TwoFiles())
     files = [file for name in ("data set", "other") for file in (tmp_path / name).rglob("*") if file.is_file()]
     assert sorted(str(file.relative_to(tmp_path)) for file in files) == sorted(kept)
 
@@ -176,7 +177,7 @@ def images(tmp_path_factory):
 def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(classifier, images, tmp_path, capsys, act_as):
     source = open_source(classifier, "predict")
     task = prepare_task(source)
-    samples = predictor.require_predictable(task).open_inputs(images, tmp_path)
+    samples = trained.require_predictable(task).open_inputs(images, tmp_path)
     rows.begin(tmp_path, {"inputs": len(images)}, restart=False)
     for number, expected in ((0, [1, 2, 6]), (1, [4, 5])):
         act_as(number, 2)
@@ -189,9 +190,9 @@ def test_ranks_predict_their_shares_and_all_inputs_have_a_row_or_a_reason(classi
     assert capsys.readouterr().out.count(f"weights {classifier}: loaded") == 1
     act_as(0, 1)
     with pytest.raises(RuntimeError, match="5 of 7 inputs have a prediction or a reason"):
-        predictor.finish_prediction(tmp_path, task, samples)
+        rank_prediction.finish_prediction(tmp_path, task, samples)
     predict_share(task, [source], samples, np.array([0, 3]), tmp_path, num_workers=0)
-    counts, lines = predictor.finish_prediction(tmp_path, task, samples)
+    counts, lines = rank_prediction.finish_prediction(tmp_path, task, samples)
     assert counts == (6, 1) and lines[0].endswith(str(tmp_path / "pictures")) and not (tmp_path / "unfinished").exists()
     found = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
     assert [row["input"] for row in found] == images[:2] + images[3:]
@@ -253,7 +254,7 @@ def test_options_of_a_predictor_take_the_place_of_those_of_its_weights(classifie
         predictor_of_case.model.register_forward_pre_hook(lambda _, given, sizes=sizes: sizes.append(len(given[0])))
         found = predictor_of_case(images)
         assert sizes == expected and {row["class"] for row in found} <= set(predictor_of_case.class_names)
-    assert predictor.default_batch_size(open_source(classifier, "predict", words=["-batch_size_eval=9"]).config) == 9
+    assert trained.default_batch_size(open_source(classifier, "predict", words=["-batch_size_eval=9"]).config) == 9
 
 
 @pytest.fixture
@@ -281,7 +282,7 @@ def share(classifier, images, tmp_path):
         task.note = note or task.note
         load_meta(task, sources[0].learned)
         task.notices.append("of the data")
-        samples = predictor.require_predictable(task).open_inputs(images, tmp_path)
+        samples = trained.require_predictable(task).open_inputs(images, tmp_path)
         rows.begin(tmp_path, {"inputs": len(images)}, restart=True)
         predict_share(task, sources, samples, np.array(remaining, int), tmp_path, **{"num_workers": 0, **options})
 
@@ -306,7 +307,7 @@ def test_loader_processes_suit_the_batches_and_cores_of_this_rank(
 ):
     machine.cores = 64
     act_as(0, world_size)
-    assert predictor.choose_workers(inputs, batch_size) == expected
+    assert rank_prediction.choose_workers(inputs, batch_size) == expected
 
 
 def test_a_share_is_predicted_in_batches_and_told_by_the_main_process(share, act_as, simulated_time, tmp_path, capsys):
@@ -414,7 +415,7 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
     other = str(write_weights(tmp_path / "other", ["cat", "ant", "bee"], seed=1))
     sources = [open_source(path, "predict") for path in (classifier, other)]
     task = prepare_task(sources[0])
-    first, second = predictor.build_models(task, sources)
+    first, second = rank_prediction.build_models(task, sources)
     assert first.task is task and second.task.config is sources[1].config
     for member, path in ((first, classifier), (second, other)):
         for name, value in paddle.load(path).items():
@@ -424,5 +425,5 @@ def test_models_of_several_runs_are_built_with_their_own_tasks(classifier, tmp_p
     said = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in said] == [f"weights {classifier}", f"weights {other}"]
     act_as(1, 2)
-    assert not isinstance(predictor.build_models(task, sources[1:]), ModelEnsemble)
+    assert not isinstance(rank_prediction.build_models(task, sources[1:]), ModelEnsemble)
     assert capsys.readouterr().out == ""

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from paddlevit_dist.core.inference import predictor
+from paddlevit_dist.core.inference import rank_prediction
 from paddlevit_dist.core.launch import status
 
 
@@ -23,7 +23,7 @@ def test_progress_is_told_every_ten_seconds_where_no_bar_is_shown(
     simulated_time.now = 100.0
     act_as(int(not is_main), 2)
     lefts, places, terminal = [], [], RecordedTerminal()
-    with contextlib.redirect_stderr(terminal), predictor.SharedProgress(4001) as progress:
+    with contextlib.redirect_stderr(terminal), rank_prediction.SharedProgress(4001) as progress:
         assert progress.bar.is_shown == (is_main and is_shown)
         for seconds, inputs in ((104, 100), (110, 400), (115, 1), (125, 499), (140, 5000)):
             simulated_time.now = float(seconds)

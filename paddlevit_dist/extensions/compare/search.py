@@ -9,7 +9,6 @@ import functools
 import importlib
 import itertools
 import os
-import shutil
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -26,17 +25,16 @@ from ...core.logging.record import output_folder
 from ...core.logging.restarts import RestartCount, format_reason
 from ...core.runtime import signals
 from ...core.runtime.errors import Stopped, UserError
-from ...core.runtime.files import os_errors_as_user_errors
 from ...core.runtime.printing import one_line
 from ...core.settings.table import COMMAND_LINE, public_leaves
 from .formatting import add_findings, align_columns, count_decimals, format_interval, format_number, format_p_value
-from .groups import UNDEFINED, find_best, has_evaluation, read_curve
-from .pairs import DIFFERENCE, TablePair, compare_tables
+from .groups import UNDEFINED, find_best, read_curve
+from .pairs import compare_tables
 from .search_space import SearchRange, take_ranges
 from .search_storage import storage_errors_as_user_errors
 from .significance import is_behind
-from .tables import EvaluationTable, read_table
 from .trial_schedules import TrialSchedule
+from .trial_tables import REPEAT, compare_at, keep_table, read_best_table, read_score, require_table
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -46,10 +44,8 @@ DATABASE = "search.sqlite3"
 _POLL_SECONDS = 0.2
 _COMPARED_FROM, _PRUNED_FROM = 0.5, 0.6  # shares of the epochs: of those that are compared, and before a stop
 _DRAWS = 20  # of the values of one trial, until no other trial has them
-_TABLE = "scored_samples.npz"
 _MAX_LISTED = 3  # changed settings in a message
 _STATES = {"RUNNING": "failed", "FAIL": UNDEFINED}  # of trials that have no score; Optuna's and ours
-_REPEAT = "repeat the command to continue"
 
 
 class SearchPlan(NamedTuple):
@@ -93,7 +89,7 @@ def run(arguments: list[str]) -> None:
     with (
         output_folder(plan.folder, records=(DATABASE,)) as folder,
         lock_output_dir(folder, write_line, False),
-        storage_errors_as_user_errors(optuna, Path(folder, DATABASE), _REPEAT),
+        storage_errors_as_user_errors(optuna, Path(folder, DATABASE), REPEAT),
     ):
         study = open_study(optuna, plan)
         failed = run_trials(optuna, study, plan, options.trials)
@@ -102,7 +98,7 @@ def run(arguments: list[str]) -> None:
     if failed:
         numbers = ", ".join(map(str, failed))
         reason = format_reason(get_folder(plan, number) for number in failed)
-        raise UserError(f"failed: trial {numbers}: {reason}see log.txt in the folder of each; {_REPEAT}")
+        raise UserError(f"failed: trial {numbers}: {reason}see log.txt in the folder of each; {REPEAT}")
 
 
 def split_words(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -264,7 +260,7 @@ def run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Froz
     write_line(f"trial {trial.number}: {' '.join(values)}: {folder}")
     _wait_for_other_run(folder)
     if signals.stop_reason():
-        raise Stopped(signals.stop_reason() or "", f"trial {trial.number} of {plan.folder} has not started; {_REPEAT}")
+        raise Stopped(signals.stop_reason() or "", f"trial {trial.number} of {plan.folder} has not started; {REPEAT}")
     restarts = RestartCount(folder)
     while True:
         code, reason = _train_once(plan, ranked, folder, values)
@@ -275,7 +271,7 @@ def run_trial(optuna: ModuleType, study: "Study", plan: SearchPlan, trial: "Froz
         study.tell(trial.number, state=state.PRUNED)
         write_line(one_line(f"trial {trial.number}: stopped as worse, {reason}"))
     elif code == signals.STOPPED or (code and signals.stop_reason()):
-        message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {_REPEAT}"
+        message = f"trial {trial.number} of {plan.folder} is unfinished, and its checkpoint is saved; {REPEAT}"
         raise Stopped(signals.stop_reason() or f"trial {trial.number} was", message)
     elif code:
         if trial.number == 0 and code > 0 and not (ranked or Path(folder, "checkpoints").exists()):
@@ -323,7 +319,7 @@ def _wait_for_other_run(folder: str) -> None:
         is_waiting = True
         time.sleep(_POLL_SECONDS)
         if reason := signals.stop_reason():
-            raise Stopped(reason, f"nothing was trained; {_REPEAT}")
+            raise Stopped(reason, f"nothing was trained; {REPEAT}")
 
 
 def get_folder(plan: SearchPlan, number: int) -> str:
@@ -366,58 +362,6 @@ def is_worse(difference: ConfidenceInterval, more_is_better: bool) -> bool:
     return difference.high < 0 if more_is_better else difference.low > 0
 
 
-def keep_table(folder: str) -> int | None:
-    """Copy the table of a run's last evaluation to ``tables/``; return its epoch if the copy is new."""
-    source, tables = Path(folder, _TABLE), Path(folder, "tables")
-    if not source.exists():
-        return None
-    epoch = int(read_table(str(source)).about["of"].removeprefix("epoch "))
-    target = _table_file(folder, epoch)
-    if target.exists():
-        return None
-    with os_errors_as_user_errors(target, f"; {_REPEAT}"):
-        tables.mkdir(exist_ok=True)
-        shutil.copyfile(source, tables / "new.npz")  # the source is replaced, not rewritten, so the copy is whole
-        os.replace(tables / "new.npz", target)
-    return epoch
-
-
-def _table_file(folder: str, epoch: int) -> Path:
-    return Path(folder, "tables", f"epoch_{epoch:04d}.npz")
-
-
-def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
-    """Return the difference of a run from the best one at the same epoch; None if that was not evaluated then."""
-    files = [_table_file(name, epoch) for name in (best, folder)]
-    if not all(file.exists() for file in files):
-        return None
-    first, second = (read_table(str(file)) for file in files)
-    pair = TablePair.match(first, second)
-    return pair.compute_intervals().get(f"{DIFFERENCE}{first.about['score']}")
-
-
-def read_score(folder: str, score: str) -> tuple[float, int] | None:
-    """Return score and epoch of a run's best checkpoint; None if its evaluations do not define the score.
-
-    Raises UserError: it has no evaluation.
-    """
-    best = find_best(Path(folder), score)
-    if best:
-        return float(best["value"]), best["epoch"]
-    if not has_evaluation(Path(folder)):
-        raise UserError(f"{folder} has no evaluation: set VALIDATE_FREQ so that the last epoch is evaluated")
-    return None
-
-
-def require_table(folder: str) -> None:
-    """Check that a run has left a table of samples; a UserError says that the metrics of a user's task write none."""
-    if not Path(folder, _TABLE).exists():
-        raise UserError(
-            f"{folder} has no {_TABLE}, from which search compares runs: return TableMetrics from build_metrics "
-            "(docs/guides/extending.md)"
-        )
-
-
 def rank_trials(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[tuple["FrozenTrial", dict[str, Any]]]:
     """Return the finished trials, the best first, with value and epoch of their best checkpoints.
 
@@ -428,13 +372,6 @@ def rank_trials(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[tu
     rows = [(trial, best or {"value": trial.value, "epoch": ""}) for trial, best in found]
     sign = -1 if plan.more_is_better else 1
     return sorted(rows, key=lambda row: (sign * row[1]["value"], row[0].number))
-
-
-def _read_best_table(folder: str, score: str) -> EvaluationTable:
-    """Read the table of a run's best epoch, or of its last if that one was not copied."""
-    best = read_score(folder, score)
-    file = Path(folder) if best is None else _table_file(folder, best[1])
-    return read_table(str(file) if file.exists() else folder)
 
 
 def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[str]:
@@ -459,7 +396,7 @@ def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[
     if removed := [folder for folder in folders if not os.path.isdir(folder)]:
         numbers = f"best: trial {ranked[0].number}; not compared with the second, trial {ranked[1].number}"
         return [*lines, one_line(f"{numbers}: there is no {' and no '.join(removed)}")]
-    first, second = (_read_best_table(folder, plan.score) for folder in folders)
+    first, second = (read_best_table(folder, plan.score) for folder in folders)
     [found] = add_findings([compare_tables(second, first)])
     difference = format_interval(found["difference"], decimals, signed=True)
     p = format_p_value(found["p"])

@@ -16,7 +16,7 @@ from paddlevit_dist.core import settings
 from paddlevit_dist.core.intervals import ConfidenceInterval
 from paddlevit_dist.core.runtime.environment import program
 from paddlevit_dist.core.settings.table import public_leaves
-from paddlevit_dist.extensions.compare import search, search_storage
+from paddlevit_dist.extensions.compare import search, search_storage, trial_tables
 from paddlevit_dist.extensions.compare.search_space import parse_range
 
 optuna = pytest.importorskip("optuna")
@@ -39,12 +39,12 @@ def test_a_trial_is_stopped_if_its_interval_is_on_the_worse_side_of_the_best(tmp
     for epoch, wrong, others in ((1, 300, 380), (5, 100, 110), (6, 40, 120)):
         write_trial(best, epoch, wrong, 0.0)
         write_trial(folder, epoch, others, 0.0)
-        assert search.keep_table(str(best)) == search.keep_table(str(folder)) == epoch
-        assert search.keep_table(str(folder)) is None  # seen before
-        difference = search.compare_at(str(best), str(folder), epoch)
+        assert trial_tables.keep_table(str(best)) == trial_tables.keep_table(str(folder)) == epoch
+        assert trial_tables.keep_table(str(folder)) is None  # seen before
+        difference = trial_tables.compare_at(str(best), str(folder), epoch)
         assert difference.value == pytest.approx(-100 * (others - wrong) / 400)
         assert search.is_worse(difference, more_is_better=True)
-    assert search.compare_at(str(best), str(folder), 7) is None
+    assert trial_tables.compare_at(str(best), str(folder), 7) is None
     for low, high, worse in ((-3, -1, True), (-3, 1, False), (1, 3, False)):
         interval = ConfidenceInterval(value=(low + high) / 2, low=low, high=high)
         assert search.is_worse(interval, more_is_better=True) is worse
@@ -56,7 +56,7 @@ def test_the_best_is_told_with_its_difference_from_the_second(tmp_path):
     for number, (wrong, score) in enumerate(((80, 80.0), (40, 90.0), (44, 89.0), (200, 50.0))):
         study.ask({found.name: found.get_distribution(optuna.distributions) for found in plan.ranges})
         write_trial(tmp_path / f"trial_{number:04d}", 10, wrong, score)
-        study.tell(number, search.read_score(search.get_folder(plan, number), "top-1")[0])
+        study.tell(number, trial_tables.read_score(search.get_folder(plan, number), "top-1")[0])
     study.tell(study.ask(), state=optuna.trial.TrialState.PRUNED)
     lines = search.format_search(optuna, study, plan)
     assert [line.split()[0] for line in lines[2:7]] == ["1", "2", "0", "3", "4"] and lines[6].endswith("pruned")
@@ -99,13 +99,13 @@ def test_the_best_epochs_of_two_trials_are_compared(tmp_path):
         folder = tmp_path / f"trial_{number:04d}"
         for epoch, wrong, score in runs:
             write_trial(folder, epoch, wrong, score)
-            search.keep_table(str(folder))
+            trial_tables.keep_table(str(folder))
         if number == 0:
             last = (folder / "metrics.jsonl").read_text().splitlines()
             rows = [json.loads(line) for line in last]
             del rows[1]["best"]  # it is not the best one
             (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-        study.tell(number, search.read_score(str(folder), "top-1")[0])
+        study.tell(number, trial_tables.read_score(str(folder), "top-1")[0])
     lines = search.format_search(optuna, study, plan)
     assert [line.split()[0::3] for line in lines[2:4]] == [["0", "3"], ["1", "4"]]
     assert lines[4].startswith("best: trial 0, epoch 3; against the second, trial 1, epoch 4: top-1 +1.00 [")
@@ -116,7 +116,7 @@ def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
     for folder, wrong, epochs in zip(trials, (0, 40, 200), (6, 10, 10), strict=True):
         for epoch in (4, 5, 6, 7):
             write_trial(folder, epoch, wrong, 100 - wrong / 4, epochs)
-            search.keep_table(str(folder))
+            trial_tables.keep_table(str(folder))
     told = search.explain_stop(plan, [0, 1], str(trials[2]), 7)
     assert told.startswith("epoch 7: -40.00 [-") and told.endswith("] from trial 1")
     told = search.explain_stop(plan._replace(more_is_better=False), [2], str(trials[1]), 7)
@@ -130,7 +130,7 @@ def test_a_trial_is_stopped_only_by_trials_of_its_own_length(tmp_path):
     (trials[2] / "metrics.jsonl").write_text(record)
     for folder, wrong in zip(trials[1:], (40, 200), strict=True):
         write_trial(folder, 10, wrong, 0.0)
-        search.keep_table(str(folder))
+        trial_tables.keep_table(str(folder))
     assert search.explain_stop(plan, [1], str(trials[2]), 10) == ""  # its last epoch: it has a score
     assert search.explain_stop(plan, [0], str(trials[2]), 7) == ""  # a schedule of six epochs has ended by then
     assert search.explain_stop(plan, [2], str(trials[1]), 7) == ""  # better than the best
@@ -142,7 +142,7 @@ def explain_last(tmp_path, decays, last=9):
     for folder, wrong, decay in zip(trials, (40, 200), decays, strict=True):
         for epoch in range(4, last + 1):
             write_trial(folder, epoch, wrong, 100 - wrong / 4, decay=decay)
-            search.keep_table(str(folder))
+            trial_tables.keep_table(str(folder))
     return search.explain_stop(make_plan(tmp_path), [0], str(trials[1]), last)
 
 
@@ -373,6 +373,6 @@ def test_a_task_whose_last_weights_count_shows_no_better_run(tmp_path):
 
 def test_a_run_without_a_table_of_samples_is_refused_in_a_line(tmp_path):
     with pytest.raises(UserError, match="has no scored_samples.npz, .* return TableMetrics"):
-        search.require_table(str(tmp_path))
+        trial_tables.require_table(str(tmp_path))
     (tmp_path / "scored_samples.npz").touch()
-    search.require_table(str(tmp_path))
+    trial_tables.require_table(str(tmp_path))

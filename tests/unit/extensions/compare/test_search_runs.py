@@ -13,7 +13,7 @@ from support.trainings.trial_runs import write_trial
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.launch.lock import lock_output_dir
 from paddlevit_dist.core.runtime import signals
-from paddlevit_dist.extensions.compare import search
+from paddlevit_dist.extensions.compare import search, trial_tables
 from paddlevit_dist.extensions.compare.search_space import parse_range
 
 optuna = pytest.importorskip("optuna")
@@ -125,7 +125,7 @@ def test_a_trial_that_is_worse_than_the_best_is_asked_to_end_once(tmp_path, plan
     for number, wrong, score in ((0, 90, 75.0), (1, 40, 90.0)):
         for epoch in (5, 6, 7):
             write_trial(tmp_path / f"trial_{number:04d}", epoch, wrong, score)
-            search.keep_table(str(tmp_path / f"trial_{number:04d}"))
+            trial_tables.keep_table(str(tmp_path / f"trial_{number:04d}"))
     course = [evaluates(epoch, wrong, 20.0) for epoch, wrong in ((5, 80), (6, 80), (7, 80), (8, 380))]
     commands.courses = [[*course, waits, ends(0)]]  # three epochs say how much they vary
     trial, _ = run_last(plan, 75.0, 90.0)
@@ -264,11 +264,11 @@ def test_a_score_is_that_of_the_best_checkpoint_and_a_study_has_the_best_first(t
         event["best"] = "top-1"
     events += [{"kind": "evaluation", "x": 1}, {"kind": "training", "top-1": 70.0}]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    assert repr(search.read_score(str(tmp_path), "top-1")) == "(60.0, 2)"
-    assert search.read_score(str(tmp_path), "AP") is None  # evaluated, but not defined
+    assert repr(trial_tables.read_score(str(tmp_path), "top-1")) == "(60.0, 2)"
+    assert trial_tables.read_score(str(tmp_path), "AP") is None  # evaluated, but not defined
     said = f"{tmp_path / 'none'} has no evaluation: set VALIDATE_FREQ so that the last epoch is evaluated"
     with pytest.raises(UserError, match=f"^{said}$"):
-        search.read_score(str(tmp_path / "none"), "AP")
+        trial_tables.read_score(str(tmp_path / "none"), "AP")
     study = make_study(plan, 3.0, 9.0, State.FAIL, 3.0, 5.0)
     assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan)] == [1, 4, 0, 3]
     assert [trial.number for trial, _ in search.rank_trials(optuna, study, plan._replace(more_is_better=False))] == [

@@ -22,11 +22,11 @@ from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...core.tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
 from .data.detection_dataset import DetectionDataset
+from .data.images_part import ImagesPart
 from .data.samples import (
     EVALUATED_AS,
     DetectionSample,
     DetectionSamples,
-    ImagesPart,
     collate,
     host_facts,
     largest_side,

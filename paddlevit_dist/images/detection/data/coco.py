@@ -31,8 +31,8 @@ from .indexed_images import (
     IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
-    fill_in_sizes,
 )
+from .stored_sizes import fill_in_sizes
 
 _LAYOUT = (
     "with annotations/instances_train2017.json, annotations/instances_val2017.json, train2017/ and val2017/, or with "

@@ -27,8 +27,8 @@ from .indexed_images import (
     IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
-    fill_in_sizes,
 )
+from .stored_sizes import fill_in_sizes
 
 _ONLY_CLASS = "object"  # of boxes without labels
 

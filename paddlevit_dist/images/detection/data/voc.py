@@ -32,8 +32,8 @@ from .indexed_images import (
     IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
-    fill_in_sizes,
 )
+from .stored_sizes import fill_in_sizes
 
 _LARGEST_BYTES = 1 << 24
 _TRUE = ("1", "true", "yes")

@@ -26,8 +26,8 @@ from .indexed_images import (
     IndexedDetectionImages,
     SourceFacts,
     ensure_annotation_index,
-    measure,
 )
+from .stored_sizes import measure
 
 _TOLERANCE = 0.01  # fractions may exceed 0 and 1 by this, through rounding
 _LARGEST_LABELS = 1 << 24

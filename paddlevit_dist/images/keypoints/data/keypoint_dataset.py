@@ -7,7 +7,7 @@ import numpy as np
 
 from ...detection.data.detection_dataset import DetectionDataset
 from ...detection.data.image_annotations import ImageAnnotations, ObjectRules
-from ...detection.data.samples import ImagesPart
+from ...detection.data.images_part import ImagesPart
 from ..keypoint_set import KeypointSet, can_mirror
 
 

@@ -24,8 +24,8 @@ from ...detection.data.indexed_images import (
     AnnotationSource,
     SourceFacts,
     ensure_annotation_index,
-    measure,
 )
+from ...detection.data.stored_sizes import measure
 from ...detection.odd_objects import find_outside, require_pixel_points
 from ..described_points import DescribedPoints
 from ..settings import KeypointSettings

@@ -21,7 +21,8 @@ from paddlevit_dist.images.data.held_out import write_rows
 from paddlevit_dist.images.detection import evaluate_command as evaluate_detections
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
-from paddlevit_dist.images.detection.data.samples import DetectionSample, ImagesPart
+from paddlevit_dist.images.detection.data.images_part import ImagesPart
+from paddlevit_dist.images.detection.data.samples import DetectionSample
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.metrics import DetectionMetrics

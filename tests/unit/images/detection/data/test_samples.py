@@ -17,10 +17,10 @@ from paddlevit_dist.images.data.inspection import SplitInspection
 from paddlevit_dist.images.detection.data.composition import ImageComposition
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset, format_counts
 from paddlevit_dist.images.detection.data.image_annotations import ImageAnnotations
+from paddlevit_dist.images.detection.data.images_part import ImagesPart
 from paddlevit_dist.images.detection.data.samples import (
     HOST,
     DetectionSamples,
-    ImagesPart,
     collate,
     host_facts,
     open_samples,

@@ -5,11 +5,11 @@ import pytest
 
 from paddlevit_dist.core.data.sampler import TrainingSampler
 from paddlevit_dist.core.settings import load
+from paddlevit_dist.images.detection.data.images_part import ordered_by_shape
 from paddlevit_dist.images.detection.data.samples import (
     DetectionSamples,
     draw_grouped_order,
     open_samples,
-    ordered_by_shape,
 )
 from paddlevit_dist.images.detection.data.synthetic_shapes import SyntheticShapes
 from paddlevit_dist.images.detection.data.transforms import DetectionEvaluationTransform, DetectionTrainingTransform

@@ -97,7 +97,7 @@ def _draw_charts(
 
 
 def _list_names(series: Sequence[curves.RunSeries]) -> list[str]:
-    """List the quantities of all runs, those of a run's evaluations before those of its training."""
+    """List the quantities of all runs; of a run, first what its evaluations have measured."""
     names: dict[str, None] = {}
     for _, training, evaluation in series:
         names |= dict.fromkeys([*evaluation, *training])

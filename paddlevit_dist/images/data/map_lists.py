@@ -1,6 +1,6 @@
 """Lists of images with label maps: lines with both paths, or with a name that both have.
 
-Names and paths may contain spaces; whatever exists tells where a line is divided.
+Names and paths may contain spaces: the files that exist tell where a line is divided.
 """
 
 import os

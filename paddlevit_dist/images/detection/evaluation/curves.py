@@ -90,12 +90,12 @@ def stat_names(max_detections: Sequence[int] = MAX_DETECTIONS) -> list[str]:
 
 
 def name_recall(most: int) -> str:
-    """Return the name of the recall of at most so many detections per image and class, such as AR_100."""
+    """Return the name of the recall of at most ``most`` detections per image and class, such as AR_100."""
     return f"{_RECALL}{most}"
 
 
 def list_recalls(names: Iterable[str]) -> list[str]:
-    """List those of ``name_recall``'s names that are among others, the one of the fewest detections first."""
+    """List the names of ``name_recall`` among other names, the one of the fewest detections first."""
     recalls = [name for name in names if name.startswith(_RECALL) and name[len(_RECALL) :].isdecimal()]
     return sorted(recalls, key=lambda name: int(name[len(_RECALL) :]))
 

@@ -146,7 +146,7 @@ class ColorSettings(every_run.RunSettings):
     TRAIN: ColorTrain
 
 
-COLORS = KeyTable(rows(ColorSettings))
+COLORS = rows(ColorSettings)
 
 
 class ImageSettings(every_run.RunSettings):

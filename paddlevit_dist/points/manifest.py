@@ -26,12 +26,9 @@ MANIFEST = Manifest(
         "shape_classification": ".shapes.task:ShapeClassification",
     },
     task_tables={
-        "semantic_segmentation": (
-            *("..core.losses.settings:SMOOTHING", "..core.losses.settings:OVERLAP"),
-            *(".settings:TABLE", ".segmentation.settings:TABLE"),
-        ),
+        "semantic_segmentation": (".settings:TABLE", ".segmentation.settings:TABLE"),
         "pointgroup": (".settings:TABLE", ".instances.settings:TABLE"),
-        "shape_classification": ("..core.losses.settings:SMOOTHING", ".shapes.settings:TABLE"),
+        "shape_classification": (".shapes.settings:TABLE",),
     },
     recipes={
         "synthetic_solids": "mink_classifier_solids",

@@ -1,8 +1,7 @@
-"""Keys of losses that tasks of several kinds of data have in common."""
+"""Keys of losses that tasks of several kinds of data have in common, each in the tables of these tasks."""
 
 from ..settings.every_run import RunSettings, TrainSection
 from ..settings.key import AT_LEAST_0, SHARE_BELOW_1, key, rows
-from ..settings.table import KeyTable
 
 
 class SmoothingTrain(TrainSection):
@@ -38,5 +37,5 @@ class OverlapSettings(RunSettings):
     TRAIN: OverlapTrain
 
 
-SMOOTHING = KeyTable(rows(SmoothingSettings))
-OVERLAP = KeyTable(rows(OverlapSettings))
+SMOOTHING = rows(SmoothingSettings)
+OVERLAP = rows(OverlapSettings)

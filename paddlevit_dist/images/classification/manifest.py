@@ -2,7 +2,7 @@
 
 from ...core.registry.manifest import CLASS_LABELS, Manifest
 
-_TABLES = ("..settings:IMAGES", "..settings:COLORS", "...core.losses.settings:SMOOTHING", ".settings:TABLE")
+_TABLES = ("..settings:IMAGES", ".settings:TABLE")
 _PROBE_TABLES = (*_TABLES, ".settings:PROBE_TABLE")
 
 MANIFEST = Manifest(

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from yacs.config import CfgNode
 
-from ...core.losses.settings import SmoothingTrain
+from ...core.losses.settings import SMOOTHING, SmoothingTrain
 from ...core.registry.lookup import find_built_in, find_package, list_names
 from ...core.registry.manifest import NO_LABELS
 from ...core.registry.model_sources import refuse_clone_model
@@ -317,7 +317,7 @@ def _find_unused_mixing(view: ConfigView[ClassificationSettings]) -> Iterator[Ig
 
 
 TABLE = KeyTable(
-    keys=rows(ClassificationSettings),
+    keys=(*SMOOTHING, *settings.COLORS, *rows(ClassificationSettings)),
     infer=_infer,
     resolve_defaults=_complete,
     check=_check,

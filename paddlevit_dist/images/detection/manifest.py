@@ -23,7 +23,7 @@ MANIFEST = Manifest(
     },
     bundled=("synthetic_shapes",),
     tasks={"detection": ".task:Detection"},
-    task_tables={"detection": ("..settings:IMAGES", "..settings:OBJECTS", "..settings:COLORS", ".settings:TABLE")},
+    task_tables={"detection": ("..settings:IMAGES", "..settings:OBJECTS", ".settings:TABLE")},
     recipes={
         "synthetic_shapes": "detr_shapes",
         "coco": "finetune_detector",

@@ -23,7 +23,7 @@ from ...core.settings.key import (
     rows,
 )
 from ...core.settings.table import ConfigView, IgnoredKeys, KeySetting, KeyTable
-from ..settings import SIDE_PX, ColorTrain, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
+from ..settings import COLORS, SIDE_PX, ColorTrain, ObjectData, ObjectModel, ObjectSettings, ObjectTrain
 
 PIXELS, EDGES = "pixels", "edges"
 PILLOW, TORCHVISION = "pillow", "torchvision"
@@ -318,7 +318,7 @@ def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys
 
 
 TABLE = KeyTable(
-    _KEYS,
+    (*COLORS, *_KEYS),
     resolve_defaults=_complete,
     check=_check,
     find_ignored=_find_ignored,

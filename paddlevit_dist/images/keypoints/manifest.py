@@ -2,10 +2,7 @@
 
 from ...core.registry.manifest import KEYPOINT_LABELS, Manifest
 
-_TABLES = (
-    *("..settings:IMAGES", "..settings:OBJECTS", "..settings:COLORS"),
-    *("..detection.settings:TABLE", ".settings:TABLE"),
-)
+_TABLES = ("..settings:IMAGES", "..settings:OBJECTS", "..detection.settings:TABLE", ".settings:TABLE")
 
 MANIFEST = Manifest(
     __package__,

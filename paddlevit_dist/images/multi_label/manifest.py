@@ -13,12 +13,7 @@ MANIFEST = Manifest(
     },
     bundled=("multi_digits",),
     tasks={"multi_label": ".task:MultiLabel"},
-    task_tables={
-        "multi_label": (
-            *("..settings:IMAGES", "..settings:COLORS", "...core.losses.settings:SMOOTHING"),
-            *("..classification.settings:TABLE", ".settings:TABLE"),
-        )
-    },
+    task_tables={"multi_label": ("..settings:IMAGES", "..classification.settings:TABLE", ".settings:TABLE")},
     score_kinds={"labels": ".scores:LabelScores"},
     recipes={"multi_digits": "multi_digits", TAG_LABELS: "multi_digits"},
     spellings={"task": {"multilabel": "multi_label", "multi_label_classification": "multi_label"}},

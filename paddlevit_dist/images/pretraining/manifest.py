@@ -3,10 +3,7 @@
 from ...core.registry.manifest import NO_LABELS, Manifest
 from ..classification.manifest import MANIFEST as CLASSIFICATION
 
-_TABLES = (
-    *("..settings:IMAGES", "..settings:COLORS", "...core.losses.settings:SMOOTHING"),
-    *("..classification.settings:TABLE", ".settings:TABLE"),
-)
+_TABLES = ("..settings:IMAGES", "..classification.settings:TABLE", ".settings:TABLE")
 
 MANIFEST = Manifest(
     __package__,

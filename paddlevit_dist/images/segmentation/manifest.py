@@ -27,12 +27,7 @@ MANIFEST = Manifest(
     },
     bundled=("segmentation_shapes",),
     tasks={"image_segmentation": ".task:ImageSegmentation"},
-    task_tables={
-        "image_segmentation": (
-            *("..settings:IMAGES", "..settings:OBJECTS", "...core.losses.settings:OVERLAP"),
-            ".settings:TABLE",
-        )
-    },
+    task_tables={"image_segmentation": ("..settings:IMAGES", "..settings:OBJECTS", ".settings:TABLE")},
     recipes={
         **dict.fromkeys((*_LABEL_MAPS, "coco_outlines", "hub_label_maps"), "segformer_b0_ade20k"),
         "segmentation_shapes": "segformer_b0_shapes",

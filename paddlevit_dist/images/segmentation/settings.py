@@ -6,7 +6,7 @@ from typing import Literal
 
 from yacs.config import CfgNode
 
-from ...core.losses.settings import OverlapTrain
+from ...core.losses.settings import OVERLAP, OverlapTrain
 from ...core.runtime.errors import UserError
 from ...core.settings.key import (
     AT_LEAST_0,
@@ -212,7 +212,7 @@ def require_no_pixel_losses(config: SegmentationSettings) -> None:
 
 
 TABLE = KeyTable(
-    rows(SegmentationSettings),
+    (*OVERLAP, *rows(SegmentationSettings)),
     resolve_defaults=_complete,
     check=_check,
     find_ignored=_find_unused,

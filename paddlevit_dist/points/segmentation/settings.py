@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ...core.losses.settings import OverlapTrain, SmoothingTrain
+from ...core.losses.settings import OVERLAP, SMOOTHING, OverlapTrain, SmoothingTrain
 from ...core.runtime.errors import UserError
 from ...core.settings.key import ABOVE_0, AT_LEAST_0, SHARE, SHARE_BELOW_1, Key, Pair, Range, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
@@ -164,7 +164,7 @@ _FORMER = (
     Key("POINTS.LOVASZ_WEIGHT", 0.0, "float", "weight of the Lovasz loss", AT_LEAST_0, training_only=True),
 )
 TABLE = KeyTable(
-    rows(SceneSegmentationSettings),
+    (*SMOOTHING, *OVERLAP, *rows(SceneSegmentationSettings)),
     check=_check,
     find_ignored=_find_ignored,
     former=_FORMER,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from ...core.losses.settings import SmoothingSettings
+from ...core.losses.settings import SMOOTHING, SmoothingSettings
 from ...core.settings.key import AT_LEAST_1, SHARE_BELOW_1, Key, Range, Section, key, rows
 from ...core.settings.table import ConfigView, IgnoredKeys, KeyTable
 
@@ -53,7 +53,7 @@ def _find_ignored(view: ConfigView[ShapeSettings]) -> Iterator[IgnoredKeys]:
 
 
 TABLE = KeyTable(
-    rows(ShapeSettings),
+    (*SMOOTHING, *rows(ShapeSettings)),
     find_ignored=_find_ignored,
     former=(Key("SHAPES.LABEL_SMOOTHING", 0.0, "float", "label smoothing", SHARE_BELOW_1, training_only=True),),
     renamed={"SHAPES.LABEL_SMOOTHING": "TRAIN.SMOOTHING"},

@@ -3,6 +3,7 @@
 import pytest
 
 from paddlevit_dist.core.registry.names import REGISTRY
+from paddlevit_dist.core.runtime.lazy_names import import_object
 from paddlevit_dist.core.settings import default_config, load
 from paddlevit_dist.core.settings.command_line import all_flags
 from paddlevit_dist.core.settings.key import EFFECTS
@@ -11,8 +12,9 @@ from paddlevit_dist.core.settings.table import find_keys, leaves, put
 from paddlevit_dist.core.settings.values import InvalidValue
 
 
-def test_the_tree_has_the_keys_of_all_tasks_each_from_one_table():
-    names = [key.name for table in key_tables() for key in table.keys]
+def test_the_tree_has_the_keys_of_all_tasks_each_from_one_row():
+    rows = {id(key): key.name for table in key_tables() for key in table.keys}  # tables of several tasks share some
+    names = list(rows.values())
 
     assert sorted(names) == sorted(leaves(default_config())) and len(names) == len(set(names))
     assert {name for task in REGISTRY.task_tables for name in find_keys(task)} == set(names)
@@ -202,3 +204,17 @@ def test_an_optional_table_applies_once_one_of_its_keys_has_another_value():
             assert [other for other in optional if other.applies(values)] == [table], key.name
     with_all = [table for table in key_tables() if not table.is_optional]
     assert with_all and all(table.applies(default_config()) for table in with_all)
+
+
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [
+        ("images.classification", {"TRAIN.SMOOTHING", "TRAIN.COLOR_JITTER"}),
+        ("images.detection", {"TRAIN.COLOR_JITTER"}),
+        ("images.segmentation", {"TRAIN.DICE_WEIGHT", "TRAIN.LOVASZ_WEIGHT"}),
+        ("points.segmentation", {"TRAIN.SMOOTHING", "TRAIN.DICE_WEIGHT", "TRAIN.LOVASZ_WEIGHT"}),
+        ("points.shapes", {"TRAIN.SMOOTHING"}),
+    ],
+)
+def test_a_users_task_that_names_a_table_of_ours_reads_all_that_our_task_reads(table, names):
+    assert names <= {key.name for key in import_object(f"paddlevit_dist.{table}.settings:TABLE").keys}

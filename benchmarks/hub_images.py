@@ -46,7 +46,7 @@ def write_all(folder: Path) -> None:
     jpegs = list(draw_jpegs())
     for form in ("tar", "parquet", "arrow/train"):
         (folder / form).mkdir(parents=True)
-    files = []
+    files, shards = [], -(-IMAGES // SHARD)
     for number, first in enumerate(range(0, IMAGES, SHARD)):
         rows = jpegs[first : first + SHARD]
         with tarfile.open(folder / "tar" / f"train-{number:05d}.tar", "w") as tar:
@@ -61,8 +61,8 @@ def write_all(folder: Path) -> None:
         )
         table = pa.table({"image": images, "label": pa.array([label for _, label in rows])})
         table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
-        pq.write_table(table, folder / "parquet" / f"train-{number:05d}-of-00004.parquet", row_group_size=100)
-        files.append({"filename": f"data-{number:05d}-of-00004.arrow"})
+        pq.write_table(table, folder / "parquet" / f"train-{number:05d}-of-{shards:05d}.parquet", row_group_size=100)
+        files.append({"filename": f"data-{number:05d}-of-{shards:05d}.arrow"})
         with pa.ipc.new_stream(str(folder / "arrow" / "train" / files[-1]["filename"]), table.schema) as writer:
             writer.write_table(table, max_chunksize=100)
     (folder / "arrow" / "train" / "state.json").write_text(json.dumps({"_data_files": files, "_split": None}))

@@ -93,12 +93,12 @@ def _write_hub(folder: Path, materials: "Materials") -> None:
         files = sorted((materials.get("folder") / split).rglob("*.png"))
         rows = [{"bytes": file.read_bytes(), "path": file.name} for file in files]
         labels = [int(file.parent.name[1:]) for file in files]
-        for number, first in enumerate(range(0, len(rows), 50)):
+        starts = range(0, len(rows), 50)
+        for number, first in enumerate(starts):
             columns = {"picture": rows[first : first + 50], "kind": labels[first : first + 50]}
             features = {"picture": IMAGE, "kind": classes(*CLASS_NAMES)}
-            write_parquet(
-                folder / "data" / f"{split}-{number:05d}-of-00002.parquet", columns, features, row_group_size=17
-            )
+            name = f"{split}-{number:05d}-of-{len(starts):05d}.parquet"
+            write_parquet(folder / "data" / name, columns, features, row_group_size=17)
 
 
 def _write_hub_tags(folder: Path, materials: "Materials") -> None:

@@ -92,7 +92,7 @@ def test_an_exported_classifier_answers_as_its_weights_for_odd_images(form, clas
 
 
 @needs_onnx
-def test_an_onnx_file_alone_is_enough_on_another_computer_and_in_a_fork(classifier, odd_images, tmp_path):
+def test_an_onnx_file_alone_is_enough_on_another_computer_and_in_a_fork(classifier, odd_images, tmp_path, capsys):
     run([classifier, str(tmp_path / "net"), "-format=onnx"])
     (tmp_path / "alone").mkdir()
     (tmp_path / "net.onnx").rename(tmp_path / "alone" / "other.onnx")
@@ -101,6 +101,11 @@ def test_an_onnx_file_alone_is_enough_on_another_computer_and_in_a_fork(classifi
     expected = predict(content)
     assert_equal_rows(expected, Predictor(classifier)(content))
     assert in_child(lambda: predict(content))() == expected
+    capsys.readouterr()
+    (tmp_path / "alone" / "other.about.yaml").write_text("task: detection\n", encoding="utf-8")
+    assert Predictor(tmp_path / "alone" / "other.onnx")(content) == expected
+    (told,) = (line for line in capsys.readouterr().out.splitlines() if "is not of" in line)
+    assert "other.about.yaml is not of" in told and told.endswith(": the description in the file is used")
     about = yaml.safe_load((tmp_path / "net.about.yaml").read_text(encoding="utf-8"))
     places = [text for text in str(about["settings"]).split("'") if os.sep in text]
     assert places == [] and about["settings"]["DATA"]["CROP_MODE"] == "border"

@@ -48,7 +48,8 @@ class Predictor:
     Several threads may call it: each reads its inputs by itself, and the network computes one batch at a time. A
     process that was forked after the first call may call it, too, unless the parent computes on a GPU.
 
-    On a GPU, this sets the process to the run's TRAIN.TF32 and DETERMINISTIC.
+    Notes about the weights are written once, as the command ``predict`` does. On a GPU, this sets the process to the
+    run's TRAIN.TF32 and DETERMINISTIC.
 
     Args:
         source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; weights with an
@@ -101,6 +102,8 @@ class Predictor:
         gpu.prepare(config.TRAIN.TF32, config.DETERMINISTIC, self._task.traits.fixed_shapes, config.EVAL_AMP)
         self.model, self.load_report = build_trained(self._task, self._source)
         self._precision = EvaluationPrecision(self._source.config)
+        for line in filter(None, [self._precision.notice, *self._task.notices]):  # as the command does
+            write_line(line)
         self.class_names = self._source.learned.class_names
         self._told: set[str] = set()  # lines about inputs
         self._of_thread = threading.local()

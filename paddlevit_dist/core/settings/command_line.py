@@ -28,7 +28,7 @@ _COMMAND_FLAGS = (
     Flag("version", None, "help", 3, "of this package, Paddle and Python"),
 )
 _SIZE = re.compile(r"(\d+)(?:[xX](\d+))?")
-_GROUPS = ("run", "data", "model", "training", "machine", "prediction", "help")
+_GROUPS = ("run", "data", "model", "training", "machine", "exported", "prediction", "help")
 
 
 def all_flags() -> dict[str, Flag]:

@@ -22,6 +22,7 @@ class CommandHelp(NamedTuple):
     examples: tuple[str, ...]  # command lines
 
 
+_PAGES = {"prediction": "predict", "exported": "evaluate"}  # the only page of the flags of a group
 _IMAGENET = "-cfg=vit_base_patch16_224 -data_path=/imagenet"
 ABOUT = {
     "train": CommandHelp(
@@ -37,7 +38,7 @@ ABOUT = {
         (
             "output/mine",
             "output/mine -split=test",
-            "-cfg=vit_digits -pretrained=digits.pdparams",
+            "-cfg=vit_digits -pretrained=my.pdparams",
         ),
     ),
     "inspect data": CommandHelp(
@@ -78,7 +79,7 @@ def help_text(argv: Sequence[str] = ("-h",), command: str = "train") -> str:
     about = ABOUT[command]
     rows, group = [], ""
     for flag in command_line.all_flags().values():
-        if flag.group == "prediction":  # on the page of predict
+        if _PAGES.get(flag.group, command) != command:
             continue
         left = f"-{flag.name}={flag.argument}" if flag.argument else f"-{flag.name}"
         rows.append((f"{flag.group if flag.group != group else '':9}{left}", describe_flag(flag)))

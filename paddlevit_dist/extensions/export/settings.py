@@ -28,7 +28,7 @@ class ExportSettings(RunSettings):
         None,
         "library that computes an ONNX file of EXPORTED; None: onnxruntime",
         effect="neutral",
-        flag=Flag("runtime", "LIBRARY", "prediction", 5, "of an ONNX file: onnxruntime or openvino"),
+        flag=Flag("runtime", "LIBRARY", "exported", 1, "of an ONNX file: onnxruntime or openvino"),
     )
 
 

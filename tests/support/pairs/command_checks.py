@@ -1,5 +1,6 @@
 """What must hold for other commands on a run: exports, reports, conversions, comparisons, searches, probes."""
 
+import importlib.util
 import json
 import re
 import shutil
@@ -52,10 +53,14 @@ def check_export(bench: Bench, combination: Combination) -> str | None:
     config = [f"-cfg={folder}/config.yaml", "-ngpus=1", *keys]
     rows = [f"-per_sample={folder}/rows_export.csv"] if bench.task == "classification" else []
     file = folder / f"exported/model{suffix}"
+    if suffix and combination["runtime"] == "openvino" and importlib.util.find_spec("openvino"):
+        config.append("-runtime=openvino")
+        form = "onnx, OpenVINO"
     found = succeed("evaluate", file, *config, "-pretrained=none", f"-output={folder}/evaluated_export", *rows)
     if keys:
         weights = f"-pretrained={folder}/checkpoints/last"
-        expected = succeed("evaluate", *config, weights, f"-output={folder}/evaluated_alike")
+        of_weights = [word for word in config if not word.startswith("-runtime=")]
+        expected = succeed("evaluate", *of_weights, weights, f"-output={folder}/evaluated_alike")
     else:
         lines = read_printed(folder)
         expected = lines[max(lines)]

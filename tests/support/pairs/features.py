@@ -92,6 +92,7 @@ COMMON: Features = {
         "report": Value("REPORT True REPORT_FREQ 1", "little"),
         "loggers": Value("REPORT False LOG_TO [tensorboard]", "little"),
     },
+    "runtime": {name: Value() for name in ("onnxruntime", "openvino")},  # of an exported ONNX file
     "command": {name: Value() for name in ("none", "report", "convert", "selftest", "compare", "search")},
 }
 TASKS: dict[str, Task] = {

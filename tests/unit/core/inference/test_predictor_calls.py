@@ -198,6 +198,18 @@ def test_a_fork_of_a_process_on_a_gpu_gets_one_line(predict, folder, monkeypatch
         assert refusal_of(gpu.prepare, True, False, False) == said
 
 
+def test_notes_about_the_weights_are_told_once_when_a_predictor_is_made(predict, folder, monkeypatch, capsys):
+    def build(task, source):
+        task.notices.append("note: its description is of another file")
+        return predict.model, predict.load_report
+
+    monkeypatch.setattr(predictor, "build_trained", build)
+    made = Predictor(predict._source.weights)
+    assert capsys.readouterr().out.splitlines().count("note: its description is of another file") == 1
+    made(folder / "0.png")
+    assert "description" not in capsys.readouterr().out
+
+
 def test_a_server_keeps_a_bounded_number_of_lines_about_its_inputs(predict, monkeypatch, capsys):
     monkeypatch.setattr(predictor, "_MOST_TOLD", 2)
     monkeypatch.setattr(predict, "_told", set())

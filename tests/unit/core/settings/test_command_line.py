@@ -343,7 +343,9 @@ def test_help_fits_a_screen_and_has_three_examples_of_its_command(command_line, 
     assert lines[0].startswith(f"usage: {program(command)} [")
     assert len(examples) == 3
     rows = [line for line in lines if not line.startswith(prefix)]
-    shown = [name for name, flag in FLAGS.items() if flag.group != "prediction"]  # which predict -h shows
+    elsewhere = {"prediction": "predict", "exported": "evaluate"}
+    shown = [name for name, flag in FLAGS.items() if elsewhere.get(flag.group, command) == command]
+    assert ("runtime" in shown) == (command == "evaluate")
     assert [name for name in shown if not any(f" -{name}{end}" in row for row in rows for end in ("=", " "))] == []
     assert sum(row[33:34].strip() != "" for row in rows) >= len(shown), "a flag has a line"
     for example in examples:

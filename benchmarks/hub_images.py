@@ -65,7 +65,15 @@ def write_all(folder: Path) -> None:
         files.append({"filename": f"data-{number:05d}-of-{shards:05d}.arrow"})
         with pa.ipc.new_stream(str(folder / "arrow" / "train" / files[-1]["filename"]), table.schema) as writer:
             writer.write_table(table, max_chunksize=100)
-    (folder / "arrow" / "train" / "state.json").write_text(json.dumps({"_data_files": files, "_split": None}))
+    unset = dict.fromkeys(("_format_columns", "_format_type", "_split"))
+    state = {
+        "_data_files": files,
+        "_fingerprint": "0" * 16,
+        "_format_kwargs": {},
+        "_output_all_columns": False,
+        **unset,
+    }
+    (folder / "arrow" / "train" / "state.json").write_text(json.dumps(state))
     (folder / "arrow" / "train" / "dataset_info.json").write_text(json.dumps({"features": features}))
     (folder / "arrow" / "dataset_dict.json").write_text('{"splits": ["train"]}')
 

@@ -27,6 +27,7 @@ from ...core.registry.manifest import (
     KEYPOINT_LABELS,
     MASK_LABELS,
     NO_LABELS,
+    SEGMENT_LABELS,
     TAG_LABELS,
 )
 from ...core.runtime import signals
@@ -47,6 +48,7 @@ _PIPELINES = {
     TAG_LABELS: "image-classification",
     BOX_LABELS: "object-detection",
     MASK_LABELS: "image-segmentation",
+    SEGMENT_LABELS: "image-segmentation",
     KEYPOINT_LABELS: "keypoint-detection",
     NO_LABELS: "image-feature-extraction",
 }

@@ -12,10 +12,11 @@ from PIL import Image
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.registry.lookup import annotation_type, list_names
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks.figures import Gallery
 from paddlevit_dist.extensions.export import command
-from paddlevit_dist.extensions.export.hub_folder import write_hub_folder
+from paddlevit_dist.extensions.export.hub_folder import format_card, write_hub_folder
 from paddlevit_dist.extensions.report import store
 
 NAMES = ["no", "ca|t", "Ähre"]
@@ -136,3 +137,10 @@ def test_what_has_no_record_or_no_effect_is_refused(run, tmp_path):
     with pytest.raises(UserError, match="-license is for the card of -format=hub"):
         command.run([str(run), str(tmp_path / "out"), "-license=mit"])
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("task", [name for name in list_names("task") if annotation_type("task", name) is not None])
+def test_the_hub_finds_the_networks_of_each_image_task_by_what_they_do(task, tmp_path):
+    (tmp_path / "README.md").write_text(format_card("mine", {"task": task, "settings": {}}, [], None, None))
+    tag = ModelCard.load(tmp_path / "README.md").data.pipeline_tag
+    assert tag.startswith(("image-", "object-", "keypoint-")) and ("segmentation" in tag) == ("segmentation" in task)

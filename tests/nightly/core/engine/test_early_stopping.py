@@ -22,6 +22,7 @@ SCORES = {  # task -> its recipe, with settings that make it small, and its scor
     "detection": (["-cfg=detr_shapes", *SHAPES], "AP"),
     "keypoint_detection": (["-cfg=detrpose_figures", *SHAPES], "AP"),
     "keypoint_heatmaps": (["-cfg=heatmap_figures", *SHAPES], "AP"),
+    "panoptic_segmentation": (["-cfg=eomt_panoptic_shapes", *SHAPES], "PQ"),
     "image_segmentation": (["-cfg=segformer_b0_shapes", *SHAPES], "mIoU"),
     "semantic_segmentation": (["-cfg=minkunet14_synthetic_rooms", *ROOMS], "mIoU"),
     "pointgroup": (["-cfg=pointgroup_synthetic_rooms", *ROOMS, "POINTS.INSTANCES.PREPARE_EPOCHS", "0"], "AP"),

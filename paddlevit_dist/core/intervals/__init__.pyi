@@ -1,7 +1,7 @@
 """The public names for type checkers, which do not see what is imported on first use. A test compares both lists."""
 
 from .evidence import small_sample_warning
-from .proportions import ConfidenceInterval, dependent_difference, paired_difference, wilson
+from .proportions import ConfidenceInterval, paired_difference, wilson
 from .recompute import ProportionRecompute
 from .resampling import (
     bootstrap,
@@ -31,7 +31,6 @@ __all__ = [
     "class_shares",
     "concat_rank_tables",
     "confusion_scores",
-    "dependent_difference",
     "find_share_range",
     "means",
     "measure_deviations",

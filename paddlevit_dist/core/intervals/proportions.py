@@ -92,29 +92,3 @@ def paired_difference(
     sides = (after.value - after.low, before.high - before.value), (after.high - after.value, before.value - before.low)
     down, up = (math.sqrt(max(one * one - 2 * phi * one * other + other * other, 0.0)) for one, other in sides)
     return ConfidenceInterval(value, value - down, value + up)
-
-
-def dependent_difference(
-    halves: ConfidenceInterval,
-    first: np.ndarray,
-    second: np.ndarray,
-    percent: float,
-    intervals: Sequence[ConfidenceInterval],
-) -> ConfidenceInterval:
-    """Return the interval of the difference of two paired rates whose decisions depend on one another.
-
-    Of groups it is that from half samples: correlations of single decisions do not show how much the differences of
-    groups vary. If these are all alike, which has no width, ``paired_difference`` with the intervals of groups gives
-    one. Of several decisions a sample, it has the wider ends of both.
-
-    Args:
-        halves: the interval of the difference from half samples.
-        first: bool (decisions,), correct before.
-        second: bool (decisions,), correct after.
-        percent: the level of the interval, such as 95.
-        intervals: the intervals of both rates in groups; empty: samples do not depend on one another.
-    """
-    if intervals and halves.has_width():
-        return halves
-    exact = paired_difference(first, second, percent, intervals)._replace(value=halves.value)
-    return exact._replace(low=min(exact.low, halves.low), high=max(exact.high, halves.high))

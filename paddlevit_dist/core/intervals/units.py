@@ -94,13 +94,14 @@ class UnitCounts:
         ]
         if len(classes) == 1:
             return self.find_freedom(classes[0], found)
-        parts = [(found[each].deviation ** 2, max(self._count_own(each), 1.0)) for each in classes]
-        freedom, variance = self._count_own(name) - 1, sum(part for part, _ in parts)
+        parts = [(found[each].deviation ** 2, max(self.count_equal_units(each), 1.0)) for each in classes]
+        freedom, variance = self.count_equal_units(name) - 1, sum(part for part, _ in parts)
         if variance > 0:
             freedom = min(freedom, variance**2 / sum(part**2 / own for part, own in parts))
         return max(freedom, 1.0)
 
-    def _count_own(self, name: str) -> float:
+    def count_equal_units(self, name: str) -> float:
+        """Count the units that ``count`` counts, unequal ones as the number of equal ones that vary as much."""
         return self._rates[name].number if name in self._rates else self._balance * self.count(name)
 
     def get_rate(self, name: str) -> RateUnits | None:

@@ -8,16 +8,14 @@ import numpy as np
 from ..distributed import broadcast_object, is_main
 from ..intervals import (
     ConfidenceInterval,
-    ProportionRecompute,
     bootstrap,
-    dependent_difference,
     number_groups,
-    paired_difference,
     small_sample_warning,
 )
 from ..runtime.json_format import format_json
 from ..settings.every_run import RunSettings
 from ..tasks.metrics import PerSampleMetrics, SampleTable, TableMetrics, gather_columns
+from ..tasks.paired_scores import PairedScores
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.score_kind import require_score_kind
 
@@ -80,32 +78,20 @@ class PerSampleResults(NamedTuple):
     ) -> ConfidenceInterval | None:
         """Compute the interval of how much a value exceeds that of ``other``, of the same samples, which are paired.
 
-        A rate of single samples has Newcombe's interval, which has a width even if no decision differs; see
-        ``dependent_difference`` for groups, or several decisions a sample. None: there is no interval.
+        None: there is no interval; see ``PairedScores.compute_differences``.
         """
-        results = (other, self)
         if confidence is None or not np.array_equal(self.indices, other.indices):
             return None
-        declared = self.metrics.declare(self.columns)
-
-        def subtract(weights: np.ndarray) -> dict[str, np.ndarray]:
-            before, after = (one.metrics.bootstrap_values(one.columns, weights) for one in results)
-            return {name: after[name] - before[name]} if name in before and name in after else {}
-
-        difference = ProportionRecompute(
-            subtract, {}, declared.class_means, count_units=declared.count_units, sizes=declared.sizes
-        )
-        found = bootstrap(difference, len(self.indices), *confidence, self.group_names).get(name)
-        tables = [one.to_sample_table() for one in results]
-        columns = [require_score_kind(one.kind).hits(one.arrays, one.classes).get(name) for one in tables if one]
-        hits = [column for column in columns if column is not None]
-        if found is None or len(hits) < len(results):
-            return found
-        depends = number_groups(self.group_names) is not None
-        own = [one.intervals(confidence)[name] for one in results] if depends else []
-        if own or name in declared.pooled or len(hits[0]) > len(self.indices):
-            return dependent_difference(found, hits[0], hits[1], confidence.percent, own)
-        return paired_difference(hits[0], hits[1], confidence.percent)._replace(value=found.value)
+        numbers = number_groups(self.group_names)
+        tables = [one.to_sample_table() for one in (other, self)]
+        if tables[0] is None or tables[1] is None:
+            declared = [one.metrics.declare(one.columns) for one in (other, self)]
+            scores = PairedScores.of_values(*declared, len(self.indices), numbers)
+        else:
+            kind, classes = require_score_kind(tables[0].kind, tables[0].classes), tables[0].classes
+            arrays, order = (tables[0].arrays, tables[1].arrays), np.arange(len(self.indices))
+            scores = PairedScores.of_tables(kind, classes, arrays, order, numbers)
+        return scores.compute_differences(confidence.percent).get(name)
 
     def small_sample_warning(self, intervals: Mapping[str, ConfidenceInterval], shown: Iterable[str]) -> str | None:
         """Return the warning of ``intervals.small_sample_warning`` for these samples and ``shown`` values, or None."""

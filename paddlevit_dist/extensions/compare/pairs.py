@@ -1,40 +1,35 @@
 """Compare two tables of samples: the difference of their scores, of their classes, and the samples that changed."""
 
+import dataclasses
+import functools
 import os
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from ...core.intervals import (
-    ConfidenceInterval,
-    ProportionRecompute,
-    ScoreRange,
-    bootstrap,
-    dependent_difference,
-    number_groups,
-    paired_difference,
-    small_sample_warning,
-)
-from ...core.intervals.score_ranges import UNBOUNDED
+from ...core.intervals import number_groups, small_sample_warning
+from ...core.intervals.swaps import SwappedDifference, count_swaps, measure_swaps
+from ...core.intervals.units import count_units
 from ...core.registry.lookup import find_built_in
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
+from ...core.tasks.paired_scores import SWAPS, PairedScores, PairIntervals, order_rows
 from ...core.tasks.sample_groups import SampleGroups
 from ...core.tasks.score_kind import ScoreKind
 from .run_settings import find_differing_settings, load_training_settings
-from .significance import SwapDifference, mcnemar_test, permutation_test, subtract_swapped
-from .tables import RESULTS, EvaluationTable, TableArrays
+from .significance import mcnemar_test
+from .tables import RESULTS, EvaluationTable
 
 PERCENT = 95
-FIRST, SECOND, DIFFERENCE = WHICH = ("first ", "second ", "difference ")  # whose value it is: before the score's name
 _MAX_SINGLE_SCORES = 2_000  # samples whose own scores are computed, as each takes a draw
 _UNKNOWN = object()
 Found = TypeVar("Found")
 
 
-class TablePair(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class TablePair:
     """Two tables of the same samples."""
 
     first: EvaluationTable
@@ -72,113 +67,28 @@ class TablePair(NamedTuple):
         others = None if second.groups is None else second.groups.select(order)
         return cls(first, second, first.kind, order, about["classes"], first.groups or others)
 
-    def build_recompute(self) -> ProportionRecompute:
-        """Return a function from weights (draws, samples) to the values of both tables and their differences."""
-        first, second = (self.kind.recompute([table.arrays], self.classes) for table in (self.first, self.second))
-
-        def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
-            values, others = first(weights), second(self._reorder(weights))
-            names = [name for name in values if name in others]
-            return {
-                **{f"{FIRST}{name}": values[name] for name in names},
-                **{f"{SECOND}{name}": others[name] for name in names},
-                **{f"{DIFFERENCE}{name}": others[name] - values[name] for name in names},
-            }
-
-        def find_range(name: str) -> ScoreRange | None:
-            which, score = split_name(name)
-            bounds = own.find_range(score)
-            return UNBOUNDED if bounds is not None and which == DIFFERENCE else bounds
-
-        own = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
-        rates = {f"{which}{name}": number for which in (FIRST, SECOND) for name, number in own.rates.items()}
-        means = {
-            f"{which}{name}": [f"{which}{each}" for each in of]
-            for which in WHICH
-            for name, of in own.class_means.items()
-        }
-
-        def count_units(numbers: np.ndarray | None) -> dict[str, int]:
-            return {f"{which}{name}": number for name, number in own.count_units(numbers).items() for which in WHICH}
-
-        pooled = [f"{which}{name}" for which in (FIRST, SECOND) for name in own.pooled]
-        return ProportionRecompute(recompute, rates, means, find_range, pooled, count_units, own.sizes)
-
     @property
     def group_names(self) -> np.ndarray | None:
         """Name of the group of each sample of ``order``; None without groups."""
         return None if self.groups is None else self.groups.names
 
-    def compute_intervals(self) -> dict[str, ConfidenceInterval]:
-        """Compute intervals of the values of both tables and their differences.
+    @functools.cached_property
+    def scores(self) -> PairedScores:
+        """The values of both models, which intervals and p are computed from."""
+        tables = self.first.arrays, self.second.arrays
+        numbers = number_groups(self.group_names)
+        return PairedScores.of_tables(self.kind, self.classes, tables, self.order, numbers)
 
-        The difference of a rate of single samples has Newcombe's interval, see ``dependent_difference`` for others.
-        """
-        declared = self.build_recompute()
-        intervals = bootstrap(declared, len(self.order), PERCENT, groups=self.group_names)
-        for score in list_compared(intervals):
-            low, high = declared.find_bounds(f"{FIRST}{score}")
-            name, most = f"{DIFFERENCE}{score}", high - low  # ends that are possible
-            interval = intervals[name]
-            intervals[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
-        depends = number_groups(self.group_names) is not None
-        hits, second_hits = self.find_hits()
-        for name, others in second_hits.items():
-            bootstrapped = intervals.get(f"{DIFFERENCE}{name}")
-            if bootstrapped is not None:
-                both = [intervals[f"{which}{name}"] for which in (FIRST, SECOND)] if depends else []
-                is_single = not (depends or name in self.kind.pooled_rates or len(others) > len(self.order))
-                interval = (
-                    paired_difference(hits[name], others, PERCENT)._replace(value=bootstrapped.value)
-                    if is_single
-                    else dependent_difference(bootstrapped, hits[name], others, PERCENT, both)
-                )
-                intervals[f"{DIFFERENCE}{name}"] = interval
-        return intervals
+    def compute_intervals(self, swapped: Mapping[str, SwappedDifference] | None = None) -> PairIntervals:
+        """Compute the intervals of both models' values and their differences; see ``PairedScores``."""
+        return self.scores.compute_intervals(PERCENT, swapped=swapped)
 
     def get_difference(self, found: Mapping[str, Found]) -> Found:
         """Return what was found of the score's difference, such as its interval; UserError if it is not defined."""
-        name = f"{DIFFERENCE}{self.first.about['score']}"
+        name = self.first.about["score"]
         if name not in found:
             raise UserError(_format_refusal(self.first, self.second, explain_undefined(self.first)))
         return found[name]
-
-    def find_hits(self) -> tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]:
-        """Return the decisions of both tables by the name of their rate, in the order of ``first``."""
-        return self.kind.hits(self.first.arrays, self.classes), self.kind.hits(self._order_second(), self.classes)
-
-    def _order_second(self) -> TableArrays:
-        """Return the arrays of the second table in the order of ``first``."""
-        second = self.second.arrays
-        rows = {name: values for name, values in second.items() if name not in self.kind.settings}
-        ordered = {name: values[self.order] for name, values in rows.items() if len(values) == len(self.order)}
-        return TableArrays({**second, **ordered}, self.second.file, self.second.about["kind"])
-
-    def _reorder(self, weights: np.ndarray) -> np.ndarray:
-        """Reorder weights for the rows of the second table."""
-        reordered = np.empty_like(weights)
-        reordered[:, self.order] = weights
-        return reordered
-
-    def build_swap_difference(self) -> SwapDifference:
-        """Return a function from swaps, bool (k, samples), to the difference of the score after these swaps.
-
-        Scores that rank outputs are not computed from outputs of both models, whose scales may differ: see
-        ``subtract_swapped``.
-        """
-        score = self.first.about["score"]
-        if self.kind.is_ranking:
-            recompute, sizes = self.build_recompute(), self.kind.count_objects(self.first.arrays)
-            return lambda swaps: subtract_swapped(
-                lambda weights: recompute(weights)[f"{DIFFERENCE}{score}"], swaps, sizes
-            )
-        joined = self.kind.recompute([self.first.arrays, self.second.arrays], self.classes)
-
-        def compute_score(weights: np.ndarray) -> np.ndarray:
-            """Score predictions of the first table where a weight is 1, and of the second where it is 0."""
-            return joined(np.concatenate([weights, self._reorder(1 - weights)], axis=1))[score]
-
-        return lambda swaps: compute_score(swaps.astype(np.float64)) - compute_score(1.0 - swaps)
 
     def find_correct(self) -> tuple[np.ndarray, np.ndarray]:
         """Return for which samples the answer of each table is right, bool (samples,); see ``ScoreKind.right_rate``.
@@ -186,7 +96,7 @@ class TablePair(NamedTuple):
         Raises:
             UserError: the kind of scores has no decision for each sample.
         """
-        tables = self.first.arrays, self._order_second()
+        tables = self.first.arrays, order_rows(self.kind, self.second.arrays, self.order)
         first, second = (self.kind.find_correct(arrays, self.classes) for arrays in tables)
         number = len(self.order)
         if first is None or second is None or first.shape != (number,) or second.shape != (number,):
@@ -205,18 +115,6 @@ class TablePair(NamedTuple):
             name: int(column[place]) for name, column in columns.items() if column is not None and column.ndim == 1
         }
         return {name: self.classes[label] for name, label in labels.items() if 0 <= label < len(self.classes)}
-
-
-def split_name(name: str) -> tuple[str, str]:
-    """Return whose value it is, one of ``WHICH``, and the name of the score."""
-    which = next(prefix for prefix in WHICH if name.startswith(prefix))
-    return which, name.removeprefix(which)
-
-
-def list_compared(intervals: Mapping[str, ConfidenceInterval]) -> list[str]:
-    """List the scores whose difference has an interval."""
-    parts = map(split_name, intervals)
-    return [score for which, score in parts if which == DIFFERENCE]
 
 
 def _find_other_labels(first: EvaluationTable, second: EvaluationTable, order: np.ndarray) -> np.ndarray:
@@ -281,10 +179,12 @@ def simplify_names(first: list[str], second: list[str]) -> tuple[list[str], list
 def compare_tables(first: EvaluationTable, second: EvaluationTable) -> dict[str, Any]:
     """Compare two tables, and return plain values; "difference" is second minus first. May raise UserError."""
     pair = TablePair.match(first, second)
-    intervals, score = pair.compute_intervals(), first.about["score"]
-    rows = {name: _build_row(intervals, name) for name in list_compared(intervals)}
-    pair.get_difference(intervals)
-    p, test = _test_significance(pair)
+    score = first.about["score"]
+    is_swapped = score != pair.kind.right_rate
+    swapped = pair.scores.measure_swaps(pair.kind.swaps if is_swapped else SWAPS)
+    intervals = pair.compute_intervals(swapped)
+    rows = {name: _build_row(intervals, name) for name in intervals.difference}
+    p, test = _test_significance(pair, pair.get_difference(swapped).p)
     class_scores = {pair.kind.class_score.format(name): name for name in pair.classes}
     classes = [
         {"class": class_scores[name], "score": name, **row} for name, row in rows.items() if name in class_scores
@@ -322,14 +222,15 @@ def _compare_groups(pair: TablePair) -> list[str]:
     return [f"groups: {pair.second.run} has different ones, {others}; used are the groups of {pair.first.run}"]
 
 
-def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> list[str]:
+def _find_notes(pair: TablePair, found: PairIntervals) -> list[str]:
     """Return notes if an interval is rough, or p never small; errors are counted in the table with fewer of them."""
     score = pair.first.about["score"]
-    which = max((FIRST, SECOND), key=lambda which: intervals[f"{which}{score}"].value)
-    rates, shown = pair.build_recompute().rates, (f"{FIRST}{score}", f"{SECOND}{score}")
-    rate = {name: number for name, number in rates.items() if split_name(name)[0] == which}
+    both = {"first": found.first, "second": found.second}
+    intervals = {f"{which} {name}": interval for which, each in both.items() for name, interval in each.items()}
+    best = max(both, key=lambda which: both[which][score].value)
+    rates = {f"{best} {name}": number for name, number in pair.scores.first.rates.items()}
     units = (len(pair.order), "sample") if pair.groups is None else pair.groups.units()
-    note = small_sample_warning(*units, intervals, rate, shown, pair.kind.few)
+    note = small_sample_warning(*units, intervals, rates, [f"{which} {score}" for which in both], pair.kind.few)
     notes, smallest = [note] if note else [], 2.0 ** (1 - units[0])  # none and all swapped are as large as observed
     is_swapped = score != pair.kind.right_rate or number_groups(pair.group_names) is not None
     if is_swapped and smallest >= 1 - PERCENT / 100:
@@ -337,23 +238,22 @@ def _find_notes(pair: TablePair, intervals: dict[str, ConfidenceInterval]) -> li
     return notes
 
 
-def _build_row(intervals: dict[str, ConfidenceInterval], score: str) -> dict[str, Any]:
-    names = {"of_first": f"{FIRST}{score}", "of_second": f"{SECOND}{score}", "difference": f"{DIFFERENCE}{score}"}
-    return {what: intervals[value].plain() for what, value in names.items() if value in intervals}
+def _build_row(intervals: PairIntervals, name: str) -> dict[str, Any]:
+    parts = zip(("of_first", "of_second", "difference"), intervals)
+    return {what: found[name].plain() for what, found in parts if name in found}
 
 
-def _test_significance(pair: TablePair) -> tuple[float, str]:
-    """Return the p-value and the name of the test."""
-    numbers = number_groups(pair.group_names)
+def _test_significance(pair: TablePair, p: float) -> tuple[float, str]:
+    """Return the p-value, and the name of its test; ``p`` is that of swapped results, see ``intervals.swaps``."""
+    numbers, most = pair.scores.numbers, pair.kind.swaps
     if pair.first.about["score"] != pair.kind.right_rate:
-        p, swaps = permutation_test(pair.build_swap_difference(), len(pair.order), pair.kind.swaps, numbers)
-        return p, f"permutation test, {swaps:,} swaps"
+        return p, f"permutation test, {count_swaps(count_units(len(pair.order), numbers), most):,} swaps"
     before, after = pair.find_correct()
     if numbers is None:
         return mcnemar_test(int((after & ~before).sum()), int((before & ~after).sum())), "McNemar's mid-p test"
     gains = np.bincount(numbers, after.astype(np.float64) - before)  # of each group
-    p, swaps = permutation_test(lambda swapped: (1.0 - 2.0 * swapped) @ gains, len(gains), pair.kind.swaps)
-    return p, f"permutation test, {swaps:,} swaps of groups"
+    of_gains = measure_swaps(lambda swapped: {"": (1.0 - 2.0 * swapped) @ gains}, len(gains), most)
+    return of_gains[""].p, f"permutation test, {count_swaps(len(gains), most):,} swaps of groups"
 
 
 def _find_changes(pair: TablePair) -> dict[str, Any]:
@@ -362,7 +262,7 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
     Empty for a score that one sample alone does not have, such as a correlation.
     """
     names = pair.first.names
-    if pair.kind.right_rate and any(pair.find_hits()):  # without classes, images have only numbers
+    if pair.kind.right_rate and any(pair.scores.hits):  # without classes, images have only numbers
         before, after = pair.find_correct()
         fixed, broken = np.flatnonzero(after & ~before).tolist(), np.flatnonzero(before & ~after).tolist()
         return {
@@ -371,12 +271,12 @@ def _find_changes(pair: TablePair) -> dict[str, Any]:
         }
     if len(names) > _MAX_SINGLE_SCORES:
         return {}
-    single_scores, score = pair.build_recompute()(np.eye(len(names))), pair.first.about["score"]
-    better = single_scores[f"{DIFFERENCE}{score}"] * (1 if pair.first.about["more_is_better"] else -1)
+    score, alone = pair.first.about["score"], np.eye(len(names))
+    ends = [declared(alone)[score] for declared in (pair.scores.first, pair.scores.second)]
+    better = (ends[1] - ends[0]) * (1 if pair.first.about["more_is_better"] else -1)
     if np.isnan(better).all():
         return {}
     by_change = np.argsort(-np.abs(np.nan_to_num(better)), kind="stable").tolist()
-    ends = single_scores[f"{FIRST}{score}"], single_scores[f"{SECOND}{score}"]
     rows = [(row, {"sample": names[row], "of_first": ends[0][row], "of_second": ends[1][row]}) for row in by_change]
     return {
         "better": [_round(row) for number, row in rows if better[number] > 0],

@@ -13,7 +13,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from .formatting import count_decimals, format_number
 from .groups import PERCENT, SeedGroup, find_range
-from .pairs import DIFFERENCE, FIRST, TablePair, explain_undefined
+from .pairs import TablePair, explain_undefined
 from .tables import EvaluationTable
 
 _POWER = 80  # percent of evaluations that find a true difference of the planned size
@@ -128,12 +128,9 @@ def _find_fewest(noise: float, power: float, describe: Callable[[int], tuple[flo
 def plan_pair(first: EvaluationTable, second: EvaluationTable, difference: float) -> dict[str, Any]:
     """Plan a comparison like that of two evaluations; raises a UserError if the tables cannot be compared."""
     pair = TablePair.match(first, second)
-    declared = pair.build_recompute()
-    _require_possible(difference, declared.find_bounds(f"{FIRST}{first.about['score']}"))
-    numbers = number_groups(pair.group_names)
-    found = measure_halves(declared, len(pair.order), RESAMPLES, numbers)
-    deviation = pair.get_difference(found).deviation
-    freedom = UnitCounts(declared, len(pair.order), numbers).find_freedom(f"{DIFFERENCE}{first.about['score']}", found)
+    scores = pair.scores
+    _require_possible(difference, scores.first.find_bounds(first.about["score"]))
+    _, deviation, freedom = pair.get_difference(scores.estimate_variations(scores.measure_swaps()))
     table = first._replace(groups=pair.groups)
     return {"runs": [first.run, second.run], **_build_plan(table, deviation, difference, freedom)}
 

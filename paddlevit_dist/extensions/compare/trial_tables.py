@@ -8,7 +8,7 @@ from ...core.intervals import ConfidenceInterval
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import os_errors_as_user_errors
 from .groups import find_best, has_evaluation
-from .pairs import DIFFERENCE, TablePair
+from .pairs import TablePair
 from .tables import EvaluationTable, read_table
 
 REPEAT = "repeat the command to continue"
@@ -42,7 +42,7 @@ def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
         return None
     first, second = (read_table(str(file)) for file in files)
     pair = TablePair.match(first, second)
-    return pair.compute_intervals().get(f"{DIFFERENCE}{first.about['score']}")
+    return pair.compute_intervals().difference.get(first.about["score"])
 
 
 def read_score(folder: str, score: str) -> tuple[float, int] | None:

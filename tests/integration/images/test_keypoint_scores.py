@@ -50,7 +50,7 @@ def test_the_command_scores_a_runs_file_of_results_as_the_run_did(tmp_path, caps
     for name, value in zip(TEN, values["stats"]):
         assert value == (own[name][0] if own[name][0] == own[name][0] else -1)
     assert values["stats"][0] > 0 and values["samples"] == len(first.names) == 5
-    assert TablePair.match(first, second).compute_intervals()["difference AP"].value == 0
+    assert TablePair.match(first, second).compute_intervals().difference["AP"].value == 0
     with rows.open(newline="") as file:
         listed = list(csv.DictReader(file))
     assert len(listed) == 5 and {"AP", "missed", "person head error_px", "OKS hand wrist"} <= listed[0].keys()

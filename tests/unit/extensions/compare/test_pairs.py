@@ -17,9 +17,9 @@ from paddlevit_dist.core.metrics.classification import ClassificationMetrics
 from paddlevit_dist.core.metrics.confidence import IntervalConfig, PerSampleResults, compute_intervals
 from paddlevit_dist.core.tasks.dataset import TransformedDataset
 from paddlevit_dist.core.tasks.sample_groups import SampleGroups
-from paddlevit_dist.extensions.compare import pairs, tables
+from paddlevit_dist.extensions.compare import tables
 from paddlevit_dist.extensions.compare.pairs import TablePair, compare_tables, find_warnings
-from paddlevit_dist.extensions.compare.significance import mcnemar_test, permutation_test
+from paddlevit_dist.extensions.compare.significance import mcnemar_test
 from paddlevit_dist.images import Classification
 from paddlevit_dist.images.detection.detections import DetectedObjects
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
@@ -150,7 +150,7 @@ def test_swapped_answers_score_as_an_evaluation_of_both_models_or_of_each_part_i
     pair = TablePair.match(make_table(tmp_path / "a", kind, FIRST), make_table(tmp_path / "b", kind, SECOND, order))
     swaps = np.random.default_rng(5).random((3, SAMPLES)) < 0.5
     swaps[0] = False
-    for swap, found in zip(swaps, pair.build_swap_difference()(swaps)):
+    for swap, found in zip(swaps, pair.scores.differences(swaps)[KINDS[kind][2][0]]):
         if kind in ("boxes", "instances") and swap.any():
             parts = [np.flatnonzero(~swap), np.flatnonzero(swap)]
             objects = pair.kind.count_objects(pair.first.arrays)
@@ -177,7 +177,7 @@ def test_p_of_a_ranking_does_not_depend_on_the_scale_of_either_model():
             for arrays in ({"labels": labels.astype(np.int8), "logits": x, "chosen": x > 0} for x in (first, logits))
         ]
         pair = TablePair(*pair_of_tables, pair_of_tables[0].kind, np.arange(60), about["classes"])
-        ps.append(permutation_test(pair.build_swap_difference(), 60, 1000)[0])
+        ps.append(pair.scores.measure_swaps(1000)["mAP"].p)
     assert ps[0] == ps[1] == ps[2] and 0.001 < ps[0] < 0.2
 
 
@@ -387,7 +387,7 @@ def test_the_difference_of_each_landmark_s_rates_is_that_of_paired_shares(tmp_pa
     pair = TablePair.match(
         make_table(tmp_path / "a", "volumes", FIRST), make_table(tmp_path / "b", "volumes", SECOND, order)
     )
-    intervals = pair.compute_intervals()
+    intervals = pair.compute_intervals().difference
     errors = [
         np.array([np.random.default_rng([index, model]).gamma(2.0, 1.0, 3) for index in range(SAMPLES)])
         for model in (0, 1)
@@ -396,7 +396,7 @@ def test_the_difference_of_each_landmark_s_rates_is_that_of_paired_shares(tmp_pa
         for radius in RADII_MM:
             hits = [error[:, landmark] <= radius for error in errors]
             expected = paired_difference(*hits, 95)
-            found = intervals[f"{pairs.DIFFERENCE}{name} {rate_name(radius)}"]
+            found = intervals[f"{name} {rate_name(radius)}"]
             assert (found.low, found.high) == pytest.approx((expected.low, expected.high)), (name, radius)
 
 

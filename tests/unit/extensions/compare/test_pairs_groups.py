@@ -33,7 +33,7 @@ def test_a_rate_of_few_groups_has_the_interval_of_groups_up_to_a_hundred_percent
         table(name, np.concatenate([np.arange(10) < number for number in numbers]))
         for name, numbers in (("a", counts), ("b", [10 - count for count in counts]))
     )
-    found = TablePair.match(first, second).compute_intervals()["difference exact match"]
+    found = TablePair.match(first, second).compute_intervals().difference["exact match"]
     changes = 10.0 * (10 - 2 * np.array(counts))
     reach = 3.182446 * changes.std(ddof=1) / 2  # Student's quantile with 3 degrees of freedom
     assert found == pytest.approx((changes.mean(), -100.0, changes.mean() + reach), rel=1e-4)
@@ -55,10 +55,10 @@ def test_the_difference_of_a_rate_in_groups_has_student_s_interval_of_their_diff
     generator = np.random.default_rng(2)
     ease = 2 * generator.normal(size=(30, 1)) + generator.normal(size=(30, 20))  # both models fail in the same groups
     first, second = (ease + 0.5 * generator.normal(size=ease.shape) > limit for limit in (0.0, -0.45))
-    found = TablePair.match(make_grouped("a", first), make_grouped("b", second)).compute_intervals()["difference top-1"]
+    found = TablePair.match(make_grouped("a", first), make_grouped("b", second)).compute_intervals().difference["top-1"]
     changes = 100 * (second.mean(axis=1) - first.mean(axis=1))
     reach = 2.045230 * changes.std(ddof=1) / math.sqrt(30)  # Student's quantile with 29 degrees of freedom
     assert found.value == pytest.approx(changes.mean())
     assert (found.low, found.high) == pytest.approx((changes.mean() - reach, changes.mean() + reach), abs=0.1 * reach)
     alike = make_grouped("a", first)
-    assert TablePair.match(alike, alike).compute_intervals()["difference top-1"].has_width()  # no answer differs
+    assert TablePair.match(alike, alike).compute_intervals().difference["top-1"].has_width()  # no answer differs

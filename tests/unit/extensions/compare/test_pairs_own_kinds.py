@@ -270,14 +270,14 @@ def test_a_difference_has_possible_ends_and_none_where_its_score_has_none(tmp_pa
     for first, second, sign in ((*pair, 1), (*pair[::-1], -1)):
         found = TablePair.match(first, second).compute_intervals()
         for name, most in {"share": 1.0, "wide": 5.0, "error": math.inf, "free": math.inf}.items():
-            interval, changes = found[f"difference {name}"], sign * (arrays[1][name] - arrays[0][name])
+            interval, changes = found.difference[name], sign * (arrays[1][name] - arrays[0][name])
             reach = 2.045230 * changes.std(ddof=1) / NUMBER**0.5  # Student's quantile with 29 degrees of freedom
             ends = changes.mean() - reach, changes.mean() + reach
             assert max(map(abs, ends)) > most or most == math.inf
             expected = max(ends[0], -most), min(ends[1], most)
             assert (interval.low, interval.high) == pytest.approx(expected, abs=0.1 * reach), name
             assert max(abs(interval.low), abs(interval.high)) <= most
-        assert not found["difference alone"].has_width() and not found["first alone"].has_width()
+        assert not found.difference["alone"].has_width() and not found.first["alone"].has_width()
 
 
 @pytest.mark.parametrize("which", [(True, False), (False, True), (True, True)])

@@ -107,7 +107,7 @@ def test_independent_units_are_planned_with_the_interval_that_a_comparison_has(i
     unit = np.arange(12) if not is_grouped else np.append(np.repeat(np.arange(12), 5), 11)
     errors = generator.uniform(20, 30, (2, 12))[:, unit] + generator.uniform(0, 0.1, (2, len(unit)))
     pair = [make_volumes(name, row, unit.astype(str) if is_grouped else None) for name, row in zip("ab", errors)]
-    plan, found = plan_pair(*pair, 2.0), TablePair.match(*pair).compute_intervals()["difference mre_mm"]
+    plan, found = plan_pair(*pair, 2.0), TablePair.match(*pair).compute_intervals().difference["mre_mm"]
     assert plan["half_width"] == pytest.approx((found.high - found.low) / 2, rel=1e-3)  # one group is larger
     changes = [np.diff(errors[:, unit == one].mean(axis=1)) for one in range(12)]
     assert plan["half_width"] == pytest.approx(2.200985 * np.std(changes, ddof=1) / 12**0.5, rel=0.08)
@@ -130,7 +130,7 @@ def test_a_plan_of_unequal_groups_has_the_degrees_of_freedom_of_their_comparison
     unit = np.append(np.repeat(np.arange(12), 5), np.full(40, 11))
     errors = np.random.default_rng(5).uniform(20, 30, (2, 12))[:, unit]
     pair = [make_volumes(name, row, unit.astype(str)) for name, row in zip("ab", errors)]
-    plan, found = plan_pair(*pair, 2.0), TablePair.match(*pair).compute_intervals()["difference mre_mm"]
+    plan, found = plan_pair(*pair, 2.0), TablePair.match(*pair).compute_intervals().difference["mre_mm"]
     assert plan["half_width"] == pytest.approx((found.high - found.low) / 2, rel=1e-3)
     freedom = 100**2 / (11 * 25 + 45**2) - 1
     assert plan["half_width_limit"] / plan["half_width"] == pytest.approx(limit_deviation(1.0, freedom), rel=1e-3)

@@ -1,0 +1,214 @@
+"""Scores of two models on the same samples: their intervals, those of their differences, and what swaps say of these.
+
+``compare``, plans, searches and the cost of an export compute a difference here, so that they agree.
+"""
+
+import copy
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, paired_difference
+from ..intervals.proportions import find_upper_share
+from ..intervals.quantiles import student_quantile
+from ..intervals.resampling import FEWEST_UNITS, RESAMPLES, make_interval
+from ..intervals.score_ranges import UNBOUNDED
+from ..intervals.swaps import SwapDifferences, SwappedDifference, measure_swaps, subtract_swapped
+from ..intervals.units import UnitCounts, Variation, count_equal
+from .score_kind import Arrays, ScoreKind
+
+SWAPS = 500  # of an interval; they fix its width to about a thirtieth
+Hits = Mapping[str, np.ndarray]  # see ``ScoreKind.hits``
+
+
+class PairIntervals(NamedTuple):
+    """Intervals by the name of the value, of both models and of the second's value minus the first's."""
+
+    first: dict[str, ConfidenceInterval]
+    second: dict[str, ConfidenceInterval]
+    difference: dict[str, ConfidenceInterval]
+
+
+class DifferenceVariation(NamedTuple):
+    """The difference of all samples, and how it varies over other samples."""
+
+    value: float
+    deviation: float  # 0: unknown, as all units have the same difference, or too few are there
+    freedom: float  # degrees of freedom of the deviation
+
+
+@dataclasses.dataclass(frozen=True)
+class PairedScores:
+    """The values of two models, as functions of weights of the same samples."""
+
+    first: ProportionRecompute
+    second: ProportionRecompute
+    num_samples: int
+    numbers: np.ndarray | None  # int (samples,), groups of samples, see ``number_groups``
+    differences: SwapDifferences
+    #: (samples,), how much a swapped sample counts in all values alike, see ``subtract_swapped``; None: as much as in
+    #: the value itself
+    sizes: np.ndarray | None = None
+    hits: tuple[Hits, Hits] = ({}, {})  # decisions of both, in the same order
+    pooled: Sequence[str] = ()  # names of rates with several decisions a sample
+
+    @classmethod
+    def of_tables(
+        cls,
+        kind: ScoreKind,
+        classes: Sequence[str],
+        tables: tuple[Arrays, Arrays],
+        order: np.ndarray,
+        numbers: np.ndarray | None,
+    ) -> "PairedScores":
+        """Create them of two tables.
+
+        Values that rank outputs are not computed from outputs of both models, whose scales may differ: see
+        ``subtract_swapped``.
+
+        Args:
+            kind: computes the values.
+            classes: names of the classes.
+            tables: arrays of both models.
+            order: int (samples,), the row in the second table of each sample of the first.
+            numbers: see ``PairedScores``.
+        """
+        first, of_second = (kind.recompute([arrays], classes) for arrays in tables)
+        declared = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
+        is_ordered = np.array_equal(order, np.arange(len(order)))
+        reorder = (lambda weights: weights) if is_ordered else functools.partial(_reorder, order)
+        second = dataclasses.replace(declared, values=lambda weights: of_second(reorder(weights)))
+        hits = kind.hits(tables[0], classes), kind.hits(order_rows(kind, tables[1], order), classes)
+        build = functools.partial(cls, declared, second, len(order), numbers, hits=hits, pooled=kind.pooled_rates)
+        if kind.is_ranking:
+            sizes = kind.count_objects(tables[0])
+            sizes = np.ones(len(order)) if sizes is None or not sizes.any() else sizes
+            return build(functools.partial(subtract_swapped, _build_subtract(declared, second), sizes=sizes), sizes)
+        joined = kind.recompute(tables, classes)
+
+        def score(weights: np.ndarray) -> Mapping[str, np.ndarray]:
+            """Score answers of the first model where a weight is 1, and of the second where it is 0."""
+            return joined(np.concatenate([weights, reorder(1 - weights)], axis=1))
+
+        return build(lambda swaps: _subtract(score(1.0 - swaps), score(swaps.astype(np.float64))))
+
+    @classmethod
+    def of_values(
+        cls, first: ProportionRecompute, second: ProportionRecompute, num_samples: int, numbers: np.ndarray | None
+    ) -> "PairedScores":
+        """Create them of two functions, whose answers are not known."""
+        sizes = np.ones(num_samples)
+        swapped = functools.partial(subtract_swapped, _build_subtract(first, second), sizes=sizes)
+        return cls(first, second, num_samples, numbers, swapped, sizes)
+
+    def measure_swaps(self, most: int = SWAPS) -> dict[str, SwappedDifference]:
+        """Measure the differences and at most so many swaps, see ``intervals.swaps``."""
+        return measure_swaps(self.differences, self.num_samples, most, self.numbers, self.sizes)
+
+    def estimate_variations(self, swapped: Mapping[str, SwappedDifference]) -> dict[str, DifferenceVariation]:
+        """Return each difference with its standard deviation over other samples, and how well that is known."""
+        # No number of decisions says how much differences of rates vary.
+        declared = dataclasses.replace(self.first, rates={}, pooled=())
+        units = UnitCounts(declared, self.num_samples, self.numbers)
+        sizes = np.ones(self.num_samples) if self.sizes is None else self.sizes
+        total = count_equal(sizes if self.numbers is None else np.bincount(self.numbers, sizes))
+        variations, numbers = {}, dict[str, float]()
+        for name, one in swapped.items():
+            numbers[name] = own = min(units.count_equal_units(name), total)
+            deviation = one.estimate_deviation(own, 1 / own - 1 / total if own and self.sizes is None else 0.0)
+            if self._is_single(name):  # all swaps of a mean, without drawing them
+                before, after = (hits[name] for hits in self.hits)
+                deviation = 100 * float(np.std(np.subtract(after, before, dtype=np.float64))) / math.sqrt(len(after))
+            variations[name] = Variation(one.value, deviation if units.count(name) >= FEWEST_UNITS else 0.0)
+        freedoms = {name: min(units.find_freedom(name, variations), numbers[name] - 1) for name in variations}
+        return {name: DifferenceVariation(*each[:2], max(freedoms[name], 1.0)) for name, each in variations.items()}
+
+    def compute_intervals(
+        self, percent: float, resamples: int = RESAMPLES, swapped: Mapping[str, SwappedDifference] | None = None
+    ) -> PairIntervals:
+        """Compute the intervals of both models' values, see ``bootstrap``, and of their differences.
+
+        Args:
+            percent: the level, such as 95.
+            resamples: number of halves, of both models' values.
+            swapped: see ``measure_swaps``; None measures them.
+        """
+        first, second = (
+            bootstrap(one, self.num_samples, percent, resamples, self.numbers) for one in (self.first, self.second)
+        )
+        differences = self.compute_differences(percent, swapped, lambda name: [first[name], second[name]])
+        return PairIntervals(first, second, differences)
+
+    def compute_differences(
+        self,
+        percent: float,
+        swapped: Mapping[str, SwappedDifference] | None = None,
+        get_own: Callable[[str], Sequence[ConfidenceInterval]] | None = None,
+    ) -> dict[str, ConfidenceInterval]:
+        """Compute the intervals of the differences that are defined for all samples.
+
+        A difference has Student's interval with the deviation of swaps, from which p comes, too. Rates of single
+        samples have Newcombe's, as their p is McNemar's; also other rates, if all samples, or groups, have the same
+        difference.
+
+        Args:
+            percent: the level, such as 95.
+            swapped: see ``measure_swaps``; None measures them.
+            get_own: from a name to the intervals of both models; None computes them if they are needed.
+        """
+        found = self.estimate_variations(self.measure_swaps() if swapped is None else swapped)
+        share, differences = find_upper_share(percent), {}
+        for name, (value, deviation, freedom) in found.items():
+            has_interval = name in self.first.rates or self.first.find_range(name) is not None
+            quantile = student_quantile(share, freedom)
+            interval = make_interval(value, deviation, quantile, UNBOUNDED if has_interval else None)
+            low, high = self.first.find_bounds(name)
+            most = high - low  # that is possible
+            differences[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
+        hits, others = self.hits
+        for name in [name for name in differences if name in hits and name in others]:
+            if self._is_single(name) or not differences[name].has_width():
+                own = () if self.numbers is None else (get_own or self._compute_own(percent))(name)
+                exact = paired_difference(hits[name], others[name], percent, own)
+                differences[name] = exact._replace(value=differences[name].value)
+        return differences
+
+    def _is_single(self, name: str) -> bool:
+        """Return whether a value is a rate of samples that have a decision each and do not depend on one another."""
+        if self.numbers is not None or name in self.pooled or not all(name in hits for hits in self.hits):
+            return False
+        return 0 < len(self.hits[0][name]) <= self.num_samples
+
+    def _compute_own(self, percent: float) -> Callable[[str], Sequence[ConfidenceInterval]]:
+        both = [bootstrap(one, self.num_samples, percent, groups=self.numbers) for one in (self.first, self.second)]
+        return lambda name: [intervals[name] for intervals in both]
+
+
+def order_rows(kind: ScoreKind, arrays: Arrays, order: np.ndarray) -> Arrays:
+    """Return the arrays with rows of samples in another order, those that have other rows as they are."""
+    ordered: dict[str, np.ndarray] = copy.copy(arrays)  # type: ignore[assignment]  # of its class: files tell of names
+    rows = {name: values for name, values in arrays.items() if name not in kind.settings and len(values) == len(order)}
+    ordered.update({name: values[order] for name, values in rows.items()})
+    return ordered
+
+
+def _reorder(order: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Reorder weights (draws, samples) for the rows of the second table."""
+    reordered = np.empty_like(weights)
+    reordered[:, order] = weights
+    return reordered
+
+
+def _build_subtract(
+    first: ProportionRecompute, second: ProportionRecompute
+) -> Callable[[np.ndarray], Mapping[str, np.ndarray]]:
+    return lambda weights: _subtract(first(weights), second(weights))
+
+
+def _subtract(first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the second's values minus the first's, of the names that both have."""
+    return {name: second[name] - first[name] for name in first if name in second}

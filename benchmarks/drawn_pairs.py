@@ -14,6 +14,7 @@ from drawn_tables import (
     Groups,
     Objects,
     answer,
+    draw_decisions,
     draw_effects,
     label_maps,
     label_volumes,
@@ -119,4 +120,14 @@ def draw_landmark_pair(
         {"sums": sum_errors(np.exp(own * rng.normal(size=(samples, classes)) - own**2 / 2 + shared))}
         for own in deviations
     )
+    return first, second
+
+
+def draw_decision_pair(
+    rng: Generator, samples: int, classes: int, groups: Groups, right: float, likeness: float
+) -> Pair:
+    """Images of an object with points, see ``draw_decisions``; both models find an image equally hard."""
+    of_all = 1 / likeness - 1
+    share = rng.beta(right * of_all, (1 - right) * of_all, (samples, 1))
+    first, second = (draw_decisions(rng, samples, classes, groups, share) for _ in range(2))
     return first, second

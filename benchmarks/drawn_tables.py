@@ -313,7 +313,7 @@ def draw_decisions(
     samples: int,
     classes: int,
     groups: Groups,
-    right: float,
+    right: float | np.ndarray,
     likeness: float = 0.0,
     failing: float = 0.0,
     uneven: bool = False,
@@ -321,6 +321,7 @@ def draw_decisions(
     """Images of an object with points, each right with the probability ``right``, or none of an image.
 
     Args:
+        right: of all images, or of each, (samples, 1).
         likeness: correlation of the points of an image; their share that is right has a beta distribution.
         failing: share of images whose object is not detected.
         uneven: images have from one to all points, instead of all.

@@ -73,6 +73,25 @@ COMPARISONS = (
     Comparison(
         "maps 30 x 8, presence 0.3", "confusions", "mIoU", drawn_pairs.draw_map_pair, 30, 8, options={"presence": 0.3}
     ),
+    Comparison(
+        "maps 120 x 8, presence 0.3, 20 groups",
+        "confusions",
+        "mIoU",
+        drawn_pairs.draw_map_pair,
+        120,
+        8,
+        groups=20,
+        options={"presence": 0.3},
+    ),
+    Comparison(
+        "decisions 60 x 10, alike",
+        "keypoint_errors",
+        "PCK",
+        drawn_pairs.draw_decision_pair,
+        60,
+        10,
+        options={"right": 0.9, "likeness": 0.3},
+    ),
     Comparison("volumes 20 x 3", "volume classes", "Dice", drawn_pairs.draw_volume_pair, 20, 3),
     _boxes("boxes 60 x 5, rate 0.3", options={"rate": 0.3}),
     _boxes("boxes 60 x 5, rate 0.3, crowded images", options={"rate": 0.3, "crowding": 1.5}),

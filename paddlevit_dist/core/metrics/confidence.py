@@ -85,8 +85,8 @@ class PerSampleResults(NamedTuple):
         numbers = number_groups(self.group_names)
         tables = [one.to_sample_table() for one in (other, self)]
         if tables[0] is None or tables[1] is None:
-            declared = [one.metrics.declare(one.columns) for one in (other, self)]
-            scores = PairedScores.of_values(*declared, len(self.indices), numbers)
+            before, after = (one.metrics.declare(one.columns) for one in (other, self))
+            scores = PairedScores.of_values(before, after, len(self.indices), numbers)
         else:
             kind, classes = require_score_kind(tables[0].kind, tables[0].classes), tables[0].classes
             arrays, order = (tables[0].arrays, tables[1].arrays), np.arange(len(self.indices))

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -190,10 +190,10 @@ class PairedScores:
 
 def order_rows(kind: ScoreKind, arrays: Arrays, order: np.ndarray) -> Arrays:
     """Return the arrays with rows of samples in another order, those that have other rows as they are."""
-    ordered: dict[str, np.ndarray] = copy.copy(arrays)  # type: ignore[assignment]  # of its class: files tell of names
+    ordered: Any = copy.copy(arrays)  # of its class: those of files tell of missing names
     rows = {name: values for name, values in arrays.items() if name not in kind.settings and len(values) == len(order)}
     ordered.update({name: values[order] for name, values in rows.items()})
-    return ordered
+    return cast(Arrays, ordered)
 
 
 def _reorder(order: np.ndarray, weights: np.ndarray) -> np.ndarray:

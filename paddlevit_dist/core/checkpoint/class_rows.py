@@ -99,7 +99,7 @@ def _count_classes(model: Model, arrays: Mapping[str, Any], parameters: Iterable
 
 
 def _list_others(theirs: Sequence[str], ours: Sequence[str], pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """List the weights' classes that keep their rows behind those of our classes, which none of ``pairs`` has."""
+    """List the weights' classes that keep their rows behind the rows of our classes, which none of ``pairs`` has."""
     paired = {label for label, _ in pairs}
     others = [label for label in range(len(theirs)) if label not in paired]
     return others[: max(len(theirs) - len(ours), 0)]  # more are left only if the data have other classes

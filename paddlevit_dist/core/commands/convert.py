@@ -108,7 +108,7 @@ def convert(
 
 
 def _read_converted(source: str, part: str | None) -> ConvertedWeights:
-    """Read weights and convert names and layout: those of a run by its record, others by their names.
+    """Read weights and convert names and layout: a run by its record, others by their names.
 
     Raises UserError: they cannot be read, or their model family is unknown.
     """

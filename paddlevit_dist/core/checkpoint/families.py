@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from ..registry.lookup import annotation_type, find_package
+from ..registry.lookup import annotation_type, find_package, require_derived, resolve
 from ..registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
 from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
-from ..tasks.model import as_model
+from ..tasks.model import Model, as_model
 from ..tasks.model_factory import create_model, variant_options
 from .class_rows import keep_named_rows
 from .entries import PADDLE_RANKING, RANKING
@@ -120,15 +120,22 @@ def _require_known(best: _Candidate, source: str) -> None:
 
 
 def _find_best(
-    given: Mapping[str, np.ndarray], ranking: tuple[str, ...], families: Sequence[tuple[str, str]]
+    given: dict[str, np.ndarray], ranking: tuple[str, ...], families: Sequence[tuple[str, str]]
 ) -> _Candidate:
-    """Return the best candidate. No family is built behind one that has every name."""
-    build = functools.cache(build_family)
+    """Return the best candidate: of the likely families if one of them has every name, else of all.
 
-    def list_groups() -> Iterator[list[_Candidate]]:
-        for prefix, inside in _list_parts(given, ranking):
+    No family is built behind one that has every name.
+    """
+    build, parts = functools.cache(build_family), list(_list_parts(given, ranking))
+
+    def list_groups(is_guess: bool) -> Iterator[list[_Candidate]]:
+        for prefix, inside in parts:
+            if is_guess and prefix.endswith(_BACKBONE[:-1]):
+                continue  # a backbone in a network, unless no network has its names
             known = 0.0
             for each in families:
+                if is_guess and not _is_likely(require_derived(resolve("model", each[1]), Model), inside):
+                    continue
                 family = build(*each)
                 states = rename_states(inside, family.key_maps)
                 rated = [_rate(family, naming, prefix, state, len(inside)) for naming, state in states.items()]
@@ -137,12 +144,21 @@ def _find_best(
             if known == 1:
                 return
 
-    return choose_best(list_groups(), _Candidate.rank, _Candidate.is_whole)[0]  # the first on a tie
+    best = choose_best(list_groups(is_guess=True), _Candidate.rank, _Candidate.is_whole)
+    if not best or not best[0].is_whole():
+        best = choose_best(list_groups(is_guess=False), _Candidate.rank, _Candidate.is_whole)
+    return best[0]  # the first on a tie
 
 
-def _list_parts(
-    given: Mapping[str, np.ndarray], ranking: tuple[str, ...]
-) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+def _is_likely(kind: type[Model], inside: dict[str, np.ndarray]) -> bool:
+    """Return whether weights have the telling name of a family, by its own name or one of another project's."""
+    if not kind.telling_name:
+        return True
+    states = rename_states(inside, kind.key_maps).values()
+    return any(mask_numbers(name) == kind.telling_name for state in states for name in state)
+
+
+def _list_parts(given: dict[str, np.ndarray], ranking: tuple[str, ...]) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """List the prefixes of a network's names, each with the entries behind it.
 
     Heads on a backbone are not dropped, and a network is not one block of a list.

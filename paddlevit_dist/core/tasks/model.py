@@ -70,6 +70,9 @@ class Model(nn.Layer):
     #: by naming scheme of weights that can be loaded, a function that maps a state with its parameter names to one with
     #: this model's, both of numpy arrays; it leaves unknown names unchanged
     key_maps: Mapping[str, KeyMap] = {}
+    #: name of a parameter that each network of this family has, and few others, with # for each number: ``convert``
+    #: finds the family of weights by it; empty: by all names of a network that is built
+    telling_name: ClassVar[str] = ""
     #: names of the last layers, whose shape depends on the number of classes
     classifier_layers: tuple[str, ...] = ()
     #: beginnings of the names of parameters that a detector adds to its backbone: no classifier's weights have them

@@ -131,6 +131,7 @@ class Eomt(Model):
     least_values = {"num_queries": 1, "num_blocks": 1, "loss_points": 4}
     classifier_layers = ("class_head",)
     key_maps = key_names.EOMT
+    telling_name = "query.weight"
 
     def __init__(
         self,

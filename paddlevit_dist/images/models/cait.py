@@ -140,6 +140,7 @@ class CaiT(Classifier):
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=1.0))
     key_maps = KEY_MAPS
+    telling_name = "blocks_token_only.#.attn.q.weight"
     layer_names = r"blocks\.\d+"
 
     def __init__(

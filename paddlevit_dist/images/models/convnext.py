@@ -136,6 +136,7 @@ class ConvNeXt(PyramidClassifier):
         VARIANTS, ExpectedInput(), dict.fromkeys(("convnext_tiny", "convnext_small"), {"crop_pct": 0.95})
     )
     key_maps = KEY_MAPS
+    telling_name = "stages.#.blocks.#.conv_dw.weight"
     classifier_layers = ("head.fc",)
     layer_names = r"stages\.\d+\.(?:downsample|blocks\.\d+)"
 

@@ -41,6 +41,7 @@ class DistilledDeiT(DeiT):
 
     is_capturable = True
     variants = DISTILLED_DEIT
+    telling_name = "dist_token"
     expected_inputs = list_inputs(DISTILLED_DEIT, ExpectedInput(crop_pct=0.9))
     classifier_layers = ("head", "head_dist")
     extra_tokens = 1

@@ -30,6 +30,7 @@ class FCN(Segmenter):
 
     variants = VARIANTS
     key_maps = {"torchvision": from_torch_names}
+    telling_name = "classifier.#.weight"
     classifier_layers = ("classifier.4", "aux_classifier.4")
     auxiliary_weight = 0.5
 
@@ -66,6 +67,7 @@ class LinearSegmenter(Segmenter):
     """
 
     variants = LINEAR_VARIANTS
+    telling_name = "norm._mean"
     classifier_layers = ("head",)
 
     def __init__(

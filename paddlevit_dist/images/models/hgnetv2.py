@@ -262,6 +262,7 @@ class HGNetV2(Classifier):
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.965))
     key_maps = KEY_MAPS
+    telling_name = "stem.stem#.conv.weight"
     classifier_layers = ("head.fc",)
     layer_names = r"stages\.\d+\.blocks\.\d+"
     _is_channels_last = False

@@ -91,6 +91,7 @@ class MlpMixer(Classifier):
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(HALF, HALF))
     key_maps = KEY_MAPS
+    telling_name = "blocks.#.mlp_tokens.fc#.weight"
     layer_names = r"blocks\.\d+"
 
     def __init__(

@@ -246,6 +246,7 @@ class PyramidVisionTransformer(PyramidClassifier):
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.9))
     key_maps = KEY_MAPS
+    telling_name = "stages.#.blocks.#.attn.kv.weight"
     layer_names = r"stages\.\d+\.(?:downsample|blocks\.\d+)"
     fixed_options = {"patch_size": 4}  # of the first stage, by the architecture
 

@@ -255,6 +255,7 @@ class ResNet(Classifier):
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.95), _EXCEPTIONS)
     key_maps = KEY_MAPS
+    telling_name = "layer#.#.conv#.weight"
     classifier_layers = ("fc",)
     layer_names = r"layer\d+\.\d+"
     _is_channels_last = False

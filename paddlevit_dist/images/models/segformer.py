@@ -131,6 +131,7 @@ class SegFormer(Segmenter):
 
     variants = VARIANTS
     key_maps = KEY_MAPS
+    telling_name = "decode_head.linear_fuse.conv.weight"
     classifier_layers = ("decode_head.linear_pred",)
     head: ClassVar[type[nn.Layer]] = SegFormerHead
     #: whose the other head is, how names of its weights end, and how names of the models that have it begin
@@ -194,6 +195,7 @@ class MmsegmentationsSegFormer(SegFormer):
 
     variants = MMSEG_VARIANTS
     key_maps = MMSEG_KEY_MAPS
+    telling_name = "decode_head.fusion_conv.conv.weight"
     classifier_layers = ("decode_head.conv_seg",)
     head = MmsegmentationsHead
     other_head = (

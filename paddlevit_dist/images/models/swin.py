@@ -349,6 +349,7 @@ class SwinTransformer(PyramidClassifier):
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.9))
     key_maps = KEY_MAPS
+    telling_name = "layers.#.blocks.#.attn.relative_position_bias_table"
     classifier_layers = ("head.fc",)
     layer_names = r"layers\.\d+\.(?:downsample|blocks\.\d+)"
 

@@ -249,6 +249,7 @@ class UPerNet(Segmenter):
 
     variants = VARIANTS
     key_maps = KEY_MAPS
+    telling_name = "decode_head.fpn_bottleneck.conv.weight"
     classifier_layers = ("decode_head.conv_seg", "auxiliary_head.conv_seg")
     auxiliary_weight = 0.4
 

@@ -132,6 +132,7 @@ class VisionTransformer(Classifier):
     variants = VARIANTS
     expected_inputs = EXPECTED_INPUTS
     key_maps = {**VIT, **FOUNDATION}
+    telling_name = "blocks.#.attn.proj.weight"
     layer_names = r"blocks\.\d+"
     extra_tokens = 0  # in front of the patches, in addition to a class token and registers
 

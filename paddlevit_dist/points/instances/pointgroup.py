@@ -136,6 +136,7 @@ class PointGroup(SparseNetwork):
 
     classifier_layers = ("linear",)
     key_maps = {"PointGroup": from_torch_names}
+    telling_name = "offset_linear.weight"
     least_values = {"width": 1, "repeats": 1}
 
     def __init__(

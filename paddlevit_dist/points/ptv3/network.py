@@ -131,6 +131,7 @@ class PointTransformer(SparseNetwork):
     classifier_layers = ("seg_head",)
     layer_names = r"(?:enc\.enc|dec\.dec)\d+\.block\d+"
     key_maps = {"Pointcept": from_pointcept}
+    telling_name = "enc.enc#.block#.attn.qkv.weight"
 
     def __init__(
         self,

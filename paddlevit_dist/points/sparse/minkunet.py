@@ -97,6 +97,7 @@ class MinkUNet(MinkEncoder):
     """
 
     variants = VARIANTS
+    telling_name = "convtr#p#s#.kernel"
     classifier_layers = ("final",)
 
     def __init__(
@@ -150,6 +151,7 @@ class MinkClassifier(MinkEncoder):
     """
 
     variants = CLASSIFIER_VARIANTS
+    telling_name = "conv#p#s#.kernel"
     classifier_layers = ("head",)
 
     def __init__(
@@ -187,6 +189,7 @@ class TutorialNetwork(SparseNetwork):
     variants = {"minkunet_tutorial": {}}
     classifier_layers = ("conv4",)
     key_maps = {"MinkowskiEngine": from_torch_names}
+    telling_name = "conv#.kernel"
 
     def __init__(self, num_classes: int = 20, in_channels: int = 3, dimension: int = 3):
         super().__init__(in_channels, dimension)

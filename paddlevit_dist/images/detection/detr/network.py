@@ -105,6 +105,7 @@ class Detr(QueryDetector):
     variants = VARIANTS
     coco_outputs = key_names.DETR_OUTPUTS
     key_maps = key_names.DETR
+    telling_name = "query_embed.weight"
     classifier_layers = ("class_embed",)
 
     def __init__(

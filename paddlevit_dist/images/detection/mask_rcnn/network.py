@@ -166,6 +166,7 @@ class MaskRCNN(Detector):
     variants = VARIANTS
     coco_outputs = key_names.TORCHVISION_OUTPUTS
     key_maps = key_names.MASK_RCNN
+    telling_name = "roi_heads.mask_predictor.conv#_mask.weight"
     classifier_layers = (
         "roi_heads.box_predictor.cls_score",
         "roi_heads.box_predictor.bbox_pred",
@@ -382,6 +383,7 @@ class FasterRCNN(MaskRCNN):
     learns_masks = False
     # torchvision's fasterrcnn_resnet50_fpn, version 1
     variants = {"faster_rcnn_resnet50_fpn": VARIANTS["mask_rcnn_resnet50_fpn"]}
+    telling_name = "rpn.head.bbox_pred.weight"
 
 
 def _choose(scores: paddle.Tensor, boxes: paddle.Tensor, rules: MaskRcnnRules) -> ImageDetections | None:

@@ -115,6 +115,7 @@ class RfDetr(QueryDetector):
     }
     coco_outputs = _OUTPUTS
     key_maps = key_names.RFDETR
+    telling_name = "refpoint_embed.weight"
     criterion_kind: type[GroupCriterion] = GroupCriterion
     classifier_layers = ("class_embed", "enc_out_class_embed")
     reference_normalizer = "as by RF-DETR's authors: by the mean of the devices' objects, at least 1"

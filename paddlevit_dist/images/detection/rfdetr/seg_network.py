@@ -43,6 +43,7 @@ class RfDetrSeg(RfDetr):
         "rfdetr_seg_xlarge": _variant(624, 2, 6, 300),
         "rfdetr_seg_xxlarge": _variant(768, 2, 6, 300),
     }
+    telling_name = "mask_head.query_features_proj.weight"
     criterion_kind = MaskGroupCriterion
 
     def __init__(self, num_classes: int = 80, mask_ratio: int = 4, random_samples: bool = True, **options: Any):

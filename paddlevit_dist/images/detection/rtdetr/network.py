@@ -80,6 +80,7 @@ class RtDetr(HybridNetwork):
     variants = RTDETR
     coco_outputs = 80
     key_maps = key_names.RTDETR
+    telling_name = "decoder.layers.#.mlp.fc#.weight"
     reference_normalizer = "as by RT-DETR's authors: by the mean of the devices' objects, at least 1"
 
     def __init__(

@@ -6,6 +6,8 @@ from support.networks.other_names import in_torch_layout, small
 
 from paddlevit_dist.core.checkpoint import families
 from paddlevit_dist.core.checkpoint.weights import SourceWeights, weights_from_mapping
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.registry.names import REGISTRY
 
 
 @pytest.fixture
@@ -22,12 +24,28 @@ def test_only_the_network_that_the_record_names_is_built(built):
     assert built == ["resnet50"] and converted.unknown == [] and converted.origin.startswith("resnet, timm names")
 
 
-def test_families_are_built_up_to_the_first_that_has_every_name(built):
+@pytest.mark.parametrize("prefix", ["", "model."])
+def test_only_the_network_with_the_telling_name_is_built(built, prefix):
     model = small("mixer_s16_224", seed=1)
-    converted = families.with_our_names(weights_from_mapping(in_torch_layout(model), None))
+    state = {f"{prefix}{name}": value for name, value in in_torch_layout(model).items()}
+    converted = families.with_our_names(weights_from_mapping(state, None))
     assert converted.origin == "mlp_mixer, timm names, Linear weights (out, in)"
-    listed = [name for _, name in families.list_families()]
-    place = next(place for place, (family, _) in enumerate(families.list_families()) if family == "mlp_mixer")
-    assert built == listed[: place + 1] and len(built) < len(listed)
+    assert built == [next(name for family, name in families.list_families() if family == "mlp_mixer")]
     for name, value in model.state_dict().items():
         np.testing.assert_array_equal(converted.state[name], value.numpy(), name)
+
+
+def test_families_are_built_up_to_the_first_with_every_name_if_no_name_tells_it(built):
+    families.with_our_names(weights_from_mapping({"head.fc.bias": np.ones(4, np.float32)}, None))
+    listed = [name for _, name in families.list_families()]
+    assert built == listed[: len(built)] and 1 < len(built) < len(listed)
+
+
+FAMILIES = {REGISTRY.models[name]: (family, name) for family, name in families.list_families()[::-1]}
+
+
+@pytest.mark.parametrize("target", FAMILIES)
+def test_a_family_has_its_telling_name_and_few_others_have_it(target):
+    telling = resolve("model", FAMILIES[target][1]).telling_name
+    assert telling in families.build_family(*FAMILIES[target]).names
+    assert sum(resolve("model", name).telling_name == telling for _, name in FAMILIES.values()) <= 2

@@ -46,9 +46,7 @@ def count_overlaps(truth: np.ndarray, found: np.ndarray, num_true: int, num_foun
     return Overlaps(keys // step - 1, keys % step - 1, shared)
 
 
-def match_segments(
-    overlaps: Overlaps, true_labels: np.ndarray, found_labels: np.ndarray, true_areas: np.ndarray | None = None
-) -> SegmentMatches:
+def match_segments(overlaps: Overlaps, true_labels: np.ndarray, found_labels: np.ndarray) -> SegmentMatches:
     """Match segments of one class with an IoU above 0.5.
 
     Elements without a true segment do not count: the part of a prediction on void is not in the union.
@@ -56,10 +54,9 @@ def match_segments(
     Args:
         overlaps: of all elements, see ``count_overlaps``.
         true_labels, found_labels: class of each segment; a true segment with a negative one matches nothing.
-        true_areas: elements of each true segment; None: as counted in ``overlaps``.
     """
     rows, columns, shared = overlaps.select(overlaps.true_rows >= 0)
-    areas = sum_by_row(rows, shared, len(true_labels)) if true_areas is None else true_areas
+    areas = sum_by_row(rows, shared, len(true_labels))
     rows, columns, shared = overlaps.select((overlaps.true_rows >= 0) & (overlaps.found_rows >= 0))
     found_areas = sum_by_row(columns, shared, len(found_labels))
     is_pair = (true_labels[rows] == found_labels[columns]) & (true_labels[rows] >= 0)

@@ -15,7 +15,7 @@ from .reading import ReadConfig, UnreadableImage, open_image, raise_as_unreadabl
 _NUMBERS = ("1", "L", "P", "I;16", "I;16B", "I;16L", "I")  # one number a pixel; for a palette, the index
 _LOSSY = ("JPEG", "MPO", "AVIF", "HEIF")
 _LOSSY_TIFF = ("jpeg", "tiff_jpeg", "webp")  # compression of a TIFF file
-_MOST_PIXELS = 2**31 - 1
+MOST_PIXELS = 2**31 - 1
 
 
 class LabelPixels(NamedTuple):
@@ -31,7 +31,7 @@ class LabelPixels(NamedTuple):
     palette: np.ndarray | None = None
 
 
-def read_label_pixels(encoded: bytes, path: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
+def read_label_pixels(encoded: bytes, path: str, max_pixels: int = MOST_PIXELS) -> LabelPixels:
     """Read the pixels of a label map of any format that Pillow reads without loss; ``path`` names it in errors.
 
     Raises:
@@ -79,7 +79,7 @@ def _is_lossy(image: Image.Image, encoded: bytes) -> bool:
     return image.format in _LOSSY or image.info.get("compression") in _LOSSY_TIFF
 
 
-def read_label_file(file: str, max_pixels: int = _MOST_PIXELS) -> LabelPixels:
+def read_label_file(file: str, max_pixels: int = MOST_PIXELS) -> LabelPixels:
     """Read the pixels of a label map from an image file, or from a MATLAB file of COCO-Stuff 10k.
 
     It raises what ``read_label_pixels`` does, and a ``UserError`` if SciPy is needed and not installed.

@@ -1,7 +1,7 @@
 """COCO's panoptic JSON: categories, and the segments of each image, whose numbers are the pixels of a PNG file."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -36,7 +36,7 @@ class ListedSegment(msgspec.Struct):
 
     id: _Number
     category_id: _Number
-    iscrowd: int | bool = 0
+    iscrowd: int | bool | None = 0
     area: _Area | None = None
     score: float | None = None  # of predictions
 
@@ -83,10 +83,10 @@ def find_panoptic_json(folder: str) -> str | None:
 
 
 def read_panoptic_json(file: str) -> PanopticFile:
-    """Read a file of segments; a ``UserError`` if it cannot be read or is another one."""
+    """Read a file of segments, also with whole numbers such as 7.0; a ``UserError`` if it cannot be read."""
     with readable(file):
         try:
-            return msgspec.json.decode(to_utf8(read_regular(file)), type=PanopticFile)
+            return msgspec.json.decode(to_utf8(read_regular(file)), type=PanopticFile, strict=False)
         except (msgspec.DecodeError, RecursionError) as error:
             raise ValueError(f"it is not a COCO panoptic file: {error}") from None
 
@@ -97,7 +97,7 @@ def read_categories(file: str) -> Categories:
         try:
             content = msgspec.json.decode(to_utf8(read_regular(file)))
             rows = content["categories"] if isinstance(content, dict) else content
-            categories = msgspec.convert(rows, list[PanopticCategory])
+            categories = msgspec.convert(rows, list[PanopticCategory], strict=False)
         except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, KeyError) as error:
             raise ValueError(
                 f'it is not a list of categories such as {{"id": 1, "name": "car", "isthing": 1}}: {error}'
@@ -111,7 +111,7 @@ def list_categories(categories: Sequence[PanopticCategory], file: str) -> Catego
     if any(not 0 <= level <= 255 for color in colors for level in color or ()):
         raise UserError(f"{file} has a category with a color outside of 0 to 255")
     ids = [category.id for category in categories]
-    repeated = next((number for place, number in enumerate(ids) if number in ids[:place]), None)
+    repeated = find_repeated(ids)
     if repeated is not None:
         raise UserError(f"{file} has two categories with the id {repeated}: give each its own")
     kinds = [category.isthing for category in categories]
@@ -122,6 +122,23 @@ def list_categories(categories: Sequence[PanopticCategory], file: str) -> Catego
     names = make_unique([category.name for category in categories], [f"id {number}" for number in ids])
     are_known = bool(kinds) and all(kind is not None for kind in kinds)
     return Categories(ids, names, palette, [bool(kind) for kind in kinds] if are_known else None)
+
+
+def find_repeated(ids: Iterable[int | str]) -> int | str | None:
+    """Return the first id that occurs a second time; None if there is none."""
+    seen: set[int | str] = set()
+    for number in ids:
+        if number in seen:
+            return number
+        seen.add(number)
+    return None
+
+
+def join_listed(file: str, folder: str, name: str, inside: str) -> str:
+    """Return the path of what ``file`` lists; a ``UserError`` if it is outside of ``inside``, in words."""
+    if os.path.isabs(name) or os.path.normpath(name).split(os.sep)[0] == os.pardir:
+        raise UserError(f"{file} names {shorten(name, 80)}, which is outside of the {inside}")
+    return os.path.join(folder, name)
 
 
 def list_segment_rows(
@@ -143,16 +160,23 @@ def list_segment_rows(
                 f"{file} has no category for each segment of {path}, or two of one id: does it belong to these label "
                 "maps?"
             )
-        rows = []
-        for each in segments:
-            if each.iscrowd not in (0, 1) or not (each.area is None or 0 <= each.area < _LARGEST_AREA):
-                raise UserError(
-                    f"{file}: {shorten(os.path.basename(path), 80)}: segment {each.id} has iscrowd {each.iscrowd} and "
-                    f"area {each.area}: expected 0 or 1, and pixels"
-                )
-            area = -1 if each.area is None else int(each.area)
-            rows.append((each.id, label_of[each.category_id], each.iscrowd, area))
-        yield np.array(rows, NOTE).reshape(-1, 4)
+        yield make_segment_rows(file, path, segments, label_of)
+
+
+def make_segment_rows(
+    file: str, path: str, segments: Sequence[ListedSegment], label_of: Mapping[int, int]
+) -> np.ndarray:
+    """Return the segments of a label map, whose categories are known, as ``list_segment_rows`` does."""
+    rows = []
+    for each in segments:
+        if each.iscrowd not in (None, 0, 1) or not (each.area is None or 0 <= each.area < _LARGEST_AREA):
+            raise UserError(
+                f"{file}: {shorten(os.path.basename(path), 80)}: segment {each.id} has iscrowd {each.iscrowd} and "
+                f"area {each.area}: expected 0 or 1, and pixels"
+            )
+        area = -1 if each.area is None else int(each.area)
+        rows.append((each.id, label_of[each.category_id], bool(each.iscrowd), area))
+    return np.array(rows, NOTE).reshape(-1, 4)
 
 
 def _are_known(segments: Sequence[ListedSegment], label_of: Mapping[int, int]) -> bool:

@@ -17,6 +17,7 @@ def count_image(truth: Segments, found: Segments, num_classes: int) -> tuple[np.
 
     Void is not scored: the part of a prediction on it is not in the union. Crowds neither match nor are missed. A
     prediction without a match is not an error if more than half of it is on void or on the last crowd of its class.
+    Pixels are counted: ``areas`` of a file may be wrong.
 
     Returns:
         Counts int64 (6, classes), see ``intervals.panoptic_scores``, and float64 (classes,), the sum of the IoU of
@@ -25,7 +26,7 @@ def count_image(truth: Segments, found: Segments, num_classes: int) -> tuple[np.
     number, num_found = len(truth.labels), len(found.labels)
     overlaps = count_overlaps(truth.places, found.places, number, num_found)
     matchable = np.where(truth.is_crowd, -1, truth.labels)
-    true_rows, found_rows, ious = match_segments(overlaps, matchable, found.labels, truth.areas)
+    true_rows, found_rows, ious = match_segments(overlaps, matchable, found.labels)
     is_missed, is_false = ~truth.is_crowd, ~_find_unscored(truth, found, overlaps)
     is_missed[true_rows], is_false[found_rows] = False, False
     matched = truth.labels[true_rows]

@@ -10,11 +10,21 @@ import numpy as np
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count, shorten
 from ...core.tasks.sample_checks import BadSample
+from ...core.tasks.sample_names import SampleNames
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from ..data.inspection import run_in_threads
-from ..data.label_pixels import read_label_file
-from ..data.panoptic_files import ImageSegments, PanopticFile, list_categories, read_panoptic_json
-from .data.panoptic_dataset import PanopticDataset
+from ..data.label_pixels import MOST_PIXELS, read_label_pixels
+from ..data.panoptic_files import (
+    ImageSegments,
+    PanopticFile,
+    find_repeated,
+    join_listed,
+    list_categories,
+    make_segment_rows,
+    read_panoptic_json,
+)
+from ..data.reading import ReadConfig, open_image, read_file
+from .data.panoptic_dataset import PanopticDataset, count_wrong_areas, describe_wrong_areas
 from .data.segments import Segments, number_segments
 from .quality import count_image
 
@@ -66,26 +76,24 @@ def score(truth: PanopticTruth, results: str) -> ScoreReport:
     """
     content = read_panoptic_json(results)
     label_of = _match_categories(truth, content, results)
-    places = _match_images(truth, content.annotations, results)
+    places = _match_images(truth, content, results)
 
-    def compare(own: PanopticTruth, index: int) -> tuple[np.ndarray, np.ndarray]:
-        true, found = own.read(index), _read_entry(results, entries, label_of, index)
-        if true.places.shape != found.places.shape:
-            sizes = [f"{width} x {height}" for height, width in (found.places.shape, true.places.shape)]
-            raise UserError(
-                f"{_find_map(results, entries[index])} has {sizes[0]} pixels (width x height), but "
-                f"{truth.names[index]} has {sizes[1]}"
-            )
+    def compare(own: PanopticTruth, index: int) -> tuple[np.ndarray, np.ndarray, int]:
+        true = own.read(index)
+        found = _read_entry(results, entries, label_of, index, (truth.names[index], true.places.shape))
         if len(np.unique(found.places[found.places >= 0])) < len(found.labels):
             empty = found.ids[np.setdiff1d(np.arange(len(found.labels)), found.places)[0]]
             raise UserError(f"{results}: segment {empty} has no pixel in {_find_map(results, entries[index])}")
-        return count_image(true, found, len(truth.class_names))
+        return *count_image(true, found, len(truth.class_names)), count_wrong_areas(true)
 
     entries = [content.annotations[place] for place in places]
     compared = list(run_in_threads(compare, truth, range(len(entries)), "comparing", len(entries), np.inf))
-    counts, ious = map(np.stack, zip(*compared))
+    counts, ious, wrong = map(np.stack, zip(*compared))
     segments = int((counts[:, 0] + counts[:, 2]).sum())
     others = len(content.annotations) - len(entries)
+    notices = [f"{results}: {count(others, 'image')} without ground truth: skipped"] if others else []
+    if wrong.any():
+        notices.append(f"{truth.source}: {describe_wrong_areas(int(wrong.sum()))}")
     return ScoreReport(
         counted=f"{count(segments, 'segment')} in {count(len(entries), 'image')}, {int(counts[:, :2].sum()):,} "
         f"segments of results that count: {results}, ground truth: {truth.source}",
@@ -98,7 +106,7 @@ def score(truth: PanopticTruth, results: str) -> ScoreReport:
             "a segment matches one of its class with an IoU above 0.5; void is not scored, crowds neither match nor "
             "are missed, and a result more than half on void or on the last crowd of its class is not an error",
         ],
-        notices=[f"{results}: {count(others, 'image')} without ground truth: skipped"] if others else [],
+        notices=notices,
         task="panoptic_segmentation",
         kind="panoptic",
         arrays={"segment_counts": counts, "segment_ious": ious, "is_thing": np.array(truth.is_thing, bool)},
@@ -126,20 +134,38 @@ def _match_categories(truth: PanopticTruth, content: PanopticFile, results: str)
     return label_of
 
 
-def _match_images(truth: PanopticTruth, entries: Sequence[ImageSegments], results: str) -> list[int]:
-    """Return the place of each image's result, by id, or else by the names of the files."""
+def _match_images(truth: PanopticTruth, content: PanopticFile, results: str) -> list[int]:
+    """Return the place of each image's result: by the list of images if the results have one, else by id, else by name.
+
+    A ``UserError`` if an image has none, or if ids and the names of the maps contradict each other.
+    """
+    entries = content.annotations
     ids = [_get_id(entry, results) for entry in entries]
     _require_unique(ids, results)
     by_id = {number: place for place, number in enumerate(ids)}
-    by_name = {_get_stem(entry.file_name): place for place, entry in enumerate(entries)}
-    for found in (
-        [by_id.get(number) for number in truth.ids],
-        [by_name.get(_get_stem(name)) for name in truth.names],
-    ):
-        places = [place for place in found if place is not None]
-        if places and len(places) == len(found):
-            return places
     matched = [by_id.get(number) for number in truth.ids]
+    name_of = {image.id: image.file_name for image in content.images}
+    for names, is_list in (
+        ([name_of.get(number, "") for number in ids], True),
+        ([entry.file_name for entry in entries], False),
+    ):
+        if None not in matched and not (_are_unique(truth.names) and _are_unique(names)):
+            continue  # the ids are enough
+        found = _match_names(truth, names, results)
+        places = [place for place in found if place is not None]
+        if len(places) < len(found) or found == matched:
+            continue
+        if not is_list and None not in matched:
+            row = next(row for row, place in enumerate(places) if place != matched[row])
+            raise UserError(
+                f"{results}: {shorten(entries[places[row]].file_name, 80)} has image_id {ids[places[row]]}, but "
+                f"{shorten(truth.names[row], 80)} of {truth.source} has {truth.ids[row]}: correct one of them, or list "
+                "id and file_name of the images under images"
+            )
+        return places
+    known = [place for place in matched if place is not None]
+    if len(known) == len(matched):
+        return known
     missing = [truth.names[row] for row, place in enumerate(matched) if place is None]
     raise UserError(
         f"{results}: {len(missing):,} of {count(len(truth.names), 'image')} of {truth.source} have no result, such as "
@@ -147,8 +173,26 @@ def _match_images(truth: PanopticTruth, entries: Sequence[ImageSegments], result
     )
 
 
-def _get_stem(name: str) -> str:
-    return os.path.splitext(os.path.basename(name))[0]
+def _match_names(truth: PanopticTruth, names: Sequence[str], results: str) -> list[int | None]:
+    """Return the place of each image's name among these, where "" is unknown; None: it is not among them."""
+    places = [place for place, name in enumerate(names) if name]
+    finder, matches = SampleNames([names[place] for place in places], results), dict[int, str]()
+    found: list[int | None] = []
+    for name in truth.names:
+        row = finder.find_row(name) if places else None
+        if row is not None and row in matches:
+            clash = f"{finder.names[row]} matches {matches[row]} and {name} of {truth.source}"
+            raise UserError(f"{results}: {clash}: give the results the ids of the ground truth, or its folders")
+        if row is not None:
+            matches[row] = name
+        found.append(None if row is None else places[row])
+    return found
+
+
+def _are_unique(names: Sequence[str]) -> bool:
+    """Return whether file names differ without folders and suffixes."""
+    stems = {os.path.splitext(os.path.basename(name))[0] for name in names}
+    return len(stems) == len(names)
 
 
 def _get_id(entry: ImageSegments, file: str) -> Id:
@@ -158,33 +202,46 @@ def _get_id(entry: ImageSegments, file: str) -> Id:
 
 
 def _require_unique(ids: Sequence[Id], file: str) -> None:
-    if len(set(ids)) < len(ids):
-        repeated = next(number for place, number in enumerate(ids) if number in ids[:place])
+    repeated = find_repeated(ids)
+    if repeated is not None:
         raise UserError(f"{file} has two entries of image {repeated}: remove one of them")
 
 
 def _find_map(file: str, entry: ImageSegments) -> str:
     """Return the map of an image: in the folder of the JSON file's name."""
-    if os.path.isabs(entry.file_name) or os.path.normpath(entry.file_name).startswith(".."):
-        raise UserError(f"{file} names {shorten(entry.file_name, 80)}, which is outside of the folder of its maps")
-    return os.path.join(os.path.splitext(file)[0], entry.file_name)
+    return join_listed(file, os.path.splitext(file)[0], entry.file_name, "folder of its maps")
 
 
-def _read_entry(file: str, entries: Sequence[ImageSegments], label_of: Mapping[int, int], index: int) -> Segments:
-    """Read the segments of an image; a ``UserError`` if they and its map differ."""
+def _read_entry(
+    file: str,
+    entries: Sequence[ImageSegments],
+    label_of: Mapping[int, int],
+    index: int,
+    size: tuple[str, tuple[int, ...]] | None = None,
+) -> Segments:
+    """Read the segments of an image; a ``UserError`` if they and its map differ.
+
+    ``size``: name of the true image, and the height and width that the map must have.
+    """
     entry = entries[index]
     path, rows = _find_map(file, entry), entry.segments_info
     unknown = next((each.category_id for each in rows if each.category_id not in label_of), None)
     if unknown is not None:
         raise UserError(f"{file}: {shorten(entry.file_name, 80)} has a segment of category {unknown}, which is unknown")
-    areas = [each.area for each in rows]
+    encoded = read_file(path)
+    if size is not None:
+        _require_size(encoded, path, *size)
+    ids, labels, crowds, areas = make_segment_rows(file, path, rows, label_of).T
     try:
-        return number_segments(
-            read_label_file(path).values.astype(np.int64),
-            [each.id for each in rows],
-            [label_of[each.category_id] for each in rows],
-            [bool(each.iscrowd) for each in rows],
-            None if None in areas else [int(area or 0) for area in areas],
-        )
+        found = number_segments(read_label_pixels(encoded, path).values.astype(np.int64), ids, labels, crowds == 1)
     except BadSample as error:
         raise UserError(f"{path}: {error.reason}, by {file}") from None
+    return found._replace(areas=np.where(areas < 0, found.areas, areas))
+
+
+def _require_size(encoded: bytes, path: str, name: str, size: tuple[int, ...]) -> None:
+    """Check a map's size before decoding it, which another program may have made larger than memory."""
+    with open_image(encoded, path, ReadConfig(max_pixels=MOST_PIXELS)) as image:
+        width, height = image.size
+    if (height, width) != size:
+        raise UserError(f"{path} has {width} x {height} pixels (width x height), but {name} has {size[1]} x {size[0]}")

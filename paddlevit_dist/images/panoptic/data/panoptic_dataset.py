@@ -87,7 +87,7 @@ def summarize_segments(dataset: PanopticDataset, split: str) -> list[str]:
     if not rows:
         return []
     numbers, sums = (np.stack(part).sum(axis=0) for part in zip(*rows))
-    crowds, empty, void, pixels, repeated = sums.tolist()
+    crowds, empty, void, pixels, repeated, wrong = sums.tolist()
     names, is_thing = list(map(str, dataset.class_names or range(dataset.num_classes))), np.array(dataset.is_thing)
     images = f"{len(rows):,} of {len(dataset):,}" if len(rows) < len(dataset) else f"all {len(rows):,}"
     things, stuff = int(numbers[is_thing].sum()), int(numbers[~is_thing].sum())
@@ -105,13 +105,27 @@ def summarize_segments(dataset: PanopticDataset, split: str) -> list[str]:
         lines.append(f"warning: {count(empty, 'segment')} of {split} without a pixel: not learned")
     if repeated:
         lines.append(f"warning: {count(repeated, 'image')} of {split} with several segments of one class of stuff")
+    if wrong:
+        lines.append(f"warning: {split}: {describe_wrong_areas(wrong)}")
     return lines
 
 
-def _count(dataset: PanopticDataset, index: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Count the segments of each class without crowds, then crowds, empty ones, void pixels, pixels, repeated stuff.
+def count_wrong_areas(segments: Segments) -> int:
+    """Count segments whose area in their file is not their number of pixels."""
+    counted = np.bincount(segments.places[segments.places >= 0], minlength=len(segments.areas))
+    return int(((segments.areas != counted) & (counted > 0)).sum())
 
-    None if the map cannot be read, which is reported later.
+
+def describe_wrong_areas(number: int) -> str:
+    """Say that segments have another area in their file than pixels."""
+    return f"{count(number, 'segment')} with an area in the file that is not the number of pixels: the pixels count"
+
+
+def _count(dataset: PanopticDataset, index: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Count the segments of each class without crowds, and what is unusual.
+
+    The second array has crowds, empty ones, void pixels, pixels, whether stuff is repeated, and wrong areas. None if
+    the map cannot be read, which is reported later.
     """
     try:
         segments = dataset.read_segments(index)
@@ -121,7 +135,8 @@ def _count(dataset: PanopticDataset, index: int) -> tuple[np.ndarray, np.ndarray
     is_repeated = bool((numbers[~np.array(dataset.is_thing)] > 1).any())
     void, present = int((segments.places < 0).sum()), np.unique(segments.places[segments.places >= 0])
     crowds, empty = int(segments.is_crowd.sum()), len(segments.labels) - len(present)
-    return numbers, np.array([crowds, empty, void, segments.places.size, is_repeated])
+    wrong = count_wrong_areas(segments)
+    return numbers, np.array([crowds, empty, void, segments.places.size, is_repeated, wrong])
 
 
 class PanopticShapes(DrawnImages, PanopticDataset):

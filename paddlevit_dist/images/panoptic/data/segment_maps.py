@@ -22,6 +22,7 @@ from ...data.panoptic_files import (
     NOTE,
     Categories,
     find_panoptic_json,
+    join_listed,
     list_categories,
     list_segment_rows,
     read_categories,
@@ -146,7 +147,8 @@ class SegmentMaps(MapFiles, PanopticDataset):
         if file is None and match.layout.kind == IDS:
             self._take_categories(*self._read_id_classes(match, choices))
             self._are_ids = True
-            return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels)), place
+            notes = [_make_note(path) if match.layout.classes == CITYSCAPES else b"" for path in pairs.labels]
+            return _SplitFiles(pairs.images, pairs.labels, notes), place
         if choices.categories is not None:
             raise UserError(
                 "PANOPTIC.CATEGORIES: COCO's panoptic JSON contains the categories; remove PANOPTIC.CATEGORIES"
@@ -175,11 +177,8 @@ class SegmentMaps(MapFiles, PanopticDataset):
         images, maps = [], []
         for entry in content.annotations:
             name = name_of.get(entry.image_id) or stems.get(os.path.splitext(entry.file_name)[0], "")
-            for path in (name, entry.file_name):
-                if os.path.isabs(path) or os.path.normpath(path).startswith(".."):
-                    raise UserError(f"{file} names {shorten(path, 80)}, which is outside of the folders of its data")
-            images.append(os.path.join(folder, name))
-            maps.append(os.path.join(os.path.splitext(file)[0], entry.file_name))
+            images.append(join_listed(file, folder, name, "folders of its data"))
+            maps.append(join_listed(file, os.path.splitext(file)[0], entry.file_name, "folders of its data"))
         missing = [path for path in (*images, *maps) if not os.path.isfile(path)]
         if missing or not images:
             what = f"names {missing[0]}, which does not exist" if missing else "lists no image"
@@ -224,6 +223,11 @@ class SegmentMaps(MapFiles, PanopticDataset):
 def _read_numbers(file: str, max_pixels: int) -> np.ndarray:
     """Return the numbers of a map's pixels, int64 (height, width)."""
     return read_label_file(file, max_pixels).values.astype(np.int64)
+
+
+def _make_note(path: str) -> bytes:
+    """Return the note of one of Cityscapes' maps: the image's id in the files of Cityscapes' own tools."""
+    return format_json(os.path.basename(path).partition("_gtFine")[0]).encode() + _ID_END
 
 
 def split_ids(

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from support.files import segment_layouts as layouts
 from support.networks.golden import arrays, description
 from support.refusals import refusal_of
@@ -140,3 +141,97 @@ def test_results_without_ground_truth_are_told(golden, evaluate, tmp_path, capsy
     golden["annotations"].append({"image_id": 77, "file_name": "x.png", "segments_info": []})
     (tmp_path / "found.json").write_text(json.dumps(golden))
     assert json.loads(evaluate("-json"))["notes"][0].endswith("found.json: 1 image without ground truth: skipped")
+
+
+def rewrite(file, change):
+    """Change the segments in a file."""
+    content = json.loads(file.read_text())
+    for entry in content["annotations"]:
+        for segment in entry["segments_info"]:
+            change(segment)
+    file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("factor", [0, 0.25, 4])
+def test_areas_of_the_file_do_not_count(golden, evaluate, tmp_path, factor):
+    expected = json.loads(evaluate("-json"))["scores"]
+    rewrite(tmp_path / "truth.json", lambda segment: segment.update(area=segment["area"] * factor))
+    found = json.loads(evaluate("-json"))
+    assert found["scores"] == expected
+    assert any("with an area in the file that is not the number of pixels" in note for note in found["notes"])
+
+
+def test_whole_numbers_of_other_programs_and_crowds_of_none_are_read(golden, evaluate, tmp_path):
+    expected = json.loads(evaluate("-json"))["scores"]
+    rewrite(tmp_path / "found.json", lambda segment: segment.update(id=float(segment["id"]), iscrowd=None))
+    rewrite(tmp_path / "truth.json", lambda segment: segment.update(category_id=str(segment["category_id"])))
+    assert json.loads(evaluate("-json"))["scores"] == expected
+
+
+def test_a_crowd_is_one_or_zero_in_the_truth(golden, evaluate, tmp_path):
+    rewrite(tmp_path / "truth.json", lambda segment: segment.update(iscrowd=2))
+    assert "iscrowd 2" in refusal_of(evaluate)
+
+
+def number_images(tmp_path, golden, is_listed):
+    """Number the results' images from the last to the first, as a program that does not know the true ids."""
+    truth = json.loads((tmp_path / "truth.json").read_text())
+    listed = []
+    ids = [entry["image_id"] for entry in truth["annotations"]]
+    name_of = {image["id"]: image["file_name"] for image in truth["images"]}
+    own_id = dict(zip(ids, reversed(ids)))
+    for entry in golden["annotations"]:
+        listed.append({"id": own_id[entry["image_id"]], "file_name": f"/photos/{name_of[entry['image_id']]}"})
+        entry["image_id"] = own_id[entry["image_id"]]
+    content = {**golden, "images": listed} if is_listed else golden
+    (tmp_path / "found.json").write_text(json.dumps(content))
+
+
+def test_a_list_of_images_counts_more_than_their_numbers(golden, evaluate, tmp_path):
+    expected = json.loads(evaluate("-json"))["scores"]
+    number_images(tmp_path, golden, is_listed=True)
+    assert json.loads(evaluate("-json"))["scores"] == expected
+
+
+def test_numbers_that_contradict_the_names_of_the_maps_are_refused(golden, evaluate, tmp_path):
+    number_images(tmp_path, golden, is_listed=False)
+    message = refusal_of(evaluate)
+    assert "has image_id 8, but" in message and "correct one of them" in message
+
+
+def write_pair(tmp_path, names):
+    """Two images of one name in two folders, one of them all road; results under ``names`` and other ids."""
+    categories = [{"id": 3, "name": "car", "isthing": 1}, {"id": 7, "name": "road", "isthing": 0}]
+    maps = [np.full((4, 5), 1), np.full((4, 5), 2)]
+    for side, files in (("truth", ("a/0.png", "b/0.png")), ("found", names)):
+        entries = [
+            {"image_id": f"{side}{k}", "file_name": file, "segments_info": [{"id": k + 1, "category_id": (3, 7)[k]}]}
+            for k, file in enumerate(files)
+        ]
+        write(tmp_path, side, {"annotations": entries, "categories": categories}, maps)
+
+
+@pytest.mark.parametrize("names", [("a/0.png", "b/0.png"), ("x/a/0.png", "x/b/0.png")])
+def test_equal_names_in_two_folders_are_two_images(evaluate, tmp_path, names):
+    write_pair(tmp_path, names)
+    assert json.loads(evaluate("-json", "-interval=off"))["scores"]["PQ"] == 1.0
+
+
+def test_one_result_does_not_count_for_two_images(evaluate, tmp_path):
+    write_pair(tmp_path, ("0.png", "1.png"))
+    assert "0.png matches a/0.png and b/0.png" in refusal_of(evaluate)
+
+
+def test_a_map_of_another_size_is_refused_before_it_is_decoded(golden, evaluate, tmp_path):
+    file = tmp_path / "found" / golden["annotations"][0]["file_name"]
+    Image.new("L", (9000, 8000)).save(file)
+    file.write_bytes(file.read_bytes()[:20_000])  # what is cut off cannot be decoded
+    assert "has 9000 x 8000 pixels (width x height), but" in refusal_of(evaluate)
+
+
+def test_a_name_may_begin_with_two_dots(golden, evaluate, tmp_path):
+    entry = golden["annotations"][0]
+    (tmp_path / "found" / entry["file_name"]).rename(tmp_path / "found" / "..0.png")
+    entry["file_name"] = "..0.png"
+    (tmp_path / "found.json").write_text(json.dumps(golden))
+    assert json.loads(evaluate("-json"))["samples"] == 9

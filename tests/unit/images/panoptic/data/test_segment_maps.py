@@ -10,6 +10,7 @@ from support.files import segment_layouts as layouts
 from support.networks.golden import arrays, description
 from support.refusals import refusal_of
 
+from paddlevit_dist.images.panoptic.data.panoptic_dataset import summarize_segments
 from paddlevit_dist.images.panoptic.data.segment_maps import SegmentChoices, SegmentMaps
 from paddlevit_dist.images.panoptic.guessing import guess_segments
 
@@ -161,3 +162,18 @@ def test_a_folder_without_maps_is_refused(tmp_path):
     assert "no maps of segments found" in refusal_of(opened, tmp_path)
     assert guess_segments(str(tmp_path)) is None
     assert "does not exist" in refusal_of(guess_segments, str(tmp_path / "nothing"))
+
+
+def test_cityscapes_images_have_the_ids_of_its_own_tools(tmp_path):
+    for layout in ("cityscapes", "cityscapes_instance_ids"):
+        layouts.LAYOUTS[layout](tmp_path / layout)
+        dataset = opened(tmp_path / layout)
+        assert [dataset.image_id(index) for index in range(len(dataset))] == ["lindau_000000_000019"]
+
+
+def test_areas_that_are_not_the_pixels_are_told(tmp_path):
+    layouts.own_coco(tmp_path)
+    assert not [line for line in summarize_segments(opened(tmp_path), "val") if "the pixels count" in line]
+    changed(tmp_path, lambda content: content["annotations"][0]["segments_info"][0].update(area=1))
+    line = summarize_segments(opened(tmp_path), "val")[-1]
+    assert line.startswith("warning: val: 1 segment with an area in the file that is not the number of pixels")

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.runtime.printing import describe_value
-from ..core.tasks.dataset import Dataset, DatasetType
+from ..core.tasks.dataset import Dataset
+from ..core.tasks.listed_dataset import create_dataset
 from ..core.tasks.sample_checks import BadSample
 from ..core.tasks.sample_groups import SUBJECT
 from .settings import MAX_VOXELS, VolumeSettings
@@ -77,7 +78,7 @@ class VolumeDataset(NamedVolumes):
         """Open a split with the DATA and VOLUMES keys of a configuration."""
         volumes = config.VOLUMES
         options = VolumeOptions(*(volumes[name.upper()] for name in VolumeOptions._fields))
-        return open_with_options(cls, config.DATA.DATA_PATH, split, cache_folder, options)
+        return create_dataset(cls, config.DATA.DATA_PATH, split, cache_folder, options)
 
     def make_sample(self, sample: Any) -> tuple[DecodedVolume, np.ndarray]:
         """Return what ``read`` of a derived class returned with float64 points; BadSample if a part is wrong.
@@ -119,14 +120,3 @@ class VolumeDataset(NamedVolumes):
     def convention(self, index: int) -> str:
         """Return the convention of predictions for volume ``index``: "ras" or "lps"."""
         return "ras"
-
-
-def open_with_options(
-    cls: type[DatasetType], data_path: str | None, split: str, cache_folder: Path, options: Any
-) -> DatasetType:
-    """Open a dataset; options are passed if its constructor has a parameter for them: a user's may have three."""
-    try:
-        inspect.signature(cls).bind(data_path, split, cache_folder, options)
-    except TypeError:
-        return cls(data_path, split, cache_folder)
-    return cls(data_path, split, cache_folder, options)

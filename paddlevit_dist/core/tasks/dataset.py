@@ -17,7 +17,7 @@ from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
 from .class_labels import make_classes, show_value
 from .class_names import make_class_names, make_num_classes
-from .listed_dataset import adapt, is_listed
+from .listed_dataset import adapt, create_dataset, is_listed
 from .made_results import DESCRIPTIONS, is_ours, make_description, make_opened, make_results
 from .sample_groups import SampleGroups, read_groups
 
@@ -82,7 +82,7 @@ class Dataset:
 
         A dataset with its own keys overrides this, and names the settings that it reads as the type of ``config``.
         """
-        return cls(config.DATA.DATA_PATH, split, cache_folder)
+        return create_dataset(cls, config.DATA.DATA_PATH, split, cache_folder)
 
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect: texts, ``int`` and an array of integers.
@@ -91,7 +91,7 @@ class Dataset:
         """
         if (names := self.class_names) is not None:
             self._set("class_names", names, make_class_names(names, f"{name}: class_names"), name)
-        if (number := self.num_classes) is not None and type(number) is not int:
+        if (number := self.num_classes) is not None and (type(number) is not int or number < 0):
             self._set("num_classes", number, make_num_classes(number, f"{name}: num_classes"), name)
         if self.class_names and self.num_classes is not None and len(self.class_names) != self.num_classes:
             raise UserError(

@@ -1,22 +1,74 @@
-"""A user's class with a length and samples by index, such as a ``paddle.io.Dataset``, as a registered dataset."""
+"""Users' classes as registered datasets: their arguments, and those with only a length and samples by index."""
 
 import functools
 import inspect
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
 from .made_results import make_description
 
 _ARGUMENTS = ("data_path", "split", "cache_folder")
 _OF_ALL = ("class_names", "num_classes", "labels", "labeled", "root", "groups_by", "notices", "content_key")
-_FACTS = (*_OF_ALL, "label_matrix", "category_ids", "keypoint_sets", "palette", "spacing")
+_OF_IMAGES = ("label_matrix", "category_ids", "has_masks", "keypoint_sets", "is_thing", "palette")
+_FACTS = (*_OF_ALL, *_OF_IMAGES, "rgb_range", "spacing", "channels")
+#: methods by index that a base class may have, and that the user's class then replaces
+_METHODS = ("annotations", "read_labels", "read_segments", "case", "convention", "source")
+
+
+Created = TypeVar("Created")
 
 
 def is_listed(target: Any) -> bool:
     """Return whether a class has a length and samples by index."""
     is_class = isinstance(target, type) and not issubclass(target, (Mapping, str, bytes))
     return is_class and all(hasattr(target, name) for name in ("__len__", "__getitem__"))
+
+
+def create_dataset(cls: type[Created], data_path: str | None, split: str, cache_folder: Any, *options: Any) -> Created:
+    """Create a dataset with the arguments among these that its constructor takes.
+
+    One whose required arguments all have our names gets them by name, and may lack some; any other gets them by
+    position, with or without ``options``. UserError: it takes others.
+    """
+    given = dict(zip((*_ARGUMENTS, "options"), (data_path, split, cache_folder, *options)))
+    parameters = inspect.signature(cls).parameters
+    if "split" in parameters and not _list_others(parameters, given):
+        return create_named(cls, given)
+    for number in range(len(given), len(_ARGUMENTS) - 1, -1):
+        values = list(given.values())[:number]
+        try:
+            inspect.signature(cls).bind(*values)
+        except TypeError:
+            continue
+        return cls(*values)
+    return create_named(cls, given)
+
+
+def create_named(target: Callable[..., Created], given: Mapping[str, Any]) -> Created:
+    """Create a user's object with the arguments among ``given`` that its constructor names.
+
+    A constructor that names no split but takes any name gets all of them. UserError: it takes others.
+    """
+    parameters = inspect.signature(target).parameters
+    others = _list_others(parameters, given)
+    if others:
+        raise UserError(
+            f"dataset {getattr(target, '__name__', target)} takes {', '.join(others)}: a registered class takes some "
+            f"of {', '.join(_ARGUMENTS)}, and no other argument without a default"
+        )
+    takes_all = "split" not in parameters and any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    return target(**{name: value for name, value in given.items() if takes_all or name in parameters})
+
+
+def _list_others(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> list[str]:
+    """Return the required parameters that are none of ``given``."""
+    return [
+        name
+        for name, each in parameters.items()
+        if name not in given and each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
 
 
 class ListedItems:
@@ -48,21 +100,7 @@ class ListedDataset(ListedItems):
 
     def __init__(self, data_path: str | None, split: str, cache_folder: Any) -> None:
         """Create the user's object with the arguments among these that its constructor names."""
-        given = dict(zip(_ARGUMENTS, (data_path, split, cache_folder)))
-        parameters = inspect.signature(self.target).parameters
-        others = [
-            name
-            for name, each in parameters.items()
-            if name not in given
-            and each.default is each.empty
-            and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
-        ]
-        if others:
-            raise UserError(
-                f"dataset {self.target.__name__} takes {', '.join(others)}: a registered class takes some of "
-                f"{', '.join(_ARGUMENTS)}, and no other argument without a default"
-            )
-        self.items = self.target(**{name: value for name, value in given.items() if name in parameters})
+        self.items = create_named(self.target, dict(zip(_ARGUMENTS, (data_path, split, cache_folder))))
         for name in _FACTS:
             if hasattr(self.items, name) and not isinstance(getattr(type(self), name, None), property):
                 setattr(self, name, getattr(self.items, name))
@@ -78,9 +116,20 @@ class ListedDataset(ListedItems):
 @functools.cache
 def adapt(target: Any, base: type) -> Any:
     """Return a class derived from ``base``, which has the samples of the user's class ``target``."""
-    return type(
-        target.__name__, (ListedDataset, base), {"target": target, "base": base, "__module__": target.__module__}
-    )
+    methods = {
+        name: _forward(name)
+        for name in _METHODS
+        if callable(getattr(base, name, None)) and callable(getattr(target, name, None))
+    }
+    facts = {"target": target, "base": base, "__module__": target.__module__}
+    cls = type(target.__name__, (ListedDataset, base), {**methods, **facts})
+    require_methods(cls, "dataset ")
+    return cls
+
+
+def _forward(name: str) -> Callable[[Any, int], Any]:
+    """Return a method that calls that of the user's object, and whose result the base class makes and checks."""
+    return lambda self, index: getattr(self.items, name)(index)
 
 
 def _rebuild(target: Any, base: type, state: dict[str, Any]) -> Any:

@@ -54,11 +54,22 @@ def make_opened(method: Any) -> Any:
 
     @functools.wraps(method)
     def opened(cls: type[Any], config: Any, split: str, cache_folder: Path) -> Any:
-        dataset = method(cls, config, split, cache_folder)
-        dataset.make_facts(f"dataset {config.DATA.DATASET}")
+        dataset, name = method(cls, config, split, cache_folder), f"dataset {config.DATA.DATASET}"
+        if not is_ours(type(dataset)):
+            _require_length(dataset, name)
+        dataset.make_facts(name)
         return dataset
 
     return opened
+
+
+def _require_length(dataset: Any, name: str) -> None:
+    """Raise an OwnCodeError if a user's dataset does not have a whole number of samples."""
+    try:
+        len(dataset)
+    except (TypeError, ValueError) as error:  # of Python, if __len__ returns something else
+        message = f"{name} has no length: {shorten(str(error))}: return the number of samples from __len__"
+        raise OwnCodeError.wrap(message, error, lambda code: code.co_filename.startswith(_FOLDER)) from error
 
 
 def make_description(samples: Any, description: Any) -> str:

@@ -41,9 +41,10 @@ def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes
     found = int(dataset.num_classes)
     if num_classes is None and found < fewest:
         name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""
+        has = f"has only one class{name}" if found else "has no classes"
         raise UserError(
-            f"dataset {data.DATASET}{format_place(data.DATA_PATH)} has only one class{name}: a classifier needs two or "
-            "more, one folder each"
+            f"dataset {data.DATASET}{format_place(data.DATA_PATH)} {has}: a classifier needs two or more, one folder "
+            "each"
         )
     if num_classes is not None and num_classes < found:
         raise UserError(

@@ -11,9 +11,10 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import describe_value
 from ...core.tasks.class_names import make_class_names
 from ...core.tasks.dataset import Dataset
+from ...core.tasks.listed_dataset import create_dataset
 from ...core.tasks.sample_arrays import to_classes
 from ...core.tasks.sample_checks import BadSample
-from ..dataset import NamedVolumes, open_with_options
+from ..dataset import NamedVolumes
 from ..geometry import VolumeGeometry
 from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS
@@ -131,7 +132,7 @@ class SegmentedVolumes(NamedVolumes):
         """Open a split with the DATA and VOLUMES keys of a configuration."""
         volumes = config.VOLUMES
         options = SegmentationOptions(volumes.SPACING_MM, volumes.MAX_VOXELS, volumes.FOLD)
-        return open_with_options(cls, config.DATA.DATA_PATH, split, cache_folder, options)
+        return create_dataset(cls, config.DATA.DATA_PATH, split, cache_folder, options)
 
     @property
     def num_classes(self) -> int:  # type: ignore[override]

@@ -199,6 +199,9 @@ def test_a_dataset_is_opened_with_path_split_and_folder_in_this_order():
         def __init__(self, *given):
             self.given = given
 
+        def __len__(self):
+            return 3
+
     config = SimpleNamespace(DATA=SimpleNamespace(DATA_PATH="/set", DATASET="own"))
     assert Opened.open(config, "val", "/cache").given == ("/set", "val", "/cache")
     assert (Dataset.labeled, Dataset.is_remote) == (True, False)

@@ -10,7 +10,11 @@ from support.registrations import forgotten
 
 from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.tasks.listed_dataset import adapt, create_dataset
 from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.images import DetectionDataset, ImageDataset
+from paddlevit_dist.points import SceneDataset
+from paddlevit_dist.volumes import SegmentedVolumes
 
 
 class Halves(paddle.io.Dataset):
@@ -77,3 +81,116 @@ def test_a_class_with_other_arguments_is_refused_by_their_names(tmp_path):
 def test_a_class_that_is_no_list_is_refused_as_before(tmp_path):
     with pytest.raises(UserError, match="^dict is not derived from ImageDataset"):
         open_split(dict, tmp_path)
+
+
+class Tiny(ImageDataset):
+    """A dataset whose constructor is that of a derived class; ``given`` is what it got."""
+
+    class_names = ["top", "bottom"]
+
+    def __len__(self):
+        return 2
+
+    def read(self, index):
+        return Image.new("L", (16, 16)), index
+
+
+class OfSplit(Tiny):
+    def __init__(self, split, size=3):
+        self.given = split, size
+
+
+class OfPath(Tiny):
+    def __init__(self, data_path=None, split="train"):
+        self.given = data_path, split
+
+
+class OfOwnNames(Tiny):
+    def __init__(self, folder, part, cache):
+        self.given = folder, part, cache
+
+
+class OfAnyNames(Tiny):
+    def __init__(self, **options):
+        self.given = options["data_path"], options["split"], options["cache_folder"]
+
+
+class OfNothing(Tiny):
+    def __init__(self):
+        self.given = ()
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [
+        (OfSplit, ("val", 3)),
+        (OfPath, ("data", "val")),
+        (OfOwnNames, ("data", "val", "cache")),
+        (OfAnyNames, ("data", "val", "cache")),
+        (OfNothing, ()),
+    ],
+)
+def test_a_derived_class_gets_the_arguments_that_it_takes(kind, expected):
+    assert create_dataset(kind, "data", "val", "cache").given == expected
+
+
+class WithOptions(Tiny):
+    def __init__(self, data_path, split, cache_folder, options="none"):
+        self.given = data_path, split, cache_folder, options
+
+
+def test_a_derived_class_gets_the_options_of_its_task_if_it_takes_them():
+    assert create_dataset(WithOptions, "data", "val", "cache").given == ("data", "val", "cache", "none")
+    assert create_dataset(WithOptions, "data", "val", "cache", 5).given == ("data", "val", "cache", 5)
+    assert create_dataset(OfOwnNames, "data", "val", "cache", 5).given == ("data", "val", "cache")
+
+
+class OfRootAndSplit(Tiny):
+    def __init__(self, root, split):
+        self.given = root, split
+
+
+def test_a_derived_class_with_other_arguments_is_refused_by_their_names():
+    with pytest.raises(UserError, match="^dataset OfRootAndSplit takes root: a registered class takes some of data_pa"):
+        create_dataset(OfRootAndSplit, "data", "val", "cache")
+
+
+@pytest.mark.parametrize("number", [2.0, -1, None, "2"])
+def test_a_length_that_is_no_whole_number_is_refused(number, tmp_path):
+    kind = type("Long", (Halves,), {"__len__": lambda self: number})
+    with pytest.raises(UserError, match="^dataset halves has no length: .*: return the number of samples from __len__"):
+        open_split(kind, tmp_path)
+
+
+class Scans(paddle.io.Dataset):
+    """Volumes and scenes by index, with what only their tasks ask for."""
+
+    class_names, channels, spacing, rgb_range = ["none", "ball"], ["MR"], (1, 1, 1), (0, 1)
+
+    def __init__(self, split):
+        self.split = split
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return {"xyz": [[0, 0, 0]], "rgb": [[1.0, 0.5, 0.0]], "name": index}
+
+    def case(self, index):
+        return f"{self.split}_{index}"
+
+    def annotations(self, index):
+        return {"boxes": [[1, 2, 4, 6]], "labels": ["ball"], "box_format": "xyxy"}
+
+
+def test_what_one_task_alone_asks_for_is_taken_over():
+    volumes = adapt(Scans, SegmentedVolumes)(None, "val", None)
+    assert [volumes.case(index) for index in range(2)] == ["val_0", "val_1"] and volumes.channels == ["MR"]
+    assert adapt(Scans, SceneDataset)(None, "val", None).read(0).rgb.tolist() == [[255, 128, 0]]
+    boxes = adapt(Scans, DetectionDataset)(None, "val", None).annotations(0)
+    assert (boxes.boxes.tolist(), boxes.labels.tolist()) == ([[1, 2, 3, 4]], [1])
+
+
+def test_a_class_that_lacks_what_its_task_needs_is_refused():
+    with pytest.raises(UserError, match=r"^dataset Halves lacks case\(index\): .*; add it"):
+        adapt(Halves, SegmentedVolumes)

@@ -150,6 +150,7 @@ def test_the_number_of_classes_is_checked(refuse):
     assert refuse(choose_num_classes, config, made(1), None) == few.format("")
     assert refuse(choose_num_classes, config, made(1, ["a\nb"]), None) == few.format(", a\\nb")
     assert refuse(choose_num_classes, load([]).values, made(1), None).startswith("dataset digits has only one class:")
+    assert refuse(choose_num_classes, config, made(0, []), None).startswith("dataset folder at data has no classes: a")
     unknown = refuse(choose_num_classes, config, made(None), None)
     assert unknown.startswith(
         "dataset folder does not say which classes it has: give its class an attribute class_names"

@@ -147,7 +147,7 @@ def _build_trained(run: str, image_size: int | tuple[int, int] | None, words: Se
     """Build the network that a run or weights are of; return its name, the network, and its number of classes."""
     from ..inference.trained import open_source
     from ..tasks.protocols import load_meta
-    from ..tasks.task_factory import make_task
+    from ..tasks.task_factory import make_task, name_network
 
     if image_size is not None:
         raise UserError(f"inspect {run}: -image_size: the size is stored with a run: remove it")
@@ -155,7 +155,7 @@ def _build_trained(run: str, image_size: int | tuple[int, int] | None, words: Se
     task = make_task(source.config)
     load_meta(task, source.learned)
     num_classes = source.learned.num_classes or 1
-    return f"{run}: {source.config.MODEL.NAME}", task.build_model(num_classes), num_classes
+    return f"{run}: {name_network(source.config, task)}", task.build_model(num_classes), num_classes
 
 
 def _build_configured(

@@ -19,12 +19,12 @@ from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.version import __version__
 from ..settings.every_run import RunSettings
-from ..settings.table import comparable_leaves, default_config, effects, public_leaves
+from ..settings.table import comparable_leaves, effects, public_leaves
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
-from ..tasks.made_results import is_ours
 from ..tasks.protocols import SAME_SETTINGS, CheckpointMatching, count_samples
 from ..tasks.task import Task
+from ..tasks.task_factory import name_network
 from .run_command import format_command
 
 # use -> kinds of facts whose differences raise an error unless -allow_changes is given, and kinds whose differences are
@@ -80,14 +80,6 @@ def to_plain_settings(config: RunSettings) -> dict[str, Any]:
             section = section.setdefault(part, {})
         section[last] = value
     return plain
-
-
-def name_network(config: RunSettings, task: Task) -> str:
-    """Return MODEL.NAME, or what builds the network if a user's task does and MODEL.NAME has its default."""
-    build = type(task).build_model
-    if is_ours(build) or config.MODEL.NAME != default_config().MODEL.NAME:
-        return config.MODEL.NAME
-    return f"{type(task).__name__}.build_model"
 
 
 def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from ..tasks.dataset import Dataset
 from ..tasks.listed_samples import ListedSamples
 from ..tasks.protocols import LogContributor, count_samples, describe_samples
 from ..tasks.task import Task
-from .compatibility import name_network
+from ..tasks.task_factory import name_network
 from .schedule import describe_rates
 from .settings import effective_batch_size
 from .training_state import TrainingState
@@ -156,7 +156,9 @@ def format_training(config: RunSettings, task: Task, state: TrainingState, updat
     if sampler.computes_order:
         lines.append(f"the order of an epoch is computed, not stored: there are more than {MOST_IN_MEMORY:,} samples")
     if config.TRAIN.BATCH_NORM is not None and not has_batch_norm(state.model):
-        lines.append(f"TRAIN.BATCH_NORM {config.TRAIN.BATCH_NORM}: no effect: {config.MODEL.NAME} has no batch norm")
+        lines.append(
+            f"TRAIN.BATCH_NORM {config.TRAIN.BATCH_NORM}: no effect: {name_network(config, task)} has no batch norm"
+        )
     if precision.enabled and config.AMP_LEVEL == "O2":
         lines.append(
             "level O2: softmax and norms use the dtype of their input; weights and gradients are float32, as at O1"

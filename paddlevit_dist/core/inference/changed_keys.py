@@ -73,7 +73,11 @@ def list_input_facts(config: RunSettings, learned: CheckpointMeta) -> dict[str, 
 
 def find_ignored_words(command: str, configuration: Configuration) -> list[str]:
     """Return a line for each flag and key of the command line that has no effect on the command."""
-    given = [option for option in configuration.settings.values() if option.source == COMMAND_LINE]
+    given = [
+        option
+        for option in configuration.settings.values()
+        if option.source == COMMAND_LINE and option.name != "IMPORTS"  # read wherever a word may name a user's things
+    ]
     for_training = {name for table in find_tables(configuration.values) for name in table.training_names()}
     unread = (*_UNREAD, *REGISTRY.hooks, *REGISTRY.observers, *REGISTRY.jobs, *_UNREAD_BY.get(command, ()))
     lines = []

@@ -33,7 +33,7 @@ from ..tasks.model_factory import accelerate, build_outline, prepare
 from ..tasks.prediction import CheckpointMeta
 from ..tasks.protocols import Predictable, load_meta
 from ..tasks.task import Task
-from ..tasks.task_factory import make_task
+from ..tasks.task_factory import make_task, name_network
 from .changed_keys import find_changed_keys, find_ignored_words, require_prediction_keys, require_same_network
 
 _IMAGES = "folder"
@@ -268,7 +268,7 @@ def build_trained(task: Task, source: TrainedWeights, part: str | None = None) -
         has_classes = bool(as_model(model_without_weights).classifier_layers)
         num_classes = count_classes(model_without_weights, weights) if has_classes else 1
         if num_classes is None:
-            raise UserError(f"{source.weights} has no classifier for {source.config.MODEL.NAME}")
+            raise UserError(f"{source.weights} has no classifier for {name_network(source.config, task)}")
         if has_classes and source.learned.class_names:
             _require_names(source.weights, source.learned.class_names, num_classes)
         if has_classes:  # only the weights know their number

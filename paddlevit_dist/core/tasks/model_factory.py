@@ -142,6 +142,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     import paddle
 
     from ..distributed import set_batch_norm_momentum
+    from .task_factory import name_network
 
     paddle.seed(config.SEED)
     with explain_options(config.MODEL.NAME, config.MODEL.OPTIONS):
@@ -155,7 +156,9 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     accelerate(model)
     momentum = config.TRAIN.BATCH_NORM_MOMENTUM
     if momentum is not None and not set_batch_norm_momentum(model, momentum):
-        raise UserError(f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {config.MODEL.NAME} has no batch norm; remove this key")
+        raise UserError(
+            f"TRAIN.BATCH_NORM_MOMENTUM {momentum}: {name_network(config, task)} has no batch norm; remove this key"
+        )
     return model
 
 

@@ -1,11 +1,13 @@
-"""Build the task that a configuration names."""
+"""Build the task that a configuration names, and name its network."""
 
 from ..registry.lookup import require_derived, resolve
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
 from ..settings.every_run import RunSettings
+from ..settings.table import default_config
 from . import protocols
 from .aspects import find_location, require_no_override
+from .made_results import is_ours
 from .task import Task
 
 
@@ -20,6 +22,13 @@ def make_task(config: RunSettings) -> Task:
     require_asked_aspects(cls)
     task: Task = cls(config)
     return task
+
+
+def name_network(config: RunSettings, task: Task) -> str:
+    """Return MODEL.NAME, or what builds the network if a user's task does and MODEL.NAME has its default."""
+    if config.MODEL.NAME != default_config().MODEL.NAME or is_ours(type(task).build_model):
+        return config.MODEL.NAME
+    return f"{type(task).__name__}.build_model"
 
 
 def require_asked_aspects(cls: type) -> None:

@@ -61,7 +61,7 @@ def load_trained_model(
         return _load_foreign_weights(source, name, image_size, in_channels, part, given)
     from ...core.inference.trained import build_trained, open_source
     from ...core.tasks.protocols import load_meta
-    from ...core.tasks.task_factory import make_task
+    from ...core.tasks.task_factory import make_task, name_network
 
     options = {"DATA.IMAGE_CHANNELS": in_channels} if in_channels else {}
     advice = "name the model with -model=NAME"
@@ -81,7 +81,7 @@ def load_trained_model(
     model, report = build_trained(task, opened, part)
     about = {
         "task": opened.config.TASK,
-        **describe_model(opened.config.MODEL.NAME, opened.weights, model, parts),
+        **describe_model(name_network(opened.config, task), opened.weights, model, parts),
         **parts.about,
         "report": report.summary(),
     }

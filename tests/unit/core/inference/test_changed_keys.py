@@ -172,6 +172,8 @@ def test_an_export_reads_no_batches_and_a_home_folder_is_the_same_weights(classi
     said: list[str] = []
     open_source(classifier, "export", words=["DATA.BATCH_SIZE_EVAL=3"], log=said.append)
     assert said == ["DATA.BATCH_SIZE_EVAL 3 (command line): no effect: export does not read it"]
+    open_source(classifier, "predict", words=["IMPORTS=[]"], log=said.append)
+    assert len(said) == 1  # imports are read
     monkeypatch.setenv("HOME", "/home/me")
     model = SimpleNamespace(PRETRAINED="/home/me/w", RESUME=None)
     changed_keys.require_prediction_keys("predict", "~/w", SimpleNamespace(MODEL=model, EVAL=True))

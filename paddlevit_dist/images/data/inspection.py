@@ -215,20 +215,23 @@ def run_in_threads(
 
     Args:
         function: called in threads.
-        dataset: copied for each thread.
+        dataset: copied for each thread; one thread reads it if a user's class cannot be copied.
         label: of the progress bar, which a terminal shows after a second.
         total: number of indices, None if it is not known.
         seconds: time after which no more are started, apart from ``without_limit``.
         without_limit: number of indices that are processed regardless of the time.
     """
     readable_formats()  # Pillow loads its readers once, which is not thread-safe
-    pickled = pickle.dumps(dataset)
+    try:
+        pickled = pickle.dumps(dataset)
+    except Exception:  # of a user's class: defined in a function, or with an open file
+        pickled = b""
     local = threading.local()
 
     def start() -> None:
-        local.dataset = pickle.loads(pickled)
+        local.dataset = pickle.loads(pickled) if pickled else dataset
 
-    threads = min(cpu_cores(), _MOST_THREADS)
+    threads = min(cpu_cores(), _MOST_THREADS) if pickled else 1
     end = time.monotonic() + seconds
     pending: deque[Future] = deque()
     pool = ThreadPoolExecutor(threads, initializer=start)

@@ -164,6 +164,22 @@ def test_each_thread_reads_its_own_copy(root, machine):
     assert [digest for _, _, digest in found] == [opening.compute_digest(dataset.encoded(index)) for index in range(12)]
 
 
+def test_one_thread_reads_a_dataset_that_cannot_be_copied(machine):
+    """A class that is defined in a function, or that has an open file, as of HDF5."""
+    machine.cores = 4
+
+    class Local:
+        def encoded(self, index):
+            return threading.get_ident(), index
+
+    dataset = Local()
+    found = list(
+        opening.run_in_threads(lambda own, index: (own, *own.encoded(index)), dataset, range(9), "all", 9, 60.0)
+    )
+    assert {id(own) for own, _, _ in found} == {id(dataset)} and len({thread for _, thread, _ in found}) == 1
+    assert [index for *_, index in found] == list(range(9))
+
+
 @pytest.mark.parametrize(
     "without_limit, in_time, taken",  # the last: indices taken when an image is done; four for each thread wait
     [(0, 2, [3, 3]), (3, 1, [5] * 4), (20, 0, [8, 9, 10, *[11] * 8])],

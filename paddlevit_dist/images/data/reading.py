@@ -153,7 +153,9 @@ def _shows_white_as_zero(image: Image.Image) -> bool:
 
 
 def require_8_bits(image: Image.Image) -> None:
-    """Raise a BadSample if Pillow would cut off the numbers of an image in memory at 255, or cannot convert it."""
+    """Raise a BadSample if an image in memory has no pixels, or Pillow would cut off or cannot convert its numbers."""
+    if not image.width or not image.height:
+        raise BadSample(f"its image has {image.width} x {image.height} pixels: expected one or more")
     if image.mode not in _EIGHT_BITS:
         raise BadSample(f"its image has Pillow's mode {image.mode}: scale its numbers to 8 bits, mode L or RGB")
 

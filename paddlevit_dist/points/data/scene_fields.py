@@ -8,6 +8,7 @@ import numpy as np
 from ...core.runtime.printing import describe_value
 from ...core.tasks.class_names import make_class_names
 from ...core.tasks.sample_arrays import (
+    as_array,
     require_range,
     require_same_length,
     to_array,
@@ -112,11 +113,22 @@ def to_colors(rgb: Any, rgb_range: tuple[float, float] | None = None) -> np.ndar
             f"rgb is {colors.dtype} from {colors.min():g} to {colors.max():g}: make it uint8, or state the numbers of "
             "black and white, such as rgb_range = (0, 1) in the class of the data set"
         )
-    low, high = rgb_range
+    low, high = _read_range(rgb_range)
     shares = (colors.astype(np.float64) - low) / (high - low)
     if shares.min() < -_ROUNDING or shares.max() > 1 + _ROUNDING:
         raise BadSample(f"rgb has numbers from {colors.min():g} to {colors.max():g}, but its rgb_range is {rgb_range}")
     return np.rint(shares.clip(0, 1) * 255).astype(np.uint8)
+
+
+def _read_range(rgb_range: Any) -> np.ndarray:
+    """Return the numbers of black and of white; raises BadSample."""
+    ends = as_array(rgb_range)
+    if ends is None or ends.shape != (2,) or ends.dtype.kind not in "iuf" or not np.isfinite(ends).all():
+        ends = None
+    if ends is None or ends[0] == ends[1]:
+        what = f"rgb_range is {describe_value(rgb_range)}"
+        raise BadSample(f"{what}, expected the numbers of black and of white, such as (0, 1)")
+    return ends.astype(np.float64)
 
 
 def _place(xyz: np.ndarray, offset: tuple[float, float, float]) -> tuple[np.ndarray, tuple[float, float, float]]:

@@ -28,9 +28,11 @@ class ImageAnnotations(NamedTuple):
 
     boxes: np.ndarray  # float64 (n, 4), x, y of the upper left corner, width, height, in the stored image's pixels
     labels: np.ndarray  # int64 (n,), index of the category in the dataset's ``category_ids``
-    areas: np.ndarray  # float64 (n,), square pixels, of the mask if there is one
-    is_crowd: np.ndarray  # bool (n,), a group: not learned; detections of it are neither right nor wrong
-    ids: np.ndarray  # int64 (n,), ids of the annotations in their file
+    # None, if it is not given, is what a user's class may return: ``make_annotations`` then makes these three
+    areas: np.ndarray = None  # type: ignore[assignment] # float64 (n,), square pixels, of the mask if there is one
+    #: bool (n,), a group: not learned; detections of it are neither right nor wrong
+    is_crowd: np.ndarray = None  # type: ignore[assignment]
+    ids: np.ndarray = None  # type: ignore[assignment] # int64 (n,), ids of the annotations in their file
     masks: list[Any] | None = None  # n masks as in COCO's JSON: a list of polygons, or a dictionary
     #: float64 (n, K, 3), x and y of K keypoints in the stored image's pixels, and COCO's visibility: 0 not labeled, 1
     #: hidden, 2 visible. K is the largest number of a category. As in COCO's files a pixel's center is at its integers
@@ -241,9 +243,11 @@ def read_labels(
     Raises:
         BadSample: a label is not a class, or there is not one for each box.
     """
-    array = as_array([] if values is None and not number else values)
+    if values is None and number:
+        raise BadSample(f"{name} are missing: expected a class of each of {number} boxes")
+    array = as_array([] if values is None else values)
     if array is None or (array.shape != (number,) and (number or array.size)):
-        given = describe_value(values if array is None else array)
+        given = describe_value(array if array is not None and array.ndim else values)
         raise BadSample(f"{name} are {given}: expected a class of each of {number} boxes")
     is_in_range = array.dtype.kind in "iu" and (
         not number or (array.min() >= 0 and (num_classes is None or array.max() < num_classes))
@@ -267,7 +271,11 @@ def _make_areas(values: object, boxes: np.ndarray, masks: list[Any] | None) -> n
             areas = boxes[:, 2] * boxes[:, 3]
         require_finite(areas, "areas")
         return areas
-    return _read_column(values, len(boxes), "areas").astype(np.float64)
+    areas = _read_column(values, len(boxes), "areas").astype(np.float64)
+    wrong = np.flatnonzero(areas < 0)
+    if len(wrong):
+        raise BadSample(f"areas[{wrong[0]}] is {areas[wrong[0]]:g}: expected square pixels, 0 or more")
+    return areas
 
 
 def _measure_mask(mask: Any) -> float:

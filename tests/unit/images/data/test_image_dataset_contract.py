@@ -177,6 +177,8 @@ def test_what_a_users_class_reads_is_an_image_of_eight_bits_with_its_truth(base,
             BadSample, match=f"^sample 0: its image has Pillow's mode {mode}: scale its numbers to 8 bits"
         ):
             Own(Image.new(mode, (6, 4)), truth).read(0)
+    with pytest.raises(BadSample, match="^sample 0: its image has 0 x 4 pixels: expected one or more"):
+        Own(Image.new("RGB", (0, 4)), truth).read(0)
     for sample in (
         (np.zeros((4, 6), np.float32), truth),
         (Image.new("L", (6, 4)),),

@@ -185,6 +185,12 @@ def test_a_scene_needs_only_points():
         make_scene(XYZ, RGB / 255)
 
 
+@pytest.mark.parametrize("ends", [255, (0, None), (0, np.nan), (1, 1), (0, 1, 2), "ab", (0, np.inf)])
+def test_a_range_of_colors_that_is_none_is_refused(ends):
+    with pytest.raises(BadSample, match="^rgb_range is .*, expected the numbers of black and of white, such as"):
+        make_scene(XYZ, RGB / 255, rgb_range=ends)
+
+
 def test_arrays_of_the_stated_types_are_not_copied():
     made = Rooms(Scene(**PLAIN, channels={"normal": NORMAL})).read(0)
     assert all(getattr(made, name) is PLAIN[name] for name in ("xyz", "rgb", "semantic", "instance"))

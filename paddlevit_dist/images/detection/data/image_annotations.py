@@ -29,10 +29,10 @@ class ImageAnnotations(NamedTuple):
     boxes: np.ndarray  # float64 (n, 4), x, y of the upper left corner, width, height, in the stored image's pixels
     labels: np.ndarray  # int64 (n,), index of the category in the dataset's ``category_ids``
     # None, if it is not given, is what a user's class may return: ``make_annotations`` then makes these three
-    areas: np.ndarray = None  # type: ignore[assignment] # float64 (n,), square pixels, of the mask if there is one
+    areas: np.ndarray = None  # float64 (n,), square pixels, of the mask if there is one
     #: bool (n,), a group: not learned; detections of it are neither right nor wrong
-    is_crowd: np.ndarray = None  # type: ignore[assignment]
-    ids: np.ndarray = None  # type: ignore[assignment] # int64 (n,), ids of the annotations in their file
+    is_crowd: np.ndarray = None
+    ids: np.ndarray = None  # int64 (n,), ids of the annotations in their file
     masks: list[Any] | None = None  # n masks as in COCO's JSON: a list of polygons, or a dictionary
     #: float64 (n, K, 3), x and y of K keypoints in the stored image's pixels, and COCO's visibility: 0 not labeled, 1
     #: hidden, 2 visible. K is the largest number of a category. As in COCO's files a pixel's center is at its integers

@@ -17,7 +17,7 @@ from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
 from ...core.runtime.printing import count
 from ...core.runtime.spelling import compose
-from ...core.tasks.prediction import output_names
+from ...core.tasks.prediction import note_counted, output_names
 from ..data.formats import stems
 from ..data.inputs import ImageInputs, InputImages
 from ..data.reading import orientation
@@ -147,7 +147,7 @@ class PredictedDataset:
             self._write("classes.txt", "".join(f"{name}\n" for name in self.class_names).encode())
             names = "".join(f"{record['file_name'].rpartition('.')[0]}\n" for record in images)
             self._write("ImageSets/Main/train.txt", names.encode())
-        notes = []
+        notes = self._note_counted()
         if num_empty and self.layout != VOC:
             outcome = "omitted" if self.layout == YOLO else "marked as crowds, which are not learned"
             notes.append(f"{count(num_empty, self.noun)} with a mask without a pixel, {outcome}")
@@ -173,8 +173,17 @@ class PredictedDataset:
     def _stem(self, index: int) -> str:
         """Return the unique name of an image's files without suffix, which all layouts can hold."""
         if self._stems is None:
-            self._stems = output_names([_NOT_IN_NAMES.sub("_", compose(stem)) for stem in stems(self.samples.names)])
+            self._stems = output_names(self._make_stems())
         return self._stems[index]
+
+    def _make_stems(self) -> list[str]:
+        return [_NOT_IN_NAMES.sub("_", compose(stem)) for stem in stems(self.samples.names)]
+
+    def _note_counted(self) -> list[str]:
+        """Return a note if images have one name only since characters in their names are replaced."""
+        made, given = self._make_stems(), list(map(compose, stems(self.samples.names)))
+        is_new = len(set(map(str.lower, made))) < len(set(map(str.lower, given)))
+        return note_counted(made, output_names(made), "image") if is_new else []
 
     def _encode(self, index: int, image: Image.Image) -> tuple[str, bytes]:
         """Return suffix and content of an image: the stored file if programs show what was seen, or PNG."""

@@ -71,14 +71,18 @@ def _count_crossings(corners, points):
 
 
 def save(task, samples, folder, layout, found=FOUND):
+    lines = save_all(task, samples, folder, layout, found)
+    return [line for line in lines if "has the name of another" not in line]  # as 1.jpg and 1.jpg of two folders have
+
+
+def save_all(task, samples, folder, layout, found=FOUND):
     get_aspect(task, DatasetSaving).save_predictions_as(layout)
     writer = get_aspect(task, Predictable).prediction_writer(folder, samples)
     entries = []
     for index, prediction in enumerate(found):
         writer.write(index, prediction)
         entries.append(PredictionRecord(index, [{"category": None}], summary=writer.summarize(index, prediction)))
-    lines = get_aspect(task, Predictable).prediction_writer(folder, samples).finish(entries)  # of another process
-    return [line for line in lines if "has the name of another" not in line]  # as 1.jpg and 1.jpg of two folders have
+    return get_aspect(task, Predictable).prediction_writer(folder, samples).finish(entries)  # of another process
 
 
 @pytest.mark.parametrize("layout", READERS)
@@ -307,3 +311,17 @@ def test_outlines_of_masks_are_read_again(opened, tmp_path, layout):
 def test_only_tasks_with_boxes_save_data_sets():
     boxes, digits = (make_task(config.load(words).values) for words in (small_detections.SHAPES, ["-cfg=vit_digits"]))
     assert has_aspect(boxes, DatasetSaving) and not has_aspect(digits, DatasetSaving)
+
+
+@pytest.mark.parametrize("stems, told", [(("a\x07b", "a_b", "c"), True), (("a_b", "c"), False)])
+def test_names_that_are_equal_after_odd_characters_are_counted_with_a_note(opened, tmp_path, stems, told):
+    task, photos = opened[0], tmp_path / "photos"
+    photos.mkdir()
+    for number, stem in enumerate(stems):
+        Image.new("RGB", (12, 10), (number, 0, 0)).save(photos / f"{stem}.png")
+    samples = get_aspect(task, Predictable).open_inputs([str(photos)], tmp_path)
+    lines = save_all(task, samples, tmp_path, "coco", [FOUND[0]] * len(stems))
+    note = "note: 1 image of 3 has the name of another; in the names of files these are counted, such as a_b_2"
+    assert [line for line in lines if line.startswith("note: ")] == [note] * told
+    files = {path.stem for path in (tmp_path / "dataset").rglob("*.png")}
+    assert files == {stem.replace("\x07", "_") for stem in stems} | ({"a_b_2"} if told else set())

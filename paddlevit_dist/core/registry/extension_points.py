@@ -109,7 +109,7 @@ FIND_LAYOUTS: dict[
     Annotations, ExtensionPoint[Callable[[str, str], Sequence[Any]]]
 ] = {  # (folder, its name in messages)
     annotations: ExtensionPoint(f"find {annotations}")
-    for annotations in (BOX_LABELS, KEYPOINT_LABELS, CLASS_LABELS, MASK_LABELS, SEGMENT_LABELS)
+    for annotations in (BOX_LABELS, KEYPOINT_LABELS, CLASS_LABELS, MASK_LABELS, SEGMENT_LABELS, NO_LABELS)
 }
 METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {  # (class names)
     elements: ExtensionPoint(f"metrics of {elements}") for elements in ("pixels", "points")

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from ...core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS
+from ...core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
@@ -108,6 +108,13 @@ def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
 def find_hub_maps(root: str, shown: str) -> list[DatasetGuess]:
     """Return the dataset of images with label maps in data files, if nothing else is at a path; usually none."""
     return _find_hub_only(root, MASK_LABELS)
+
+
+def find_hub_images(root: str, shown: str) -> list[DatasetGuess]:
+    """Return the dataset of images in data files for tasks without labels, if no image is in a file; usually none."""
+    if _has_image(os.path.abspath(os.path.expanduser(root)), _DEEPEST):
+        return []
+    return [found for found in _find_hub_only(root, NO_LABELS) if found.dataset == "hub"]
 
 
 def _find_hub_only(path: str, contents: str) -> list[DatasetGuess]:

@@ -7,14 +7,17 @@ from ...core.registry.manifest import NO_LABELS
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from ..data.box_layouts import DatasetGuess
-from ..data.guessing import guess
+from ..data.guessing import find_hub_images, guess
 
 
 def guess_unlabeled(path: str) -> DatasetGuess:
     """Detect images with classes, which are for the score of an evaluation; any other path has unlabeled images.
 
-    A ``UserError`` says that the path does not exist.
+    A ``UserError`` says that the path does not exist, or what is wrong with data files.
     """
+    in_rows = find_hub_images(path, path)
+    if in_rows:
+        return in_rows[0]
     try:
         found = guess(path, NO_LABELS)
     except UserError:

@@ -113,6 +113,7 @@ CALLED_WITH = {
     "write_scored": ["file", "scored", "results", "groups"],
     "guess_dataset": ["path", "contents"],
     "guess images without labels": ["path"],
+    "find images without labels": ["root", "shown"],
     "find_run_input": ["source", "is_hub_asked"],
     "find images": ["root", "shown"],
     "find images with boxes": ["root", "shown"],

@@ -129,3 +129,16 @@ def test_tasks_that_read_no_data_files_say_what_to_write(tmp_path, cfg):
     for path in (tmp_path, "hf:me/mine", f"{tmp_path}/*.parquet"):
         with pytest.raises(UserError, match=f"{what} are not read from Parquet, .* in COCO's .*format .-dataset=coco_"):
             load([f"-cfg={cfg}", f"-data_path={path}"], RECIPE)
+
+
+def test_a_recipe_without_labels_reads_images_in_rows_and_images_in_files_as_before(tmp_path):
+    for folder in ("rows", "both"):
+        write_parquet(tmp_path / folder / "train.parquet", {"image": images([1]), "label": [0]}, FEATURES)
+    (tmp_path / "both" / "a.png").write_bytes(picture(1))
+    (tmp_path / "state").mkdir()
+    write_state(tmp_path / "state")
+    for cfg in ("mae_vit_base_patch16_224", "dino_vit_small_patch16"):
+        found = [load([f"-cfg={cfg}", f"-data_path={tmp_path}/{name}"], RECIPE).values for name in ("rows", "both")]
+        assert [values.DATA.DATASET for values in found] == ["hub", "unlabeled"]
+        with pytest.raises(UserError, match="call flatten_indices before save_to_disk$"):
+            load([f"-cfg={cfg}", f"-data_path={tmp_path / 'state'}"], RECIPE)

@@ -130,8 +130,8 @@ def _find_best(
 
     def list_groups(is_guess: bool) -> Iterator[list[_Candidate]]:
         for prefix, inside in parts:
-            if is_guess and prefix.endswith(_BACKBONE[:-1]):
-                continue  # a backbone in a network, unless no network has its names
+            if is_guess and _BACKBONE in f"{prefix}.":
+                continue  # the backbone of a network is a network itself only if no other has its names
             known = 0.0
             for each in families:
                 if is_guess and not _is_likely(require_derived(resolve("model", each[1]), Model), inside):

@@ -8,6 +8,7 @@ from paddlevit_dist.core.checkpoint import families
 from paddlevit_dist.core.checkpoint.weights import SourceWeights, weights_from_mapping
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.registry.names import REGISTRY
+from paddlevit_dist.core.tasks.model_factory import create_model
 
 
 @pytest.fixture
@@ -39,6 +40,13 @@ def test_families_are_built_up_to_the_first_with_every_name_if_no_name_tells_it(
     families.with_our_names(weights_from_mapping({"head.fc.bias": np.ones(4, np.float32)}, None))
     listed = [name for _, name in families.list_families()]
     assert built == listed[: len(built)] and 1 < len(built) < len(listed)
+
+
+def test_the_backbone_of_a_detector_keeps_the_detectors_names():
+    state = create_model("mask_rcnn_small", num_classes=2).state_dict()
+    backbone = {name: value.numpy() for name, value in state.items() if name.startswith("backbone.")}
+    converted = families.with_our_names(SourceWeights("w.pdparams", backbone, True))
+    assert converted.state.keys() == backbone.keys() and converted.notices == ()
 
 
 FAMILIES = {REGISTRY.models[name]: (family, name) for family, name in families.list_families()[::-1]}

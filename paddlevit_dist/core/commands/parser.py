@@ -137,13 +137,15 @@ class CommandParser(argparse.ArgumentParser):
 
     def _suggest(self, name: str) -> str:
         """Return advice on an unknown option."""
-        from ..settings.command_line import OTHER_NAMES, advise, all_flags  # with packages that one command lacks
+        from ..settings.command_line import OTHER_NAMES, advise, all_flags, find_any_flag  # one command lacks packages
 
         plain = name.lower().replace("-", "_")
         if plain in self.other_names:
             return self.other_names[plain]
         options = [option[1:] for option in self._option_string_actions if option[1] != "-"]
         name_here = OTHER_NAMES.get(plain, plain)
+        if self.keys is not None and name_here not in options and (flag := find_any_flag(name_here)) and not flag.key:
+            return f"it is of train and evaluate, and {self.command} does not read it: remove it"
         if self.keys is not None and name_here not in options and (advice := advise(plain)):
             return advice
         known = options if self.keys is None else [*options, *(flag.name for flag in all_flags().values() if flag.key)]

@@ -54,7 +54,7 @@ def test_a_key_whose_flag_is_an_option_of_the_command_is_the_option(words):
         ("run SEED = 3", "SEED: no spaces are allowed around '='"),
         ("run -least_scor=1", "-least_scor is not a known option: did you mean '-least_score'?"),
         ("run -lr=1", "-lr is not a known option: write TRAIN.BASE_LR VALUE"),
-        ("run -cfg=vit_digits", "-cfg is not a known option: write -cfg=FILE; see "),
+        ("run -cfg=vit_digits", "-cfg is not a known option: it is of train and evaluate, and "),
         ("run -j8", "-j8 is not a known option: options are "),
         ("run SEED 3 a.jpg", "a.jpg follows a key: write paths before the keys, or after --"),
         ("run EVAL true", "EVAL is a key and a path: write EVAL=VALUE for the key, ./EVAL for the path"),

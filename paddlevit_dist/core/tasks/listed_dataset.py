@@ -102,7 +102,9 @@ class ListedDataset(ListedItems):
         """Create the user's object with the arguments among these that its constructor names."""
         self.items = create_named(self.target, dict(zip(_ARGUMENTS, (data_path, split, cache_folder))))
         for name in _FACTS:
-            if hasattr(self.items, name) and not isinstance(getattr(type(self), name, None), property):
+            known = getattr(type(self), name, None)
+            is_fixed = isinstance(known, property) and known.fset is None
+            if hasattr(self.items, name) and not is_fixed:
                 setattr(self, name, getattr(self.items, name))
 
     def __reduce__(self) -> Any:

@@ -13,7 +13,8 @@ from ..core.tasks.sample_names import SampleNames
 from ..core.tasks.score_report import ScoreReport
 from .data.class_lists import ClassList, read_class_list
 from .data.inspection import run_in_threads
-from .data.label_pixels import read_label_file
+from .data.label_pixels import read_label_file, require_map_size
+from .data.reading import read_file
 
 _UNNAMED = 256  # classes, if their number is not given
 
@@ -166,7 +167,10 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
     Returns statistics of the image and of its boundaries, int64 (2, 3, classes); the number of ignored pixels; and the
     number of pixels with a class for which the result has none.
     """
-    labels, predicted = _read(truth), _read(result)
+    labels = _read(truth)
+    if not result.lower().endswith(".mat"):
+        require_map_size(read_file(result), result, truth, labels.shape)
+    predicted = _read(result)
     if labels.shape != predicted.shape:
         sizes = [f"{width} x {height}" for height, width in (predicted.shape, labels.shape)]
         raise UserError(f"{result} has {sizes[0]} pixels (width x height), but {truth} has {sizes[1]}")

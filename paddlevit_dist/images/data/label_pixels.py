@@ -79,6 +79,21 @@ def _is_lossy(image: Image.Image, encoded: bytes) -> bool:
     return image.format in _LOSSY or image.info.get("compression") in _LOSSY_TIFF
 
 
+def require_map_size(encoded: bytes, path: str, name: str, size: tuple[int, ...]) -> None:
+    """Check a map's size before decoding it, which another program may have made larger than memory.
+
+    Args:
+        encoded: the content of the map's file.
+        path: of the map's file.
+        name: of the image that the map is of.
+        size: height and width that it must have; else a ``UserError``.
+    """
+    with open_image(encoded, path, ReadConfig(max_pixels=MOST_PIXELS)) as image:
+        width, height = image.size
+    if (height, width) != size:
+        raise UserError(f"{path} has {width} x {height} pixels (width x height), but {name} has {size[1]} x {size[0]}")
+
+
 def read_label_file(file: str, max_pixels: int = MOST_PIXELS) -> LabelPixels:
     """Read the pixels of a label map from an image file, or from a MATLAB file of COCO-Stuff 10k.
 

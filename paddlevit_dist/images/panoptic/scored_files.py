@@ -13,7 +13,7 @@ from ...core.tasks.sample_checks import BadSample
 from ...core.tasks.sample_names import SampleNames
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from ..data.inspection import run_in_threads
-from ..data.label_pixels import MOST_PIXELS, read_label_pixels
+from ..data.label_pixels import read_label_pixels, require_map_size
 from ..data.panoptic_files import (
     ImageSegments,
     PanopticFile,
@@ -23,7 +23,7 @@ from ..data.panoptic_files import (
     make_segment_rows,
     read_panoptic_json,
 )
-from ..data.reading import ReadConfig, open_image, read_file
+from ..data.reading import read_file
 from .data.panoptic_dataset import PanopticDataset, count_wrong_areas, describe_wrong_areas
 from .data.segments import Segments, number_segments
 from .quality import count_image
@@ -230,18 +230,10 @@ def _read_entry(
         raise UserError(f"{file}: {shorten(entry.file_name, 80)} has a segment of category {unknown}, which is unknown")
     encoded = read_file(path)
     if size is not None:
-        _require_size(encoded, path, *size)
+        require_map_size(encoded, path, *size)
     ids, labels, crowds, areas = make_segment_rows(file, path, rows, label_of).T
     try:
         found = number_segments(read_label_pixels(encoded, path).values.astype(np.int64), ids, labels, crowds == 1)
     except BadSample as error:
         raise UserError(f"{path}: {error.reason}, by {file}") from None
     return found._replace(areas=np.where(areas < 0, found.areas, areas))
-
-
-def _require_size(encoded: bytes, path: str, name: str, size: tuple[int, ...]) -> None:
-    """Check a map's size before decoding it, which another program may have made larger than memory."""
-    with open_image(encoded, path, ReadConfig(max_pixels=MOST_PIXELS)) as image:
-        width, height = image.size
-    if (height, width) != size:
-        raise UserError(f"{path} has {width} x {height} pixels (width x height), but {name} has {size[1]} x {size[0]}")

@@ -209,7 +209,7 @@ def test_two_folders_are_compared(tmp_path, evaluate):
     [
         (lambda f: (f / "found/p3.png").unlink(), "1 of 5 label maps of .*true have no counterpart, such as p3"),
         (lambda f: Image.new("L", (3, 4)).save(f / "found/p1.png"), "found/p1.png has 3 x 4 pixels .*true/p1.png"),
-        (lambda f: Image.new("RGB", (9, 9)).save(f / "found/p1.png"), r"p1.png has colors \(RGB\), expected"),
+        (lambda f: Image.new("RGB", drawn()[0][1].shape[::-1]).save(f / "found/p1.png"), r"p1.png has colors \(RGB\)"),
         (lambda f: (f / "found/p1.png").write_bytes(b"\x89PNG"), "found/p1.png cannot be read"),
         (lambda f: write(f / "true", [np.full((9, 9), 300)] * 5, np.uint16), "class 300, but classes are 0 to 255"),
         (lambda f: write(f / "true", [np.full(o.shape, 255) for o in drawn()[0]]), "all pixels are 255"),
@@ -225,6 +225,17 @@ def test_what_is_no_pair_of_label_maps_is_refused(tmp_path, evaluate, spoil, com
     if "300" in complaint:
         write(tmp_path / "found", [np.zeros((9, 9))] * 5)
     with pytest.raises(UserError, match=complaint):
+        evaluate()
+
+
+def test_a_map_of_another_size_is_refused_before_it_is_decoded(tmp_path, evaluate):
+    true, found = drawn()
+    write(tmp_path / "true", true)
+    write(tmp_path / "found", found)
+    file = tmp_path / "found" / "p0.png"
+    Image.new("L", (9000, 8000)).save(file)
+    file.write_bytes(file.read_bytes()[:20_000])  # what is cut off cannot be decoded
+    with pytest.raises(UserError, match=r"p0.png has 9000 x 8000 pixels \(width x height\), but "):
         evaluate()
 
 

@@ -137,7 +137,7 @@ def has_images(features: Features) -> bool:
 
 
 def refuse_without_images(features: Features, source: str) -> NoReturn:
-    """Raise a UserError that lists the columns of a file, none of which has images."""
+    """Raise a UserError that lists the columns of a file without images."""
     raise UserError(
         f"{source}: no column of images among {_show(features)}: paths of images are read with -dataset=table, bytes "
         "of images in a column called image; images at addresses are to be downloaded first"

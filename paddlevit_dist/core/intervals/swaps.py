@@ -37,8 +37,8 @@ class SwappedDifference(NamedTuple):
     def estimate_deviation(self, own: float, remaining: float = 0.0) -> float:
         """Return the standard deviation of the difference over other samples; 0 if all units have the same difference.
 
-        The mean of n differences d with random signs has the mean square sum d^2 / n^2, of which mean^2 / n comes from
-        the mean difference itself. The rest has one degree of freedom less.
+        The mean of n differences d with random signs has the mean square sum d^2 / n^2. The mean difference itself adds
+        mean^2 / n to it. The rest has one degree of freedom less.
 
         Args:
             own: number of equal units, samples or groups, that the score depends on.
@@ -58,7 +58,7 @@ def measure_swaps(
     numbers: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> dict[str, SwappedDifference]:
-    """Measure the differences that are defined for the samples as they are, and those after swaps, by name.
+    """Measure the differences that are defined without a swap, and the differences after swaps, by name.
 
     Each sample is swapped with probability one half, and p is the share of swaps with a difference at least as large as
     observed, or without one. Equal means are not enough: if one model has rare large errors, few samples give too small

@@ -7,7 +7,7 @@
 - ``protocols``: what one feature asks in addition, such as a prediction; ``aspects``: finds the class that does it
 - ``task_state``: what a task changes in training apart from the model's weights
 - ``metrics``: scores and tables of samples; ``score_kind``: computes scores again from these tables;
-  ``paired_scores``: those of two models on the same samples, and their differences
+  ``paired_scores``: scores of two models on the same samples, and their differences
 - ``figures``: tables, images and point sets that a task gives to the report
 - ``prediction``: inputs without labels, and the files of a prediction or an evaluation
 - ``sample_checks``: finite numbers, labels in range; ``sample_arrays``: a sample's arrays from what people have;

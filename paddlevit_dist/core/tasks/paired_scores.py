@@ -1,4 +1,4 @@
-"""Scores of two models on the same samples: their intervals, those of their differences, and what swaps say of these.
+"""Scores of two models on the same samples: intervals of both and of their differences, and what swaps say of these.
 
 ``compare``, plans, searches and the cost of an export compute a difference here, so that they agree.
 """
@@ -106,7 +106,7 @@ class PairedScores:
         return cls(first, second, num_samples, numbers, swapped, sizes)
 
     def measure_swaps(self, most: int = SWAPS) -> dict[str, SwappedDifference]:
-        """Measure the differences and at most so many swaps, see ``intervals.swaps``."""
+        """Measure the differences with at most this number of swaps, see ``intervals.swaps``."""
         return measure_swaps(self.differences, self.num_samples, most, self.numbers, self.sizes)
 
     def estimate_variations(self, swapped: Mapping[str, SwappedDifference]) -> dict[str, DifferenceVariation]:
@@ -189,8 +189,8 @@ class PairedScores:
 
 
 def order_rows(kind: ScoreKind, arrays: Arrays, order: np.ndarray) -> Arrays:
-    """Return the arrays with rows of samples in another order, those that have other rows as they are."""
-    ordered: Any = copy.copy(arrays)  # of its class: those of files tell of missing names
+    """Return the arrays with rows of samples in another order; other arrays are unchanged."""
+    ordered: Any = copy.copy(arrays)  # of its class: arrays of files name what is missing
     rows = {name: values for name, values in arrays.items() if name not in kind.settings and len(values) == len(order)}
     ordered.update({name: values[order] for name, values in rows.items()})
     return cast(Arrays, ordered)

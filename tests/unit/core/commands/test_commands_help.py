@@ -52,7 +52,8 @@ def test_the_page_of_commands_has_a_row_for_each_argument_and_paths_begin_with_h
 def test_the_flags_of_prediction_are_on_the_page_of_predict(capsys):
     with pytest.raises(SystemExit):
         _run(["predict", "-h"])
-    page, names = capsys.readouterr().out, [flag.name for flag in all_flags().values() if flag.group == "prediction"]
+    page, groups = capsys.readouterr().out, ("prediction", "exported")
+    names = [flag.name for flag in all_flags().values() if flag.group in groups]
     assert len(names) == 5 and all(f"\n  -{name}=" in page for name in [*names, "max_detections"])
     assert "[KEY VALUE ...]" in " ".join(page.split())
 

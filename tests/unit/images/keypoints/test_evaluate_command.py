@@ -216,7 +216,7 @@ def test_tables_of_both_tasks_can_be_compared_and_others_cannot(evaluate, tmp_pa
         evaluate(ANNOTATIONS, RESULTS[1:], f"-output={tmp_path / task}")
     one, alike, other = (read_table(str(tmp_path / name)) for name in ("one", "keypoint_heatmaps", "detection"))
     intervals = TablePair.match(one, alike).compute_intervals()
-    assert intervals["difference AP"].value < 0  # without the right result
+    assert intervals.difference["AP"].value < 0  # without the right result
     with pytest.raises(UserError, match="task detection instead of keypoint_detection"):
         TablePair.match(one, other)
 
@@ -260,4 +260,4 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
         "  point 2  50.00",
     ]
     intervals = TablePair.match(*(read_table(str(tmp_path / folder)) for folder in ("one", "two"))).compute_intervals()
-    assert intervals["difference PCK"].value == intervals["difference mre_px"].value == 0
+    assert intervals.difference["PCK"].value == intervals.difference["mre_px"].value == 0

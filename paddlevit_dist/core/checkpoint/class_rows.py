@@ -264,19 +264,18 @@ def _merge(
     rest = (np.delete(array.shape, axis).tolist() for array in (value, initial))
     if next(rest) != next(rest) or num_theirs <= max(a for a, _ in pairs) or num_ours <= max(b for _, b in pairs):
         return None
-    before, after = range(layout.before), range(layout.after)
-    rows = [
-        *((row, row) for row in before),
-        *((layout.before + a, layout.before + b) for a, b in pairs),
-        *((layout.before + num_theirs + row, layout.before + num_ours + row) for row in after),
-    ]
-    each = np.arange(layout.each)
-    sources, places = (
-        (np.array(part)[:, None] * layout.each + each).reshape(-1) for part in (list(some) for some in zip(*rows))
-    )
+    sources, places = zip(*pairs)
     merged = np.moveaxis(initial.copy(), axis, 0)
-    merged[places] = np.moveaxis(value, axis, 0)[sources]
+    merged[_list_rows(places, num_ours, layout)] = np.moveaxis(value, axis, 0)[_list_rows(sources, num_theirs, layout)]
     return np.moveaxis(merged, 0, axis)
+
+
+def _list_rows(labels: Sequence[int], classes: int, layout: ClassLayout) -> np.ndarray:
+    """Return the places, int (rows,), of the rows of these labels, and of those before and behind the classes."""
+    labels = [layout.before + label for label in labels]
+    behind = range(layout.before + classes, layout.before + classes + layout.after)
+    outputs = np.array([*range(layout.before), *labels, *behind])
+    return (outputs[:, None] * layout.each + np.arange(layout.each)).reshape(-1)
 
 
 def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:

@@ -51,6 +51,7 @@ class SwappedDifference(NamedTuple):
         return math.sqrt(variance * own / (own - 1)) if variance > (ROUNDING * self.value) ** 2 else 0.0
 
 
+@np.errstate(invalid="ignore")  # the difference of two infinite scores is not defined
 def measure_swaps(
     differences: SwapDifferences,
     num_samples: int,

@@ -1,0 +1,37 @@
+"""The difference of two functions of weighted samples, whose answers are not known."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+from paddlevit_dist.core.intervals import ProportionRecompute, means
+from paddlevit_dist.core.tasks.paired_scores import PairedScores
+
+NUMBER = 40
+
+
+def compare(first: np.ndarray, second: np.ndarray):
+    pair = PairedScores.of_values(*(ProportionRecompute(means({"a": x}), {}) for x in (first, second)), NUMBER, None)
+    return pair.compute_intervals(95)
+
+
+def test_a_mean_has_students_interval_of_the_differences():
+    generator = np.random.default_rng(0)
+    first = generator.normal(size=NUMBER)
+    changes = generator.normal(1.0, 0.2, NUMBER)  # far from 0
+    found = compare(first, first + changes)
+    reach = 2.022691 * changes.std(ddof=1) / math.sqrt(NUMBER)  # Student's quantile with 39 degrees of freedom
+    assert found.difference["a"] == pytest.approx(
+        (changes.mean(), changes.mean() - reach, changes.mean() + reach), abs=0.1 * reach
+    )
+    assert found.second["a"].value - found.first["a"].value == pytest.approx(changes.mean())
+
+
+def test_scores_that_are_not_finite_have_no_difference_and_no_warning():
+    endless = ProportionRecompute(lambda weights: {"a": np.full(len(weights), np.inf)}, {})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pair = PairedScores.of_values(endless, endless, NUMBER, None)
+        assert pair.compute_intervals(95).difference == {}

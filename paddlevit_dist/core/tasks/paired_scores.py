@@ -120,9 +120,8 @@ class PairedScores:
         for name, one in swapped.items():
             numbers[name] = own = min(units.count_equal_units(name), total)
             deviation = one.estimate_deviation(own, 1 / own - 1 / total if own and self.sizes is None else 0.0)
-            if self._is_single(name):  # all swaps of a mean, without drawing them
-                before, after = (hits[name] for hits in self.hits)
-                deviation = 100 * float(np.std(np.subtract(after, before, dtype=np.float64))) / math.sqrt(len(after))
+            exact = self._estimate_rate(name, own)
+            deviation = deviation if exact is None else exact
             variations[name] = Variation(one.value, deviation if units.count(name) >= FEWEST_UNITS else 0.0)
         freedoms = {name: min(units.find_freedom(name, variations), numbers[name] - 1) for name in variations}
         return {name: DifferenceVariation(*each[:2], max(freedoms[name], 1.0)) for name, each in variations.items()}
@@ -176,6 +175,21 @@ class PairedScores:
                 exact = paired_difference(hits[name], others[name], percent, own)
                 differences[name] = exact._replace(value=differences[name].value)
         return differences
+
+    def _estimate_rate(self, name: str, own: float) -> float | None:
+        """Return the deviation that all swaps give of a rate with a decision a sample, in percent; None: not such one.
+
+        ``own``: number of equal units with decisions.
+        """
+        before, after = (hits.get(name, np.zeros(0, bool)) for hits in self.hits)
+        number = len(after)
+        is_of_all = number == self.num_samples and name not in self.pooled
+        if own <= 1 or not (self._is_single(name) or is_of_all and number):
+            return None
+        changes = np.subtract(after, before, dtype=np.float64)
+        rest = changes - changes.mean()  # of each sample
+        sums = rest if self.numbers is None else np.bincount(self.numbers, rest)
+        return 100 * math.sqrt(float(sums @ sums) * own / (own - 1)) / number
 
     def _is_single(self, name: str) -> bool:
         """Return whether a value is a rate of samples that have a decision each and do not depend on one another."""

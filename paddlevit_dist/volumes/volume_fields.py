@@ -154,7 +154,9 @@ def _place(array: Any, field: str, axes: str, spacing: Any, affine: Any) -> tupl
     """Return an array with axes aligned with the world's, and its geometry."""
     values = to_array(array, field)
     shape = drop_leading_axes(values.shape)
-    if len(shape) != 3 or not values.size:
+    if len(shape) == 3 and not values.size:
+        raise BadSample(f"{field} has the shape {values.shape}: it is empty")
+    if len(shape) != 3:
         raise BadSample(f"{field} has the shape {values.shape}, expected three axes: a volume for each channel or time")
     order = "".join(axes) if isinstance(axes, (str, list, tuple)) and all(isinstance(a, str) for a in axes) else ""
     if sorted(order) != sorted(_ORDER):

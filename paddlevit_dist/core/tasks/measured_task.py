@@ -85,8 +85,9 @@ class MeasuredTask(Task):
         for name, values in measured.items():
             if not isinstance(values, paddle.Tensor) or list(values.shape) != [count]:
                 raise UserError(
-                    f"{place} returns {describe_value(values)} as '{name}', expected a number for each of the {count} "
-                    "samples: do not reduce a batch (reduction='none'), and take the mean over other axes"
+                    f"{place} returns {describe_value(values)} as '{name}', expected a tensor with a number for each "
+                    f"of the {count} samples: do not reduce a batch (reduction='none'), and take the mean over other "
+                    "axes"
                 )
         return {name: values.astype("float32") for name, values in measured.items()}, count
 
@@ -125,6 +126,8 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
             listed = " and ".join(map(str, sorted(shapes)[:2]))
             raise UserError(f"the part '{name}' has shapes {listed} in a batch: give all one, or override collate")
         stacked = np.stack([array for array in arrays if array is not None])
+        if stacked.dtype == np.uint64 and stacked.max(initial=0) > np.iinfo(np.int64).max:
+            raise UserError(f"the part '{name}' of a sample has {stacked.max()}, expected numbers of int64")
         batch[name] = (
             stacked if stacked.dtype == np.uint8 and stacked.ndim > 1 else stacked.astype(_DTYPES[stacked.dtype.kind])
         )

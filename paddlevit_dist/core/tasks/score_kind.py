@@ -112,9 +112,7 @@ class ScoreKind:
         """
         rates, count_units = self.count_decisions(arrays), functools.partial(self.count_units, arrays, classes)
         means = {name: [of.format(each) for each in classes] for name, of in self.class_means.items()}
-        ranges = self.find_ranges(arrays, classes)
-        for name, bounds in ranges.items():
-            require_valid_range(name, bounds)
+        ranges = self._read_ranges(arrays, classes)
         find_range = functools.partial(_get_range, ranges)
         sizes = self.count_objects(arrays) if self.pooled_rates else None
         return ProportionRecompute(values, rates, means, find_range, self.pooled_rates, count_units, sizes)
@@ -136,7 +134,7 @@ class ScoreKind:
 
     def describe(self, names: Iterable[str], arrays: Arrays, classes: Sequence[str]) -> dict[str, Score]:
         """Describe the values of these names: quantity, class, unit, range, direction, what they are counted over."""
-        rates, ranges = self.count_decisions(arrays), self.find_ranges(arrays, classes)
+        rates, ranges = self.count_decisions(arrays), self._read_ranges(arrays, classes)
         parts, scores = self.split_names(arrays, classes), {}
         for name in names:
             quantity, of_class = parts.get(name, (name, None))
@@ -171,6 +169,13 @@ class ScoreKind:
         the range: an interval then stays inside, and contains the expected score more often.
         """
         return {}
+
+    def _read_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
+        """Return ``find_ranges`` as pairs; InvalidScoreError if one is not valid."""
+        ranges = self.find_ranges(arrays, classes)
+        for name, bounds in ranges.items():
+            require_valid_range(name, bounds)
+        return {name: bounds and (bounds[0], bounds[1]) for name, bounds in ranges.items()}
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""

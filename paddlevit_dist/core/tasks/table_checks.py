@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..intervals.score_ranges import InvalidScoreError
+from ..runtime.printing import describe_value
 
 
 def require_rows(columns: Mapping[str, Any], names: Sequence[str] | None) -> None:
@@ -23,6 +24,10 @@ def require_rows(columns: Mapping[str, Any], names: Sequence[str] | None) -> Non
 
 def require_draws(kind: object, values: Mapping[str, np.ndarray], draws: int) -> Mapping[str, np.ndarray]:
     """Return the values that the ``ScoreKind`` computed; InvalidScoreError if one does not have the shape (draws,)."""
+    if not isinstance(values, Mapping):
+        raise InvalidScoreError(
+            f"compute of {type(kind).__name__} returns {describe_value(values)}, expected values of the draws by name"
+        )
     for name, column in values.items():
         if np.shape(column) != (draws,):
             raise InvalidScoreError(

@@ -241,7 +241,8 @@ class DetectionWriter(PredictionWriter):
         if self._ids is None:
             return [message]
         is_running = self._ids == list(range(1, len(self._ids) + 1))
-        ids = "1, 2, 3 in the order of the inputs" if is_running else "the numbers in the names of their files"
+        running = f"{', '.join(map(str, self._ids[:3]))}{', ...' * (len(self._ids) > 3)} in the order of the inputs"
+        ids = running if is_running else "the numbers in the names of their files"
         ids = "taken from -annotations" if self._has_given_ids else ids
         shown = f"{self.nouns} with a score of at least {self.least_score:g} (-least_score)"
         drawn_message = f"{shown} are in the tables and drawn on the images in {self.folder / IMAGES}"

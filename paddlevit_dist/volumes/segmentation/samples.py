@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.sample_checks import BadSample
 from ..geometry import VolumeGeometry, nearest_axes, turned_spacing
 from ..intensities import IntensityConfig
 from ..samples import (
@@ -83,7 +84,8 @@ class SegmentedSamples(TransformedDataset):
         if self.crop_size is None:
             return self._whole(index)
         channels, labels = self.dataset.read(index)
-        assert labels is not None  # training splits have labels
+        if labels is None:
+            raise BadSample("labels are None, expected a LabelMap: volumes to learn from have labels")
         crop = self._draw_map(labels, channels[0].geometry.spacing, self.crop_size, generator)
         volume = np.empty((len(channels), *crop.size), np.float32)
         for number, decoded in enumerate(channels):

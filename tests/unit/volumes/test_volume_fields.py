@@ -85,7 +85,7 @@ REFUSED_VOLUMES = {
     "none": ({"array": None}, "array is None"),
     "two axes": ({"array": ARRAY[0]}, r"array has the shape \(3, 4\), expected three axes"),
     "four axes": ({"array": np.stack([ARRAY, ARRAY])}, "expected three axes: a volume for each channel"),
-    "no voxels": ({"array": ARRAY[:0]}, "expected three axes"),
+    "no voxels": ({"array": ARRAY[:0]}, "it is empty"),
     "ragged": ({"array": [[[1, 2]], [[1]]]}, "array"),
     "a NaN": ({"array": with_nan(ARRAY)}, r"array\[1, 1, 0\] is nan"),
     "an infinity": ({"array": ARRAY / np.float64(0.0)}, "array.* is (nan|inf)"),

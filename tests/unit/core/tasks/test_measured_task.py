@@ -103,6 +103,10 @@ PAIR = namedtuple("PAIR", "image label")
         ([paddle.ones([2])], {"inputs": np.ones((1, 2), np.float32)}),
         ([(1, 2, 3)], "a sample is tuple of 3 (1, 2, 3): return a dictionary"),
         ([(np.ones(2), "cat")], "the part 'targets' of a sample is 'cat', expected numbers"),
+        (
+            [(1.0, np.uint64(2**63 + 5))],
+            "the part 'targets' of a sample has 9223372036854775813, expected numbers of int64",
+        ),
         ([(np.ones(2), None)], "the part 'targets' of a sample is None, expected numbers"),
         ([np.ones(2), np.ones(3)], "the part 'inputs' has shapes (2,) and (3,) in a batch: give all one, or override"),
         ([{"a": 1}, {"b": 1}], "samples of a batch have parts a and others"),
@@ -146,10 +150,10 @@ def make_own(**attributes):
         ),
         (
             {"loss": paddle.ones([])},
-            r"^Own.measure returns Tensor float32 \(\) as 'loss', expected a number for each of",
+            r"^Own.measure returns Tensor float32 \(\) as 'loss', expected a tensor with a number",
         ),
-        ({"loss": paddle.ones([3, 1])}, r"as 'loss', expected a number for each of the 3 samples: do not reduce"),
-        ({"loss": paddle.ones([3]), "e": 1.0}, "returns 1.0 as 'e', expected a number for each of the 3 samples"),
+        ({"loss": paddle.ones([3, 1])}, r"as 'loss', expected a tensor with a number for each of the 3 samples: "),
+        ({"loss": paddle.ones([3]), "e": 1.0}, "returns 1.0 as 'e', expected a tensor with a number for each of"),
         (None, "^Own.measure returns None, expected a dictionary"),
     ],
 )

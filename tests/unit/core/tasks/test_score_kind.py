@@ -10,6 +10,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.core.registry.register import register_score_kind
 from paddlevit_dist.core.tasks.score_kind import ScoreKind, are_below, find_score_kind, join_arrays
+from paddlevit_dist.core.tasks.table_checks import require_draws
 
 
 class Marked(ScoreKind):
@@ -91,6 +92,16 @@ def test_what_is_no_range_is_refused_in_a_line(bounds):
         f"find_ranges: score 'kappa' has the range {bounds}: expected its lowest and its highest value, such as "
         "(0.0, 1.0), with -math.inf or math.inf where there is no bound; or None for no interval"
     )
+
+
+def test_a_range_may_be_a_list_and_what_compute_returns_is_checked():
+    kind = Kappa()
+    kind.bounds = [-1.0, 1.0]
+    assert kappa_interval([-1.0, 1.0]) == kappa_interval((-1.0, 1.0))
+    score = kind.describe(["kappa"], {"kappas": np.zeros(2)}, [])["kappa"]
+    assert score.range == (-1.0, 1.0) and hash(score)
+    with pytest.raises(UserError, match="compute of Kappa returns None, expected values of the draws by name"):
+        require_draws(kind, None, 2)
 
 
 def test_a_value_outside_of_its_range_is_refused_and_one_at_its_end_is_not():

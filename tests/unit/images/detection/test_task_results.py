@@ -94,7 +94,7 @@ def test_category_ids_come_from_the_checkpoint():
     "names, ids, message",
     [
         (["5", "6"], [5, 6], "ids are the numbers in the names of their files"),
-        (["b", "a"], [1, 2], "ids are 1, 2, 3 in the order of the inputs"),
+        (["b", "a"], [1, 2], "ids are 1, 2 in the order of the inputs"),
     ],
 )
 def test_images_and_results_of_a_prediction(tmp_path, names, ids, message):

@@ -198,6 +198,14 @@ def test_a_volume_is_segmented_alike_in_any_batch():
         np.testing.assert_array_equal(labels, dataset.stored_labels(place.index).array, strict=True)
 
 
+def test_a_volume_to_learn_from_needs_labels(monkeypatch):
+    dataset = SyntheticOrgans(None, "val", None)
+    channels, _ = dataset.read(0)
+    monkeypatch.setattr(dataset, "read", lambda index: (channels, None))
+    with pytest.raises(BadSample, match="labels are None, expected a LabelMap"):
+        SegmentedSamples(dataset, IntensityConfig(("none",)), (8, 8, 8)).sample(0, np.random.default_rng(0))
+
+
 def test_scores_of_phantoms_are_counted_and_computed_again_from_a_file():
     """Every voxel is taken for brain."""
     task = VolumeSegmentation(load([f"-cfg={ROOT}/{PHANTOMS}"]).values)

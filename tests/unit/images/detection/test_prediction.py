@@ -105,8 +105,7 @@ def test_what_was_written_is_told_in_whole_lines(opened, tmp_path):
             files = f"{tmp_path / 'results.json'} and {tmp_path / 'results_masks.json'}"
             assert writer.finish([*entries, PredictionRecord(0, None, summary=None)]) == [
                 first,
-                f"3 detections are in {files}, in COCO's format; the images' ids are 1, 2, 3 in the order of the "
-                "inputs",
+                f"3 detections are in {files}, in COCO's format; the images' ids are 1, 2 in the order of the inputs",
                 "note: 1 image of 2 has the name of another; in the names of files these are counted, such as 1_2",
             ]
             names = ("results", "results_masks")

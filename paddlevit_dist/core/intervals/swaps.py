@@ -86,8 +86,9 @@ def measure_swaps(
         found, share = differences(swaps), 1 - 2 * (swaps @ weights)
         rows = np.stack([found[name] for name in observed]) if observed else np.zeros((0, len(swaps)))
         larger += (~(np.abs(rows) < least)).sum(axis=1)  # or NaN
-        defined += np.isfinite(rows).sum(axis=1)
-        squares += np.nansum((rows - values * share) ** 2, axis=1)
+        is_defined = np.isfinite(rows)
+        defined += is_defined.sum(axis=1)
+        squares += np.sum((rows - values * share) ** 2, axis=1, where=is_defined)
     number, added = count_swaps(units, most), int(2**units > most)
     ps = (added + larger) / (added + number)
     means = squares / np.maximum(defined, 1)

@@ -128,3 +128,15 @@ def test_a_class_in_few_samples_has_the_deviation_of_these():
 
     found = measure_swaps(differences, 11, 1 << 11)[""]
     assert found.estimate_deviation(5, 1 / 5 - 1 / 11) == pytest.approx(changes[:5].std(ddof=1) / math.sqrt(5))
+
+
+def test_swaps_with_an_infinite_difference_count_as_larger_but_not_in_the_deviation():
+    first, second = np.random.default_rng(9).normal(size=(2, 8))
+    plain = of_sums(first, second)
+
+    def differences(swaps):
+        return {"": np.where(swaps.all(axis=1), np.inf, plain(swaps)[""])}
+
+    found, whole = (measure_swaps(each, 8, 1000)[""] for each in (differences, plain))
+    assert math.isfinite(found.estimate_deviation(8)) and found.p >= whole.p
+    assert found.square == pytest.approx(whole.square * 256 / 255)  # all swapped leave nothing beyond their share

@@ -136,17 +136,14 @@ class PairedScores:
             resamples: number of halves, of both models' values.
             swapped: see ``measure_swaps``; None measures them.
         """
-        first, second = (
-            bootstrap(one, self.num_samples, percent, resamples, self.numbers) for one in (self.first, self.second)
-        )
-        differences = self.compute_differences(percent, swapped, lambda name: [first[name], second[name]])
-        return PairIntervals(first, second, differences)
+        first, second = (self._bootstrap(one, percent, resamples) for one in (self.first, self.second))
+        return PairIntervals(first, second, self.compute_differences(percent, swapped, (first, second)))
 
     def compute_differences(
         self,
         percent: float,
         swapped: Mapping[str, SwappedDifference] | None = None,
-        get_own: Callable[[str], Sequence[ConfidenceInterval]] | None = None,
+        own: tuple[Mapping[str, ConfidenceInterval], Mapping[str, ConfidenceInterval]] | None = None,
     ) -> dict[str, ConfidenceInterval]:
         """Compute the intervals of the differences that are defined for all samples.
 
@@ -157,7 +154,7 @@ class PairedScores:
         Args:
             percent: the level, such as 95.
             swapped: see ``measure_swaps``; None measures them.
-            get_own: from a name to the intervals of both models; None computes them if they are needed.
+            own: the intervals of both models; None computes them if they are needed.
         """
         found = self.estimate_variations(self.measure_swaps() if swapped is None else swapped)
         share, differences = find_upper_share(percent), {}
@@ -169,10 +166,13 @@ class PairedScores:
             most = high - low  # that is possible
             differences[name] = interval._replace(low=max(interval.low, -most), high=min(interval.high, most))
         hits, others = self.hits
+        own_intervals: list[Mapping[str, ConfidenceInterval]] = list(own or ())
         for name in [name for name in differences if name in hits and name in others]:
             if self._is_single(name) or not differences[name].has_width():
-                own = () if self.numbers is None else (get_own or self._compute_own(percent))(name)
-                exact = paired_difference(hits[name], others[name], percent, own)
+                if self.numbers is not None and not own_intervals:
+                    own_intervals = [self._bootstrap(one, percent) for one in (self.first, self.second)]
+                intervals = [of_names[name] for of_names in own_intervals if self.numbers is not None]
+                exact = paired_difference(hits[name], others[name], percent, intervals)
                 differences[name] = exact._replace(value=differences[name].value)
         return differences
 
@@ -197,9 +197,10 @@ class PairedScores:
             return False
         return 0 < len(self.hits[0][name]) <= self.num_samples
 
-    def _compute_own(self, percent: float) -> Callable[[str], Sequence[ConfidenceInterval]]:
-        both = [bootstrap(one, self.num_samples, percent, groups=self.numbers) for one in (self.first, self.second)]
-        return lambda name: [intervals[name] for intervals in both]
+    def _bootstrap(
+        self, values: ProportionRecompute, percent: float, resamples: int = RESAMPLES
+    ) -> dict[str, ConfidenceInterval]:
+        return bootstrap(values, self.num_samples, percent, resamples, self.numbers)
 
 
 def order_rows(kind: ScoreKind, arrays: Arrays, order: np.ndarray) -> Arrays:

@@ -1,12 +1,14 @@
 """The difference of two functions of weighted samples, whose answers are not known."""
 
+import dataclasses
 import math
 import warnings
 
 import numpy as np
 import pytest
 
-from paddlevit_dist.core.intervals import ProportionRecompute, means
+from paddlevit_dist.core.intervals import ClassificationCounts, ProportionRecompute, bootstrap, means
+from paddlevit_dist.core.tasks import paired_scores
 from paddlevit_dist.core.tasks.paired_scores import PairedScores
 
 NUMBER = 40
@@ -35,3 +37,17 @@ def test_scores_that_are_not_finite_have_no_difference_and_no_warning():
         warnings.simplefilter("error")
         pair = PairedScores.of_values(endless, endless, NUMBER, None)
         assert pair.compute_intervals(95).difference == {}
+
+
+def test_intervals_of_both_are_computed_once_for_all_rates_without_a_difference(monkeypatch):
+    """Of 40 samples in ten groups no answer differs, as after most exports."""
+    is_right, calls = np.arange(NUMBER) % 3 > 0, []
+    values = ClassificationCounts(np.arange(NUMBER) % 4, np.where(is_right, 0, 1), 4, top=(1, 5)).declare()
+    hits = {"top-1": is_right, "top-5": np.ones(NUMBER, bool)}
+    pair = PairedScores.of_values(values, values, NUMBER, np.arange(NUMBER) // 4)
+    pair = dataclasses.replace(pair, hits=(hits, hits))
+    expected = pair.compute_intervals(95).difference
+    monkeypatch.setattr(paired_scores, "bootstrap", lambda *words: calls.append(words) or bootstrap(*words))
+    found = pair.compute_differences(95)
+    assert len(calls) == 2 and found == expected
+    assert found["top-1"].has_width() and found["top-1"].value == 0

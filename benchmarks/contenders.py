@@ -4,6 +4,7 @@ A program starts itself once for each library, with the interpreter that has it,
 a library that ours is compared with.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -19,6 +20,7 @@ from typing import Any
 
 import children
 import rounds
+from clock import time_call
 from rounds import Spread
 
 from paddlevit_dist.core.launch import devices
@@ -193,3 +195,38 @@ def compare_clocks(title: str, taken: Mapping[str, Sequence[tuple[float, float]]
         rows.append(row)
     rounds.print_table(title, ["", "ms", "times ours", "processor, ms", "times ours"], rows)
     return result
+
+
+def compare_steps(
+    file: str,
+    description: str,
+    title: str,
+    name: str,
+    ours: Callable[[], Callable[[], None]],
+    theirs: Mapping[str, Callable[[], Callable[[], None]]],
+    packages: str,
+) -> None:
+    """Run a program that times our updates against a peer's, each in its own process, and print the ratios.
+
+    Args:
+        file: the program, which starts itself again for each contender.
+        description: its docstring.
+        title: of the table, without the number of rounds.
+        name: of the result.
+        ours: builds our update.
+        theirs: builds the peer's, by its name.
+        packages: that the peer's interpreter needs.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peer-python", help=f"an interpreter with {packages}")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        step = {OURS: ours, **theirs}[options.serve]()
+        serve(lambda: time_call(step))
+        return
+    rounds.print_machine()
+    interpreters = {OURS: sys.executable, **dict.fromkeys(theirs, options.peer_python)}
+    taken = take_turns(file, interpreters, [], options.rounds)
+    rounds.print_result(compare_clocks(f"{title}, {options.rounds} rounds", taken, name))

@@ -8,15 +8,11 @@ gradients, clipping and AdamW. PYTHON has torch and transformers (left out witho
 weights are downloaded. Seconds of processor time count where the machine has other work.
 """
 
-import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import rounds
-from clock import time_call
-from contenders import OURS, compare_clocks, serve, take_turns
+from contenders import compare_steps
 from smallest import sized
 from training_updates import get_paddle_update, get_torch_update
 
@@ -96,19 +92,8 @@ def their_step() -> Callable[[], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--peer-python", help="an interpreter with torch and transformers")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        step = our_step() if options.serve == OURS else their_step()
-        serve(lambda: time_call(step))
-        return
-    rounds.print_machine()
-    taken = take_turns(__file__, {OURS: sys.executable, TRANSFORMERS: options.peer_python}, [], options.rounds)
-    title = f"EoMT-S: an update of an image of {SIDE} pixels, {QUERIES} queries, one thread, {options.rounds} rounds"
-    rounds.print_result(compare_clocks(title, taken, "eomt"))
+    title = f"EoMT-S: an update of an image of {SIDE} pixels, {QUERIES} queries, one thread"
+    compare_steps(__file__, str(__doc__), title, "eomt", our_step, {TRANSFORMERS: their_step}, "torch and transformers")
 
 
 if __name__ == "__main__":

@@ -8,15 +8,11 @@ package rfdetr with torch (left out without). Weights and images are drawn; no w
 processor time count where the machine has other work.
 """
 
-import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import rounds
-from clock import time_call
-from contenders import OURS, compare_clocks, serve, take_turns
+from contenders import compare_steps
 from smallest import sized
 from training_updates import get_paddle_update, get_torch_update
 
@@ -92,19 +88,8 @@ def their_step() -> Callable[[], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--peer-python", help="an interpreter with rfdetr and torch")
-    parser.add_argument("--serve", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        step = our_step() if options.serve == OURS else their_step()
-        serve(lambda: time_call(step))
-        return
-    rounds.print_machine()
-    taken = take_turns(__file__, {OURS: sys.executable, AUTHORS: options.peer_python}, [], options.rounds)
-    title = f"RF-DETR Seg Nano: an update of {BATCH} images of {SIDE} pixels, one thread, {options.rounds} rounds"
-    rounds.print_result(compare_clocks(title, taken, "rfdetr_seg"))
+    title = f"RF-DETR Seg Nano: an update of {BATCH} images of {SIDE} pixels, one thread"
+    compare_steps(__file__, str(__doc__), title, "rfdetr_seg", our_step, {AUTHORS: their_step}, "rfdetr and torch")
 
 
 if __name__ == "__main__":

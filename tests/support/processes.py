@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import random
 import signal
 import socket
 import subprocess
@@ -172,12 +173,20 @@ def start_nodes(folder: Path, *words: str) -> list[subprocess.Popen]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Ports of this machine that nobody listens on.
+
+    They lie below those that Linux gives to connections and to port 0, so that nothing else takes one by chance
+    between this call and its use.
+    """
+    chosen = random.SystemRandom()  # not the seed that each test starts with
     with contextlib.ExitStack() as bound:
-        listeners = [bound.enter_context(socket.socket()) for _ in range(number)]
-        for listener in listeners:
-            listener.bind(("127.0.0.1", 0))
-        return [listener.getsockname()[1] for listener in listeners]
+        found: list[int] = []
+        while len(found) < number:
+            listener = bound.enter_context(socket.socket())
+            with contextlib.suppress(OSError):  # taken: another one
+                listener.bind(("127.0.0.1", chosen.randrange(16000, 32000)))
+                found.append(listener.getsockname()[1])
+        return found
 
 
 def wait_until(happens: Callable[[], Any], complaint: str, seconds: float = HANG_SECONDS, process: Any = None) -> None:

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from support.processes import free_ports
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import rendezvous, secret
@@ -15,9 +16,7 @@ SECONDS = 2.0
 
 @pytest.fixture
 def port(monkeypatch, fresh_rank, store) -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        number = listener.getsockname()[1]
+    (number,) = free_ports(1)
     monkeypatch.setenv("PADDLE_MASTER", f"127.0.0.1:{number}")
     return number
 

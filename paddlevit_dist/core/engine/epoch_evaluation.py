@@ -69,7 +69,7 @@ class EpochEvaluator:
         values, line = self._evaluator(label, epoch=epoch, observers=observers)
         require_value(self._task, values, self._evaluator.undefined)
         try:
-            require_finite(values, when)
+            require_finite(values, when, "; or its formula divides by zero: let it be NaN where it is not defined")
         except UserError:
             self._checkpointer.discard_epoch(epoch)
             raise

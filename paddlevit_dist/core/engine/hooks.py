@@ -356,13 +356,13 @@ class EarlyStopping(Hook):
             self._run_log.log_and_print(f"note: {self._name} {change} is within the interval {ends}: may be chance")
 
 
-def require_finite(values: dict[str, float], when: str) -> None:
-    """Raise UserError if a value, equal on every rank, is NaN or infinite: training has diverged."""
+def require_finite(values: dict[str, float], when: str, hint: str = "") -> None:
+    """Raise UserError, which ends with ``hint``, if a value, equal on every rank, is NaN or infinite."""
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
         raise UserError(
             f"'{bad[0]}' is {values[bad[0]]} {when}: training has diverged; lower TRAIN.BASE_LR, set "
-            "TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint"
+            f"TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last checkpoint{hint}"
         )
 
 

@@ -5,7 +5,7 @@ from .callback import Callback, RunFacts
 from .class_labels import require_label
 from .dataset import Dataset, TransformedDataset, dataset_class
 from .figures import Chart, ConfusionMatrix, FigureTable, Gallery, PointSet, SliceStack
-from .measured_task import MeasuredTask
+from .measured_task import MeasuredScores, MeasuredTask
 from .metrics import Metrics, PerSampleMetrics, SampleTable, TableMetrics
 from .model import Model
 from .model_factory import create_configured
@@ -61,6 +61,7 @@ __all__ = [
     "InputSamples",
     "LogContributor",
     "LossTerm",
+    "MeasuredScores",
     "MeasuredTask",
     "Metrics",
     "Model",

@@ -14,6 +14,7 @@ from ..runtime.printing import describe_value
 from .dataset import Dataset, dataset_class
 from .metrics import TableMetrics
 from .sample_arrays import as_array
+from .sample_checks import BadSample, require_finite
 from .score_kind import Arrays, Recompute, ScoreKind
 from .step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 from .task import Task
@@ -59,6 +60,16 @@ class MeasuredTask(Task):
     def collate(self, samples: Sequence[Any]) -> dict[str, Any]:
         """Stack the parts of samples, see ``stack_samples``."""
         return stack_samples(samples)
+
+    def check_sample(self, sample: Any) -> None:
+        """Check a sample when it is read: its numbers are finite, and its parts are numbers unless you collate them.
+
+        Raises BadSample, to which the name of the sample is added.
+        """
+        require_finite(sample)
+        if type(self).collate is MeasuredTask.collate:
+            for name, part in _name_parts(sample).items():
+                _to_numbers(name, part)
 
     def train_step(self, model: Any, batch: dict[str, paddle.Tensor], step: StepPosition) -> dict[str, LossTerm]:
         """Return the sum of the loss, and of the other measures, without a weight, of the samples that define them."""
@@ -110,28 +121,30 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
     batch = {}
     for name in named[0]:
         if any(parts.keys() != named[0].keys() for parts in named):
-            raise UserError(f"samples of a batch have parts {', '.join(named[0])} and others: give all the same")
-        arrays = [as_array(parts[name]) for parts in named]
-        kinds = {None if array is None else array.dtype.kind for array in arrays}
-        if not kinds <= _DTYPES.keys():
-            wrong = next(
-                parts[name] for parts, array in zip(named, arrays) if array is None or array.dtype.kind in "USO"
-            )
-            raise UserError(
-                f"the part '{name}' of a sample is {describe_value(wrong)}, expected numbers: remove it, or override "
-                "collate"
-            )
-        shapes = {array.shape for array in arrays if array is not None}
+            lists = sorted({", ".join(map(str, parts)) or "none" for parts in named})
+            raise UserError(f"samples of a batch have the parts {' and '.join(lists[:2])}: give all the same")
+        arrays = [_to_numbers(name, parts[name]) for parts in named]
+        shapes = {array.shape for array in arrays}
         if len(shapes) > 1:
             listed = " and ".join(map(str, sorted(shapes)[:2]))
             raise UserError(f"the part '{name}' has shapes {listed} in a batch: give all one, or override collate")
-        stacked = np.stack([array for array in arrays if array is not None])
-        if stacked.dtype == np.uint64 and stacked.max(initial=0) > np.iinfo(np.int64).max:
-            raise UserError(f"the part '{name}' of a sample has {stacked.max()}, expected numbers of int64")
+        stacked = np.stack(arrays)
         batch[name] = (
             stacked if stacked.dtype == np.uint8 and stacked.ndim > 1 else stacked.astype(_DTYPES[stacked.dtype.kind])
         )
     return batch
+
+
+def _to_numbers(name: str, part: Any) -> np.ndarray:
+    """Return a part of a sample as numbers that a batch can have; BadSample if it is something else."""
+    array = as_array(part)
+    if array is None or array.dtype.kind not in _DTYPES:
+        raise BadSample(
+            f"the part '{name}' of a sample is {describe_value(part)}, expected numbers: remove it, or override collate"
+        )
+    if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
+        raise BadSample(f"the part '{name}' of a sample has {array.max()}, expected numbers of int64")
+    return array
 
 
 def _sum_defined(values: paddle.Tensor) -> LossTerm:
@@ -148,5 +161,5 @@ def _name_parts(sample: Any) -> Mapping[str, Any]:
     if not isinstance(sample, (tuple, list)):
         return {_NAMES[0]: sample}
     if len(sample) > len(_NAMES):
-        raise UserError(f"a sample is {describe_value(sample)}: return a dictionary, which names more than two parts")
+        raise BadSample(f"a sample is {describe_value(sample)}: return a dictionary, which names more than two parts")
     return dict(zip(_NAMES, sample))

@@ -280,8 +280,8 @@ class TableMetrics(PerSampleMetrics):
 
         ``find_undefined`` names the others.
 
-        A value that the kind computes as infinite is NaN here, which ends a training run. Raises InvalidScoreError: a
-        value is outside of its range.
+        An infinite value ends a training run. Raises InvalidScoreError: a value is outside of its range, or the kind
+        declares the range of a score that it does not compute.
         """
         from ..distributed import is_main  # needs Paddle
 
@@ -292,6 +292,7 @@ class TableMetrics(PerSampleMetrics):
             return {}
         arrays = self.to_arrays(table)
         columns = self.bootstrap_values(table, np.ones((1, len(table[0]))))
+        self.scores.require_ranges_of(columns, arrays, self.class_names)
         find_range = self.declare(table).find_range
         for name, column in columns.items():
             if np.isfinite(column[0]):
@@ -300,11 +301,10 @@ class TableMetrics(PerSampleMetrics):
         known = {name: float(column[0]) for name, column in columns.items() if name not in hidden}
         self._undefined = {name for name, value in known.items() if np.isnan(value)}
         defined = {name: value for name, value in known.items() if name not in self._undefined}
-        values = {name: value if np.isfinite(value) else np.nan for name, value in defined.items()}
-        return {**values, **self.scores.counts(arrays)}
+        return {**defined, **self.scores.counts(arrays)}
 
     def find_undefined(self, values: Mapping[str, float]) -> Collection[str]:
-        """Return the names of the scores that were NaN in ``compute``; those that are infinite are NaN here."""
+        """Return the names of the scores that were NaN in ``compute``."""
         return self._undefined
 
     def describe(self, values: Mapping[str, float]) -> dict[str, Score]:

@@ -6,18 +6,25 @@ A kind of scores is registered by the name that ``SampleTable.kind`` has. It can
 import copy
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..intervals.recompute import ProportionRecompute, Recompute
 from ..intervals.resampling import FEW
-from ..intervals.score_ranges import PERCENT_RANGE, UNBOUNDED, ScoreRange, require_valid_range
+from ..intervals.score_ranges import (
+    PERCENT_RANGE,
+    UNBOUNDED,
+    InvalidScoreError,
+    ScoreRange,
+    require_valid_range,
+)
 from ..registry import plugins
 from ..registry.lookup import require_derived, resolve
 from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
+from ..runtime.printing import shorten
 from .class_names import require_unique
 from .score import CLASSES, DECISIONS, PERCENT, POOLED, SAMPLES, Score, find_direction, split_names
 
@@ -176,6 +183,22 @@ class ScoreKind:
         for name, bounds in ranges.items():
             require_valid_range(name, bounds)
         return {name: bounds and (bounds[0], bounds[1]) for name, bounds in ranges.items()}
+
+    def require_ranges_of(self, names: Collection[str], arrays: Arrays, classes: Sequence[str]) -> None:
+        """Raise InvalidScoreError if ``find_ranges`` of a user's kind adds a name that it does not compute.
+
+        Kinds of this package declare the ranges of all scores that they may compute.
+        """
+        package = __name__.partition(".")[0]
+        kinds = (each for each in type(self).__mro__ if issubclass(each, ScoreKind))
+        ours = next(each for each in kinds if each.__module__.partition(".")[0] == package)
+        inherited = ours.find_ranges(self, arrays, classes)
+        unknown = [name for name in self.find_ranges(arrays, classes) if name not in names and name not in inherited]
+        if unknown:
+            raise InvalidScoreError(
+                f"find_ranges: {unknown[0]!r} is none of the scores that {type(self).__name__} computes "
+                f"({shorten(', '.join(names), 300)}): correct the name"
+            )
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""

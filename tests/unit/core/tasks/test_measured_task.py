@@ -15,8 +15,9 @@ from support.registrations import forgotten
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.core.tasks import MeasuredTask, Predictable, StepPosition, Task, get_aspect
+from paddlevit_dist.core.tasks import BadSample, MeasuredTask, Predictable, StepPosition, Task, get_aspect
 from paddlevit_dist.core.tasks.measured_task import stack_samples
+from paddlevit_dist.core.tasks.protocols import get_sample_check
 from paddlevit_dist.core.tasks.step_types import EvaluationStep
 
 PAGE = (ROOT / "docs" / "guides" / "own_task.md").read_text(encoding="utf-8")
@@ -109,7 +110,7 @@ PAIR = namedtuple("PAIR", "image label")
         ),
         ([(np.ones(2), None)], "the part 'targets' of a sample is None, expected numbers"),
         ([np.ones(2), np.ones(3)], "the part 'inputs' has shapes (2,) and (3,) in a batch: give all one, or override"),
-        ([{"a": 1}, {"b": 1}], "samples of a batch have parts a and others"),
+        ([{"a": 1}, {"b": 1}], "samples of a batch have the parts a and b: give all the same"),
     ],
 )
 def test_parts_of_samples_are_stacked_by_name_or_refused(samples, expected):
@@ -121,6 +122,16 @@ def test_parts_of_samples_are_stacked_by_name_or_refused(samples, expected):
     assert batch.keys() == expected.keys()
     for name, array in batch.items():
         np.testing.assert_array_equal(array, expected[name], strict=True)
+
+
+def test_a_sample_with_a_part_that_no_batch_can_have_is_refused_when_it_is_read(counting):
+    check = get_sample_check(counting)
+    check((np.ones(2), 1))
+    for sample, said in (((np.ones(2), None), "'targets' of a sample is None"), ((np.nan, 1), "part 0 is nan")):
+        with pytest.raises(BadSample, match=said):
+            check(sample)
+    other = type("Collating", (type(counting),), {"collate": lambda self, samples: {"sizes": np.ones(len(samples))}})
+    get_sample_check(other(counting.config))((np.ones(2), None))
 
 
 class Own(MeasuredTask):

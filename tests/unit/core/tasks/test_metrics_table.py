@@ -61,9 +61,15 @@ def test_of_other_metrics_nan_and_none_are_not_defined():
     assert Metrics.find_undefined(make(), values) == {"b", "c"}
 
 
-def test_an_infinite_value_is_nan_and_stays_where_an_undefined_one_is_omitted():
+def test_an_infinite_value_stays_where_an_undefined_one_is_omitted():
     values = make((np.inf, 2), (4.0, 2)).compute({})
-    assert np.isnan([values["width"], values["width bee"]]).all() and "width ant" not in values
+    assert values["width"] == values["width bee"] == np.inf and "width ant" not in values
+
+
+def test_the_range_of_a_score_that_the_kind_does_not_compute_is_refused(monkeypatch):
+    monkeypatch.setattr(Widths, "find_ranges", lambda self, arrays, classes: {"widht": (0.0, 9.0)})
+    with pytest.raises(UserError, match="'widht' is none of the scores that Widths computes .share, width, width cow"):
+        make((1.5, 2)).compute({})
 
 
 def test_tensors_and_arrays_of_a_batch_are_rows_in_their_order():

@@ -94,11 +94,15 @@ class _Network:
         """Return whether a state has all parameters by their own names, in their shapes."""
         return all(name in state and state[name].shape == tuple(tensor.shape) for name, tensor in self.targets.items())
 
-    def is_in_pytorchs_form(self, state: Mapping[str, np.ndarray]) -> bool:
-        """Return whether a state has PyTorch's names or layout: a run may train a network of either."""
+    def converts_its_own(self, state: Mapping[str, np.ndarray]) -> bool:
+        """Return whether a state under the network's names still has to be converted.
+
+        It may have PyTorch's names or layout: a run may train a network of either. Networks of timm convert their own
+        names themselves, such as positions for another image size.
+        """
         shapes = [(state[name].shape, tuple(tensor.shape)) for name, tensor in self.targets.items() if name in state]
         is_transposed = any(theirs != ours and theirs == ours[::-1] for theirs, ours in shapes)
-        return is_transposed or from_torch_names(state).keys() != state.keys()
+        return _OWN in self.interface.key_maps or is_transposed or from_torch_names(state).keys() != state.keys()
 
     def rename(self, state: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
         """Return a state by assumed naming scheme, the network's own names first."""
@@ -239,7 +243,7 @@ def _read_whole(network: _Network, weights: SourceWeights, is_of_run: bool) -> _
     ranking = PADDLE_RANKING if weights.in_paddle_layout else RANKING
     equal = _find_own_prefixes(network, weights.state, ranking)
     state = without_prefix(weights.state, equal[0]) if equal else weights.state
-    if equal and is_of_run and not network.is_in_pytorchs_form(state):
+    if equal and is_of_run and not network.converts_its_own(state):
         best, tied = _Reading(equal[0], _OWN, state), equal
     else:
         prefixes = equal[:1] or _list_foreign_prefixes(network, weights.state, ranking)

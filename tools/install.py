@@ -65,7 +65,9 @@ def check_python(paddle):
 def make_environment(folder):
     """Create an empty virtual environment; replace an unfinished one."""
     print(f"making {folder}", flush=True)
-    if folder.exists():  # left by an unfinished installation
+    if folder.is_symlink():  # to an environment of another copy, which stays
+        folder.unlink()
+    elif folder.exists():  # left by an unfinished installation
         shutil.rmtree(folder)
     try:
         venv.create(folder, with_pip=True)

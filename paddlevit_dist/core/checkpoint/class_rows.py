@@ -1,7 +1,6 @@
 """Copies rows of a classifier by class name, for a model whose classes differ or are in another order."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -10,17 +9,10 @@ import numpy as np
 from ..runtime.errors import UserError
 from ..runtime.printing import shorten
 from ..runtime.spelling import compose
-from ..runtime.text_files import read_json_facts
 from ..tasks.model import ClassLayout, Model
-from .network_facts import find_config
-from .published import find_published
-from .records import read_weights_info
-from .stored_names import parse_labels, read_stored_names
-from .weight_files import local_file
+from .output_names import are_names, mean_numbers
 
-_LABELS = ("id2label", "label_names", "labels")  # the last is timm's older name
 _MOST = 0.8  # share of equal names that identifies a published list; others have several synonyms
-_LANDMARKS = "landmarks"  # key in the preprocessing signature: outputs that have names but are not classes
 # Axis of the outputs by a parameter's number of axes: bias, linear layer, sparse convolution, dense convolutions.
 _OUTPUT_AXES = {1: 0, 2: 1, 3: 2, 4: 0, 5: 0}
 
@@ -230,16 +222,6 @@ def _unique(names: Sequence[str]) -> dict[str, int]:
     return {key: place for key, place in positions.items() if key and key not in repeated}
 
 
-def are_names(names: Sequence[str]) -> bool:
-    """Return whether any name is more than the number of its class."""
-    return any(name != str(number) for number, name in enumerate(names))
-
-
-def mean_numbers(names: Sequence[str], numbers: Sequence[str]) -> bool:
-    """Return whether any name at another place is one of the ``numbers`` that name the outputs of another side."""
-    return not set(numbers).isdisjoint(name for number, name in enumerate(names) if name != str(number))
-
-
 def find_class_axis(shape: tuple[int, ...], layout: ClassLayout) -> int | None:
     """Return the axis of the outputs of a parameter of this shape; None if it has none."""
     return _OUTPUT_AXES.get(len(shape)) if layout.axis is None else layout.axis
@@ -276,53 +258,3 @@ def _list_rows(labels: Sequence[int], classes: int, layout: ClassLayout) -> np.n
     behind = range(layout.before + classes, layout.before + classes + layout.after)
     outputs = np.array([*range(layout.before), *labels, *behind])
     return (outputs[:, None] * layout.each + np.arange(layout.each)).reshape(-1)
-
-
-def get_class_names(data: Mapping[str, Any], described: Mapping[str, Any]) -> list[str] | None:
-    """Return the names of a run's outputs: of the first split with classes, or of landmarks; None if unknown.
-
-    ``data`` and ``described``: ``Task.signature`` of each split's samples and of the preprocessing.
-    """
-    classes = next(
-        (facts["classes"] for facts in data.values() if isinstance(facts, Mapping) and facts.get("classes")), None
-    )
-    names = described.get(_LANDMARKS) or classes
-    return drop_unnamed(names) if names else None
-
-
-def drop_unnamed(names: Sequence[Any]) -> list[str]:
-    """Return names without the numbers at the end, of outputs up to MODEL.NUM_CLASSES; numbers alone are kept.
-
-    Folders 0 to 99 are sorted as text, so that 90 to 99 are at their own places and 10 is not.
-    """
-    listed = list(map(str, names))
-    if all(map(str.isdecimal, listed)):
-        return listed
-    return listed[: next(place for place in range(len(listed), 0, -1) if listed[place - 1] != str(place - 1))]
-
-
-def read_class_names(source: str) -> tuple[list[str] | None, bool]:
-    """Return the class names of the weights at ``source``, and whether a run of this package recorded them.
-
-    A run whose data name no classes has recorded their numbers. Others are from the file of transformers or timm in the
-    same folder, or stored with the weights by the program that trained them; None if there are none. Raises UserError
-    if there are no weights, or they or their metadata are damaged.
-    """
-    file = local_file(source).path
-    about = read_weights_info(file)
-    names = get_class_names(about.get("data") or {}, about.get("input") or {})
-    if names:
-        return names, True
-    if find_published(source) is not None:  # timm's weights do not name their classes
-        return None, False
-    config = find_config(source, file, may_download=True)
-    return (None if config is None else _labels_in(config)) or read_stored_names(file), False
-
-
-def _labels_in(file: Path) -> list[str] | None:
-    """Read the class names in a ``config.json``: transformers' ``id2label``, or timm's ``label_names``."""
-    content = read_json_facts(file)
-    of_timm = content.get("pretrained_cfg")
-    places = [content, *([of_timm] if isinstance(of_timm, dict) else [])]
-    listed = [place[key] for key in _LABELS for place in places if place.get(key)]
-    return next(filter(None, map(parse_labels, listed)), None)

@@ -12,10 +12,11 @@ from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
 from ..runtime.printing import shorten
 from ..tasks.model import Model
-from .class_rows import ClassNames, are_names, find_class_axis, pair_names
+from .class_rows import ClassNames, find_class_axis, pair_names
 from .finding import find_run_settings
 from .foreign_names import statistics_in
 from .low_rank import LowRankBase
+from .output_names import are_names
 from .records import read_weights_info
 
 Shape = tuple[int, ...]

@@ -9,7 +9,6 @@ import yaml
 
 from ..checkpoint.about_schema import ABOUT
 from ..checkpoint.array_files import write_safetensors
-from ..checkpoint.class_rows import read_class_names
 from ..checkpoint.families import CONVERTED, ConvertedWeights, require_whole, with_our_names
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.foreign_names import to_torch_names
@@ -17,6 +16,7 @@ from ..checkpoint.load import describe_dropped, find_pretraining_part
 from ..checkpoint.low_rank import KEY as LOW_RANK
 from ..checkpoint.low_rank import has_factors
 from ..checkpoint.model_record import read_record
+from ..checkpoint.output_names import read_class_names
 from ..checkpoint.published import fetch_record, is_fetched
 from ..checkpoint.records import read_weights_info
 from ..checkpoint.store import HostTensor, write_tensors

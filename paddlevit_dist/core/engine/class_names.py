@@ -1,7 +1,8 @@
 """Class names of weights that a run starts from or evaluates, and of its data."""
 
-from ..checkpoint.class_rows import ClassNames, are_names, get_class_names, mean_numbers, read_class_names
+from ..checkpoint.class_rows import ClassNames
 from ..checkpoint.load_report import LoadReport
+from ..checkpoint.output_names import are_names, get_class_names, mean_numbers, read_class_names
 from ..distributed import broadcast_object, is_main
 from ..registry.lookup import find_built_in
 from ..runtime.errors import UserError

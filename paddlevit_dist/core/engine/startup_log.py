@@ -5,8 +5,8 @@ from typing import Any
 
 import paddle
 
-from ..checkpoint.class_rows import get_class_names
 from ..checkpoint.foreign_names import statistics_in
+from ..checkpoint.output_names import get_class_names
 from ..data.sampler import MOST_IN_MEMORY, TrainingSampler
 from ..distributed import has_batch_norm, world_size
 from ..launch import gpu, tuning

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .. import settings as configuration
-from ..checkpoint.class_rows import are_names, get_class_names, read_class_names
 from ..checkpoint.download import silent
 from ..checkpoint.file_formats import SUFFIXES, find_format, may_be_weights
 from ..checkpoint.finding import find_run_settings
 from ..checkpoint.integrity import fingerprint
 from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import LoadReport
+from ..checkpoint.output_names import are_names, get_class_names, read_class_names
 from ..checkpoint.records import find_about_file, read_weights_info
 from ..checkpoint.weight_files import evaluated_weights, local_file
 from ..checkpoint.weights import list_shards, read_weights

@@ -38,7 +38,7 @@ def make_classifier_parts(source: str, name: str, image_size: Size, in_channels:
 
 def find_class_names(source: str, number: int) -> dict[str, Any]:
     """Return "classes", the names of a classifier's outputs if they are known, and perhaps a "note" about them."""
-    from ...core.checkpoint.class_rows import are_names, read_class_names
+    from ...core.checkpoint.output_names import are_names, read_class_names
     from ...images.imagenet_classes import names_by_synset
 
     names = read_class_names(source)[0]

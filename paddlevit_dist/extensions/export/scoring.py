@@ -9,7 +9,8 @@ import numpy as np
 import paddle
 from paddle.nn import functional as F
 
-from ...core.checkpoint.class_rows import ClassNames, drop_unnamed, order_outputs
+from ...core.checkpoint.class_rows import ClassNames, order_outputs
+from ...core.checkpoint.output_names import drop_unnamed
 from ...core.distributed import all_gather, broadcast_object, reduce_dict
 from ...core.engine.compatibility import FactDifference, judge_changes, show
 from ...core.engine.evaluation import EvaluationObserver

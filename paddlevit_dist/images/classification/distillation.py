@@ -11,10 +11,11 @@ from typing import Any
 import paddle
 import paddle.nn.functional as F
 
-from ...core.checkpoint.class_rows import ClassNames, order_outputs, read_class_names
+from ...core.checkpoint.class_rows import ClassNames, order_outputs
 from ...core.checkpoint.load import count_classes, load_weights
 from ...core.checkpoint.load_report import LoadReport
 from ...core.checkpoint.model_record import read_record
+from ...core.checkpoint.output_names import read_class_names
 from ...core.checkpoint.weight_files import EXTENSION, evaluated_weights
 from ...core.checkpoint.weights import read_weights
 from ...core.inference.trained import build_trained, open_source

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from paddlevit_dist.core.checkpoint.class_rows import read_class_names
 from paddlevit_dist.core.checkpoint.low_rank import list_layers
+from paddlevit_dist.core.checkpoint.output_names import read_class_names
 
 from .averages import check_averages
 from .command_checks import check_command, check_export

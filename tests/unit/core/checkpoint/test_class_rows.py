@@ -1,25 +1,17 @@
 """Rows of classifiers that follow the names of their classes."""
 
-import json
 import re
 
 import numpy as np
 import paddle
 import pytest
-import yaml
 from support.networks import small_detr
 from support.networks.timm_zoo import needs_compat
 from support.trainings import small_segmenters  # noqa: F401  # registers small networks
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint import class_rows
-from paddlevit_dist.core.checkpoint.class_rows import (
-    ClassNames,
-    get_class_names,
-    order_outputs,
-    pair_names,
-    read_class_names,
-)
+from paddlevit_dist.core.checkpoint.class_rows import ClassNames, order_outputs, pair_names
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.tasks.model import Model
@@ -267,58 +259,6 @@ def test_rows_of_objects365_follow_the_names_that_coco_has_too():
     assert len(known) == 366 and sorted(filter(None, known)) == sorted(COCO_CATEGORIES.values())
     assert known[1] == "person" and known[6] == "car"  # as Objects365 counts: person 1, ..., car 6
     assert resolve("model", "rtdetr_r18vd").published_classes(None, 80) is None
-
-
-def test_the_names_of_a_run_are_those_of_its_outputs():
-    data = {"train": None, "val": {"samples": 3}, "other": {"classes": ["a", 7]}}
-    assert get_class_names(data, {}) == ["a", "7"]
-    for classes, names in ((["a", "b", "2", "3"], ["a", "b"]), (["0", "b"], ["0", "b"]), (["0", "1"], ["0", "1"])):
-        assert get_class_names({"val": {"classes": classes}}, {}) == names  # the last outputs may be of no class
-    folders = sorted(map(str, range(100)))  # of which 90 to 99 are at their own places
-    assert get_class_names({"val": {"classes": folders}}, {}) == folders
-    assert get_class_names(data, {"landmarks": ["L1"]}) == ["L1"]
-    assert get_class_names({}, {}) is None
-
-
-def test_weights_are_described_by_a_run_or_by_transformers(tmp_path):
-    paddle.save({"a": paddle.zeros([1])}, str(tmp_path / "w.pdparams"))
-    source = str(tmp_path / "w.pdparams")
-    assert read_class_names(source) == (None, False)
-    labels = {"id2label": {"1": "person", "3": "car"}}
-    (tmp_path / "config.json").write_text(json.dumps(labels))
-    assert read_class_names(source) == (["", "person", "", "car"], False)
-    for nothing in (
-        {"0": "LABEL_0", "1": "LABEL_1"},
-        {"a": "b"},
-        {"0": "a", "b": "b"},
-        {"²": "a"},
-        {},
-        {"999999999": "x"},
-    ):
-        (tmp_path / "config.json").write_text(json.dumps({"id2label": nothing}))
-        assert read_class_names(source) == (None, False)
-    (tmp_path / "config.json").write_text("[")
-    with pytest.raises(UserError, match="config.json cannot be read"):
-        read_class_names(source)
-    (tmp_path / "about.yaml").write_text(yaml.safe_dump({"data": {"val": {"classes": ["x", "y"]}}}))
-    assert read_class_names(source) == (["x", "y"], True)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {"label_names": ["green", "red"]},
-        {"architecture": "resnet18", "pretrained_cfg": {"label_names": ["green", "red"], "mean": [0, 0, 0]}},
-        {"labels": ["green", "red"]},
-        {"label_names": {"0": "green", "1": "red"}},
-        {"id2label": ["green", "red"]},
-        {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label_names": ["green", "red"]},
-    ],
-)
-def test_weights_are_described_by_timm_in_each_of_its_forms(tmp_path, content):
-    paddle.save({"a": paddle.zeros([1])}, str(tmp_path / "w.pdparams"))
-    (tmp_path / "config.json").write_text(json.dumps(content))
-    assert read_class_names(str(tmp_path / "w.pdparams")) == (["green", "red"], False)
 
 
 # ---- evaluations -------------------------------------------------------------------------------------------------

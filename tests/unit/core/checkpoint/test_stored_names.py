@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.processes import ROOT
 
-from paddlevit_dist.core.checkpoint.class_rows import read_class_names
+from paddlevit_dist.core.checkpoint.output_names import read_class_names
 from paddlevit_dist.core.checkpoint.stored_names import find_stored_names, read_stored_names
 from paddlevit_dist.core.checkpoint.torch_files import TorchReader
 from paddlevit_dist.core.checkpoint.weights import read_weights

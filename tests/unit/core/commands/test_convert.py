@@ -26,9 +26,9 @@ from support.trainings.trained import write_weights
 from paddlevit_dist import Manifest, UserError, register_feature, register_model
 from paddlevit_dist.core.checkpoint import store
 from paddlevit_dist.core.checkpoint.array_files import read_safetensors, write_safetensors
-from paddlevit_dist.core.checkpoint.class_rows import read_class_names
 from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.checkpoint.model_record import read_record
+from paddlevit_dist.core.checkpoint.output_names import read_class_names
 from paddlevit_dist.core.commands.convert import convert, run
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.registry.names import REGISTRY

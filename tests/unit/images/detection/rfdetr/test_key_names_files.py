@@ -9,8 +9,9 @@ from support.networks.golden_rfdetr import MODELS, options
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.checkpoint.class_rows import ClassNames, read_class_names
+from paddlevit_dist.core.checkpoint.class_rows import ClassNames
 from paddlevit_dist.core.checkpoint.load import count_classes, load_weights
+from paddlevit_dist.core.checkpoint.output_names import read_class_names
 from paddlevit_dist.core.checkpoint.weights import read_weights
 from paddlevit_dist.core.commands import convert as convert_command
 from paddlevit_dist.core.registry.names import REGISTRY

@@ -64,7 +64,13 @@ def build_network(
     name = _canonical_name(name)
     classes = default_classes(name) if num_classes is None else num_classes
     image_size = tuple(image_size) if isinstance(image_size, Sequence) else image_size
-    model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **options))
+    try:
+        model = prepare(_family(name).build(name, num_classes=classes, image_size=image_size, **options))
+    except ZeroDivisionError as error:
+        zero = next((key for key, value in options.items() if type(value) is int and value == 0), None)
+        if zero is None:
+            raise
+        raise UserError(f"model '{name}' cannot be built with {zero} 0: expected a number from 1 up") from error
     if not hasattr(model, "num_classes"):
         model.num_classes = classes  # ``load_weights`` knows the classifier of a user's network by it
     channels = options.get("in_channels", model_options(name).defaults.get("in_channels"))

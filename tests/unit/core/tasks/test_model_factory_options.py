@@ -244,3 +244,9 @@ def test_options_of_a_backbone_keep_the_others_of_the_variant():
     assert not any(isinstance(layer, nn.BatchNorm2D) for layer in network.backbone.sublayers())
     with pytest.raises(UserError, match=r"resnet18 has it: set MODEL.OPTIONS.backbone_options.dilation instead"):
         make_task(load([*words, "MODEL.OPTIONS.dilation=1"]).values)
+
+
+@pytest.mark.parametrize("name, option", [("vit", "num_heads"), ("upernet_swin_tiny", "auxiliary_channels")])
+def test_a_size_of_zero_that_divides_by_zero_is_refused(name, option):
+    with pytest.raises(UserError, match=f"^model '{name}' cannot be built with {option} 0: expected a number from 1 up"):
+        create_model(name, 3, **{option: 0})

@@ -95,6 +95,7 @@ class CapturedPasses:
 
     Attributes:
         is_on: whether graphs are used; the memory of gradients then is never freed.
+        said: the last line for the log; empty before the first.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class CapturedPasses:
         self._attempts = 0
         self._is_over = False
         self.is_on = False
+        self.said = ""
 
     def prepare(self, batch: Batch, step: StepPosition, counts: Counts, seed: int) -> None:
         """Capture the passes of batches of this shape, unless that is decided. Every rank must call this.
@@ -123,14 +125,14 @@ class CapturedPasses:
         """
         shapes = _list_shapes(batch)
         if self.is_on and self._addresses != self._list_addresses():
-            self._log("weights or statistics have moved: their passes are captured again (TRAIN.CAPTURE)")
+            self._say("weights or statistics have moved: their passes are captured again (TRAIN.CAPTURE)")
             self._passes, self.is_on = {}, False
         is_new = shapes not in self._passes and world_size() == 1  # ranks decide together, so only once
         if self._is_over or (self.is_on and not is_new):
             return
         if sum(each is not None for each in self._passes.values()) == MOST_GRAPHS:
             self._is_over = True
-            self._log(f"passes are not captured for further shapes of batches: at most {MOST_GRAPHS} (TRAIN.CAPTURE)")
+            self._say(f"passes are not captured for further shapes of batches: at most {MOST_GRAPHS} (TRAIN.CAPTURE)")
             return
         buffers = BufferSnapshot(self._buffers)
         try:
@@ -148,6 +150,10 @@ class CapturedPasses:
         captured = self._passes.get(_list_shapes(batch)) if self.is_on else None
         return None if captured is None else captured.replay(batch, step, counts)
 
+    def _say(self, line: str) -> None:
+        self.said = line
+        self._log(line)
+
     def _decide(self, shapes: Any, captured: _CapturedPass | None, difference: float, reason: str) -> None:
         """Use a graph, or run as ever, or decide by a later update if this one is not finite; on all ranks alike."""
         of_ranks = all_gather((reason, difference, len(self._gradients.present())))
@@ -163,10 +169,10 @@ class CapturedPasses:
         if not reason and difference > self._bound:
             reason = f"a graph differs from the passes that it repeats by {difference:.1e} of their values"
         if reason:
-            self._log(f"passes are not captured (TRAIN.CAPTURE): {reason}")
+            self._say(f"passes are not captured (TRAIN.CAPTURE): {reason}")
             self._passes[shapes], self._is_over = None, not self.is_on
             return
-        self._log(f"passes are captured (TRAIN.CAPTURE), and equal to those without a graph to {difference:.1e}")
+        self._say(f"passes are captured (TRAIN.CAPTURE), and equal to those without a graph to {difference:.1e}")
         self._passes[shapes], self.is_on = captured, True
         self._addresses = self._list_addresses()
 

@@ -369,7 +369,10 @@ class Drawable(ABC):
 
 
 class Checkable:
-    """Lets ``doctor`` check labels and first losses. Asked for in ``extensions/debug/doctor_checks.py``."""
+    """Lets ``doctor`` check labels and first losses.
+
+    Asked for in ``extensions/debug/doctor_checks.py``, ``extensions/debug/doctor_updates.py``.
+    """
 
     def get_labels(self, dataset: Any) -> np.ndarray | None:
         """Return the class of each sample, int (samples,), if it is known without reading samples."""

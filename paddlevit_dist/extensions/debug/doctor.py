@@ -44,9 +44,10 @@ def run(arguments: list[str]) -> None:
         CheckContext,
         run_checks,
     )
+    from .doctor_updates import UPDATE_CHECK
 
     checks_data = command.cfg is not None or any(s.name not in _MACHINE_KEYS for s in command.settings)
-    checks = [*CHECKS, *(DATA_CHECKS if checks_data else ())]
+    checks = [*CHECKS, *((*DATA_CHECKS, UPDATE_CHECK) if checks_data else ())]
     plan = plan_processes(values.NGPUS, device=values.DEVICE)
     token = stale_resources.new_token()
     try:

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import importlib
 import json
-import math
 import os
 import sys
 import time
@@ -28,7 +27,6 @@ from ...core.settings.every_run import RunSettings
 from ...core.tasks.aspects import get_aspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.protocols import Checkable, LogContributor, describe_samples, get_sample_check
-from ...core.tasks.step_types import StepPosition
 from ...core.tasks.task import Task
 from ...core.tasks.task_factory import make_task
 from .paddle_builds import format_install
@@ -39,14 +37,6 @@ GIB = 1 << 30
 _OPENED = {"train": 100, "val": 20}  # samples of each split
 _SHOWN = 5
 _MOST_CLASSES = 20
-_UPDATES, _SECONDS = 20, 30.0
-_STAYED = 0.97  # share of the first loss above which the model has not learned
-_NEAR = (0.7, 1.5)  # times the expected loss: initial weights slightly prefer some classes
-# With these values the first loss depends on the model and its batch only.
-_OFF: dict[str, Any] = {
-    **{"TRAIN.WARMUP_EPOCHS": 0, "TRAIN.WARMUP_STEPS": None, "TRAIN.LAST_EPOCH": 0, "DATA.NUM_WORKERS": 0},
-    **{"MODEL.PRETRAINED": None, "MODEL.RESUME": None, "PROFILE": None, "EVAL": False},
-}
 
 
 class CheckResult(NamedTuple):
@@ -340,96 +330,6 @@ def check_labels(context: CheckContext) -> CheckResult:
     return CheckResult(OK, histogram)
 
 
-def check_step(context: CheckContext) -> CheckResult:
-    """Check that the loss falls in some updates on all devices with one batch, and measure time and memory.
-
-    The first loss of an untrained classifier has to be near ln(classes).
-    """
-    from ...core.launch.spawn import launch_workers
-
-    config, plan = change_settings(context.config, {**_OFF, "SAVE": str(context.folder)}), context.plan
-    target = context.folder / "step.json"
-    arguments = (config, context.task, context.samples["train"], str(target))
-    launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
-    checkable = get_aspect(context.task, Checkable)
-    result = judge_steps(json.loads(target.read_bytes()), checkable.expected_losses() if checkable else {})
-    noun = device_kinds.get_kind(plan.device).noun
-    about = f"{plan.processes} x {noun}, batch {config.DATA.BATCH_SIZE} x {config.TRAIN.ACCUM_ITER}"
-    return result._replace(text=f"{about}: {result.text}")
-
-
-def judge_steps(facts: dict[str, Any], expected: dict[str, float]) -> CheckResult:
-    """Judge whether a model has learned, from facts of ``measure_steps`` and the losses expected of the first step."""
-    losses = facts["losses"]
-    first = [f"{name} {value:.4g} at start" for name, value in facts["first"].items() if value is not None]
-    first += [f"ln(classes) is {value:.4g}" for name, value in expected.items() if name in facts["first"]]
-    text = (
-        f"{', '.join(first)}; after {len(losses) - 1} updates with this batch {losses[-1]:.4g}; "
-        f"{facts['seconds']:.3g} s an update, {facts['memory_mib'] / 1024:.1f} GiB"
-    )
-    if not math.isfinite(losses[0]):
-        fix = "check the data for huge values, and IMAGENET_MEAN and IMAGENET_STD or VOLUMES.INTENSITY_WINDOW"
-        return CheckResult(FAILURE, text, fix)
-    if not math.isfinite(losses[-1]):
-        return CheckResult(FAILURE, text, "lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP, or use a warm-up")
-    is_trained = facts["trained"] > 0.5  # a model that is mostly frozen learns little, as its weights are random here
-    if losses[0] > 0 and is_trained and min(losses[1:]) > _STAYED * losses[0]:
-        fix = "the model does not learn: TRAIN.BASE_LR may be far too low or too high; check labels and TRAIN.FREEZE"
-        return CheckResult(FAILURE, text, fix)
-    if any(
-        not _NEAR[0] * value <= facts["first"].get(name, value) <= _NEAR[1] * value for name, value in expected.items()
-    ):
-        fix = "far from ln(classes): check labels, class weights and the model's last layer"
-        return CheckResult(WARNING, text, fix)
-    return CheckResult(OK, text)
-
-
-def run_device_steps(config: RunSettings, task: Task, dataset: TransformedDataset, target: str) -> None:
-    """Train on the first batch, and write losses, seconds and memory to ``target``. Every rank must call this."""
-    from ...core.distributed import is_main
-    from .selftest import build_silent_trainer
-
-    facts = measure_steps(build_silent_trainer(config, task, dataset, Path(target).parent), config)
-    if is_main():
-        Path(target).write_bytes(json.dumps(facts).encode())
-
-
-def measure_steps(training: Any, config: RunSettings, clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
-    """Make updates with the first batch, and return facts as JSON has them. Every rank must call this.
-
-    Facts: ``losses`` of all updates, means over ranks, and the ``first`` ones by term; the fewest ``seconds`` of an
-    update of this rank; the most ``memory_mib`` of a rank; the ``trained`` share of parameters.
-    """
-    from ...core.distributed import all_gather
-    from ...core.engine import gpu_memory
-    from ...core.engine.step import accumulation_groups
-    from ...core.logging.meters import memory_mib
-
-    training.model.train()
-    with contextlib.closing(training.loader.epochs(1, 1)) as batches:
-        group = next(accumulation_groups(batches, config.TRAIN.ACCUM_ITER, 1))
-    losses: list[float] = []
-    seconds, began = [], clock()
-    first: dict[str, float] = {}
-    while len(losses) < 2 or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
-        started = clock()
-        with gpu_memory.explain_memory(gpu_memory.advise_training(config)):
-            outputs = training.step(
-                [dict(batch) for batch in group], StepPosition(1, len(losses), 100), config.TRAIN.BASE_LR
-            )
-        means = {name: float(term.sum) / max(float(term.count), 1) for name, term in outputs[0].items() if term.weight}
-        gathered = all_gather((means, sum(outputs[0][name].weight * mean for name, mean in means.items())))
-        losses.append(float(np.mean([total for _, total in gathered])))
-        first = first or {name: float(np.mean([terms[name] for terms, _ in gathered])) for name in means}
-        seconds.append(clock() - started)
-        if max(all_gather(clock() - began)) > _SECONDS and len(losses) > 1:
-            break
-    memory = max(all_gather(memory_mib() or 0.0))
-    parameters = training.model.parameters()
-    trained = sum(p.size for p in parameters if not p.stop_gradient) / sum(p.size for p in parameters)
-    return {"losses": losses, "first": first, "seconds": min(seconds), "memory_mib": memory, "trained": trained}
-
-
 DATA = "data"
 CHECKS = (
     DoctorCheck("versions", check_versions),
@@ -437,8 +337,4 @@ CHECKS = (
     DoctorCheck("memory", check_memory),
     DoctorCheck("devices", check_devices),
 )
-DATA_CHECKS = (
-    DoctorCheck(DATA, check_data),
-    DoctorCheck("labels", check_labels, (DATA,)),
-    DoctorCheck("a step", check_step, (DATA,)),
-)
+DATA_CHECKS = (DoctorCheck(DATA, check_data), DoctorCheck("labels", check_labels, (DATA,)))

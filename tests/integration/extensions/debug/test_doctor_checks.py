@@ -10,7 +10,7 @@ from support.trainings.runs import DIGITS, PLAIN
 
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.launch import devices
-from paddlevit_dist.extensions.debug import doctor_checks
+from paddlevit_dist.extensions.debug import doctor_checks, doctor_updates
 from paddlevit_dist.extensions.debug.doctor_checks import CheckContext, DoctorCheck, run_checks
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
@@ -37,11 +37,11 @@ def test_a_crash_of_a_device_is_one_line_and_the_checks_after_it_are_made(tmp_pa
 
 
 def test_a_few_updates_with_one_batch_are_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor_checks, "_UPDATES", 3)
+    monkeypatch.setattr(doctor_updates, "_UPDATES", 3)
     words = [*DIGITS, "-batch_size=8", "-accum_iter=2", f"-output={tmp_path}", "TRAIN.BASE_LR", "1e-9"]
     checkup = CheckContext(settings.load(words).values, tmp_path, MACHINE)
     target = tmp_path / "facts.json"
-    doctor_checks.run_device_steps(checkup.config, checkup.task, checkup.samples["train"], str(target))
+    doctor_updates.run_device_steps(checkup.config, checkup.task, checkup.samples["train"], str(target))
     facts = json.loads(target.read_text())
     assert facts.keys() == {"losses", "first", "seconds", "memory_mib", "trained"}
     assert len(facts["losses"]) == 4  # before, and after each of three updates

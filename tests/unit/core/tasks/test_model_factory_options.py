@@ -248,5 +248,7 @@ def test_options_of_a_backbone_keep_the_others_of_the_variant():
 
 @pytest.mark.parametrize("name, option", [("vit", "num_heads"), ("upernet_swin_tiny", "auxiliary_channels")])
 def test_a_size_of_zero_that_divides_by_zero_is_refused(name, option):
-    with pytest.raises(UserError, match=f"^model '{name}' cannot be built with {option} 0: expected a number from 1 up"):
+    with pytest.raises(
+        UserError, match=f"^model '{name}' cannot be built with {option} 0: expected a number from 1 up"
+    ):
         create_model(name, 3, **{option: 0})

@@ -11,7 +11,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.launch import stale_resources
 from paddlevit_dist.core.runtime import signals
 from paddlevit_dist.core.runtime.errors import WorkerFailure
-from paddlevit_dist.extensions.debug import doctor, doctor_checks
+from paddlevit_dist.extensions.debug import doctor, doctor_checks, doctor_updates
 from paddlevit_dist.extensions.debug.doctor_checks import CheckResult, DoctorCheck
 
 THREADS = "FLAGS_paddle_num_threads"
@@ -36,6 +36,7 @@ def ask(monkeypatch, words, machine, data=()) -> None:
         return DoctorCheck(f"machine {number}", name if callable(name) else lambda _: made[name], needs)
 
     monkeypatch.setattr(doctor_checks, "CHECKS", [make(*pair) for pair in enumerate(machine)])
+    monkeypatch.setattr(doctor_updates, "UPDATE_CHECK", DoctorCheck("a step", lambda _: made["ok"]))
     monkeypatch.setattr(
         doctor_checks, "DATA_CHECKS", [DoctorCheck(f"data {name}", lambda _, name=name: made[name]) for name in data]
     )
@@ -66,7 +67,8 @@ def test_data_are_checked_if_a_run_is_described_and_a_failure_ends_with_code_1(m
     assert ended.value.code == 1 and lines[1] == "failure  machine 1       broken -> repair it"
     assert lines[2] == "skipped  machine 2       not checked: fix 'machine 1' first"
     assert lines[4] == "ok       data ok         fine"
-    assert lines[-1] == "2 ok, 0 warnings, 1 failures, 2 skipped"
+    assert lines[5] == "ok       a step          fine"
+    assert lines[-1] == "3 ok, 0 warnings, 1 failures, 2 skipped"
 
 
 def test_notices_about_settings_follow_the_checks(monkeypatch, capsys):

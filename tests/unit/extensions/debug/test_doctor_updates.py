@@ -7,18 +7,17 @@ from types import SimpleNamespace
 
 import paddle
 import pytest
+from support.networks.plain_layers import plain_layers
+from support.recorded_graph import recorded_graphs
 from support.thread_ranks import ThreadRanks
 from support.trainings.runs import DIGITS
 
 from paddlevit_dist.core import distributed, settings
 from paddlevit_dist.core.launch import devices
 from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition
-from paddlevit_dist.extensions.debug import doctor_checks
-from paddlevit_dist.extensions.debug.doctor_checks import (
-    CheckContext,
-    judge_steps,
-    measure_steps,
-)
+from paddlevit_dist.extensions.debug import doctor_updates
+from paddlevit_dist.extensions.debug.doctor_checks import CheckContext
+from paddlevit_dist.extensions.debug.doctor_updates import judge_steps, measure_steps
 
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
 
@@ -43,6 +42,9 @@ FACTS |= {"trained": 1.0}
         ("warning", "far from ln(classes)", {"first": {"loss": 3.6}}),
         ("ok", "", {"first": {"loss": 1.7}}),
         ("ok", "", {"first": {"another": 99.0}}),
+        ("warning", "gains nothing", {"captured": {"said": "passes are not captured"}}),
+        ("warning", "gains nothing", {"captured": {"said": "a", "seconds": 0.2, "plain_seconds": 0.1}}),
+        ("ok", "", {"captured": {"said": "a", "seconds": 0.1, "plain_seconds": 0.2}}),
     ],
 )
 def test_losses_of_some_updates_are_judged(status, fix, changes):
@@ -52,16 +54,21 @@ def test_losses_of_some_updates_are_judged(status, fix, changes):
     assert ("ln(classes)" in found.text) == ("loss" in facts["first"])
     if "loss" in facts["first"]:
         assert f"{facts['first']['loss']:.4g} at start, ln(classes) is 2.303; after 2 updates with this" in found.text
-    assert "unknown" not in found.text and found.text.endswith("s an update, 3.0 GiB")
+    assert "unknown" not in found.text and "s an update, 3.0 GiB" in found.text
+    if len(changes.get("captured", {})) > 1:
+        seconds = "0.1 s an update, 0.2 s without" if status == "ok" else "0.2 s an update, 0.1 s without"
+        assert found.text.endswith(f"GiB; a: {seconds}")
+    else:
+        assert found.text.endswith("GiB; passes are not captured" if "captured" in changes else "GiB")
 
 
 def test_updates_are_made_by_processes_of_their_own_with_what_the_check_has_read(tmp_path, workers):
     workers.work = lambda started: Path(started.arguments[-1]).write_text(json.dumps(FACTS))
     words = [*DIGITS, "-accum_iter=3", f"-output={tmp_path}", "-epochs=5", "TRAIN.WARMUP_EPOCHS", "2", "-pretrained=x"]
     checkup = CheckContext(settings.load([*words, "WATCHDOG_SECONDS", "44"]).values, tmp_path, MACHINE)
-    found = doctor_checks.check_step(checkup)
+    found = doctor_updates.check_step(checkup)
     ((function, (config, task, dataset, _), plan, seconds, in_child),) = workers.started
-    assert function is doctor_checks.run_device_steps and (plan, seconds, in_child) == (MACHINE, 44, True)
+    assert function is doctor_updates.run_device_steps and (plan, seconds, in_child) == (MACHINE, 44, True)
     assert config.TRAIN.WARMUP_EPOCHS == 0 and config.MODEL.PRETRAINED is None and config.SAVE == str(tmp_path)
     assert task is checkup.task and dataset is checkup.samples["train"]
     judged = judge_steps(FACTS, {"loss": math.log(10)})
@@ -118,3 +125,20 @@ def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, mo
     }
     assert (facts["trained"], facts["memory_mib"]) == (0.75, 128.0)
     assert facts["seconds"] == pytest.approx(seconds if seconds < 1 else 0.9 * seconds)
+
+
+@pytest.mark.parametrize("is_capturable", [True, False])
+def test_captured_passes_are_timed_against_plain_ones(tmp_path, is_capturable):
+    words = [*DIGITS, "-batch_size=4", f"-output={tmp_path}", "TRAIN.BASE_LR", "1e-9", "TRAIN.CAPTURE", "True"]
+    words += ["MODEL.DEPTH", "1", "MODEL.EMBED_DIM", "8", "MODEL.NUM_HEADS", "2", "MODEL.MLP_RATIO", "1.0"]
+    words += [] if is_capturable else ["MODEL.ATTENTION_DROPOUT", "0.1"]
+    checkup, target = CheckContext(settings.load(words).values, tmp_path, MACHINE), tmp_path / "facts.json"
+    with plain_layers(), recorded_graphs() as graphs:
+        doctor_updates.run_device_steps(checkup.config, checkup.task, checkup.samples["train"], str(target))
+    captured = json.loads(target.read_text())["captured"]
+    if is_capturable:
+        assert captured["said"].startswith("passes are captured (TRAIN.CAPTURE)")
+        assert captured["seconds"] > 0 and captured["plain_seconds"] > 0
+        assert sum(graph.replays for graph in graphs) > 5  # none by the five updates without it
+    else:
+        assert captured.keys() == {"said"} and "does not say that they can be" in captured["said"]

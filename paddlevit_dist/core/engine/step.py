@@ -24,7 +24,7 @@ from ..distributed import (
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from ..tasks.loss_checks import has_own_step, require_divisors, require_terms
+from ..tasks.loss_checks import has_own_step, list_missing_terms, require_divisors, require_terms
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
@@ -104,7 +104,7 @@ class TrainStep:
         own: the task's own state; None: it has none.
         captures: whether the passes are to be captured as a graph (TRAIN.CAPTURE), see ``captured``.
         bucket_megabytes: size in MiB of the buckets in which gradients of captured passes are averaged over ranks.
-        log: receives lines about captured passes.
+        log: receives lines about captured passes, and about keys that a user's ``train_step`` does not read.
 
     Attributes:
         captured: repeats the passes, from the second step on where they can be captured; None: they are not to be.
@@ -158,6 +158,7 @@ class TrainStep:
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
         self._has_terms = False  # whether the task has returned what it must
         self.bucket_bytes = bucket_megabytes << 20
+        self._log = log
         self.captured: CapturedPasses | None = None
         if captures:
             passes = self._compute_alone, model, task, self._gradients, self.buffers
@@ -272,6 +273,8 @@ class TrainStep:
                 require_terms(terms, type(self.task))
                 if self._checks_divisors():
                     require_divisors(terms, self.task, self._first_counts)
+                    for line in list_missing_terms(terms, self.task):
+                        self._log(line)
                 self._has_terms = True
             loss = compute_loss(terms, counts, self.accumulation_steps, world_size())
         status.set_detail("in its backward pass", may_wait=not self.on_host)

@@ -10,6 +10,7 @@ from ..runtime.metrics_file import require_free_names
 from .made_results import is_ours
 from .step_types import LossTerm, Number
 
+_WEIGHTED = {"DICE_WEIGHT": "dice", "LOVASZ_WEIGHT": "lovasz"}  # loss terms of the tasks by their keys in TRAIN
 _EXPECTED = "expected a scalar float tensor, the sum over the micro-batch"
 
 
@@ -80,6 +81,18 @@ def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[st
                 "gradients would depend on the number of processes: use such a name, or return its number from "
                 "loss_normalizers and add it to traits.normalizer_names"
             )
+
+
+def list_missing_terms(terms: Mapping[str, LossTerm], task: Any) -> list[str]:
+    """Return log lines about keys whose loss terms a user's ``train_step`` does not return."""
+    train = getattr(getattr(task, "config", None), "TRAIN", None)
+    weights = {key: getattr(train, key, 0.0) for key, name in _WEIGHTED.items() if name not in terms}
+    return [
+        f"note: TRAIN.{key} is {weight:g}, but {type(task).__name__}.train_step returns no loss term "
+        f"'{_WEIGHTED[key]}': it adds its terms to those of super().train_step, or the key changes nothing"
+        for key, weight in weights.items()
+        if weight
+    ]
 
 
 def _find_problem(total: Any) -> str:

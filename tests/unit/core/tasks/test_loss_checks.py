@@ -1,13 +1,14 @@
 """What a user's ``train_step`` may return, and the line about everything else."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
 from support.refusals import refusal_of
 
-from paddlevit_dist.core.tasks.loss_checks import require_divisors, require_terms
+from paddlevit_dist.core.tasks.loss_checks import list_missing_terms, require_divisors, require_terms
 from paddlevit_dist.core.tasks.step_types import LossTerm, TaskTraits
 
 
@@ -93,3 +94,14 @@ def test_what_divides_as_declared_passes():
     assert "declares 3 " in refusal_of(
         require_divisors, {"loss": LossTerm(total, 3)}, CountedBySamples(), {"loss": 4.0}
     )
+
+
+def test_keys_whose_terms_a_users_step_drops_are_told():
+    task = Own()
+    task.config = SimpleNamespace(TRAIN=SimpleNamespace(DICE_WEIGHT=0.5, LOVASZ_WEIGHT=2.0))
+    (line,) = list_missing_terms({"loss": None, "dice": None}, task)
+    assert line.startswith("note: TRAIN.LOVASZ_WEIGHT is 2, but Own.train_step returns no loss term 'lovasz': ")
+    task.config.TRAIN.LOVASZ_WEIGHT = 0.0
+    assert list_missing_terms({"loss": None, "dice": None}, task) == []
+    task.config = SimpleNamespace(TRAIN=SimpleNamespace())
+    assert list_missing_terms({"loss": None}, task) == []

@@ -33,7 +33,7 @@ NETWORK = "MODEL.EMBED_DIM 192 MODEL.DEPTH 12 MODEL.NUM_HEADS 3 MODEL.PATCH_SIZE
 def test_two_models_of_one_name_are_refused(tmp_path):
     weights = [str(trained.write_weights(tmp_path / name, ["cat", "ant", "bee"])) for name in ("first", "second")]
     done = run_command([sys.executable, str(ROOT / "examples" / "serve.py"), "8000", *weights], timeout=600)
-    assert done.returncode and "another model is named weights.pdparams, too: rename one of them" in done.stderr
+    assert done.code and "another model is named weights.pdparams, too: rename one of them" in done.err
 
 
 @pytest.mark.skipif(bool(MISSING), reason=f"pip install {' '.join(MISSING)}")

@@ -23,6 +23,7 @@ _FAST = {
     f"{_MODELS}.layers.ChannelsLastDepthwiseConv": "layers:FastDepthwiseConv",
     "paddle.nn.layer.conv.Conv3D": "layers:FastConv3D",
     f"{_MODELS}.vit.ViTBlock": "blocks:FastViTBlock",
+    f"{_MODELS}.vit_blocks.ConfigurableAttention": "blocks:FastConfigurableAttention",
     f"{_MODELS}.swin.SwinBlock": "blocks:FastSwinBlock",
     f"{_MODELS}.swin.NormalizedPatches": "blocks:FastNormalizedPatches",
     f"{_MODELS}.convnext.ConvNeXtBlock": "blocks:FastConvNeXtBlock",

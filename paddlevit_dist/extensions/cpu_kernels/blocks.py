@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import paddle
 
-from ...images.models import convnext, pvt_v2, segformer, swin, vit
+from ...images.models import convnext, pvt_v2, segformer, swin, vit, vit_blocks
 from ...images.models.layers import DropPath
 from .accelerate import can_use_fast_path
 from .layers import FastGELU, FastLayerNorm, FastLinear, FastMlp, FastPatchEmbedding
@@ -22,6 +22,16 @@ class FastViTBlock(vit.ViTBlock):
         if mask is None and _fits(x, self):
             return _vit_block(self, x, count)
         return vit.ViTBlock.forward(self, x, count, mask)
+
+
+class FastConfigurableAttention(vit_blocks.ConfigurableAttention):
+    """Read queries, keys and values where they are side by side, without a transposition."""
+
+    def attend(self, parts: Sequence[paddle.Tensor], mask: paddle.Tensor | None) -> paddle.Tensor:
+        """Attend among tokens, by a fast function if it applies."""
+        if _fits_parts(parts, self):
+            return _attend_side_by_side(self, parts, mask)
+        return vit_blocks.ConfigurableAttention.attend(self, parts, mask)
 
 
 class FastSwinBlock(swin.SwinBlock):
@@ -75,6 +85,7 @@ class FastSegFormerHead(segformer.SegFormerHead):
 # Tables of layers and messages show the names of the plain classes, from which the fast ones are derived first.
 for _fast in (
     FastViTBlock,
+    FastConfigurableAttention,
     FastSwinBlock,
     FastNormalizedPatches,
     FastConvNeXtBlock,
@@ -119,6 +130,30 @@ def _vit_block(block: vit.ViTBlock, x: paddle.Tensor, count: int | None) -> padd
     x = branches.attention(x, block.norm1, attn.qkv, attn.proj, heads, keep=keep)
     x = x if count is None else x[:, :count]
     return branches.mlp(x, block.norm2, block.mlp.fc1, block.mlp.fc2, _factors(block, x))
+
+
+@paddle.jit.not_to_static
+def _fits_parts(parts: Sequence[paddle.Tensor], attention: vit_blocks.ConfigurableAttention) -> bool:
+    dropout = attention.attention_dropout
+    layers = attention.query_key, attention.attention_value, dropout
+    return not (dropout.training and dropout.p) and all(can_use_fast_path(part, *layers) for part in parts)
+
+
+@paddle.jit.not_to_static
+def _attend_side_by_side(
+    attention: vit_blocks.ConfigurableAttention, parts: Sequence[paddle.Tensor], mask: paddle.Tensor | None
+) -> paddle.Tensor:
+    from . import branches
+
+    batch, tokens = parts[0].shape[:2]
+    qkv = parts[0] if len(parts) == 1 else paddle.concat(list(parts), axis=2)  # (batch, tokens, 3 * heads, head_dim)
+    windows, added = 1, None
+    if mask is not None:  # (batch, 1, n, tokens): the other tokens attend to all
+        others = paddle.zeros([batch, tokens - mask.shape[2], tokens], mask.dtype)
+        windows, added = batch, branches.UntrackedTensor(paddle.concat([mask.squeeze(1), others], axis=1))
+    heads = branches.HeadLayout(attention.num_heads, attention.head_dim, attention.scale, windows, mask=added)
+    attended = branches.attend_within(qkv.reshape([batch // windows, windows * tokens, -1]), heads)
+    return attended.reshape([batch, tokens, -1])
 
 
 @paddle.jit.not_to_static

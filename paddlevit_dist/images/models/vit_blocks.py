@@ -171,7 +171,11 @@ class ConfigurableAttention(MultiHeadAttention):
             *turned, values = parts
             place = grid.size, grid.prefix, grid.scale
             parts = [*(rotary.rotate(part, self.rotary, *place) for part in turned), values]
-        return self.dropout(self.proj(self.norm(attend(self, *parts, mask=grid.mask))))
+        return self.dropout(self.proj(self.norm(self.attend(parts, grid.mask))))
+
+    def attend(self, parts: Sequence[paddle.Tensor], mask: paddle.Tensor | None) -> paddle.Tensor:
+        """Return (batch, tokens, heads * head_dim); see ``attention.attend``, whose ``packed`` are the parts."""
+        return attend(self, *parts, mask=mask)
 
 
 class LayerScale(nn.Layer):

@@ -14,6 +14,7 @@ from paddlevit_dist.images.models.pvt_v2 import SpatialReductionAttention
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import ViTBlock
+from paddlevit_dist.images.models.vit_blocks import BlockConfig, ConfigurableAttention, TokenGrid
 
 RELATIVE = 4e-6  # of the largest entry
 
@@ -79,6 +80,22 @@ class OfQueries(paddle.nn.Layer):
         return self.attention(x, self.position, self.blocked, copies=2)
 
 
+class OfTokens(paddle.nn.Layer):
+    """Attention of 3 x 4 patches behind two tokens, the first five of which may see some alone."""
+
+    def __init__(self, is_masked=False, **extras):
+        super().__init__()
+        dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
+        self.attention = ConfigurableAttention(24, 3, 8, extras=BlockConfig(**extras), qkv_bias=True, **dropouts)
+        if extras.get("separate_qkv"):
+            self.attention.k_proj.bias.stop_gradient = True  # its gradient is 0 but for rounding
+        hidden = np.where(np.random.default_rng(1).random((4, 1, 5, 14)) < 0.4, -3e4, 0.0)
+        self.grid = TokenGrid((3, 4), 2, paddle.to_tensor(hidden, "float32") if is_masked else None)
+
+    def forward(self, x):
+        return self.attention(x, self.grid)
+
+
 IMAGES = {
     "depthwise, whole tiles of 7 columns": (lambda: ChannelsLastDepthwiseConv(16, 7), (2, 14, 14, 16)),
     # a last tile that overlaps; five vectors of 16 channels, copied four and one
@@ -130,6 +147,9 @@ CASES = {
     "queries at positions": (lambda: OfQueries(True, False), (4, 7, 24)),
     "queries in groups": (lambda: OfQueries(False, True), (4, 7, 24)),
     "queries at positions in groups": (lambda: OfQueries(True, True), (4, 7, 24)),
+    "tokens": (OfTokens, (4, 14, 24)),
+    "tokens, some hidden": (lambda: OfTokens(True), (4, 14, 24)),
+    "tokens at positions, some hidden": (lambda: OfTokens(True, separate_qkv=True, rotary="axial"), (4, 14, 24)),
     "fewer keys": (lambda: reduction(2, (8, 6)), (3, 48, 24)),
     "fewer keys, linear form, no bias": (lambda: reduction(1, (9, 8), is_linear=True, qkv_bias=False), (2, 72, 24)),
     "keys of all, queries in two bands": (lambda: reduction(1, (20, 19)), (1, 380, 24)),

@@ -24,6 +24,7 @@ _FAST = {
     "paddle.nn.layer.conv.Conv3D": "layers:FastConv3D",
     f"{_MODELS}.vit.ViTBlock": "blocks:FastViTBlock",
     f"{_MODELS}.vit_blocks.ConfigurableAttention": "blocks:FastConfigurableAttention",
+    f"{_MODELS}.vit_blocks.ConfigurableBlock": "blocks:FastConfigurableBlock",
     f"{_MODELS}.swin.SwinBlock": "blocks:FastSwinBlock",
     f"{_MODELS}.swin.NormalizedPatches": "blocks:FastNormalizedPatches",
     f"{_MODELS}.convnext.ConvNeXtBlock": "blocks:FastConvNeXtBlock",

@@ -12,6 +12,7 @@ from .accelerate import can_use_fast_path
 from .layers import FastGELU, FastLayerNorm, FastLinear, FastMlp, FastPatchEmbedding
 
 _ATTENTIONS = vit.Attention, swin.WindowAttention
+_Block = vit.ViTBlock | swin.SwinBlock | vit_blocks.ConfigurableBlock
 
 
 class FastViTBlock(vit.ViTBlock):
@@ -32,6 +33,16 @@ class FastConfigurableAttention(vit_blocks.ConfigurableAttention):
         if _fits_parts(parts, self):
             return _attend_side_by_side(self, parts, mask)
         return vit_blocks.ConfigurableAttention.attend(self, parts, mask)
+
+
+class FastConfigurableBlock(vit_blocks.ConfigurableBlock):
+    """Add the scaled branches in one pass each."""
+
+    def add(self, x, branch, scale: paddle.nn.Layer):
+        """Add a branch, by a fast function if it applies."""
+        if type(scale) is vit_blocks.LayerScale and _fits_addition(x, branch, self.drop_path, scale):
+            return _add_scaled(self, x, branch, scale)
+        return vit_blocks.ConfigurableBlock.add(self, x, branch, scale)
 
 
 class FastSwinBlock(swin.SwinBlock):
@@ -86,6 +97,7 @@ class FastSegFormerHead(segformer.SegFormerHead):
 for _fast in (
     FastViTBlock,
     FastConfigurableAttention,
+    FastConfigurableBlock,
     FastSwinBlock,
     FastNormalizedPatches,
     FastConvNeXtBlock,
@@ -116,7 +128,7 @@ def _fits(x: paddle.Tensor, block: vit.ViTBlock | swin.SwinBlock) -> bool:
     return can_use_fast_path(x, *norms, *linears, *dropouts, *other_layers)
 
 
-def _factors(block: vit.ViTBlock | swin.SwinBlock, x: paddle.Tensor) -> paddle.Tensor | None:
+def _factors(block: _Block, x: paddle.Tensor) -> paddle.Tensor | None:
     """Draw the factor of each item's branch; None for 1."""
     return block.drop_path.factors(x) if block.drop_path.is_dropping else None
 
@@ -154,6 +166,18 @@ def _attend_side_by_side(
     heads = branches.HeadLayout(attention.num_heads, attention.head_dim, attention.scale, windows, mask=added)
     attended = branches.attend_within(qkv.reshape([batch // windows, windows * tokens, -1]), heads)
     return attended.reshape([batch, tokens, -1])
+
+
+@paddle.jit.not_to_static
+def _fits_addition(x: paddle.Tensor, branch: paddle.Tensor, drop_path: paddle.nn.Layer, scale: paddle.nn.Layer) -> bool:
+    return type(drop_path) is DropPath and can_use_fast_path(x, drop_path, scale) and can_use_fast_path(branch)
+
+
+@paddle.jit.not_to_static
+def _add_scaled(block: vit_blocks.ConfigurableBlock, x: paddle.Tensor, branch: paddle.Tensor, scale) -> paddle.Tensor:
+    from . import image_functions
+
+    return image_functions.add_scaled(x, branch, scale.gamma, _factors(block, x))
 
 
 @paddle.jit.not_to_static

@@ -208,9 +208,13 @@ class ConfigurableBlock(nn.Layer):
 
     def forward(self, x, grid: TokenGrid, count: int | None = None):
         """Compute all tokens (batch, tokens, dim), or the first ``count`` of them."""
-        x = x + self.drop_path(self.ls1(self.attn(self.norm1(x), grid)))
+        x = self.add(x, self.attn(self.norm1(x), grid), self.ls1)
         x = x if count is None else x[:, :count]
-        return x + self.drop_path(self.ls2(self.mlp(self.norm2(x))))
+        return self.add(x, self.mlp(self.norm2(x)), self.ls2)
+
+    def add(self, x, branch, scale: nn.Layer):
+        """Return x + the scaled branch, without those that stochastic depth drops."""
+        return x + self.drop_path(scale(branch))
 
 
 class AttentionPool(MultiHeadAttention):

@@ -14,7 +14,7 @@ from paddlevit_dist.images.models.pvt_v2 import SpatialReductionAttention
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import ViTBlock
-from paddlevit_dist.images.models.vit_blocks import BlockConfig, ConfigurableAttention, TokenGrid
+from paddlevit_dist.images.models.vit_blocks import BlockConfig, ConfigurableAttention, ConfigurableBlock, TokenGrid
 
 RELATIVE = 4e-6  # of the largest entry
 
@@ -96,6 +96,12 @@ class OfTokens(paddle.nn.Layer):
         return self.attention(x, self.grid)
 
 
+def scaled_block(drop_path=0.0):
+    extras, attention = BlockConfig(init_values=0.5), {"num_heads": 3, "head_dim": 8, "attention_dropout": 0.0}
+    block = ConfigurableBlock(24, 96, 0.0, drop_path, extras, qkv_bias=True, **attention)
+    return OnGrid(block, TokenGrid((3, 4), 2))
+
+
 IMAGES = {
     "depthwise, whole tiles of 7 columns": (lambda: ChannelsLastDepthwiseConv(16, 7), (2, 14, 14, 16)),
     # a last tile that overlaps; five vectors of 16 channels, copied four and one
@@ -150,6 +156,8 @@ CASES = {
     "tokens": (OfTokens, (4, 14, 24)),
     "tokens, some hidden": (lambda: OfTokens(True), (4, 14, 24)),
     "tokens at positions, some hidden": (lambda: OfTokens(True, separate_qkv=True, rotary="axial"), (4, 14, 24)),
+    "scaled block": (scaled_block, (4, 14, 24)),
+    "scaled block, dropped paths": (lambda: scaled_block(0.5), (6, 14, 24)),
     "fewer keys": (lambda: reduction(2, (8, 6)), (3, 48, 24)),
     "fewer keys, linear form, no bias": (lambda: reduction(1, (9, 8), is_linear=True, qkv_bias=False), (2, 72, 24)),
     "keys of all, queries in two bands": (lambda: reduction(1, (20, 19)), (1, 380, 24)),

@@ -15,6 +15,7 @@ from support.processes import ROOT
 from support.trainings.scene_recipes import CLUSTERS, narrow
 
 COARSE = "DATA.VOXEL_SIZE_M 0.5 POINTS.MAX_POINTS 60".split()  # each scene has more points, so that it is cropped
+FEW_POINTS = "POINTS.INSTANCES.AP_MIN_POINTS 1".split()  # its instances are smaller than those that ScanNet scores
 PAGE = "docs/tutorials/point_clouds.md"
 
 
@@ -106,12 +107,12 @@ STORES: dict[str, tuple[str, str, list[str]]] = {
     "tutorial": ("minkunet_tutorial", "s3dis", [SCENES, *COARSE, "POINTS.MIX_PROB", "1"]),
     "skipped points": ("minkunet_tutorial", "ply", [SCENES, *COARSE, "POINTS.AUGMENT.DROPOUT", "0.5"]),
     "spheres": ("minkunet_tutorial_original", "pcd", [SCENES, *COARSE, "POINTS.CROP", "sphere"]),
-    "instances": ("pointgroup_synthetic_rooms", "pth", [SCENES, *COARSE, *CLUSTERS]),
+    "instances": ("pointgroup_synthetic_rooms", "pth", [SCENES, *COARSE, *CLUSTERS, *FEW_POINTS]),
     "shapes": ("mink_classifier_solids", "modelnet40", ["-dataset=modelnet40", "SHAPES.VOXEL_SIZE", "0.25"]),
     "scannet": ("minkunet34c_scannet", "scannet", COARSE),
     "large scenes": ("minkunet34c_scannet", "scannet", of_large_scenes()),
     "nuscenes": ("minkunet34c_nuscenes", "nuscenes", ["DATA.VOXEL_SIZE_M", "2"]),
-    "instances of scannet": ("pointgroup_scannet", "scannet", [*COARSE, *CLUSTERS]),
+    "instances of scannet": ("pointgroup_scannet", "scannet", [*COARSE, *CLUSTERS, *FEW_POINTS]),
     "sorted scannet": ("ptv3_scannet", "pointcept", [*COARSE, *narrow("ptv3_scannet")]),
     "sonata": ("ptv3_scannet_sonata", "pointcept", [*COARSE, *narrow("ptv3_scannet_sonata")]),
     "sorted rooms": ("ptv3_s3dis", "areas of pointcept", [*COARSE, *narrow("ptv3_s3dis")]),

@@ -318,9 +318,14 @@ def _parse_outlines(polygons: object) -> list[np.ndarray]:
 
 
 def outline(box: Sequence[float] | np.ndarray) -> list[list[float]]:
-    """Return the polygon of a box, x, y, width, height, as COCO's tools draw an object without a segmentation."""
+    """Return the polygon of a box, x, y, width, height, as COCO's tools draw an object without a segmentation.
+
+    A side that is farther than a polygon may reach is drawn there: no pixel of an image is different.
+    """
     x, y, across, down = (float(value) for value in box)
-    return [[x, y, x, y + down, x + across, y + down, x + across, y]]
+    farthest = _FARTHEST / 2
+    left, top, right, bottom = (max(-farthest, min(side, farthest)) for side in (x, y, x + across, y + down))
+    return [[left, top, left, bottom, right, bottom, right, top]]
 
 
 def _fill_polygon(corners: np.ndarray, height: int, width: int) -> MaskRuns:

@@ -14,7 +14,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from .units import US_SURVEY_FOOT_M, DeclaredUnit, refuse_angles
 
-_TOKEN = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([A-Za-z_][A-Za-z0-9_]*)|([-+.0-9][-+.0-9eE]*)|([][(),]))')
+_TOKEN = re.compile(r'(?:\s+|"((?:[^"]|"")*)"|([A-Za-z_][A-Za-z0-9_]*)|([-+.0-9][-+.0-9eE]*)|([][(),]))')
 _JOINED = ("COMPD_CS", "COMPOUNDCRS", "BOUNDCRS", "SOURCECRS")  # contain the systems of x and y, and of z
 _PLANE = ("PROJCS", "PROJCRS", "PROJECTEDCRS", "DERIVEDPROJCRS", "LOCAL_CS", "ENGCRS", "ENGINEERINGCRS")
 _ON_EARTH = ("GEOGCS", "GEOGCRS", "GEOGRAPHICCRS", "GEODCRS", "GEODETICCRS", "GEOCCS")
@@ -118,6 +118,8 @@ def _parse_nodes(text: str) -> list[_Node]:
             break
         end = token.end()
         quoted, word, number, sign = token.groups()
+        if token[0].isspace():
+            continue
         inside = open_nodes[-1].parts
         if quoted is not None:
             inside.append(quoted.replace('""', '"'))

@@ -25,7 +25,7 @@ _METERS_BY_NAME = {
 _ANGLES = ("deg", "degree", "degrees", "rad", "radian", "radians")
 # Comments such as "unit feet", "Units: mm" and "coordinate units = m".
 _UNIT = re.compile(
-    r"(?:(?:length|linear|coordinates?|vertex|xyz)[ _-]?)?units?(?:\s*[:=]\s*|\s+)(?:is |are |in )?(.+)", re.I
+    r"(?:(?:length|linear|coordinates?|vertex|xyz)[ _-]?)?units?(?:\s*[:=]\s*|\s+)(?:is |are |in )?(\S.*)", re.I
 )
 # Comments such as "scale 0.01", "offset 500000 5400000 0" and "up axis y".
 _CHANGE = re.compile(r"(?:global[ _-]?)?(scal(?:e|ing)|shift|offset|translation|up|[xyz][ _-]?up)(?![a-z]).*", re.I)

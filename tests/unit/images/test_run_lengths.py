@@ -97,6 +97,12 @@ def test_boxes_are_drawn_as_by_pycocotools():
         assert parse_segmentation(outline_of_box(box), 40, 50).compress()["counts"] == expected["counts"].decode()
 
 
+def test_a_box_that_reaches_far_outside_is_drawn_as_one_to_the_edge():
+    far, near = [2.0, 3.0, 10.0, 1e30], [2.0, 3.0, 10.0, 37.0]
+    expected = parse_segmentation(outline_of_box(near), 40, 50)
+    assert expected.area == 370 and parse_segmentation(outline_of_box(far), 40, 50).compress() == expected.compress()
+
+
 def test_polygons_of_two_corners_have_no_pixels():
     triangle, line = [3, 3, 30, 5, 12, 37], [2.5, 7, 31, 22]
     expected = peer.merge(peer.frPyObjects([triangle, line], 40, 50))

@@ -92,7 +92,10 @@ def read_features(schema: Any, source: str, stored: Features | None = None) -> d
                 f"{source}: its metadata of the library datasets are damaged ({shorten(error, 80)}): write it again"
             ) from error
     known = known or dict(stored or {})
-    return {name: known.get(name) or _from_arrow(schema.field(name).type) for name in dict.fromkeys(schema.names)}
+    types: dict[str, Any] = {}
+    for name, kind in zip(schema.names, schema.types):  # pyarrow finds no field by a name that two have
+        types.setdefault(name, kind)
+    return {name: known.get(name) or _from_arrow(kind) for name, kind in types.items()}
 
 
 def _parse(part: Any, source: str, depth: int = 0) -> Feature:

@@ -24,8 +24,8 @@ WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
-_SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5}).*")  # train-00000-of-00002.parquet
-_HEADER = re.compile(r"\A---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
+_SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5}).*", re.DOTALL)  # train-00000-of-00002.parquet
+_HEADER = re.compile(r"\A---[^\S\n]*\n(.*?)\n---[^\S\n]*(?:\n|\Z)", re.DOTALL)
 _LARGEST_CARD = 1 << 24
 _MOST_FOLDERS = 20_000  # names read from a folder
 _NO_CONFIGURATION = ("data", "dataset", "default")  # folders of files, not of configurations

@@ -81,6 +81,11 @@ def test_without_metadata_arrows_types_count():
     assert stored["a"].names == ("q",)
 
 
+def test_a_name_that_two_columns_have_is_of_the_first():
+    found = read_features(pa.schema([("a", pa.int64()), ("a", pa.string())]), "f")
+    assert list(found) == ["a"] and found["a"].is_whole
+
+
 @pytest.mark.parametrize(
     "metadata",
     ["no JSON", "[]", '{"info": 3}', '{"info": {"features": [1]}}', '{"info": {"features": {"a": 3}}}']

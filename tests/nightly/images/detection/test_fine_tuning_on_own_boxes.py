@@ -27,11 +27,15 @@ def test_weights_by_name_epochs_by_size_resumed_evaluated_and_predicted(tmp_path
     weights = {name: value.numpy() for name, value in create_model("dfine_small", num_classes=80).state_dict().items()}
     write_safetensors(tmp_path / "w", weights)
     labels_of_80 = {str(number): name for number, name in enumerate(COCO_CATEGORIES.values())}
-    weights_file = answer_as_hub((tmp_path / "w").read_bytes())
-    configuration = answer_as_hub(json.dumps({"id2label": labels_of_80}).encode())
+    answers = {"model.safetensors": answer_as_hub((tmp_path / "w").read_bytes())}
+    answers["config.json"] = answer_as_hub(json.dumps({"id2label": labels_of_80}).encode())
+
+    def answer(asked):
+        name = "model.safetensors" if "/api/" in asked.path else asked.path.rpartition("/")[2]
+        answers.get(name, lambda handler: handler.send_error(404))(asked)
 
     with Server() as server:
-        server.answer = lambda asked: (configuration if asked.path.endswith("config.json") else weights_file)(asked)
+        server.answer = answer
 
         def start(output, *words):
             fixed = {"HF_ENDPOINT": server.address("")[:-1], "PADDLEVIT_DIST_CACHE": str(tmp_path / "cache")}

@@ -12,6 +12,7 @@ from paddlevit_dist.images.models.deit import DistilledDeiT
 from paddlevit_dist.images.models.vit import VisionTransformer
 
 CONFIGS, LABELING = make_recipes("classification"), make_recipes("image_segmentation")
+LABELING = [path for path in LABELING if not path.stem.startswith("eomt")]  # whose shapes are in its golden file
 # Millions of parameters with 150 classes: arXiv 2105.15203, table 1a, and the READMEs of the
 # authors of Swin and of ConvNeXt, where UPerNet's include an auxiliary head.
 PIXEL_CLASSIFIERS = {
@@ -61,7 +62,7 @@ def test_a_recipes_model_has_the_parameters_of_its_dimensions(path):
     name, data = values.MODEL.NAME, values.DATA
     if not isinstance(model, VisionTransformer) or isinstance(model, DistilledDeiT):
         published = PUBLISHED[name]
-        if path.stem == "resnet_fashion_mnist":  # no published network
+        if name == "resnet18" and values.MODEL.DIMS is not None:  # no published network
             published = basic_resnet_parameters(values.MODEL.DIMS, values.MODEL.DEPTHS, data.IMAGE_CHANNELS, 1000)
         assert count == published if isinstance(published, int) else round(count / 1e6, 2) == published
         return

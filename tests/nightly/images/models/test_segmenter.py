@@ -23,6 +23,7 @@ from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.segmenter import Segmenter
 
 NAMES = [name for name in REGISTRY.models if annotation_type("model", name) == MASK_LABELS]
+NAMES = [name for name in NAMES if not name.startswith("eomt")]  # predicts masks, which the golden tests compare
 # Millions of parameters with ADE20K's 150 classes: SegFormer, table 1; Swin, table 3, and ConvNeXt, table 6, with
 # UPerNet. FCN's with 21 classes by torchvision's pages, exactly; two more of UPerNet are exact in the golden file.
 PUBLISHED = {

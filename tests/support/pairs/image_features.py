@@ -186,6 +186,7 @@ DETECTION = Task(
             draws=True,
             has_blocks=True,
             start=_LONGER,
+            exports_coarsely=True,
         )
     }
     | {  # which selects regions on the host
@@ -388,7 +389,7 @@ PANOPTIC = Task(
             "scales": Value("PANOPTIC.SCALE_RANGE [0.3,2.5] DATA.HORIZONTAL_FLIP 0"),
         },
         "sampling": NONE | {"even": Value("TRAIN.RANDOM_SAMPLING False")},
-        "thresholds": NONE | {"masks": Value("PANOPTIC.MASK_THRESHOLD 0.3 PANOPTIC.SCORE_THRESHOLD 0.2", "none")},
+        "mask_thresholds": NONE | {"masks": Value("PANOPTIC.MASK_THRESHOLD 0.3 PANOPTIC.SCORE_THRESHOLD 0.2", "none")},
         "backbone": NONE | {"slow": Value("TRAIN.BACKBONE_LR_FACTOR 0.1")},
         "lora": CLASSIFICATION.features["lora"],
         "reading": READING,

@@ -34,6 +34,7 @@ class Model(NamedTuple):
         has_blocks: its blocks are numbered, as LAYER_DECAY, Muon and LoRA need.
         start: what else the run sets that trains the first weights, so that scores are not all zero.
         exports: it has an exported form.
+        exports_coarsely: whose scores are other ones, as it measures masks by the cells of a map.
         has_rows: its metrics have a row for each sample.
     """
 
@@ -43,6 +44,7 @@ class Model(NamedTuple):
     has_blocks: bool = False
     start: str = "-epochs=1"
     exports: bool = True
+    exports_coarsely: bool = False
     has_rows: bool = True
 
 

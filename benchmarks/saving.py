@@ -74,7 +74,7 @@ class Script:
         self.noted: dict[str, list[float]] = {name: [] for name in "call asleep left writing waiting".split()}
         self.steps = self._steps()
 
-    def log_and_print(self, line: str) -> None:
+    def log_and_print(self, line: str, shown: str | None = None) -> None:
         if line.startswith("saved"):
             self.written = time.perf_counter()
 

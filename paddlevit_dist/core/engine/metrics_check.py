@@ -12,15 +12,17 @@ from ..runtime.errors import UserError
 from ..runtime.metrics_file import require_free_names
 from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
 from ..tasks.task import Task
+from ..tasks.task_factory import require_best_metric
 
 _MISTAKES = (AttributeError, LookupError, NameError, TypeError)  # others may come from few samples, or from untrained
 
 
 def require_value(task: Task, values: Mapping[str, float], undefined: Collection[str] = ()) -> None:
-    """Raise UserError if an evaluation's values lack the one that the task's ``best_metric`` names.
+    """Raise UserError if an evaluation's values lack the one that the task's ``best_metric`` names, or it is not valid.
 
     ``undefined``: names of values that its samples do not define.
     """
+    require_best_metric(task)
     name = task.best_metric[0]
     if name not in values and name not in undefined:
         names = ", ".join([*values, *undefined])

@@ -3,6 +3,7 @@
 from ..registry.lookup import require_derived, resolve
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
+from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 from ..settings.table import default_config
 from . import protocols
@@ -15,12 +16,13 @@ def make_task(config: RunSettings) -> Task:
     """Build the task that TASK names.
 
     Raises:
-        UserError: the name is unknown, the class is not derived from ``Task``, it has methods that are never called, or
-            the configuration does not fit it.
+        UserError: the name is unknown, the class is not derived from ``Task``, it has methods that are never called or
+            no valid ``best_metric``, or the configuration does not fit it.
     """
     cls = require_derived(resolve("task", config.TASK), Task)
     require_asked_aspects(cls)
     task: Task = cls(config)
+    require_best_metric(task)
     return task
 
 
@@ -42,3 +44,14 @@ def require_asked_aspects(cls: type) -> None:
                     require_no_override(cls, found[0], known[name])
             elif near := find_similar(name, known):
                 raise UserError(f"{owner.__name__}.aspects: no command asks for {name}: did you mean {near[0]}?")
+
+
+def require_best_metric(task: Task) -> None:
+    """Raise UserError if ``best_metric`` is not a name and a truth value: any text would count as "higher is better"."""
+    best: object = task.best_metric  # of a user's class, or set when the data were opened
+    is_pair = isinstance(best, (tuple, list)) and len(best) == 2
+    if not (is_pair and isinstance(best[0], str) and isinstance(best[1], bool)):  # type: ignore[index]
+        raise UserError(
+            f"best_metric of {type(task).__name__} is {shorten(repr(best), 60)}: expected the name of a score and "
+            'whether higher is better, such as ("accuracy", True) or ("error", False)'
+        )

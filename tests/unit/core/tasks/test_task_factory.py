@@ -1,4 +1,6 @@
-"""A network that a user's task builds is called by what builds it, not by a default name, wherever it is named."""
+"""A user's task names its network wherever it is named, and says in a valid way what chooses the best checkpoint."""
+
+import re
 
 import paddle
 import pytest
@@ -6,12 +8,15 @@ import yaml
 from paddle import nn
 from support.registrations import forgotten
 
-from paddlevit_dist import register_task
+from paddlevit_dist import UserError, register_task
 from paddlevit_dist.core.commands.inspect_model import run as inspect
 from paddlevit_dist.core.engine.compatibility import to_plain_settings
+from paddlevit_dist.core.engine.metrics_check import require_value
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import Exportable, ExportParts, MeasuredTask
+from paddlevit_dist.core.tasks.task_factory import make_task, require_best_metric
 from paddlevit_dist.extensions.export.trained_models import load_trained_model
+from paddlevit_dist.images import Classification
 
 
 class Weighing(MeasuredTask, Exportable):
@@ -43,3 +48,23 @@ def test_a_network_of_a_users_task_is_named_by_the_task_in_each_command(weights,
     inspect([str(weights), "-depth=0"])
     assert f"{weights}: Weighing.build_model: Linear" in capsys.readouterr().out
     assert load_trained_model(str(weights)).about["model"] == "Weighing.build_model"
+
+
+@pytest.mark.parametrize("best", ["gap", ("gap", "lower"), ("gap", 0), ("gap",), (True, "gap"), None, ("a", True, 1)])
+@pytest.mark.parametrize("base", [Weighing, Classification])
+def test_a_best_metric_is_a_name_and_a_truth_value(best, base):
+    with forgotten():
+        register_task("odd", type("Odd", (base,), {"best_metric": best}), tables=[])
+        told = f"best_metric of Odd is {best!r}: expected the name of a score and whether higher is better, such as"
+        with pytest.raises(UserError, match=f"^{re.escape(told)}"):
+            make_task(load(["TASK=odd"]).values)
+
+
+def test_a_task_may_set_its_best_metric_when_it_opens_its_data():
+    task = Weighing(load([]).values)
+    for valid in (("gap", False), ["gap", True]):
+        task.best_metric = valid
+        require_best_metric(task)
+    task.best_metric = ("gap", "higher")
+    with pytest.raises(UserError, match="^best_metric of Weighing is"):
+        require_value(task, {"gap": 1.0})

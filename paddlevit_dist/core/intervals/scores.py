@@ -62,15 +62,24 @@ class ClassificationCounts(NamedTuple):
 
 
 def means(numbers: Mapping[str, np.ndarray]) -> Recompute:
-    """Return a function that computes weighted means of float (samples,) by name; non-finite entries do not count."""
-    columns = [np.asarray(column, np.float64) for column in numbers.values()]
-    finite = [np.isfinite(column) for column in columns]
+    """Return a function that computes weighted means of float (samples,) by name; NaN does not count.
+
+    A mean is infinite if a number with a weight is.
+    """
+    columns = {name: np.asarray(column, np.float64) for name, column in numbers.items()}
+    finite = [np.isfinite(column) for column in columns.values()]
     # (samples, 2 x names): finite values, and whether they are finite
-    statistics = np.stack([*(np.where(ok, column, 0.0) for ok, column in zip(finite, columns)), *finite], axis=1)
+    parts = [*(np.where(ok, column, 0.0) for ok, column in zip(finite, columns.values())), *finite]
+    statistics = np.stack(parts, axis=1)
+    infinite = {name: column for name, column in columns.items() if np.isinf(column).any()}
 
     def recompute(weights: np.ndarray) -> dict[str, np.ndarray]:
         sums, counts = np.split(weighted_sums(weights, statistics), 2, axis=1)
-        return dict(zip(numbers, quotient(sums, counts).T))
+        values = dict(zip(numbers, quotient(sums, counts).T))
+        for name, column in infinite.items():  # in a mean of the others it would hide
+            high, low = weighted_sums(weights, np.stack([column == np.inf, column == -np.inf], axis=1)).T > 0
+            values[name] = np.where(high, np.inf, np.where(low, -np.inf, values[name]))
+        return values
 
     return recompute
 

@@ -42,7 +42,8 @@ class MeasuredTask(Task):
             model: the network; call it, as gradients are not synchronized otherwise.
             batch: tensors by name, see ``stack_samples``.
 
-        A measure other than the loss may be NaN for a sample: it is undefined there, and its mean is of the others.
+        A measure other than the loss may be NaN for a sample: it is undefined there, and its mean is of the others. One
+        that is infinite for a sample makes the mean infinite, which ends a training run.
         """
 
     def read_input(self, path: str) -> Any:
@@ -148,8 +149,8 @@ def _to_numbers(name: str, part: Any) -> np.ndarray:
 
 
 def _sum_defined(values: paddle.Tensor) -> LossTerm:
-    """Return the sum and the number of the values that are finite, as ``means`` counts them in an evaluation."""
-    is_defined = paddle.isfinite(values)
+    """Return the sum and the number of the values that are not NaN, as ``means`` counts them in an evaluation."""
+    is_defined = ~paddle.isnan(values)
     return LossTerm(paddle.where(is_defined, values, paddle.zeros_like(values)).sum(), is_defined.sum(), weight=0.0)
 
 

@@ -47,7 +47,7 @@ def require_asked_aspects(cls: type) -> None:
 
 
 def require_best_metric(task: Task) -> None:
-    """Raise UserError if ``best_metric`` is not a name and a truth value: any text would count as "higher is better"."""
+    """Raise UserError if ``best_metric`` is not a name and a truth value: any text would count as True."""
     best: object = task.best_metric  # of a user's class, or set when the data were opened
     is_pair = isinstance(best, (tuple, list)) and len(best) == 2
     if not (is_pair and isinstance(best[0], str) and isinstance(best[1], bool)):  # type: ignore[index]

@@ -43,14 +43,20 @@ def test_accuracies_and_recalls_of_classes():
     assert set(unnamed(WEIGHTS)) == {"top-1", "balanced accuracy", *(f"recall {label}" for label in range(4))}
 
 
-def test_means_leave_out_what_is_not_finite():
-    numbers = {"a": np.array([1, np.nan, 4, np.inf, 8, 2.0]), "b": np.array([np.nan, 1, np.nan, np.nan, 5, np.nan])}
+def test_means_leave_out_what_is_undefined_and_are_infinite_where_a_number_is():
+    numbers = {
+        "a": np.array([1, np.nan, 4, np.inf, 8, 2.0]),
+        "b": np.array([np.nan, 1, np.nan, np.nan, 5, np.nan]),
+        "c": np.array([-np.inf, 1, np.nan, 3, 5, np.nan]),
+    }
     found = means(numbers)(WEIGHTS)
     for number, draw in enumerate(WEIGHTS):
         for name, column in numbers.items():
-            values = [value for value in repeat(draw, column) if np.isfinite(value)]
+            values = [value for value in repeat(draw, column) if not np.isnan(value)]
             expected = np.mean(values) if values else np.nan
-            assert found[name][number] == pytest.approx(expected, nan_ok=True)
+            np.testing.assert_allclose(found[name][number], expected)
+    assert np.isinf(found["a"]).any() and np.isfinite(found["a"]).any() and (found["c"] == -np.inf).any()
+    assert means({"both": np.array([np.inf, -np.inf, 1.0])})(np.ones((1, 3)))["both"] == np.inf  # not undefined
 
 
 def test_scores_of_pixels_are_those_of_summed_counts():

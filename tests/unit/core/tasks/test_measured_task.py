@@ -69,8 +69,13 @@ def test_the_task_of_the_page_learns_the_loss_and_scores_the_mean_of_each_measur
     assert metrics.summary(values) == f"loss {losses.mean():.4f} error {errors.mean():.4f}"
 
 
-def test_a_measure_that_is_undefined_for_a_sample_is_the_mean_of_the_others():
-    measured = {"loss": [1.0, 2.0, 3.0], "gap": [1.0, np.nan, 4.0], "never": [np.nan] * 3}
+def test_a_measure_that_is_undefined_for_a_sample_is_the_mean_of_the_others_and_an_infinite_one_stays():
+    measured = {
+        "loss": [1.0, 2.0, 3.0],
+        "gap": [1.0, np.nan, 4.0],
+        "never": [np.nan] * 3,
+        "bias": [1.0, np.nan, -np.inf],
+    }
 
     class Undefined(MeasuredTask):
         def measure(self, model, batch):
@@ -82,11 +87,13 @@ def test_a_measure_that_is_undefined_for_a_sample_is_the_mean_of_the_others():
         "loss": (6.0, 3),
         "gap": (5.0, 2),
         "never": (0.0, 0),
+        "bias": (-np.inf, 2),
     }
     metrics = task.build_metrics()
     task.eval_step(None, batch, EvaluationStep(metrics))
     values = metrics.compute({})
     assert (values["loss"], values["gap"], list(metrics.find_undefined(values))) == (2.0, 2.5, ["never"])
+    assert values["bias"] == -np.inf
 
 
 PAIR = namedtuple("PAIR", "image label")

@@ -280,8 +280,8 @@ class TableMetrics(PerSampleMetrics):
 
         ``find_undefined`` names the others.
 
-        An infinite value ends a training run. Raises InvalidScoreError: a value is outside of its range, or the kind
-        declares the range of a score that it does not compute.
+        An infinite value ends a training run. Raises InvalidScoreError: a value is outside of its range or no number,
+        or the kind declares facts about a score that it does not compute.
         """
         from ..distributed import is_main  # needs Paddle
 
@@ -292,7 +292,7 @@ class TableMetrics(PerSampleMetrics):
             return {}
         arrays = self.to_arrays(table)
         columns = self.bootstrap_values(table, np.ones((1, len(table[0]))))
-        self.scores.require_ranges_of(columns, arrays, self.class_names)
+        self.scores.require_declared(columns, arrays, self.class_names)
         find_range = self.declare(table).find_range
         for name, column in columns.items():
             if np.isfinite(column[0]):

@@ -24,9 +24,10 @@ from ..registry import plugins
 from ..registry.lookup import require_derived, resolve
 from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
-from ..runtime.printing import shorten
+from ..runtime.printing import describe_value
 from .class_names import require_unique
 from .score import CLASSES, DECISIONS, PERCENT, POOLED, SAMPLES, Score, find_direction, split_names
+from .table_checks import require_names, require_texts
 
 Arrays = Mapping[str, np.ndarray]
 FormatInterval = Callable[[str, int], str]  # formats the interval of a value after a space: its name, its decimals
@@ -179,26 +180,36 @@ class ScoreKind:
 
     def _read_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return ``find_ranges`` as pairs; InvalidScoreError if one is not valid."""
-        ranges = self.find_ranges(arrays, classes)
+        ranges: object = self.find_ranges(arrays, classes)  # a user's
+        if not isinstance(ranges, Mapping):
+            raise InvalidScoreError(
+                f"find_ranges of {type(self).__name__} returns {describe_value(ranges)}, expected ranges by name of "
+                "the score, such as {'error': (0.0, math.inf)}"
+            )
         for name, bounds in ranges.items():
             require_valid_range(name, bounds)
         return {name: bounds and (bounds[0], bounds[1]) for name, bounds in ranges.items()}
 
-    def require_ranges_of(self, names: Collection[str], arrays: Arrays, classes: Sequence[str]) -> None:
-        """Raise InvalidScoreError if ``find_ranges`` of a user's kind adds a name that it does not compute.
+    def require_declared(self, names: Collection[str], arrays: Arrays, classes: Sequence[str]) -> None:
+        """Raise InvalidScoreError if a user's kind adds facts about scores that it does not compute, or no direction.
 
-        Kinds of this package declare the ranges of all scores that they may compute.
+        Kinds of this package declare those of all scores that they may compute.
         """
         package = __name__.partition(".")[0]
         kinds = (each for each in type(self).__mro__ if issubclass(each, ScoreKind))
         ours = next(each for each in kinds if each.__module__.partition(".")[0] == package)
-        inherited = ours.find_ranges(self, arrays, classes)
-        unknown = [name for name in self.find_ranges(arrays, classes) if name not in names and name not in inherited]
-        if unknown:
-            raise InvalidScoreError(
-                f"find_ranges: {unknown[0]!r} is none of the scores that {type(self).__name__} computes "
-                f"({shorten(', '.join(names), 300)}): correct the name"
-            )
+        parts = self.split_names(arrays, classes)
+        quantities = dict.fromkeys(parts.get(name, (name,))[0] for name in [*names, *parts])
+        ranges = self._read_ranges(arrays, classes), ours.find_ranges(self, arrays, classes)
+        declared: dict[str, tuple[Any, Mapping[str, Any], Collection[str]]] = {
+            "find_ranges": (*ranges, names),
+            "class_means": (self.class_means, ours.class_means, names),
+            "directions": (self.directions, ours.directions, quantities),
+            "units": (self.units, ours.units, quantities),
+        }
+        for place, (own, inherited, computed) in declared.items():
+            require_names(type(self).__name__, place, own, inherited, computed)
+        require_texts(type(self).__name__, self.directions, self.units)
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""

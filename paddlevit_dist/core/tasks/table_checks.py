@@ -1,12 +1,14 @@
 """Checks of the columns that a task adds to a table of samples, and of the scores that a kind computes from it."""
 
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..intervals.score_ranges import InvalidScoreError
-from ..runtime.printing import describe_value
+from ..runtime.printing import describe_value, shorten
+from .score import HIGHER, LOWER
 
 
 def require_rows(columns: Mapping[str, Any], names: Sequence[str] | None) -> None:
@@ -23,7 +25,7 @@ def require_rows(columns: Mapping[str, Any], names: Sequence[str] | None) -> Non
 
 
 def require_draws(kind: object, values: Mapping[str, np.ndarray], draws: int) -> Mapping[str, np.ndarray]:
-    """Return the values that the ``ScoreKind`` computed; InvalidScoreError if one does not have the shape (draws,)."""
+    """Return the values that the ``ScoreKind`` computed; InvalidScoreError if one is not made of numbers (draws,)."""
     if not isinstance(values, Mapping):
         raise InvalidScoreError(
             f"compute of {type(kind).__name__} returns {describe_value(values)}, expected values of the draws by name"
@@ -34,4 +36,37 @@ def require_draws(kind: object, values: Mapping[str, np.ndarray], draws: int) ->
                 f"compute of {type(kind).__name__}: '{name}' has shape {np.shape(column)}, expected ({draws},), a "
                 "value for each draw: weights are (draws, samples)"
             )
+        array = np.asarray(column)
+        if array.dtype.kind not in "biuf" and not all(isinstance(value, numbers.Real) for value in array):
+            raise InvalidScoreError(
+                f"compute of {type(kind).__name__}: '{name}' is {describe_value(column)}, expected real numbers"
+            )
     return values
+
+
+def require_names(kind: str, place: str, own: object, inherited: Collection[str], computed: Collection[str]) -> None:
+    """Raise InvalidScoreError if what a user's kind declares at a place, by name, is of none of its scores.
+
+    Names that are ``inherited`` from a kind of this package need not be computed.
+    """
+    if not isinstance(own, Mapping):
+        raise InvalidScoreError(f"{place} of {kind} is {describe_value(own)}, expected a dictionary by name")
+    unknown = [name for name in own if name not in computed and name not in inherited]
+    if unknown:
+        names = shorten(", ".join(computed), 300)
+        raise InvalidScoreError(
+            f"{place}: {unknown[0]!r} is none of the scores that {kind} computes ({names}): correct the name"
+        )
+
+
+def require_texts(kind: str, directions: Mapping[str, object], units: Mapping[str, object]) -> None:
+    """Raise InvalidScoreError if a direction of a score of this kind, or a unit, is none."""
+    for name, better in directions.items():
+        if better not in (HIGHER, LOWER, ""):
+            raise InvalidScoreError(
+                f"directions of {kind}: {name!r} is {shorten(repr(better), 60)}, expected {HIGHER!r} or {LOWER!r} is "
+                "better, or '' for neither"
+            )
+    for name, unit in units.items():
+        if not isinstance(unit, str):
+            raise InvalidScoreError(f"units of {kind}: {name!r} is {shorten(repr(unit), 60)}, expected a text, as 'mm'")

@@ -8,6 +8,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_score_kind
 from paddlevit_dist.core.tasks.metrics import Metrics, ShownValues, TableMetrics
 from paddlevit_dist.core.tasks.score_kind import ScoreKind
+from paddlevit_dist.volumes.landmarks.metrics import LandmarkScores
 
 
 class Widths(ScoreKind):
@@ -66,10 +67,40 @@ def test_an_infinite_value_stays_where_an_undefined_one_is_omitted():
     assert values["width"] == values["width bee"] == np.inf and "width ant" not in values
 
 
-def test_the_range_of_a_score_that_the_kind_does_not_compute_is_refused(monkeypatch):
-    monkeypatch.setattr(Widths, "find_ranges", lambda self, arrays, classes: {"widht": (0.0, 9.0)})
-    with pytest.raises(UserError, match="'widht' is none of the scores that Widths computes .share, width, width cow"):
+COMPUTED = "share, width, width cow, width ant, width bee"
+
+
+@pytest.mark.parametrize(
+    "place, declared, told",
+    [
+        ("find_ranges", lambda self, arrays, classes: {"widht": (0.0, 9.0)}, f"'widht' is none of .* .{COMPUTED}.: "),
+        ("class_means", {"widht": "width {}"}, f"'widht' is none of the scores that Widths computes .{COMPUTED}.: cor"),
+        (
+            "directions",
+            {"widht": "lower"},
+            "'widht' is none of the scores that Widths computes .share, width.: correct",
+        ),
+        ("directions", {"width cow": "lower"}, "'width cow' is none of"),  # all classes have the quantity's
+        ("units", {"widht": "mm"}, "'widht' is none of the scores that Widths computes .share, width.: correct"),
+        ("directions", {"width": "up"}, "'width' is 'up', expected 'higher' or 'lower' is better, or '' for neither"),
+        ("units", {"width": 1}, "'width' is 1, expected a text, as 'mm'"),
+        ("find_ranges", lambda self, arrays, classes: None, "returns None, expected ranges by name of the score, such"),
+        ("directions", ["width"], r"is list of 1 \('width'\), expected a dictionary by name"),
+    ],
+)
+def test_what_a_kind_declares_is_of_scores_that_it_computes(monkeypatch, place, declared, told):
+    monkeypatch.setattr(Widths, place, declared)
+    with pytest.raises(UserError, match=f"^{place}( of Widths)?:? {told}"):
         make((1.5, 2)).compute({})
+
+
+def test_directions_and_units_are_of_quantities_and_those_of_our_kinds_need_not_be_computed(monkeypatch):
+    monkeypatch.setattr(Widths, "directions", {"width": "lower", "share": ""})
+    monkeypatch.setattr(Widths, "units", {"width": "mm"})
+    assert make((1.5, 2)).compute({})["width"] == 3.0
+    fewer = type("Fewer", (LandmarkScores,), {"compute": Widths.compute})()
+    assert fewer.directions and fewer.units
+    fewer.require_declared(["share"], {}, [])
 
 
 def test_tensors_and_arrays_of_a_batch_are_rows_in_their_order():
@@ -111,9 +142,22 @@ def test_other_columns_and_unknown_kinds_are_refused():
 
 @pytest.mark.parametrize(
     "result, told",
-    [(1.5, r"'width' has shape \(\), expected \(1,\)"), (np.ones(3), r"'width' has shape \(3,\), expected \(1,\)")],
+    [
+        (1.5, r"'width' has shape \(\), expected \(1,\)"),
+        (np.ones(3), r"'width' has shape \(3,\), expected \(1,\)"),
+        (np.array(["1.5"]), r"'width' is ndarray <U3 \(1,\), expected real numbers$"),
+        (["1.5"], r"'width' is list of 1 \('1.5'\), expected real numbers$"),
+        (np.array([None]), r"'width' is ndarray object \(1,\), expected real numbers$"),
+        (np.array([1 + 2j]), r"'width' is ndarray complex128 \(1,\), expected real numbers$"),
+    ],
 )
 def test_a_score_without_a_value_for_each_draw_is_refused(monkeypatch, result, told):
     monkeypatch.setattr(Widths, "compute", lambda self, arrays, weights: {"width": result})
     with pytest.raises(UserError, match=f"compute of Widths: {told}"):
         make((1.5, 2)).compute({})
+
+
+@pytest.mark.parametrize("result", [[1.5], np.array([1.5], object), np.float32([1.5]), np.array([True]), (2,)])
+def test_a_score_may_be_any_real_numbers(monkeypatch, result):
+    monkeypatch.setattr(Widths, "compute", lambda self, arrays, weights: {"width": result})
+    assert make((1.5, 2)).compute({}) == {"width": float(result[0]), "samples": 1}

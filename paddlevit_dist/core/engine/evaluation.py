@@ -19,7 +19,6 @@ from ..registry.extension_points import WRITE_EVALUATED
 from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
-from ..runtime.metrics_file import require_free_names
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.made_results import is_ours
@@ -29,9 +28,10 @@ from ..tasks.protocols import get_sample_check
 from ..tasks.sample_groups import SampleGroups
 from ..tasks.score import HIGHER, LOWER, Score, to_plain
 from ..tasks.step_types import EvaluationStep
+from ..tasks.table_checks import require_line
 from ..tasks.task import Records, Task
 from . import gpu_memory
-from .metrics_check import describe_owner, find_problem
+from .metrics_check import check_values, find_problem
 from .precision import EvaluationPrecision
 
 _GROUPS = "groups"  # key of an evaluation event
@@ -127,8 +127,7 @@ class Evaluator:
         if isinstance(metrics, TableMetrics):
             metrics.indices = indices
         computed = metrics.compute(state)
-        self.undefined = metrics.find_undefined(computed)
-        require_free_names([*computed, *self.undefined], f"scores of {describe_owner(metrics)}")
+        self.undefined = check_values(metrics, computed)
         self.values = values = {name: value for name, value in computed.items() if name not in self.undefined}
         self._describe(metrics)
         if self.keeps_table and isinstance(metrics, PerSampleMetrics):
@@ -182,6 +181,8 @@ class Evaluator:
         if not has_metrics and not has_network:
             return
         require_methods(type(metrics), "")
+        if isinstance(metrics, TableMetrics):
+            metrics.is_complete = False
         label = f"check of the {'metrics' if has_metrics else 'network'}"
         with require_unchanged(self.model) if has_network else contextlib.nullcontext():
             state = self._evaluate(label, EvaluationStep(metrics, None, epoch), number=1)
@@ -263,4 +264,4 @@ def format_line(
 ) -> str:
     """Format the values of an evaluation, and facts about it; ``undefined`` values read as NaN."""
     remarks = (fact if name == _GROUPS else f"({fact})" for name, fact in facts.items())
-    return " ".join([metrics.summary(ShownValues(values, undefined)), *remarks])
+    return " ".join([require_line(metrics, metrics.summary(ShownValues(values, undefined))), *remarks])

@@ -1,5 +1,6 @@
 """Try, before the first update, what an evaluation asks of a user's task, metrics and kind of scores."""
 
+import math
 import traceback
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,10 @@ import numpy as np
 from ..intervals.score_ranges import InvalidScoreError
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import require_free_names
+from ..runtime.printing import describe_value
+from ..tasks.made_results import is_ours
 from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
+from ..tasks.table_checks import require_line
 from ..tasks.task import Task
 from ..tasks.task_factory import require_best_metric
 
@@ -32,6 +36,30 @@ def require_value(task: Task, values: Mapping[str, float], undefined: Collection
         )
 
 
+def check_values(metrics: Metrics, values: Mapping[str, Any]) -> Collection[str]:
+    """Return the names of computed values that are undefined.
+
+    Raises UserError: one has the name of a field of ``metrics.jsonl``. Raises InvalidScoreError: one is no number.
+    """
+    place = f"compute of {describe_owner(metrics)}"
+    if not isinstance(values, Mapping):
+        raise InvalidScoreError(f"{place} returns {describe_value(values)}, expected values by name")
+    undefined = metrics.find_undefined(values)
+    require_free_names([*values, *undefined], f"scores of {describe_owner(metrics)}")
+    for name, value in values.items():
+        if name not in undefined and not _is_number(value):
+            raise InvalidScoreError(f"{place}: '{name}' is {describe_value(value)}, expected a number")
+    return undefined
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        math.isfinite(value)  # as an evaluation asks of it
+    except TypeError:
+        return False
+    return True
+
+
 def find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
     """Compute and show the values, and columns of a table; return what is wrong, on the rank that finds it.
 
@@ -40,11 +68,10 @@ def find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
     method, values = "compute", None
     try:
         values = metrics.compute(state)
-        undefined = metrics.find_undefined(values)
-        require_free_names([*values, *undefined], f"scores of {describe_owner(metrics)}")
+        undefined = check_values(metrics, values)
         require_value(task, values, undefined)
         method = "summary"
-        metrics.summary(ShownValues(values, undefined))
+        require_line(metrics, metrics.summary(ShownValues(values, undefined)))
         if isinstance(metrics, TableMetrics) and metrics.gathered is not None:
             method = "columns"
             _try_table(metrics, list(metrics.gathered[1].values()))
@@ -53,7 +80,7 @@ def find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
     except _MISTAKES as error:
         if method == "summary" and isinstance(error, KeyError):
             is_interval = error.args[0] in (values or ())  # there are none yet
-            return "" if is_interval else f"summary of {type(metrics).__name__}: compute does not return {error}"
+            return "" if is_interval else f"summary of {_find_shower(metrics)}: compute does not return {error}"
         return describe_failure(metrics, method, error)
     except Exception:  # a user's code may raise anything
         return ""
@@ -94,6 +121,11 @@ def _require_rows(metrics: Metrics, columns: Mapping[str, Sequence[Any]], number
 def describe_owner(metrics: Metrics) -> str:
     """Return the name of the class that computes the values."""
     return type(metrics.scores if isinstance(metrics, TableMetrics) else metrics).__name__
+
+
+def _find_shower(metrics: Metrics) -> str:
+    """Return the name of the class whose ``summary`` a user has written, or that shows our metrics."""
+    return describe_owner(metrics) if is_ours(type(metrics).summary) else type(metrics).__name__
 
 
 def describe_failure(metrics: Metrics, method: str, error: Exception) -> str:

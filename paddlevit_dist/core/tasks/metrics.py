@@ -15,7 +15,7 @@ from ..intervals.score_ranges import require_inside
 from .packed_columns import exchange_columns
 from .score import Score
 from .score_kind import Arrays, ScoreKind, require_score_kind
-from .table_checks import require_draws, require_rows
+from .table_checks import require_draws, require_line, require_rows
 
 
 class SampleTable(NamedTuple):
@@ -216,6 +216,8 @@ class TableMetrics(PerSampleMetrics):
     scores: ScoreKind
     #: indices in the data set of the samples that were added, in their order, set before ``compute``; None: unknown
     indices: Sequence[int] | None = None
+    #: whether all samples of a split are added; False if the first ones try the metrics
+    is_complete: bool = True
     #: result of ``gather_columns`` after ``compute``, in the main process; None in others
     gathered: tuple[np.ndarray | None, dict[Any, np.ndarray]] | None = None
 
@@ -342,5 +344,6 @@ class TableMetrics(PerSampleMetrics):
         return self.scores.columns(self.to_arrays(table))
 
     def summary(self, values: dict[str, float]) -> str:
-        """Return ``ScoreKind.summary``."""
-        return self.scores.summary(ShownValues(values, self._undefined), self.format_interval)
+        """Return ``ScoreKind.summary``; raises InvalidScoreError if it is no text."""
+        line = self.scores.summary(ShownValues(values, self._undefined), self.format_interval)
+        return require_line(self.scores, line)

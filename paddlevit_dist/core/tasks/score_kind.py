@@ -199,13 +199,14 @@ class ScoreKind:
         kinds = (each for each in type(self).__mro__ if issubclass(each, ScoreKind))
         ours = next(each for each in kinds if each.__module__.partition(".")[0] == package)
         parts = self.split_names(arrays, classes)
-        quantities = dict.fromkeys(parts.get(name, (name,))[0] for name in [*names, *parts])
+        of_classes = {quantity for quantity, _ in parts.values()}
+        quantities = dict.fromkeys(parts.get(name, (name,))[0] for name in names)
         ranges = self._read_ranges(arrays, classes), ours.find_ranges(self, arrays, classes)
-        declared: dict[str, tuple[Any, Mapping[str, Any], Collection[str]]] = {
+        declared: dict[str, tuple[Any, Collection[str], Collection[str]]] = {
             "find_ranges": (*ranges, names),
             "class_means": (self.class_means, ours.class_means, names),
-            "directions": (self.directions, ours.directions, quantities),
-            "units": (self.units, ours.units, quantities),
+            "directions": (self.directions, {*ours.directions, *of_classes}, quantities),
+            "units": (self.units, {*ours.units, *of_classes}, quantities),
         }
         for place, (own, inherited, computed) in declared.items():
             require_names(type(self).__name__, place, own, inherited, computed)

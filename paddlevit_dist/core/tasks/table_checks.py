@@ -44,6 +44,15 @@ def require_draws(kind: object, values: Mapping[str, np.ndarray], draws: int) ->
     return values
 
 
+def require_line(owner: object, line: object) -> str:
+    """Return what ``summary`` of metrics, or of their kind of scores, returned; InvalidScoreError if it is no text."""
+    if not isinstance(line, str):
+        raise InvalidScoreError(
+            f"summary of {type(owner).__name__} returns {describe_value(line)}, expected the line of an evaluation"
+        )
+    return line
+
+
 def require_names(kind: str, place: str, own: object, inherited: Collection[str], computed: Collection[str]) -> None:
     """Raise InvalidScoreError if what a user's kind declares at a place, by name, is of none of its scores.
 

@@ -1,13 +1,18 @@
 """What an own kind of scores does wrong is told before the first update, and what is undefined is no mistake."""
 
+import re
+
 import numpy as np
+import paddle
 import pytest
 from support.trainings import small_runs
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.engine.metrics_check import check_values, find_problem
 from paddlevit_dist.core.metrics import ClassificationMetrics, ClassificationScores
 from paddlevit_dist.core.registry.register import register_score_kind
 from paddlevit_dist.core.runtime.metrics_file import EVENT_FIELDS
+from paddlevit_dist.core.tasks.metrics import Metrics
 from paddlevit_dist.images import Classification
 
 TABLE = "which its table lacks: it has labels, places, losses"
@@ -58,6 +63,11 @@ def misspelled(self, arrays):
             {"columns": misspelled},
             r"^columns of Tried: AttributeError: .*'tolists'.* \(test_metrics_check.py, line \d+\)$",
         ),
+        (
+            {"summary": lambda self, values, shown: values["tpo-1"]},
+            "^summary of Tried: compute does not return 'tpo-1'$",
+        ),
+        ({"summary": lambda self, values, shown: None}, "^summary of Tried returns None, expected the line of an eval"),
         ({"counts": lambda self, arrays: {"epoch": 3}}, "^scores of Tried: 'epoch' is a field of the lines of metrics"),
         (
             {"compute": with_score("time", 1.0)},
@@ -71,6 +81,44 @@ def test_a_mistake_of_a_kind_is_told_before_the_first_update(tmp_path, methods, 
     with pytest.raises(UserError, match=told):
         run.train()
     assert run.schedule.update == 0
+
+
+class CountedMetrics(OwnMetrics):
+    """Refuses to compute scores of a part of a split, as those of boxes do."""
+
+    def compute(self, state):
+        values = super().compute(state)
+        if self.is_complete and len(self.per_sample()[0]) != 64:
+            raise RuntimeError("some samples are missing")
+        return values
+
+
+def test_metrics_that_refuse_a_part_of_a_split_are_tried_with_its_first_samples(tmp_path):
+    run = build(tmp_path, "-batch_size=16", best="top1")
+    run.task.build_metrics = lambda: CountedMetrics(run.task.num_classes, kind="tried")
+    with pytest.raises(UserError, match="^best_metric of Own is 'top1', which compute does not return; it returns"):
+        run.train()
+    assert run.schedule.update == 0
+
+
+@pytest.mark.parametrize(
+    "values, told",
+    [
+        ({"a": 1.0, "b": "1.0"}, "^compute of Given: 'b' is '1.0', expected a number$"),
+        ({"a": 1j}, "^compute of Given: 'a' is 1j, expected a number$"),
+        (None, "^compute of Given returns None, expected values by name$"),
+    ],
+)
+def test_values_that_are_no_numbers_are_refused(values, told):
+    metrics = type("Given", (Metrics,), {"compute": lambda self, state: values})()
+    with pytest.raises(UserError, match=told):
+        check_values(metrics, values)
+    assert re.search(told, find_problem(OwnTask, metrics, {}))
+
+
+def test_numbers_of_any_kind_none_and_nan_are_values():
+    values = {"a": 1, "b": np.float32(2), "c": paddle.to_tensor(3.0), "d": None, "e": float("nan"), "f": float("inf")}
+    assert check_values(Metrics(), values) == {"d", "e"}
 
 
 def test_a_kind_of_ones_own_is_tried_by_our_tasks_too(tmp_path):

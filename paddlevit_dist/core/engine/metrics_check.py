@@ -39,7 +39,7 @@ def require_value(task: Task, values: Mapping[str, float], undefined: Collection
 def check_values(metrics: Metrics, values: Mapping[str, Any]) -> Collection[str]:
     """Return the names of computed values that are undefined.
 
-    Raises UserError: one has the name of a field of ``metrics.jsonl``. Raises InvalidScoreError: one is no number.
+    Raises UserError: one has the name of a field of ``metrics.jsonl``. Raises InvalidScoreError: one is not a number.
     """
     place = f"compute of {describe_owner(metrics)}"
     if not isinstance(values, Mapping):

@@ -282,8 +282,8 @@ class TableMetrics(PerSampleMetrics):
 
         ``find_undefined`` names the others.
 
-        An infinite value ends a training run. Raises InvalidScoreError: a value is outside of its range or no number,
-        or the kind declares facts about a score that it does not compute.
+        An infinite value ends a training run. Raises InvalidScoreError: a value is outside of its range or not a
+        number, or the kind declares facts about a score that it does not compute.
         """
         from ..distributed import is_main  # needs Paddle
 
@@ -344,6 +344,6 @@ class TableMetrics(PerSampleMetrics):
         return self.scores.columns(self.to_arrays(table))
 
     def summary(self, values: dict[str, float]) -> str:
-        """Return ``ScoreKind.summary``; raises InvalidScoreError if it is no text."""
+        """Return ``ScoreKind.summary``; raises InvalidScoreError if it is not a text."""
         line = self.scores.summary(ShownValues(values, self._undefined), self.format_interval)
         return require_line(self.scores, line)

@@ -193,7 +193,7 @@ class ScoreKind:
     def require_declared(self, names: Collection[str], arrays: Arrays, classes: Sequence[str]) -> None:
         """Raise InvalidScoreError if a user's kind adds facts about scores that it does not compute, or no direction.
 
-        Kinds of this package declare those of all scores that they may compute.
+        Kinds of this package may declare more: they have the facts about all scores that they can compute.
         """
         package = __name__.partition(".")[0]
         kinds = (each for each in type(self).__mro__ if issubclass(each, ScoreKind))

@@ -45,7 +45,7 @@ def require_draws(kind: object, values: Mapping[str, np.ndarray], draws: int) ->
 
 
 def require_line(owner: object, line: object) -> str:
-    """Return what ``summary`` of metrics, or of their kind of scores, returned; InvalidScoreError if it is no text."""
+    """Return what ``summary`` of metrics or of their kind returned; InvalidScoreError if it is not a text."""
     if not isinstance(line, str):
         raise InvalidScoreError(
             f"summary of {type(owner).__name__} returns {describe_value(line)}, expected the line of an evaluation"

@@ -1,4 +1,4 @@
-"""Names of the outputs of weights: what a run recorded, or the program that trained them stored beside them."""
+"""Names of the outputs of weights: what a run recorded, or the program that trained them stored with them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

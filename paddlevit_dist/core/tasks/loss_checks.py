@@ -89,7 +89,7 @@ def list_missing_terms(terms: Mapping[str, LossTerm], task: Any) -> list[str]:
     weights = {key: getattr(train, key, 0.0) for key, name in _WEIGHTED.items() if name not in terms}
     return [
         f"note: TRAIN.{key} is {weight:g}, but {type(task).__name__}.train_step returns no loss term "
-        f"'{_WEIGHTED[key]}': it adds its terms to those of super().train_step, or the key changes nothing"
+        f"'{_WEIGHTED[key]}': add the terms of super().train_step, or the key changes nothing"
         for key, weight in weights.items()
         if weight
     ]

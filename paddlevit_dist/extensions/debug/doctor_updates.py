@@ -141,8 +141,8 @@ def measure_steps(training: Any, config: RunSettings, clock: Callable[[], float]
 def _compare_captured(step: TrainStep, update: Callable[[], float]) -> dict[str, Any]:
     """Return what captured passes ``said`` of themselves and, if they are used, ``seconds`` and ``plain_seconds``.
 
-    These are the fewest of an update, of which captured ones come first: without a graph gradients do not keep their
-    memory. Every rank must call this.
+    These are the fewest of an update. Captured updates come first: without a graph gradients do not keep their memory.
+    Every rank must call this.
     """
     captured = step.captured
     if captured is None or not captured.is_on:

@@ -22,6 +22,7 @@ from .ensemble import ModelEnsemble
 from .rows import format_reason
 
 _INDICES, _UNREAD, _NOTHING = "__indices__", "__unread__", "__nothing__"  # keys of a batch in addition to the task's
+_APART = "__apart__"  # whether each input is collated alone: its entries have its position and this before the name
 _INPUT_ERRORS = (OSError, ValueError, ArithmeticError, EOFError, MemoryError, struct.error)
 
 
@@ -52,12 +53,37 @@ class PredictionDataset(TransformedDataset):
         return self.samples.describe(int(self.remaining[index]))
 
     def collate(self, attempts: Sequence[tuple[int, Any, str | None]]) -> dict[str, Any]:
-        """Collate the readable samples with their indices, and list the unreadable inputs."""
+        """Collate the readable samples with their indices, and list the unreadable inputs.
+
+        Samples that cannot be one batch, as one has another shape, are collated one by one.
+        """
         read = [(index, sample) for index, sample, reason in attempts if reason is None]
-        batch = self.task.collate([sample for _, sample in read]) if read else {_NOTHING: np.zeros(1, np.int8)}
-        batch[_INDICES] = [index for index, _ in read]
-        batch[_UNREAD] = [(index, reason) for index, _, reason in attempts if reason is not None]
+        unread = [(index, reason) for index, _, reason in attempts if reason is not None]
+        batch: dict[str, Any] = {_NOTHING: np.zeros(1, np.int8)}
+        if read:
+            try:
+                batch = self.task.collate([sample for _, sample in read])
+            except (UserError, *_INPUT_ERRORS):
+                batch, read = self._collate_apart(read, unread)
+        batch[_INDICES], batch[_UNREAD] = [index for index, _ in read], unread
         return batch
+
+    def _collate_apart(
+        self, read: Sequence[tuple[int, Any]], unread: list[tuple[int, str]]
+    ) -> tuple[dict[str, Any], list[tuple[int, Any]]]:
+        """Collate each sample alone; return the batch and its samples, and append those that cannot be collated."""
+        batch: dict[str, Any] = {_NOTHING: np.zeros(1, np.int8)}
+        collated: list[tuple[int, Any]] = []
+        for index, sample in read:
+            try:
+                alone = self.task.collate([sample])
+            except (UserError, *_INPUT_ERRORS) as error:
+                unread.append((index, format_reason(error, self.samples.describe(index))))
+                continue
+            batch.update({f"{len(collated)}{_APART}{name}": value for name, value in alone.items()})
+            collated.append((index, sample))
+        batch[_APART] = True
+        return batch, collated
 
 
 def build_prediction_loader(
@@ -92,14 +118,33 @@ def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: Predic
     entries = [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)]
     predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
     with paddle.no_grad():  # as a decorator it would keep one state for all threads
-        for index, prediction in zip(indices, predict(model, batch) if indices else ()):
+        for group, together in _list_groups(indices, batch):
             try:
-                rows = aspect.prediction_rows(prediction)
-            except BadSample as error:
-                entries.append(PredictionRecord(index, None, format_reason(error)))
+                predictions = predict(model, together)
+            except BadSample as error:  # the task refuses an input that is alone
+                if len(group) > 1:
+                    raise
+                entries.append(PredictionRecord(group[0], None, format_reason(error)))
                 continue
-            more = writer.write(index, prediction)
-            entries.append(
-                PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))
-            )
+            for index, prediction in zip(group, predictions):
+                entries.append(_record(aspect, writer, index, prediction))
     return sorted(entries)
+
+
+def _list_groups(indices: list[int], batch: dict[str, Any]) -> list[tuple[list[int], dict[str, Any]]]:
+    """Return the inputs that are predicted together, and their batch."""
+    if not batch.pop(_APART, False):
+        return [(indices, batch)] if indices else []
+    starts = [f"{position}{_APART}" for position in range(len(indices))]
+    parts = [{key.removeprefix(start): batch[key] for key in batch if key.startswith(start)} for start in starts]
+    return [([index], part) for index, part in zip(indices, parts)]
+
+
+def _record(aspect: Any, writer: PredictionWriter, index: int, prediction: Any) -> PredictionRecord:
+    """Return the record of an input that was predicted, and write its files."""
+    try:
+        rows = aspect.prediction_rows(prediction)
+    except BadSample as error:
+        return PredictionRecord(index, None, format_reason(error))
+    more = writer.write(index, prediction)
+    return PredictionRecord(index, [{**row, **more} for row in rows], summary=writer.summarize(index, prediction))

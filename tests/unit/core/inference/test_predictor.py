@@ -105,6 +105,35 @@ def test_the_reason_why_an_input_is_unreadable_does_not_repeat_its_name():
     assert without["__indices__"] == [] and "values" not in without and len(without["__unread__"]) == 2
 
 
+class Sized(Means):
+    def collate(self, samples):
+        if min(map(len, samples)) == 0:
+            raise UserError("has no numbers")
+        return super().collate(samples)
+
+    def predict_step(self, model, batch):
+        if batch["values"].shape == [1, 3]:
+            raise BadSample("three do not fit")
+        return super().predict_step(model, batch)
+
+
+def test_inputs_that_no_batch_can_hold_are_predicted_alone_or_listed():
+    task = Sized()
+    dataset = PredictionDataset(task, BrokenFiles(), np.arange(4))
+    arrays = [np.full(2, 1.0), np.zeros(0), np.full(3, 2.0), np.full(4, 3.0)]
+    found = predict_batch(task, None, dataset.collate([(i, each, None) for i, each in enumerate(arrays)]), Files())
+    assert [(each.index, each.reason, each.summary) for each in found] == [
+        (0, "", [0, 1.0]),
+        (1, "has no numbers", None),
+        (2, "three do not fit", None),
+        (3, "", [3, 3.0]),
+    ]
+    assert task.seen == [(None, ["values"])] * 2
+    assert predict_batch(task, None, dataset.collate([(1, arrays[1], None)]), Files()) == [
+        PredictionRecord(1, None, "has no numbers")
+    ]
+
+
 def make_batch(*means, unread=()):
     values = paddle.to_tensor(np.array(means)[:, None] + [-1.0, 1.0])
     return {"values": values, "__indices__": [4, 6, 7][: len(means)], "__unread__": list(unread)}

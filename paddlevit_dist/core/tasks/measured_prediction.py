@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import paddle
 
 from ..runtime.errors import UserError
-from ..runtime.printing import describe_value
+from ..runtime.printing import describe_value, one_line
 from .aspects import TaskAspect
+from .measured_task import NamedParts, require_rows
 from .prediction import InputSamples, Row
 from .protocols import Predictable
 from .sample_checks import BadSample
@@ -38,14 +38,21 @@ class MeasuredPrediction(TaskAspect, Predictable):
         return ReadInputs(self.task, names)
 
     def predict_step(self, model: Any, batch: dict[str, Any]) -> list[Any]:
-        """Return the predicted numbers of each sample by name."""
-        found, count = self.task.predict(model, batch), len(next(iter(batch.values())))
-        for name, values in found.items() if isinstance(found, Mapping) else [("", found)]:
-            if not name or not isinstance(values, paddle.Tensor) or list(values.shape) != [count]:
-                raise UserError(
-                    f"{type(self.task).__name__}.predict returns {describe_value(found)}, expected a dictionary of "
-                    f"tensors with a number for each of the {count} samples"
-                )
+        """Return the predicted numbers of each sample by name; BadSample if one alone does not fit the network."""
+        count, place = len(next(iter(batch.values()))), f"{type(self.task).__name__}.predict"
+        try:
+            found = self.task.predict(model, NamedParts(batch, place))
+        except ValueError as error:  # also Paddle's, of a shape that does not fit a layer
+            if count > 1:
+                raise
+            parts = ", ".join(f"{name} {describe_value(part)}" for name, part in batch.items())
+            raise BadSample(f"{place} of {parts}: {type(error).__name__}: {one_line(error)}") from error
+        if not isinstance(found, Mapping):
+            raise UserError(
+                f"{place} returns {describe_value(found)}, expected a dictionary of tensors with a number for each of "
+                f"the {count} samples"
+            )
+        require_rows(found, count, place)
         columns = {name: values.tolist() for name, values in found.items()}
         return [{name: values[row] for name, values in columns.items()} for row in range(count)]
 

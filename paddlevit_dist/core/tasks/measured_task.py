@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import paddle
@@ -90,17 +90,11 @@ class MeasuredTask(Task):
 
     def _measure(self, model: Any, batch: dict[str, paddle.Tensor]) -> tuple[dict[str, paddle.Tensor], int]:
         """Return the measures of a batch as float32, and the number of its samples; UserError if they are not that."""
-        measured, count = self.measure(model, batch), len(next(iter(batch.values())))
-        place = f"{type(self).__name__}.measure"
+        count, place = len(next(iter(batch.values()))), f"{type(self).__name__}.measure"
+        measured = self.measure(model, NamedParts(batch, place))
         if not isinstance(measured, Mapping) or "loss" not in measured:
             raise UserError(f"{place} returns {describe_value(measured)}, expected a dictionary of tensors with 'loss'")
-        for name, values in measured.items():
-            if not isinstance(values, paddle.Tensor) or list(values.shape) != [count]:
-                raise UserError(
-                    f"{place} returns {describe_value(values)} as '{name}', expected a tensor with a number for each "
-                    f"of the {count} samples: do not reduce a batch (reduction='none'), and take the mean over other "
-                    "axes"
-                )
+        require_rows(measured, count, place)
         return {name: values.astype("float32") for name, values in measured.items()}, count
 
 
@@ -110,6 +104,28 @@ class MeasuredScores(ScoreKind):
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return the means of weighted samples."""
         return means(self.join(parts))
+
+
+class NamedParts(dict[str, Any]):
+    """The parts of a batch by name; ``place`` is the method of a user that reads them, for a message."""
+
+    def __init__(self, parts: Mapping[str, Any], place: str) -> None:
+        super().__init__(parts)
+        self.place = place
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise UserError(f"{self.place} reads the part {name!r} of a batch, expected one of {', '.join(self)}")
+
+
+def require_rows(found: Mapping[str, Any], count: int, place: str) -> None:
+    """Check that a method of a user's task returns numbers of each of the ``count`` samples; UserError names others."""
+    for name, values in found.items():
+        if not isinstance(values, paddle.Tensor) or list(values.shape) != [count]:
+            raise UserError(
+                f"{place} returns {describe_value(values)} as '{name}', expected a tensor with a number for each "
+                f"of the {count} samples: do not reduce a batch (reduction='none'), and take the mean over other "
+                "axes"
+            )
 
 
 def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:

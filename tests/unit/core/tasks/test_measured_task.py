@@ -1,5 +1,6 @@
 """A task in a few lines: the page's program, what its samples and measures may be, and what is refused."""
 
+import pickle
 import re
 from collections import namedtuple
 from pathlib import Path
@@ -16,7 +17,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import BadSample, MeasuredTask, Predictable, StepPosition, Task, get_aspect
-from paddlevit_dist.core.tasks.measured_task import stack_samples
+from paddlevit_dist.core.tasks.measured_task import NamedParts, stack_samples
 from paddlevit_dist.core.tasks.protocols import get_sample_check
 from paddlevit_dist.core.tasks.step_types import EvaluationStep
 
@@ -264,3 +265,49 @@ def test_predictions_are_rows_of_files(tmp_path):
         wrong.predict_step(None, {"inputs": paddle.ones([2])})
     with pytest.raises(UserError, match=r"Own lacks read_input\(path\): Read a file for a prediction"):
         get_aspect(make_own(), Predictable).open_inputs([str(tmp_path)], tmp_path).sample(0, None)
+
+
+@pytest.mark.parametrize(
+    "found, said",
+    [
+        (
+            {"angle": paddle.ones([])},
+            r"^Own.predict returns Tensor float32 \(\) as 'angle', expected a tensor with a num",
+        ),
+        ({"angle": paddle.ones([2, 1])}, r"^Own.predict returns Tensor float32 \(2, 1\) as 'angle', expected"),
+        ({"is_up": paddle.ones([2]), "angle": ["up"] * 2}, r"^Own.predict returns list of 2 .* as 'angle', expected"),
+    ],
+)
+def test_predictions_that_are_not_of_each_input_are_refused_by_name(found, said):
+    aspect = get_aspect(make_own(predict=lambda self, model, batch: found), Predictable)
+    with pytest.raises(UserError, match=said):
+        aspect.predict_step(None, {"inputs": paddle.ones([2])})
+
+
+def test_an_input_that_does_not_fit_the_network_is_listed_if_it_is_alone():
+    def predict(self, model, batch):
+        return {"sum": model(batch["inputs"])[:, 0]}
+
+    aspect, network = get_aspect(make_own(predict=predict), Predictable), nn.Linear(3, 1)
+    assert len(aspect.predict_step(network, {"inputs": paddle.ones([1, 3])})) == 1
+    with pytest.raises(BadSample, match=r"^Own.predict of inputs Tensor float32 \(1, 2\): ValueError: "):
+        aspect.predict_step(network, {"inputs": paddle.ones([1, 2])})
+    with pytest.raises(ValueError):
+        aspect.predict_step(network, {"inputs": paddle.ones([4, 2])})
+
+
+def test_a_part_that_a_batch_lacks_is_refused_with_the_parts_that_it_has():
+    batch = {"picture": paddle.ones([2, 1]), "angle": paddle.ones([2])}
+    task = make_own(
+        measure=lambda self, model, batch: {"loss": batch["angel"]},
+        predict=lambda self, model, batch: {"angle": batch["image"]},
+    )
+    said = "^Own.measure reads the part 'angel' of a batch, expected one of picture, angle$"
+    with pytest.raises(UserError, match=said):
+        task.train_step(None, batch, StepPosition(1, 0, 1))
+    with pytest.raises(UserError, match=said):
+        task.eval_step(None, batch, EvaluationStep(task.build_metrics()))
+    with pytest.raises(UserError, match="^Own.predict reads the part 'image' of a batch, expected one of picture, ang"):
+        get_aspect(task, Predictable).predict_step(None, batch)
+    parts = pickle.loads(pickle.dumps(NamedParts({"a": 1}, "Own.measure")))
+    assert (dict(parts), parts.get("b"), parts.place) == ({"a": 1}, None, "Own.measure")

@@ -24,7 +24,14 @@ from ..distributed import (
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
-from ..tasks.loss_checks import has_own_step, list_missing_terms, require_divisors, require_terms
+from ..tasks.loss_checks import (
+    has_own_step,
+    list_constant_terms,
+    list_missing_terms,
+    read_normalizers,
+    require_divisors,
+    require_terms,
+)
 from ..tasks.step_types import LossTerm, Number, StepPosition
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
@@ -47,8 +54,8 @@ class CountingCollate:
         """Collate samples and add their normalizers under the key ``COUNTS``, if they differ between batches."""
         batch = self.task.collate(samples)
         if self.task.traits.normalizers_per_sample is None:
-            counts = self.task.loss_normalizers(batch)
-            batch[COUNTS] = np.array([counts[name] for name in self.task.traits.normalizer_names], dtype=np.float64)
+            numbers = read_normalizers(self.task.loss_normalizers(batch), self.task)
+            batch[COUNTS] = np.array(numbers, dtype=np.float64)
         return batch
 
 
@@ -104,7 +111,8 @@ class TrainStep:
         own: the task's own state; None: it has none.
         captures: whether the passes are to be captured as a graph (TRAIN.CAPTURE), see ``captured``.
         bucket_megabytes: size in MiB of the buckets in which gradients of captured passes are averaged over ranks.
-        log: receives lines about captured passes, and about keys that a user's ``train_step`` does not read.
+        log: receives lines about captured passes, and about keys and loss terms without effect in a user's
+            ``train_step``.
 
     Attributes:
         captured: repeats the passes, from the second step on where they can be captured; None: they are not to be.
@@ -273,7 +281,7 @@ class TrainStep:
                 require_terms(terms, type(self.task))
                 if self._checks_divisors():
                     require_divisors(terms, self.task, self._first_counts)
-                    for line in list_missing_terms(terms, self.task):
+                    for line in (*list_missing_terms(terms, self.task), *list_constant_terms(terms, self.task)):
                         self._log(line)
                 self._has_terms = True
             loss = compute_loss(terms, counts, self.accumulation_steps, world_size())

@@ -1,13 +1,16 @@
-"""Check of the loss terms that a task of a user returns."""
+"""Checks of the loss terms that a task of a user returns, and of their divisors."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import require_free_names
+from ..runtime.printing import describe_value
 from .made_results import is_ours
+from .sample_arrays import as_array
 from .step_types import LossTerm, Number
 
 _WEIGHTED = {"DICE_WEIGHT": "dice", "LOVASZ_WEIGHT": "lovasz"}  # loss terms of the tasks by their keys in TRAIN
@@ -53,6 +56,30 @@ def has_own_step(task: Any) -> bool:
     return step is not None and not is_ours(step)
 
 
+def read_normalizers(counts: Any, task: Any) -> list[float]:
+    """Return what ``loss_normalizers`` of a task returned for each of ``traits.normalizer_names``.
+
+    Raises UserError: a name has no number, or one that nothing can be divided by; 0 is that of an empty batch.
+    """
+    where, names = f"{type(task).__name__}.loss_normalizers", task.traits.normalizer_names
+    if not isinstance(counts, Mapping):
+        raise UserError(f"{where} returns {describe_value(counts)}, expected a dictionary of numbers")
+    numbers = []
+    for name in names:
+        try:
+            value = counts[name]
+        except KeyError:
+            raise UserError(
+                f"{where} returns {describe_value(counts)}, expected a number for '{name}' too, which is in "
+                "traits.normalizer_names: add it, or remove the name there"
+            ) from None
+        array = as_array(value)
+        if array is None or array.shape or array.dtype.kind not in "iuf" or not 0 <= array < np.inf:
+            raise UserError(f"{where} returns {describe_value(value)} as '{name}', expected a number of at least 0")
+        numbers.append(float(array))
+    return numbers
+
+
 def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[str, Number]) -> None:
     """Refuse terms of a user's ``train_step`` whose divisor is not the one that the engine takes.
 
@@ -81,6 +108,20 @@ def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[st
                 "gradients would depend on the number of processes: use such a name, or return its number from "
                 "loss_normalizers and add it to traits.normalizer_names"
             )
+
+
+def list_constant_terms(terms: Mapping[str, LossTerm], task: Any) -> list[str]:
+    """Return log lines about terms of a user's ``train_step`` that count but have no gradient, as others have.
+
+    Reads the sums of these from the device: 0 is that of a first micro-batch without anything to learn from.
+    """
+    return [
+        f"note: {type(task).__name__}.train_step: the loss term '{name}' has no gradient, so it changes the loss that "
+        "is reported, and nothing is learned from it: compute it from the outputs of the model, without detach(), "
+        "numpy() or no_grad(), or give it the weight 0"
+        for name, term in terms.items()
+        if term.weight and term.sum.stop_gradient and float(term.sum)
+    ]
 
 
 def list_missing_terms(terms: Mapping[str, LossTerm], task: Any) -> list[str]:

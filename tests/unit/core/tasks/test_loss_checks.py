@@ -8,7 +8,13 @@ import paddle
 import pytest
 from support.refusals import refusal_of
 
-from paddlevit_dist.core.tasks.loss_checks import list_missing_terms, require_divisors, require_terms
+from paddlevit_dist.core.tasks.loss_checks import (
+    list_constant_terms,
+    list_missing_terms,
+    read_normalizers,
+    require_divisors,
+    require_terms,
+)
 from paddlevit_dist.core.tasks.step_types import LossTerm, TaskTraits
 
 
@@ -105,3 +111,31 @@ def test_keys_whose_terms_a_users_step_drops_are_told():
     assert list_missing_terms({"loss": None, "dice": None}, task) == []
     task.config = SimpleNamespace(TRAIN=SimpleNamespace())
     assert list_missing_terms({"loss": None}, task) == []
+
+
+def test_a_constant_term_beside_a_learned_one_is_told_by_name():
+    total = losses().sum()
+    terms = {
+        "loss": LossTerm(total, 3),
+        "tversky": LossTerm(total.detach(), 3),
+        "none": LossTerm(paddle.zeros([]), 3),  # of a micro-batch without objects
+        "shown": LossTerm(total.detach(), 3, 0.0),
+    }
+    (line,) = list_constant_terms(terms, Own())
+    assert line.startswith("note: Own.train_step: the loss term 'tversky' has no gradient, so it ")
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"loss": 5}, r"returns dict of 1 \('loss'\), expected a number for 'dice' too, which is in traits.normalizer"),
+        (None, "returns None, expected a dictionary of numbers"),
+        ({"loss": "five", "dice": 1}, "returns 'five' as 'loss', expected a number of at least 0"),
+        ({"loss": np.ones(2), "dice": 1}, r"returns ndarray float64 \(2,\) as 'loss', expected a number"),
+        ({"loss": 1, "dice": np.nan}, "returns nan as 'dice', expected a number of at least 0"),
+        ({"loss": 1, "dice": -1.0}, "returns -1.0 as 'dice', expected a number of at least 0"),
+    ],
+)
+def test_divisors_without_a_number_for_each_name_are_refused(counts, said):
+    assert re.match(f"Counted.loss_normalizers {said}", refusal_of(read_normalizers, counts, Counted()))
+    assert read_normalizers({"dice": np.float32(0.5), "loss": paddle.to_tensor(0), "more": "x"}, Counted()) == [0, 0.5]

@@ -51,9 +51,9 @@ def require_terms(terms: Any, owner: type) -> None:
 
 
 def has_own_step(task: Any) -> bool:
-    """Return whether a user has written ``train_step`` of the task."""
-    step = getattr(type(task), "train_step", None)
-    return step is not None and not is_ours(step)
+    """Return whether a user has written ``train_step`` of the task, or terms that it adds."""
+    steps = (getattr(type(task), name, None) for name in ("train_step", "further_terms"))
+    return any(step is not None and not is_ours(step) for step in steps)
 
 
 def read_normalizers(counts: Any, task: Any) -> list[float]:

@@ -1,6 +1,6 @@
 """Semantic segmentation of images: training, evaluation, prediction and export of any segmenter."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -138,6 +138,11 @@ class ImageSegmentation(BackboneTask):
         if self._has_own_losses:
             self.criterion = self._family.criterion(self.config.MODEL.NAME, self.num_classes, **self.model_options)
             self.traits = replace(self.traits, normalizer_names=self.criterion.normalizer_names)
+            if self._adds_terms:
+                raise UserError(
+                    f"MODEL.NAME {self.config.MODEL.NAME} has its own losses, of queries and not of logits of pixels, "
+                    f"beside which {type(self).__name__}.further_terms is not computed: override train_step"
+                )
 
     @property
     def network_size(self) -> tuple[int, int] | None:
@@ -204,7 +209,7 @@ class ImageSegmentation(BackboneTask):
         with autocast.off():
             train, logits = self.config.TRAIN, main.astype("float32")
             threshold = self.config.SEGMENTATION.OHEM_THRESHOLD
-            if threshold is not None or train.DICE_WEIGHT or train.LOVASZ_WEIGHT:
+            if threshold is not None or train.DICE_WEIGHT or train.LOVASZ_WEIGHT or self._adds_terms:
                 logits = upsample(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
             terms = {"loss": self._cross_entropy(logits, labels, threshold)}
             rows = logits.flatten(2), labels.flatten(1), IGNORED  # (N, classes, pixels), (N, pixels)
@@ -215,7 +220,22 @@ class ImageSegmentation(BackboneTask):
             for other in auxiliary:
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
+            if self._adds_terms:
+                terms.update(self.further_terms(logits, labels))
         return terms
+
+    def further_terms(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Mapping[str, LossTerm]:
+        """Return terms that are added to the loss, by names of their own; by default none.
+
+        Args:
+            logits: float32 (images, classes, rows, columns), of the labels' size.
+            labels: int64 (images, rows, columns); 255 is unlabeled.
+        """
+        return {}
+
+    @property
+    def _adds_terms(self) -> bool:
+        return type(self).further_terms is not ImageSegmentation.further_terms
 
     def _cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor, threshold: float | None = None) -> LossTerm:
         keys = self.config.SEGMENTATION

@@ -349,6 +349,7 @@ def test_custom_code_trains_and_evaluates(tmp_path):
         "dot_files.py",
         "focal.py",
         "brier.py",
+        "tversky.py",
         "macro_f1.py",
         "several_labels.py",
         "paired.py",

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.runtime.printing import describe_value
+from ..core.tasks.class_names import require_classes
 from ..core.tasks.dataset import Dataset
 from ..core.tasks.listed_dataset import create_dataset
+from ..core.tasks.made_results import is_ours
 from ..core.tasks.sample_checks import BadSample
 from ..core.tasks.sample_groups import SUBJECT
 from .settings import MAX_VOXELS, VolumeSettings
@@ -39,6 +41,8 @@ class NamedVolumes(Dataset):
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
         super().make_facts(name)
+        if not is_ours(type(self)):
+            require_classes(self, name)
         require_cases(map(self.case, range(len(self))), name)
 
     @abstractmethod

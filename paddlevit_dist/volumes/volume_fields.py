@@ -24,7 +24,7 @@ _OUTSIDE = 2.0  # voxels: a resampled volume may end one voxel before the outer 
 def make_volume(
     array: Any,
     *,
-    axes: str,
+    axes: str | None = None,
     spacing: Any = None,
     affine: Any = None,
     window: Sequence[float] | None = None,
@@ -36,7 +36,7 @@ def make_volume(
     Args:
         array: real numbers with three axes; leading axes of length one are dropped.
         axes: the order of the array's axes: "zyx" for (depth, height, width), as SimpleITK returns, "xyz" as nibabel
-            returns.
+            returns. Without it, the array is refused.
         spacing: millimeters between neighboring voxels along the array's axes, in their order; x then grows to the
             right, y to the front and z up.
         affine: 4 x 4, from voxel indices (x, y, z, 1) to millimeters to the right, to the front and up (RAS), as
@@ -57,7 +57,7 @@ def make_volume(
     return DecodedVolume(voxels, geometry, low_high, moments(voxels), extremes(voxels))
 
 
-def place_labels(array: Any, axes: str, spacing: Any, affine: Any) -> tuple[np.ndarray, VolumeGeometry]:
+def place_labels(array: Any, axes: Any, spacing: Any, affine: Any) -> tuple[np.ndarray, VolumeGeometry]:
     """Return labels with axes aligned with the world's, and their geometry; see ``make_volume`` for the arguments."""
     upright, geometry = _place(array, "labels", axes, spacing, affine)
     return np.ascontiguousarray(upright), geometry
@@ -150,7 +150,7 @@ def check_place(array: np.ndarray, geometry: Any, field: str) -> VolumeGeometry:
     return checked
 
 
-def _place(array: Any, field: str, axes: str, spacing: Any, affine: Any) -> tuple[np.ndarray, VolumeGeometry]:
+def _place(array: Any, field: str, axes: Any, spacing: Any, affine: Any) -> tuple[np.ndarray, VolumeGeometry]:
     """Return an array with axes aligned with the world's, and its geometry."""
     values = to_array(array, field)
     shape = drop_leading_axes(values.shape)

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import UserError
+from ..runtime.hints import find_similar
 from ..runtime.printing import shorten
 from ..settings.every_run import RunSettings
 from .class_labels import show_value
+from .made_results import is_ours
 from .sample_arrays import as_array
 
 ALL_NAMES = ("all", "all together")  # see ``name_all``
@@ -65,6 +67,18 @@ def make_num_classes(number: Any, what: str) -> int:
     if value < 1 or value != int(value):
         raise UserError(f"{what} is {show_value(number)}; expected a whole number from 1 up")
     return int(value)
+
+
+def require_classes(dataset: Any, name: str) -> None:
+    """Raise a UserError unless a dataset says which classes it has; names an attribute that may be misspelled."""
+    if dataset.num_classes or len(dataset.class_names or ()):
+        return
+    own = [vars(cls) for cls in type(dataset).__mro__ if not is_ours(cls)]
+    found = find_similar("class_names", {each for names in own for each in names if each[0] != "_"} - {"class_names"})
+    raise UserError(
+        f"{name} does not say which classes it has: give its class an attribute class_names, or num_classes if the "
+        f"classes have no names{f' (it has {found[0]}, which is not read)' if found else ''}"
+    )
 
 
 def require_unique(names: Iterable[str], places: str, numbers: Iterable[int] | None = None) -> None:

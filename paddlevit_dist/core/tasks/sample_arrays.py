@@ -111,7 +111,8 @@ def _find_names(array: np.ndarray, field: str, class_names: Sequence[str] | None
     for place, name in zip(np.ndindex(array.shape), array.reshape(-1).tolist()):
         is_number = isinstance(name, (int, np.integer)) and abs(name) < 1 << 62
         if not is_number and (not isinstance(name, (str, type(None))) or name not in numbers):
-            known = shorten(", ".join(map(str, class_names))) if class_names else "which have no names"
+            nothing = "which have no names here: give class_names"
+            known = shorten(", ".join(map(str, class_names))) if class_names else nothing
             raise BadSample(f"{field} has {describe_value(name)}, expected the number or the name of a class ({known})")
         result[place] = name if is_number else numbers[name]
     return result

@@ -6,6 +6,7 @@ from typing import Any
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.printing import one_line
+from ...core.tasks.class_names import require_classes
 from ...core.tasks.dataset import format_place
 from ..data.held_out import DatasetPart
 from ..data.image_dataset import ImageDataset
@@ -34,10 +35,7 @@ def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes
     """
     data = config.DATA
     if dataset.num_classes is None:
-        raise UserError(
-            f"dataset {data.DATASET} does not say which classes it has: give its class an attribute class_names, or "
-            "num_classes if the classes have no names"
-        )
+        require_classes(dataset, f"dataset {data.DATASET}")
     found = int(dataset.num_classes)
     if num_classes is None and found < fewest:
         name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""

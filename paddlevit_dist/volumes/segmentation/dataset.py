@@ -70,7 +70,12 @@ class LabelMap(NamedTuple):
 
 
 def make_label_map(
-    array: Any, *, axes: str, spacing: Any = None, affine: Any = None, class_names: Sequence[str] | None = None
+    array: Any,
+    *,
+    axes: str | None = None,
+    spacing: Any = None,
+    affine: Any = None,
+    class_names: Sequence[str] | None = None,
 ) -> LabelMap:
     """Create a label map with axes aligned with the world's. Labels are never shifted: label 1 stays label 1.
 

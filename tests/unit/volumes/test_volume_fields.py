@@ -218,6 +218,20 @@ def test_labels_are_refused(form):
         make_label_map(arguments.pop("array"), **arguments)
 
 
+def test_names_of_labels_and_the_order_of_axes_are_asked_for():
+    with pytest.raises(BadSample, match="labels has 'air', expected .*which have no names here: give class_names"):
+        make_label_map(np.full(SHAPE, "air"), axes="zyx", spacing=SPACING)
+    for make in (make_volume, make_label_map):
+        with pytest.raises(BadSample, match="^axes is None, expected the order of the array's axes, such as "):
+            make(LABELS, spacing=SPACING)
+
+
+def test_volumes_without_names_of_classes_are_refused():
+    bare = type("Bare", (Livers,), {"class_names": [], "class_name": ["background", "liver"]})(None)
+    with pytest.raises(UserError, match=r"^dataset own does not say which classes .*it has class_name, which is not"):
+        bare.make_facts("dataset own")
+
+
 def other(volume=VOLUME, **changes):
     return volume._replace(**changes)
 

@@ -10,6 +10,7 @@ from PIL import Image
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ....core.tasks.class_labels import show_value
+from ....core.tasks.class_names import require_classes
 from ....core.tasks.dataset import Dataset
 from ....core.tasks.made_results import is_ours
 from ....core.tasks.sample_arrays import as_array
@@ -76,7 +77,9 @@ class DetectionDataset(ImageDataset):
         self._rules = None
 
     def _make_categories(self, name: str) -> None:
-        """Check that there is an id for each class; raises UserError."""
+        """Check that there are classes, and an id for each; raises UserError."""
+        if isinstance(self.category_ids, (tuple, list)) and not self.category_ids and self.num_classes is None:
+            require_classes(self, name)
         if isinstance(self.category_ids, (tuple, list)) and not self.category_ids and self.num_classes:
             self._set("category_ids", self.category_ids, tuple(range(1, self.num_classes + 1)), name)
         ids, expected = self.category_ids, "expected ascending whole numbers, one for each class"

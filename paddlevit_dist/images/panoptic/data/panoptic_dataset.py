@@ -10,6 +10,7 @@ from PIL import Image
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
 from ....core.tasks.class_labels import as_array, show_value
+from ....core.tasks.class_names import require_classes
 from ....core.tasks.dataset import Dataset
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
@@ -65,6 +66,8 @@ class PanopticDataset(ImageDataset):
     def make_facts(self, name: str) -> None:
         """Make also ``is_thing`` what the task expects: a list of bool, one for each class."""
         super().make_facts(name)
+        if self.num_classes is None:
+            require_classes(self, name)
         given = getattr(self, "is_thing", None)
         array = as_array(given)
         if array is None or array.shape != (self.num_classes,) or not np.isin(array, (0, 1)).all():

@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from ....core.runtime.printing import shorten
+from ....core.tasks.class_names import require_classes
 from ....core.tasks.dataset import Dataset
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.drawn_shapes import DrawnImages, SyntheticImage, render_image
@@ -58,6 +59,12 @@ class SegmentationDataset(ImageDataset):
     def make_label_map(self, labels: Any) -> np.ndarray:
         """Return what ``read_labels`` of a derived class returned as ``image_labels.make_label_map`` does."""
         return make_label_map(labels, self.num_classes)
+
+    def make_facts(self, name: str) -> None:
+        """Make what the attributes say of the classes what the task expects; there are classes."""
+        super().make_facts(name)
+        if self.num_classes is None:
+            require_classes(self, name)
 
 
 def summarize_labels(dataset: SegmentationDataset, split: str) -> list[str]:

@@ -172,7 +172,7 @@ def test_what_is_not_a_scene_is_refused(sample):
 def test_names_of_classes_may_be_an_array():
     made = make_scene(XYZ, semantic=["wall", "door", None, "floor"], class_names=np.array(CLASSES))
     assert made.semantic.tolist() == [0, 2, -100, 1]
-    with pytest.raises(BadSample, match="semantic has 'wall', expected the number .*which have no names"):
+    with pytest.raises(BadSample, match="semantic has 'wall', expected .*which have no names here: give class_names"):
         make_scene(XYZ, semantic=["wall"] * 4)
 
 

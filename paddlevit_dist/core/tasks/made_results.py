@@ -57,6 +57,7 @@ def make_opened(method: Any) -> Any:
         dataset, name = method(cls, config, split, cache_folder), f"dataset {config.DATA.DATASET}"
         if not is_ours(type(dataset)):
             _require_length(dataset, name)
+            vars(dataset)["opened_split"] = split  # for messages
         dataset.make_facts(name)
         return dataset
 
@@ -97,9 +98,13 @@ def require_described(samples: Any) -> None:
 
 
 def name_sample(dataset: Any, index: int) -> str:
-    """Return the number of a sample, and its description if that says more; for error messages."""
+    """Return the number of a sample, and its description if that says more, or else its split; for error messages."""
     number, description = f"sample {index}", describe_sample(dataset, index)
-    return number if description == number else f"{number} ({description})"
+    if description != number:
+        return f"{number} ({description})"
+    splits = (getattr(each, "opened_split", "") for each in (dataset, getattr(dataset, "dataset", None)))
+    split = next(filter(None, splits), "")
+    return f"{number} of {split}" if split else number
 
 
 def describe_sample(dataset: Any, index: int) -> str:

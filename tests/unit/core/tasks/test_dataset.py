@@ -13,7 +13,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_dataset, register_task
 from paddlevit_dist.core.tasks import dataset as datasets
 from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset, require_folder
-from paddlevit_dist.core.tasks.made_results import describe_sample
+from paddlevit_dist.core.tasks.made_results import describe_sample, name_sample
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.task import Task
 
@@ -326,3 +326,29 @@ def test_a_description_that_reads_the_sample_it_describes_is_asked_once():
         Described(NAMES).read(3)
     assert str(caught.value) == "sample 3 (no description: its number is three): its number is three"
     assert Described(NAMES).describe(2) == "number 40"
+
+
+def test_a_sample_with_nothing_but_a_number_is_named_with_its_split():
+    class Numbered(Doubled):
+        describe = Dataset.describe
+
+        def __init__(self, data_path, split, cache_folder):
+            super().__init__(NAMES)
+
+    config = SimpleNamespace(DATA=SimpleNamespace(DATA_PATH=None, DATASET="numbered"))
+    samples = make_samples(Numbered.open(config, "val", None))
+    assert name_sample(samples, 2) == "sample 2 of val"
+    with pytest.raises(BadSample, match="^sample 3 of val: its number is three$"):
+        samples.dataset.read(3)
+    with pytest.raises(BadSample, match="^sample 3: its number is three$"):
+        Numbered(None, "val", None).read(3)
+
+
+def make_samples(dataset):
+    class Samples(TransformedDataset):
+        def sample(self, index, generator):
+            return self.dataset.read(index)
+
+    samples = Samples()
+    samples.dataset = dataset
+    return samples

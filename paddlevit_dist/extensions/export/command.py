@@ -9,7 +9,7 @@ from ...core.launch.tuning import import_paddle
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import explain_write_error, library_errors_as_os_errors
-from ...core.runtime.printing import one_line
+from ...core.runtime.printing import count, one_line
 from .descriptions import build_paddlex_description, to_yaml
 from .differences import INT8, LARGEST, OutputDifference, compare, require_small
 from .files import ONNX, PARAMETERS
@@ -209,7 +209,8 @@ def export(
             raise UserError("export: -outputs=probabilities is for classifiers of one class: remove it")
         model, about["output"] = _with_softmax(model), "probabilities of the classes"
     # Paddle 2.6 cannot compute with a model once it is traced.
-    example_outputs, expected = _outputs(model, first), _outputs(model, inputs)
+    example_outputs = _compute_declared(model, first, parts)
+    expected = _outputs(model, inputs)
     example.update(zip(names if len(names) > 1 else ["output"], example_outputs))
     try:
         with write_together(path) as folder:
@@ -286,6 +287,35 @@ def _write_model(
     onnx_files.describe(graph, about)
     onnx_files.write(graph, path.with_name(f"{path.name}{ONNX}"))
     return lambda inputs: list(onnx_files.run(graph, inputs).values())
+
+
+def _compute_declared(model: "nn.Layer", inputs: dict[str, Any], parts: "ExportParts") -> list[Any]:
+    """Return the outputs for the example; UserError if the network has others, or takes another input, than declared.
+
+    A shape of the input with which the network computes is not known to be another than that of its data.
+    """
+    shape = inputs[parts.input_name].shape
+    try:
+        outputs = _outputs(model, inputs)
+    except ValueError as error:  # also Paddle's, of a shape that does not fit a layer
+        raise UserError(
+            f"export: the network does not take the input {shape} of ExportParts, whose channels are {parts.channels} "
+            f"and whose size is {parts.size}: {one_line(error)}"
+        ) from error
+    if parts.output_names and len(outputs) != len(parts.output_names):
+        raise UserError(
+            f"export: the network returns {count(len(outputs), 'output')}, but output_names of ExportParts are "
+            f"{parts.output_names}: expected a name for each"
+        )
+    declared, found = parts.output_shape, outputs[0].shape[1:]
+    if declared is not None and not (
+        len(declared) == len(found) and all(length in (None, actual) for length, actual in zip(declared, found))
+    ):
+        raise UserError(
+            f"export: the network's output has the shape {found} without the batch axis, but output_shape of "
+            f"ExportParts is {declared}: expected the same, with None for any length"
+        )
+    return outputs
 
 
 def _outputs(model: "nn.Layer", inputs: dict[str, Any]) -> list[Any]:

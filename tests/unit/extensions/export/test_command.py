@@ -94,6 +94,29 @@ def test_an_onnx_file_computes_the_same_and_has_the_description(tmp_path, kind, 
     assert [output.name for output in model.graph.output] == ["logits"]
 
 
+@pytest.mark.parametrize(
+    ("declared", "said"),
+    [
+        (
+            {"output_shape": ()},
+            r"has the shape \(3,\) without the batch axis, but output_shape .* is \(\): ",
+        ),
+        ({"output_shape": (4,)}, r"output_shape of ExportParts is \(4,\): expected the same, with None for any length"),
+        ({"output_shape": (None, 3)}, r"output_shape of ExportParts is \(None, 3\): "),
+        ({"output_names": ("mean", "spread")}, r"the network returns 1 output, but output_names of ExportParts are .*"),
+        (
+            {"example": {"input": np.ones((1, 3, 2, 3), np.float32)}},
+            r"the network does not take the input \(1, 3, 2, 3\) of ExportParts, whose channels are 2 and",
+        ),
+    ],
+)
+def test_a_network_that_computes_something_else_than_declared_is_refused(tmp_path, declared, said):
+    with pytest.raises(UserError, match=f"^export: .*{said}") as caught:
+        export(make_trained(**declared), str(tmp_path / "net"))
+    assert "\n" not in str(caught.value) and not list(tmp_path.iterdir())
+    export(make_trained(output_shape=(None,), output_names=("logits",)), str(tmp_path / "net"))
+
+
 class Boxes(paddle.nn.Layer):
     def __init__(self) -> None:
         super().__init__()

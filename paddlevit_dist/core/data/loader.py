@@ -29,7 +29,7 @@ from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import DescribedSamples
 from ..tasks.made_results import name_sample
-from ..tasks.sample_checks import BadSample
+from ..tasks.sample_checks import BadSample, UnlikeSamples
 from .loader_watchdog import LoaderWatchdog, abandon, describe_dead, list_workers
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -60,8 +60,15 @@ class _ReadingDataset(paddle.io.Dataset):
         self.seed, self.epochs = seed, epochs
         self.check = check
         self.rank = rank()
+        self._indices: list[int] = []  # of the samples read since the last batch, in this process
+
+    def take_indices(self) -> list[int]:
+        """Return the indices of the samples that were read for the batch that is collated next."""
+        indices, self._indices = self._indices, []
+        return indices
 
     def __getitem__(self, key: SampleKey) -> Any:
+        self._indices.append(key.index)
         try:
             if key.batch is not None and self.remote is not None:
                 self.remote.prefetch(key.batch)
@@ -93,12 +100,19 @@ class _SampleFailure:
 class CollateFunction:
     """Collates readings, in a worker into shared memory; a failed reading makes the batch a failure."""
 
-    def __init__(self, collate: Callable[[Sequence[Any]], dict[str, Any]], prefix: str | None) -> None:
+    def __init__(
+        self,
+        collate: Callable[[Sequence[Any]], dict[str, Any]],
+        prefix: str | None,
+        dataset: "_ReadingDataset | None" = None,
+    ) -> None:
         self.collate = collate
+        self.dataset = dataset  # that made the readings just before, in this process; None: samples have no names
         self.prefix = prefix  # of the names of files in shared memory; None: batches stay in this process
 
     def __call__(self, readings: list[Any]) -> dict[str, Any]:
         """Return the batch of these readings."""
+        indices = self.dataset.take_indices() if self.dataset is not None else []
         for reading in readings:
             if isinstance(reading, _SampleFailure):
                 return reading.as_batch()
@@ -117,6 +131,9 @@ class CollateFunction:
                 tuning.release_memory()
             return batch
         except (Exception, SystemExit) as error:
+            if isinstance(error, UnlikeSamples) and self.dataset is not None:
+                names = [name_sample(self.dataset.samples, indices[position]) for position in error.positions]
+                error = UserError(f"{' and '.join(names)}: {error}")
             return _SampleFailure(error, "collating a batch", rank()).as_batch()
 
 
@@ -181,7 +198,7 @@ class DeviceLoader:
         self.seconds_waited = 0.0
         self._readings = _ReadingDataset(samples, seed, check, epochs)
         self._prefix = new_prefix() if num_workers else None
-        self._collate = CollateFunction(collate, self._prefix)
+        self._collate = CollateFunction(collate, self._prefix, self._readings)
 
     def __len__(self) -> int:
         return len(self.sampler)

@@ -14,7 +14,7 @@ from ..runtime.printing import describe_value
 from .dataset import Dataset, dataset_class
 from .metrics import TableMetrics
 from .sample_arrays import as_array
-from .sample_checks import BadSample, require_finite
+from .sample_checks import BadSample, UnlikeSamples, require_finite
 from .score_kind import Arrays, Recompute, ScoreKind
 from .step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 from .task import Task
@@ -137,19 +137,30 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
     named = [_name_parts(sample) for sample in samples]
     batch = {}
     for name in named[0]:
-        if any(parts.keys() != named[0].keys() for parts in named):
-            lists = sorted({", ".join(map(str, parts)) or "none" for parts in named})
-            raise UserError(f"samples of a batch have the parts {' and '.join(lists[:2])}: give all the same")
+        other = _find_other([parts.keys() for parts in named])
+        if other:
+            lists = [", ".join(map(str, named[place])) or "none" for place in (0, other)]
+            raise UnlikeSamples(
+                f"samples of a batch have the parts {' and '.join(lists)}: give all the same", (0, other)
+            )
         arrays = [_to_numbers(name, parts[name]) for parts in named]
-        shapes = {array.shape for array in arrays}
-        if len(shapes) > 1:
-            listed = " and ".join(map(str, sorted(shapes)[:2]))
-            raise UserError(f"the part '{name}' has shapes {listed} in a batch: give all one, or override collate")
+        other = _find_other([array.shape for array in arrays])
+        if other:
+            raise UnlikeSamples(
+                f"the part '{name}' has shapes {arrays[0].shape} and {arrays[other].shape} in a batch: give all "
+                "one, or override collate",
+                (0, other),
+            )
         stacked = np.stack(arrays)
         batch[name] = (
             stacked if stacked.dtype == np.uint8 and stacked.ndim > 1 else stacked.astype(_DTYPES[stacked.dtype.kind])
         )
     return batch
+
+
+def _find_other(values: Sequence[Any]) -> int:
+    """Return the position of the first value that differs from the first one; 0 if none does."""
+    return next((place for place, value in enumerate(values) if value != values[0]), 0)
 
 
 def _to_numbers(name: str, part: Any) -> np.ndarray:

@@ -30,6 +30,14 @@ class BadSample(UserError):
         return self if self.sample else type(self)(self.reason, sample)
 
 
+class UnlikeSamples(UserError):
+    """Samples of which no batch can be made, and the positions of two in it that differ, which the loader names."""
+
+    def __init__(self, reason: str, positions: tuple[int, int] = (0, 0)) -> None:
+        super().__init__(reason)
+        self.positions = positions
+
+
 _FAST_PRODUCTS = (np.float32, np.float64)  # that a library of linear algebra adds up
 
 

@@ -30,6 +30,7 @@ from paddlevit_dist.core.distributed import StopRequested
 from paddlevit_dist.core.launch.devices import default_workers
 from paddlevit_dist.core.launch.status import get_status
 from paddlevit_dist.core.runtime import signals
+from paddlevit_dist.core.tasks.measured_task import stack_samples
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 
 
@@ -64,6 +65,25 @@ def test_an_exception_while_collating_arrives_too():
     loader = DeviceLoader(samples, EvaluationSampler(samples, 4, rank=0, world_size=1), broken, num_workers=0, seed=0)
     with pytest.raises(SampleFailure, match="collating a batch: ValueError: no batch from this"):
         list(loader)
+
+
+def test_two_samples_that_no_batch_can_hold_are_named():
+    class Sized(Numbers):
+        def sample(self, index, generator):
+            return np.ones(2 if index < 6 else 3)
+
+        def describe(self, index):
+            return f"{index}.npy"
+
+    samples = Sized(8)
+    loader = DeviceLoader(
+        samples, EvaluationSampler(samples, 4, rank=0, world_size=1), stack_samples, num_workers=0, seed=0
+    )
+    batches = iter(loader)
+    assert next(batches)["inputs"].shape == [4, 2]
+    said = r"^sample 4 \(4.npy\) and sample 6 \(6.npy\): the part 'inputs' has shapes \(2,\) and \(3,\) in a batch"
+    with pytest.raises(UserError, match=said):
+        next(batches)
 
 
 def test_a_batch_that_stays_in_this_process_is_handed_on_as_it_is():

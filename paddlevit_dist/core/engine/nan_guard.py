@@ -10,7 +10,7 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.step_types import StepPosition
+from ..tasks.step_types import LossTerm, StepPosition
 
 SCALER_SKIPS = 50  # further skips in a row with a loss scaler: it takes 16 from 65,536 to 1, 40 from 2**40
 
@@ -68,9 +68,17 @@ class NonFiniteGuard:
         self._explain = explain
         self._log = log
 
-    def count(self, is_finite: bool, step: StepPosition, batches: Sequence[Any] = (), counts: object = None) -> None:
+    def count(
+        self,
+        is_finite: bool,
+        step: StepPosition,
+        batches: Sequence[Any] = (),
+        counts: object = None,
+        terms: Sequence[Mapping[str, LossTerm]] = (),
+    ) -> None:
         """Count a step. Every rank must call this; after a skipped step, once the earlier state is restored.
 
+        The log names those of the ``terms``, of each micro-batch, that are not finite; a finite step's are not read.
         Raises UserError if it is one skipped step too many in a row.
         """
         if is_finite:
@@ -87,7 +95,7 @@ class NonFiniteGuard:
             lines = [text for explain in self._explain for text in explain(batches, step, counts)]
             for line in lines:
                 self._log(line)
-            first = f"; {lines[0]}" if lines else ""
+            first = _name_terms(terms) + (f"; {lines[0]}" if lines else "")
             raise UserError(
                 f"the loss or a gradient of {place}{before}: training has diverged, and nothing has changed since "
                 "then; lower TRAIN.BASE_LR, set TRAIN.GRAD_CLIP or a longer warm-up, and -resume=auto from the last "
@@ -96,7 +104,7 @@ class NonFiniteGuard:
         if self._logs_each:
             self._log(
                 f"the loss or a gradient of {place}: skipped, {self.in_a_row} in a row (TRAIN.MAX_SKIPPED_UPDATES "
-                f"{self.limit}), {self.total} so far"
+                f"{self.limit}), {self.total} so far{_name_terms(terms)}"
             )
 
     def state_dict(self) -> dict[str, int]:
@@ -106,6 +114,15 @@ class NonFiniteGuard:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the counts of a ``state_dict``."""
         self.total, self.in_a_row = int(state["total"]), int(state["in_a_row"])
+
+
+def _name_terms(terms: Sequence[Mapping[str, LossTerm]]) -> str:
+    """Return an end of a line that names the terms of the loss that are not finite; empty if all are."""
+    sums: dict[str, float] = {}
+    for name, term in (each for part in terms for each in part.items() if each[1].weight):
+        sums[name] = sums.get(name, 0.0) + float(term.sum)
+    odd = [f"'{name}' is {value:g}" for name, value in sums.items() if not math.isfinite(value)]
+    return f"; the loss term {' and '.join(odd)}" if odd else ""
 
 
 def weights_digest(arrays: Mapping[str, np.ndarray]) -> str:

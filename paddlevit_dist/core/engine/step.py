@@ -354,7 +354,8 @@ class TrainStep:
         if not self.finite:
             pending.buffers.restore()
             paddle_versions.create_accumulators(self.optimizer)  # for checkpoints before the first step
-        self.nan_guard.count(self.finite, pending.step, pending.batches, pending.counts)
+        own = pending.terms if not self.finite and has_own_step(self.task) else ()
+        self.nan_guard.count(self.finite, pending.step, pending.batches, pending.counts, own)
         self.precision.update(self.finite)
         return StepResult(pending.terms, self.finite, self.gradient_norm)
 

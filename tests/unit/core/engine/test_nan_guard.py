@@ -17,7 +17,7 @@ from paddlevit_dist.core.engine.nan_guard import (
     not_finite,
     weights_digest,
 )
-from paddlevit_dist.core.tasks.step_types import StepPosition
+from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -84,6 +84,22 @@ def test_each_skip_is_told_and_the_last_with_its_explanation():
                 guard.count(False, StepPosition(1, update, 100))
     with pytest.raises(UserError, match="update 1 in epoch 1 is not finite: training"):
         NonFiniteGuard().count(False, StepPosition(1, 0, 100))
+
+
+def test_terms_of_a_user_that_are_not_finite_are_named():
+    lines, sums = [], {"loss": 2.0, "tversky": np.nan, "shown": np.inf}
+    terms = [
+        {name: LossTerm(paddle.to_tensor(value), 1, float(name != "shown")) for name, value in part.items()}
+        for part in (sums, {**sums, "tversky": 1.0})
+    ]
+    guard = NonFiniteGuard(limit=2, log=lines.append)
+    guard.count(False, StepPosition(1, 0, 9), terms=terms)
+    assert lines[0].endswith("(TRAIN.MAX_SKIPPED_UPDATES 2), 1 so far; the loss term 'tversky' is nan")
+    line = refusal_of(guard.count, False, StepPosition(1, 1, 9), (), None, terms)
+    assert line.endswith("; the loss term 'tversky' is nan")
+    guard = NonFiniteGuard(limit=2, log=lines.append)
+    guard.count(False, StepPosition(1, 0, 9), terms=[{"loss": terms[0]["loss"]}])
+    assert lines[1].endswith("1 so far")
 
 
 def test_a_digest_is_of_the_sum_of_words_and_the_checksum():

@@ -78,7 +78,7 @@ class NonFiniteGuard:
     ) -> None:
         """Count a step. Every rank must call this; after a skipped step, once the earlier state is restored.
 
-        The log names those of the ``terms``, of each micro-batch, that are not finite; a finite step's are not read.
+        The log names the ``terms``, by micro-batch, that are not finite; after a finite step they are not read.
         Raises UserError if it is one skipped step too many in a row.
         """
         if is_finite:

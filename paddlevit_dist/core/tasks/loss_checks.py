@@ -111,9 +111,9 @@ def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[st
 
 
 def list_constant_terms(terms: Mapping[str, LossTerm], task: Any) -> list[str]:
-    """Return log lines about terms of a user's ``train_step`` that count but have no gradient, as others have.
+    """Return log lines about terms of a user's ``train_step`` that count but have no gradient.
 
-    Reads the sums of these from the device: 0 is that of a first micro-batch without anything to learn from.
+    Reads the sums of these from the device: 0 is the sum of a first micro-batch without anything to learn from.
     """
     return [
         f"note: {type(task).__name__}.train_step: the loss term '{name}' has no gradient, so it changes the loss that "

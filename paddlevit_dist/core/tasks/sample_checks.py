@@ -31,7 +31,7 @@ class BadSample(UserError):
 
 
 class UnlikeSamples(UserError):
-    """Samples of which no batch can be made, and the positions of two in it that differ, which the loader names."""
+    """Samples that no batch can hold, and the positions in it of two that differ, which the loader names."""
 
     def __init__(self, reason: str, positions: tuple[int, int] = (0, 0)) -> None:
         super().__init__(reason)

@@ -141,7 +141,7 @@ class ImageSegmentation(BackboneTask):
             if self._adds_terms:
                 raise UserError(
                     f"MODEL.NAME {self.config.MODEL.NAME} has its own losses, of queries and not of logits of pixels, "
-                    f"beside which {type(self).__name__}.further_terms is not computed: override train_step"
+                    f"so {type(self).__name__}.further_terms is not computed: override train_step"
                 )
 
     @property

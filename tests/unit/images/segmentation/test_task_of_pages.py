@@ -68,5 +68,5 @@ def test_a_term_of_the_page_is_added_to_those_of_one_pass():
 
 def test_a_network_with_losses_of_its_own_takes_no_further_term():
     task = make_segmentation("TASK", "tversky", *EOMT)
-    with pytest.raises(UserError, match="eomt_semantic_shapes has its own losses, .* beside which Tversky"):
+    with pytest.raises(UserError, match="eomt_semantic_shapes has its own losses, .* so Tversky"):
         task.build_dataset("train", None)

@@ -74,6 +74,8 @@ NOT_RUN = {
     "python -m pytest -rP tests/nightly/core/library/test_serve_example.py": ITSELF,
     "pip install pyarrow": DOWNLOAD,
     "pip install paddleclas --no-deps": DOWNLOAD,
+    "python -m paddlevit_dist predict hf:OWNER/leaves new_images": DOWNLOAD,
+    "python -m paddlevit_dist train -cfg=my_recipe.yaml -pretrained=hf:OWNER/leaves": DOWNLOAD,
     "python -m paddlevit_dist convert vit.npz vit.safetensors": DOWNLOAD,
     "python -m paddlevit_dist convert swin.pth swin.pdparams": DOWNLOAD,
     "python -m paddlevit_dist export deit.pth exported/deit -model=deit_small_patch16_224 -image_size=384": DOWNLOAD,
@@ -213,6 +215,8 @@ _SESSIONS = (
     "docs/guides/segmentation.md",
     "docs/guides/custom_training_loop.md",
     "docs/guides/extending.md",
+    "docs/guides/own_task.md",
+    "docs/guides/own_scores.md",
     "docs/explanation/scoring_and_confidence_intervals.md",
 )
 

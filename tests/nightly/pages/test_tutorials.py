@@ -378,6 +378,13 @@ def test_custom_code_trains_and_evaluates(tmp_path):
     assert "100 samples give +-" in everything
 
 
+@pytest.mark.parametrize("page, score", [("own_task", "error"), ("own_scores", "count error")])
+def test_tasks_and_scores_of_ones_own_run_as_their_pages_say(tmp_path, page, score):
+    page = f"docs/guides/{page}.md"
+    everything = "\n".join(Session(tmp_path, page).run(page))
+    assert re.search(rf"{score} [\d.]+ \[[\d.]+, [\d.]+\]", everything)
+
+
 def test_every_file_that_a_tutorial_runs_is_on_its_page():
     for page in (
         "docs/tutorials/quickstart_custom_images.md",
@@ -385,6 +392,8 @@ def test_every_file_that_a_tutorial_runs_is_on_its_page():
         "docs/tutorials/panoptic.md",
         CUSTOM_LOOP,
         "docs/guides/extending.md",
+        "docs/guides/own_task.md",
+        "docs/guides/own_scores.md",
     ):
         named = {name for name, _, _ in _FILE_OR_BLOCK.findall(make_text(page)) if name}
         run = {word for command in make_commands(page) for word in re.findall(r"[\w./]+\.(?:py|yaml|sh)", command)}

@@ -158,7 +158,7 @@ def test_resume_auto_in_an_empty_folder_starts_afresh_and_says_so(output):
     "batch, said",
     [
         ("64", "nor were the 4 before"),
-        ("1437", "'loss' is nan in the evaluation of epoch 1"),
+        ("1437", "'loss' is inf in the evaluation of epoch 1"),
     ],
     ids=["loss", "metric"],
 )

@@ -1,7 +1,7 @@
 """A command of a test that hangs is ended with all that it has started, and fails its test."""
 
 import pytest
-from support.processes import run_command, session_members
+from support.processes import left_behind, run_command
 
 
 def test_a_process_in_another_session_does_not_hold_its_test(tmp_path):
@@ -9,4 +9,4 @@ def test_a_process_in_another_session_does_not_hold_its_test(tmp_path):
     script = f"setsid bash -c 'echo $$ > {tmp_path}/pid; exec sleep 600' & sleep 600"
     with pytest.raises(AssertionError, match="ran longer than 5.0 s"):
         run_command(["bash", "-c", script], timeout=5.0)
-    assert session_members(int((tmp_path / "pid").read_text())) == []
+    assert left_behind(int((tmp_path / "pid").read_text())) == []

@@ -6,6 +6,7 @@
 import math
 import random
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -148,5 +149,6 @@ def find_faults(recipe: str, seed: int, count: int, folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    outcome = try_words(draw_words(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])), Path.cwd())
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = try_words(draw_words(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])), Path(folder))
     print(*map(repr, outcome.words), "\nmerged" if outcome.is_loaded else "\nrefused", "\n" + outcome.fault)

@@ -28,11 +28,11 @@ class FastViTBlock(vit.ViTBlock):
 class FastConfigurableAttention(vit_blocks.ConfigurableAttention):
     """Read queries, keys and values where they are side by side, without a transposition."""
 
-    def attend(self, parts: Sequence[paddle.Tensor], mask: paddle.Tensor | None) -> paddle.Tensor:
+    def attend_packed(self, parts: Sequence[paddle.Tensor], mask: paddle.Tensor | None) -> paddle.Tensor:
         """Attend among tokens, by a fast function if it applies."""
         if _fits_parts(parts, self):
             return _attend_side_by_side(self, parts, mask)
-        return vit_blocks.ConfigurableAttention.attend(self, parts, mask)
+        return vit_blocks.ConfigurableAttention.attend_packed(self, parts, mask)
 
 
 class FastConfigurableBlock(vit_blocks.ConfigurableBlock):

@@ -171,9 +171,9 @@ class ConfigurableAttention(MultiHeadAttention):
             *turned, values = parts
             place = grid.size, grid.prefix, grid.scale
             parts = [*(rotary.rotate(part, self.rotary, *place) for part in turned), values]
-        return self.dropout(self.proj(self.norm(self.attend(parts, grid.mask))))
+        return self.dropout(self.proj(self.norm(self.attend_packed(parts, grid.mask))))
 
-    def attend(self, parts: Sequence[paddle.Tensor], mask: paddle.Tensor | None) -> paddle.Tensor:
+    def attend_packed(self, parts: Sequence[paddle.Tensor], mask: paddle.Tensor | None) -> paddle.Tensor:
         """Return (batch, tokens, heads * head_dim); see ``attention.attend``, whose ``packed`` are the parts."""
         return attend(self, *parts, mask=mask)
 

@@ -41,6 +41,19 @@ def test_values_and_gradients_are_those_of_the_plain_layers(case):
         np.testing.assert_array_equal(results[name], value, err_msg=name)
 
 
+@pytest.mark.parametrize("case", ["tokens, some hidden", "tokens at positions, some hidden", "scaled block"])
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_a_traced_layer_computes_what_it_computes_untraced(case, is_fast):
+    """A method that calls a function of its own name would call itself once it is traced."""
+    layer, values = made(case) if is_fast else (CASES[case][0](), made(case)[1])
+    layer.eval()
+    with paddle.no_grad():
+        expected = layer(paddle.to_tensor(values)).numpy()
+        described = [paddle.static.InputSpec(values.shape, "float32")]
+        traced = paddle.jit.to_static(layer, input_spec=described, full_graph=True, backend=None)
+        np.testing.assert_allclose(traced(paddle.to_tensor(values)).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("case", ["linear", "layer norm", "gelu", "mlp", "block", "windows", "volumes"])
 def test_views_are_read_in_their_order(case):
     layer, values = made(case)

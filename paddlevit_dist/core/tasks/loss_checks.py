@@ -1,6 +1,6 @@
 """Checks of the loss terms that a task of a user returns, and of their divisors."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,29 +25,42 @@ def require_terms(terms: Any, owner: type) -> None:
         owner: class of the task.
 
     Raises:
-        UserError: a term is not a ``LossTerm``, has the name of a field of ``metrics.jsonl``, a sum is not a scalar
-            float tensor, or no term that counts has a gradient.
+        UserError: as ``require_form``, or no term that counts has a gradient.
     """
-    found = list(terms.values()) if isinstance(terms, Mapping) else [terms]
-    named = terms.items() if isinstance(terms, Mapping) else [(None, terms)]
-    others = [(name, type(term).__name__) for name, term in named if not isinstance(term, LossTerm)]
-    if not found or others:
-        name, returned = others[0] if others else (None, "nothing")
-        entry = returned if name is None else f"{{'{name}': {returned}}}"
-        expected = (
-            "expected a dictionary of LossTerm" if name is None else f"expected LossTerm(sum, count) for '{name}'"
-        )
-        raise UserError(f"{owner.__name__}.train_step returns {entry}: {expected}")
-    require_free_names(terms, f"loss terms of {owner.__name__}.train_step")
-    for name, term in terms.items():
-        problem = _find_problem(term.sum)
-        if problem:
-            raise UserError(f"{owner.__name__}.train_step: the loss term '{name}' is {problem}")
-    if all(term.sum.stop_gradient for term in found if term.weight):
+    require_form(terms, owner, "train_step")
+    if not terms:
+        raise UserError(f"{owner.__name__}.train_step returns nothing: expected a dictionary of LossTerm")
+    if all(term.sum.stop_gradient for term in terms.values() if term.weight):
         raise UserError(
             f"{owner.__name__}.train_step: no loss term has a gradient, so nothing would be learned: compute the loss "
             "from the outputs of the model, without detach(), numpy() or no_grad()"
         )
+
+
+def require_form(terms: Any, owner: type, method: str) -> None:
+    """Refuse what is no dictionary of loss terms; nothing waits for the device.
+
+    Args:
+        terms: what a method of a task returned.
+        owner: class of the task.
+        method: the name of the method.
+
+    Raises:
+        UserError: a term is not a ``LossTerm``, has the name of a field of ``metrics.jsonl``, or a sum is not a scalar
+            float tensor.
+    """
+    where = f"{owner.__name__}.{method}"
+    if not isinstance(terms, Mapping):
+        raise UserError(f"{where} returns {type(terms).__name__}: expected a dictionary of LossTerm")
+    for name, term in terms.items():
+        if not isinstance(term, LossTerm):
+            returned = f"{{'{name}': {type(term).__name__}}}"
+            raise UserError(f"{where} returns {returned}: expected LossTerm(sum, count) for '{name}'")
+    require_free_names(terms, f"loss terms of {where}")
+    for name, term in terms.items():
+        problem = _find_problem(term.sum)
+        if problem:
+            raise UserError(f"{where}: the loss term '{name}' is {problem}")
 
 
 def has_own_step(task: Any) -> bool:
@@ -107,6 +120,36 @@ def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[st
                 f"{where}: loss_normalizers has no number for the loss term '{name}', only for {', '.join(names)}, so "
                 "gradients would depend on the number of processes: use such a name, or return its number from "
                 "loss_normalizers and add it to traits.normalizer_names"
+            )
+
+
+def require_sums(
+    compute: Callable[..., Mapping[str, LossTerm]], tensors: Sequence[paddle.Tensor], owner: type, method: str
+) -> None:
+    """Refuse terms that are means over samples, which the engine would divide once more.
+
+    With each sample twice a sum doubles, as its divisor does, and a mean stays what it is. It waits for the device, so
+    it is for the first micro-batch. What is no sum of samples, such as a contrast of all pairs, is neither and passes.
+
+    Args:
+        compute: takes ``tensors``, or some of their rows, and returns the terms.
+        tensors: a row for each sample of a micro-batch; half of them are tried.
+        owner: class of the task.
+        method: what computes the terms there.
+
+    Raises:
+        UserError: a term is a mean.
+    """
+    rows = [tensor[: max(len(tensor) // 2, 1)].detach() for tensor in tensors]
+    with paddle.no_grad():
+        once, twice = compute(*rows), compute(*(paddle.concat([part, part]) for part in rows))
+    for name, term in once.items():
+        total, doubled = float(term.sum), float(twice[name].sum)
+        is_divided_twice = float(twice[name].count) > 1.5 * float(term.count)
+        if total and is_divided_twice and abs(doubled - total) <= 1e-3 * abs(total):
+            raise UserError(
+                f"{owner.__name__}.{method} returns a mean over samples as '{name}': expected the sum, which is divided "
+                "by the number of all processes' samples afterwards: end it with .sum()"
             )
 
 

@@ -19,6 +19,8 @@ from ...core.runtime.transfers import to_device
 from ...core.tasks.class_labels import require_label
 from ...core.tasks.class_names import resolve_class_names
 from ...core.tasks.dataset import is_training_split
+from ...core.tasks.loss_checks import require_form, require_sums
+from ...core.tasks.made_results import is_ours
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_network, model_options, require_unset
 from ...core.tasks.network_checks import check_network
@@ -193,6 +195,7 @@ class Classification(LabeledImageTask, ClassifierTask):
         super().__init__(config)
         self.teacher: TeacherModel | None = None
         self._train_transform: TrainingTransform | None = None
+        self._has_checked_sum = False  # of a user's loss
         train = config.TRAIN
         self.mixing = None if config.EVAL else build_mixing(train)
         self.erasing = None
@@ -261,6 +264,7 @@ class Classification(LabeledImageTask, ClassifierTask):
             correct = (logits.argmax(axis=-1) == main_labels).astype("float32").sum()
         shown_accuracy = LossTerm(100.0 * correct, count, weight=0.0)
         loss = self.summed_loss(logits, labels, mix)
+        self._require_sum(loss, logits, labels)
         if self.teacher is None:
             return {"loss": LossTerm(loss, count), "top-1": shown_accuracy}
         train = self.config.TRAIN
@@ -271,6 +275,18 @@ class Classification(LabeledImageTask, ClassifierTask):
             "distillation": LossTerm(distillation, count, weight=share),
             "top-1": shown_accuracy,
         }
+
+    def _require_sum(self, loss: paddle.Tensor, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
+        """Check the first loss of a user's ``summed_loss``."""
+        if self._has_checked_sum or is_ours(type(self).summed_loss):
+            return
+
+        def compute(logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, LossTerm]:
+            return {"loss": LossTerm(self.summed_loss(logits, labels, None), len(labels))}
+
+        require_form({"loss": LossTerm(loss, len(labels))}, type(self), "summed_loss")
+        require_sums(compute, (logits, labels), type(self), "summed_loss")
+        self._has_checked_sum = True
 
     def training_images(
         self, batch: dict[str, paddle.Tensor], step: StepPosition

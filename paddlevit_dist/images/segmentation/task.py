@@ -27,6 +27,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from ...core.runtime.transfers import read_later
 from ...core.tasks.dataset import TransformedDataset, is_training_split
+from ...core.tasks.loss_checks import require_form, require_sums
 from ...core.tasks.metrics import Metrics
 from ...core.tasks.network_checks import check_network, require_output
 from ...core.tasks.prediction import CheckpointMeta
@@ -88,6 +89,7 @@ class ImageSegmentation(BackboneTask):
         super().__init__(config)
         self.palette: np.ndarray | None = None
         self.auxiliary_weight = 0.0  # the model's
+        self._has_checked_sums = False  # of a user's terms
         self.criterion: MaskQueryCriterion | None = None  # of a network that has losses, once classes are known
         keys = config.SEGMENTATION
         of_classes = _CLASS_LOSSES if config.TRAIN.DICE_WEIGHT or config.TRAIN.LOVASZ_WEIGHT else ()
@@ -221,7 +223,9 @@ class ImageSegmentation(BackboneTask):
                 term = self._cross_entropy(other.astype("float32"), labels)
                 terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
             if self._adds_terms:
-                terms.update(self.further_terms(logits, labels))
+                own = self.further_terms(logits, labels)
+                self._require_sums(own, logits, labels)
+                terms.update(own)
         return terms
 
     def further_terms(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Mapping[str, LossTerm]:
@@ -232,6 +236,13 @@ class ImageSegmentation(BackboneTask):
             labels: int64 (images, rows, columns); 255 is unlabeled.
         """
         return {}
+
+    def _require_sums(self, terms: Any, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
+        """Check the first terms that ``further_terms`` has returned."""
+        if not self._has_checked_sums:
+            require_form(terms, type(self), "further_terms")
+            require_sums(self.further_terms, (logits, labels), type(self), "further_terms")
+            self._has_checked_sums = True
 
     @property
     def _adds_terms(self) -> bool:

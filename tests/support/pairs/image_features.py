@@ -322,6 +322,7 @@ SEGMENTATION = Task(
             "ohem": Value("SEGMENTATION.OHEM_THRESHOLD 0.9 SEGMENTATION.OHEM_MIN_KEPT 500"),
             "entropy": Value("TRAIN.LOVASZ_WEIGHT 0.0"),
             "weights": Value("SEGMENTATION.CLASS_WEIGHTS [0.5,1.0,2.0,1.5]"),
+            "own": Value("-import={data:programs}/tversky.py TASK tversky"),
         },
         "dropout": NONE | {"dense": Value("MODEL.DROPOUT 0.1")},
         "photometric": NONE
@@ -351,7 +352,7 @@ SEGMENTATION = Task(
         },
         "reading": {"plain": Value(), "careful": Value("DATA.ON_INVALID_SAMPLE skip DATA.MAX_PIXELS 100000", "plain")},
     },
-    refused=({"model": ("eomt",), "loss": ("dice", "ohem", "weights")},),
+    refused=({"model": ("eomt",), "loss": ("dice", "ohem", "weights", "own")},),
     may_be_refused=({"loss": ("weights",), "data": ("ade20k", "background")},),
 )
 

@@ -13,6 +13,8 @@ from paddlevit_dist.core.tasks.loss_checks import (
     list_missing_terms,
     read_normalizers,
     require_divisors,
+    require_form,
+    require_sums,
     require_terms,
 )
 from paddlevit_dist.core.tasks.step_types import LossTerm, TaskTraits
@@ -139,3 +141,37 @@ def test_a_constant_term_beside_a_learned_one_is_told_by_name():
 def test_divisors_without_a_number_for_each_name_are_refused(counts, said):
     assert re.match(f"Counted.loss_normalizers {said}", refusal_of(read_normalizers, counts, Counted()))
     assert read_normalizers({"dice": np.float32(0.5), "loss": paddle.to_tensor(0), "more": "x"}, Counted()) == [0, 0.5]
+
+
+def squares(outputs, truth):
+    """Losses of samples, (samples,)."""
+    return (outputs - truth).square().mean(axis=1)
+
+
+MEANS = {
+    "of samples": lambda outputs, truth: LossTerm(squares(outputs, truth).mean(), len(truth)),
+    "of values": lambda outputs, truth: LossTerm((outputs - truth).square().mean(), truth.size),
+    "below zero": lambda outputs, truth: LossTerm(-squares(outputs, truth).mean(), len(truth)),
+}
+SUMS = {
+    "of samples": lambda outputs, truth: LossTerm(squares(outputs, truth).sum(), len(truth)),
+    "of one number a batch": lambda outputs, truth: LossTerm(squares(outputs, truth).max(), 1),
+    "of pairs": lambda outputs, truth: LossTerm((outputs @ outputs.T).square().sum(), len(truth)),
+    "of nothing": lambda outputs, truth: LossTerm(0 * squares(outputs, truth).mean(), len(truth)),
+}
+
+
+@pytest.mark.parametrize("samples", [1, 2, 5])
+def test_a_mean_over_samples_is_told_from_a_sum(samples):
+    generator = np.random.default_rng(samples)
+    rows = tuple(paddle.to_tensor(generator.normal(size=(samples, 4)).astype("float32")) for _ in range(2))
+    for compute in MEANS.values():
+        line = refusal_of(require_sums, lambda *parts: {"own": compute(*parts)}, rows, Own, "terms")  # noqa: B023
+        assert line.startswith("Own.terms returns a mean over samples as 'own': expected the sum, ")
+    for compute in SUMS.values():
+        require_sums(lambda *parts: {"own": compute(*parts)}, rows, Own, "terms")  # noqa: B023
+
+
+def test_no_further_terms_are_a_form_and_nothing_is_none():
+    require_form({}, Own, "further_terms")
+    assert refusal_of(require_form, None, Own, "further_terms").startswith("Own.further_terms returns NoneType: ")

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from support.refusals import refusal_of
 from support.thread_ranks import acting_as
 from support.trainings.small_runs import DIGITS
 
@@ -91,3 +92,29 @@ def test_a_users_loss_gets_mixed_and_smoothed_labels(mixing):
         targets[row, LABELS[row]] += 0.8 * share
         targets[row, LABELS[4 - row]] += 0.8 * (1 - share)
     assert float(terms["loss"].sum) == pytest.approx(((targets - 0.1) ** 2).sum(), rel=1e-5)
+
+
+class MeanErrors(Classification):
+    def summed_loss(self, logits, labels, mix):
+        return F.cross_entropy(logits, labels)  # of the batch, by default the mean
+
+
+class NoErrors(Classification):
+    def summed_loss(self, logits, labels, mix):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        (MeanErrors, "MeanErrors.summed_loss returns a mean over samples as 'loss': expected the sum"),
+        (NoErrors, "NoErrors.summed_loss: the loss term 'loss' is of type NoneType"),
+    ],
+)
+@pytest.mark.parametrize("mixing", MIXING)
+def test_a_users_loss_is_the_sum_of_images(mixing, owner, words):
+    task = owner(settings.load([*DIGITS, *MIXING[mixing], "TRAIN.RANDOM_ERASE_PROB", "0"]).values)
+    task.num_classes = 10
+    batch = {"images": paddle.zeros([5, 1, 16, 16], "uint8"), "labels": paddle.to_tensor(LABELS)}
+    refusal = refusal_of(task.train_step, lambda images: paddle.zeros([5, 10]), batch, StepPosition(1, 4, 9))
+    assert refusal.startswith(words)

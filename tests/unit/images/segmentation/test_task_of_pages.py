@@ -70,3 +70,24 @@ def test_a_network_with_losses_of_its_own_takes_no_further_term():
     task = make_segmentation("TASK", "tversky", *EOMT)
     with pytest.raises(UserError, match="eomt_semantic_shapes has its own losses, .* so Tversky"):
         task.build_dataset("train", None)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("losses.mean(axis=1).sum()", "losses.mean()"), "Segmentation.further_terms returns a mean over samples as 'tv"),
+        (("return {", "return None and {"), "Segmentation.further_terms returns NoneType: expected a dictionary of "),
+        (("LossTerm(losses.mean(axis=1).sum(),", "(losses.sum(),"), "Segmentation.further_terms"),
+    ],
+)
+def test_a_term_that_is_no_sum_is_refused(change, words):
+    with forgotten():
+        program = PROGRAM.replace(*change).replace(", weight=0.5", "" if "LossTerm(" in change[0] else ", weight=0.5")
+        assert program != PROGRAM
+        exec(compile(program.replace('"tversky", T', '"other", T'), "other.py", "exec"), {"__name__": "other"})
+        task = make_segmentation("TASK", "other")
+        samples = task.build_dataset("train", None)
+        arrays = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(3)])
+        batch = {name: paddle.to_tensor(arrays[name]) for name in ("images", "labels")}
+        with pytest.raises(UserError, match=words):
+            task.train_step(lambda images: paddle.ones([3, 4, 12, 20]), batch, StepPosition(1, 0, 1))

@@ -18,7 +18,6 @@ _PROTOCOLS = {
     "segmentation": "SEGMENTATION.PROTOCOL slide SEGMENTATION.CROP [32,32] SEGMENTATION.STRIDE None",
 }
 _OF_IMAGES = ("classification", "multi_label", "detection", "segmentation", "panoptic")
-_NOT_SCORED = ("organs",)  # no command scores their exported files
 
 
 def list_imports(bench: Bench, combination: Combination) -> list[str]:
@@ -48,8 +47,6 @@ def check_export(bench: Bench, combination: Combination) -> str | None:
         ended = execute(*words)
         return None if ended.code == 2 else f"export should be refused: exit code {ended.code}: {get_last_line(ended)}"
     succeed(*words)
-    if bench.task in _NOT_SCORED:
-        return None
     config = [f"-cfg={folder}/config.yaml", "-ngpus=1", *keys]
     rows = [f"-per_sample={folder}/rows_export.csv"] if bench.task == "classification" else []
     file = folder / f"exported/model{suffix}"

@@ -118,13 +118,15 @@ def predict_batch(aspect: Any, model: Any, batch: dict[str, Any], writer: Predic
     entries = [PredictionRecord(i, None, reason) for i, reason in batch.pop(_UNREAD)]
     predict = aspect.predict_mean if isinstance(model, ModelEnsemble) else aspect.predict_step
     with paddle.no_grad():  # as a decorator it would keep one state for all threads
-        for group, together in _list_groups(indices, batch):
+        groups = _list_groups(indices, batch)
+        for group, together in groups:
             try:
                 predictions = predict(model, together)
-            except BadSample as error:  # the task refuses an input that is alone
+            except BadSample as error:  # the task refuses an input that is alone, or one among others
                 if len(group) > 1:
-                    raise
-                entries.append(PredictionRecord(group[0], None, format_reason(error)))
+                    groups += _split(group, together)
+                else:
+                    entries.append(PredictionRecord(group[0], None, format_reason(error)))
                 continue
             for index, prediction in zip(group, predictions):
                 entries.append(_record(aspect, writer, index, prediction))
@@ -138,6 +140,11 @@ def _list_groups(indices: list[int], batch: dict[str, Any]) -> list[tuple[list[i
     starts = [f"{position}{_APART}" for position in range(len(indices))]
     parts = [{key.removeprefix(start): batch[key] for key in batch if key.startswith(start)} for start in starts]
     return [([index], part) for index, part in zip(indices, parts)]
+
+
+def _split(indices: list[int], batch: dict[str, Any]) -> list[tuple[list[int], dict[str, Any]]]:
+    """Return each input alone, and its row of a batch whose entries have a row for each."""
+    return [([index], {name: part[row : row + 1] for name, part in batch.items()}) for row, index in enumerate(indices)]
 
 
 def _record(aspect: Any, writer: PredictionWriter, index: int, prediction: Any) -> PredictionRecord:

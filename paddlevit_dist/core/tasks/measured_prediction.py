@@ -38,13 +38,11 @@ class MeasuredPrediction(TaskAspect, Predictable):
         return ReadInputs(self.task, names)
 
     def predict_step(self, model: Any, batch: dict[str, Any]) -> list[Any]:
-        """Return the predicted numbers of each sample by name; BadSample if one alone does not fit the network."""
+        """Return the predicted numbers of each sample by name; BadSample if one does not fit the network."""
         count, place = len(next(iter(batch.values()))), f"{type(self.task).__name__}.predict"
         try:
             found = self.task.predict(model, NamedParts(batch, place))
         except ValueError as error:  # also Paddle's, of a shape that does not fit a layer
-            if count > 1:
-                raise
             parts = ", ".join(f"{name} {describe_value(part)}" for name, part in batch.items())
             raise BadSample(f"{place} of {parts}: {type(error).__name__}: {one_line(error)}") from error
         if not isinstance(found, Mapping):

@@ -134,6 +134,26 @@ def test_inputs_that_no_batch_can_hold_are_predicted_alone_or_listed():
     ]
 
 
+class Chosen(Means):
+    def predict_step(self, model, batch):
+        if batch["values"].shape[1] == 3 or (batch["values"] > 5).any():
+            raise BadSample(f"{list(batch['values'].shape)} does not fit")
+        return super().predict_step(model, batch)
+
+
+def test_inputs_of_a_batch_that_does_not_fit_the_network_are_listed_one_by_one():
+    task = Chosen()
+    dataset = PredictionDataset(task, BrokenFiles(), np.arange(4))
+    for arrays, reasons in (
+        ([np.ones(3)] * 3, ["[1, 3] does not fit"] * 3),
+        ([np.full(2, 1.0), np.full(2, 6.0), np.full(2, 2.0)], ["", "[1, 2] does not fit", ""]),
+    ):
+        found = predict_batch(task, None, dataset.collate([(i, each, None) for i, each in enumerate(arrays)]), Files())
+        assert [(each.index, each.reason) for each in found] == list(enumerate(reasons))
+        means = [[i, float(each[0])] for i, each in enumerate(arrays) if not reasons[i]]
+        assert [each.summary for each in found if not each.reason] == means
+
+
 def make_batch(*means, unread=()):
     values = paddle.to_tensor(np.array(means)[:, None] + [-1.0, 1.0])
     return {"values": values, "__indices__": [4, 6, 7][: len(means)], "__unread__": list(unread)}

@@ -10,7 +10,7 @@ import paddle
 from msgspec import Meta
 
 from ..core.runtime.errors import UserError
-from ..core.tasks.class_names import name_outputs, resolve_class_names
+from ..core.tasks.class_names import name_outputs, require_classes_of_own, resolve_class_names
 from ..core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ..core.tasks.network_checks import require_output
 from ..core.tasks.prediction import CheckpointMeta
@@ -63,6 +63,7 @@ class SceneTask(Task):
         """
         dataset = dataset_class(self.config, SceneDataset).open(self.config, split, cache_folder)
         self.coordinates = dataset.coordinates if self.coordinates in (None, dataset.coordinates) else AS_GIVEN
+        require_classes_of_own(dataset, self.config)
         names, number, before = dataset.class_names, dataset.num_classes, self.class_names
         self.class_names = resolve_class_names(self.config, names, number=number, before=before)
         self.num_classes = len(self.class_names)

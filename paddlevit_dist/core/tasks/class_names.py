@@ -81,6 +81,12 @@ def require_classes(dataset: Any, name: str) -> None:
     )
 
 
+def require_classes_of_own(dataset: Any, config: RunSettings) -> None:
+    """Raise a UserError if neither a user's dataset nor the configuration says which classes there are."""
+    if config.MODEL.NUM_CLASSES is None and not is_ours(type(dataset)):
+        require_classes(dataset, f"dataset {config.DATA.DATASET}")
+
+
 def require_unique(names: Iterable[str], places: str, numbers: Iterable[int] | None = None) -> None:
     """Raise a UserError that names the first two places of one name.
 

@@ -148,8 +148,8 @@ def require_sums(
         is_divided_twice = float(twice[name].count) > 1.5 * float(term.count)
         if total and is_divided_twice and abs(doubled - total) <= 1e-3 * abs(total):
             raise UserError(
-                f"{owner.__name__}.{method} returns a mean over samples as '{name}': expected the sum, which is divided "
-                "by the number of all processes' samples afterwards: end it with .sum()"
+                f"{owner.__name__}.{method} returns a mean over samples as '{name}': expected the sum, which is "
+                "divided by the number of all processes' samples afterwards: end it with .sum()"
             )
 
 

@@ -11,7 +11,7 @@ import paddle
 from ...core.losses import adjusted_losses
 from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
 from ...core.tasks.class_labels import require_label
-from ...core.tasks.class_names import resolve_class_names
+from ...core.tasks.class_names import require_classes_of_own, resolve_class_names
 from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
 from ...core.tasks.model_factory import create_configured
 from ...core.tasks.sample_checks import BadSample, require_finite
@@ -106,6 +106,7 @@ class ShapeClassification(ClassifierTask):
         """Return the samples of ``split``, with augmentation if the task trains on it."""
         config = self.config
         dataset = dataset_class(config, ShapeDataset).open(config, split, cache_folder)
+        require_classes_of_own(dataset, config)
         names, number, before = dataset.class_names, dataset.num_classes, self.class_names
         self.class_names = resolve_class_names(config, names, number=number, before=before)
         self.num_classes = len(self.class_names)

@@ -75,7 +75,10 @@ def test_a_network_with_losses_of_its_own_takes_no_further_term():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("losses.mean(axis=1).sum()", "losses.mean()"), "Segmentation.further_terms returns a mean over samples as 'tv"),
+        (
+            ("losses.mean(axis=1).sum()", "losses.mean()"),
+            "Segmentation.further_terms returns a mean over samples as 'tv",
+        ),
         (("return {", "return None and {"), "Segmentation.further_terms returns NoneType: expected a dictionary of "),
         (("LossTerm(losses.mean(axis=1).sum(),", "(losses.sum(),"), "Segmentation.further_terms"),
     ],

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..runtime.text_files import is_whole
 from .file_formats import choose_format
 from .torch_files import open_torch_file
 
@@ -58,7 +59,7 @@ def parse_labels(labels: object) -> list[str] | None:
     if not isinstance(labels, Mapping) or not labels or not _are_plain([*labels, *labels.values()]):
         return None
     numbers = list(map(str, labels))
-    if not all(number.isascii() and number.isdigit() for number in numbers):
+    if not all(number.isascii() and is_whole(number) for number in numbers):
         return None
     by_number = {int(number): "" if name is None else str(name) for number, name in zip(numbers, labels.values())}
     are_placeholders = all(name in (f"{_UNNAMED}{number}", str(number)) for number, name in by_number.items())

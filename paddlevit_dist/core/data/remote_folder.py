@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from ..runtime import signals
 from ..runtime.errors import UserError
+from ..runtime.text_files import is_whole
 from .link_pages import list_links
 from .request_errors import find_wish, give_reason, is_final, is_missing, network_errors
 
@@ -278,7 +279,7 @@ class RemoteFolder:
         try:
             async with self._request("HEAD", address) as answer:
                 size = answer.headers.get("Content-Length", "")
-                if size.isdigit() and not is_compressed(answer):
+                if is_whole(size) and not is_compressed(answer):
                     return _describe(int(size), answer)
         except aiohttp.ClientResponseError as error:
             if not is_final(error):

@@ -148,6 +148,11 @@ def iterate_rows(path: Place, row: type[Row]) -> Iterator[Row]:
             raise ValueError(f"row {number}: {error}") from error
 
 
+def is_whole(text: str) -> bool:
+    """Return whether a text is the decimal digits of a whole number, which ``int`` reads as it is not too long."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
 def _whole(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError(f"it has a number of {len(digits):,} digits")

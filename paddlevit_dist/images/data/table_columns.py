@@ -219,6 +219,8 @@ class ParquetColumns(LabelColumns):
 
         if pyarrow.types.is_temporal(cells.type):
             cells = cells.cast(pyarrow.string())
+        if pyarrow.types.is_dictionary(cells.type):
+            cells.validate(full=True)  # numbers of a damaged file may be of no text
         if pyarrow.types.is_dictionary(cells.type) and _is_text(cells.type.value_type):
             self._require_short(column, compute.max(compute.binary_length(cells.dictionary)).as_py() or 0)
             texts = cells.dictionary.to_pylist()

@@ -17,7 +17,7 @@ from tqdm import tqdm
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import readable
 from ...core.runtime.printing import count, shorten
-from ...core.runtime.text_files import read_json
+from ...core.runtime.text_files import is_whole, read_json
 from ...core.tasks.dataset import peek_files, require_folder, require_split
 from ...core.tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
@@ -213,7 +213,7 @@ def _labels_by_number(file: str, labels: object) -> dict[int, str]:
     for name, number in labels.items():
         if isinstance(number, (list, tuple)):
             (number,) = number  # nnU-Net reads it as a label
-        if str(name).isdecimal() and isinstance(number, str):
+        if is_whole(str(name)) and isinstance(number, str):
             name, number = number, int(name)  # version 1
         if isinstance(number, bool) or not isinstance(number, int) or number in names or not 0 <= number < 1 << 16:
             raise UserError(f"{expected}; label '{name}' has the number {number!r}")

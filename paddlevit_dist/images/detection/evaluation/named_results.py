@@ -7,6 +7,7 @@ import msgspec
 
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
+from ....core.runtime.text_files import is_whole
 from ...data.formats import stems
 from ..coco_files import Id, as_id
 from ..json_lists import elements
@@ -118,7 +119,7 @@ def _map_stems(file_names: Sequence[str]) -> dict[Id, int]:
     """
     positions: dict[Id, list[int]] = {}
     for position, stem in enumerate(stems(file_names)):
-        ids: set[Id] = {stem, int(stem)} if stem.isascii() and stem.isdigit() else {stem}
+        ids: set[Id] = {stem, int(stem)} if stem.isascii() and is_whole(stem) else {stem}
         for id_ in ids:
             positions.setdefault(id_, []).append(position)
     return {id_: places[0] for id_, places in positions.items() if len(places) == 1}

@@ -12,6 +12,7 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
 from ....core.runtime.tables import normalize_heading
+from ....core.runtime.text_files import is_whole
 from ...data.class_cells import EMPTY
 from ...data.data_warnings import first_names
 from ...data.label_layouts import find_image_column, find_split_columns, find_split_words
@@ -148,7 +149,7 @@ def _arrange(rows: PointRows, first: PointRows) -> PointRows:
 
 def _order_points(names: Sequence[str]) -> tuple[list[int], list[str]]:
     """Return the order of points, by number if all are numbers, and their names in this order."""
-    if not all(name.isdecimal() for name in names):
+    if not all(map(is_whole, names)):
         return list(range(len(names))), list(names)
     order = sorted(range(len(names)), key=lambda place: int(names[place]))
     return order, [f"point {names[place]}" for place in order]

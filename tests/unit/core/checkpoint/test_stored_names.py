@@ -46,6 +46,7 @@ def test_names_are_found_where_a_program_stores_them(content):
         {"classes": 3},
         {"args": None},
         {"names": {0: "bolt", 10**9: "nut"}},
+        {"names": {"0": "bolt", "9" * 5000: "nut"}},
         {"id2label": {0: "LABEL_0", 1: "LABEL_1"}},
     ],
 )

@@ -1,6 +1,7 @@
 """Columns of tables: files that are not tables, and the values of cells."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +61,17 @@ def test_a_cell_that_fills_the_memory_is_refused_by_its_column(write_parquet, ro
         _ = open_columns(path).head
     ((images,),) = open_columns(path).batches([0])
     assert images == ["a.png"] * rows
+
+
+def test_a_number_of_a_text_that_a_damaged_file_lacks_is_refused(write_parquet):
+    texts = ["a.png", "b.png", "c.png"]
+    path = Path(write_parquet({"image": texts * 8}, compression="NONE", use_dictionary=True, write_statistics=False))
+    numbers = sum(row % 3 << 2 * row for row in range(24)).to_bytes(6, "little")  # 2 bits each
+    content = path.read_bytes()
+    assert content.count(numbers) == 1 and open_columns(str(path)).head[0] == texts * 8
+    path.write_bytes(content.replace(numbers, b"\xff" * 6))  # 3, of a fourth text
+    with pytest.raises(UserError, match=r"a\.parquet cannot be read: "):
+        _ = open_columns(str(path)).head
 
 
 def test_a_large_column_of_long_cells_is_refused_before_it_is_read(write_parquet, monkeypatch):

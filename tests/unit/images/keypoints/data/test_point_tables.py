@@ -53,3 +53,9 @@ def test_words_of_empty_cells_and_of_truth(read):
     assert read('image;x1;y1\na.png;"1,5";-999999999\n')[2] == [[[1.5, -999999999, 2]]]
     with pytest.raises(UserError, match="expected a number"):
         read("image,x1,y1\na.png,1,1000000000\n")
+
+
+def test_points_are_in_the_order_of_numbers_that_are_numbers(read):
+    assert read("image,x10,y10,x9,y9\na.png,1,2,3,4\n")[1:] == (["point 9", "point 10"], [[[3, 4, 2], [1, 2, 2]]])
+    long = "7" * 5000  # more digits than Python makes a number of
+    assert read(f"image,point,x,y\na.png,{long},1,2\na.png,9,3,4\n")[1] == [long, "9"]

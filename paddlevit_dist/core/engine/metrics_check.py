@@ -14,6 +14,7 @@ from ..runtime.metrics_file import require_free_names
 from ..runtime.printing import describe_value
 from ..tasks.made_results import is_ours
 from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
+from ..tasks.score import HIGHER, LOWER
 from ..tasks.table_checks import require_line
 from ..tasks.task import Task
 from ..tasks.task_factory import require_best_metric
@@ -70,6 +71,7 @@ def find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
         values = metrics.compute(state)
         undefined = check_values(metrics, values)
         require_value(task, values, undefined)
+        _require_one_direction(task, metrics)
         method = "summary"
         require_line(metrics, metrics.summary(ShownValues(values, undefined)))
         if isinstance(metrics, TableMetrics) and metrics.gathered is not None:
@@ -85,6 +87,18 @@ def find_problem(task: Task, metrics: Metrics, state: dict[str, Any]) -> str:
     except Exception:  # a user's code may raise anything
         return ""
     return ""
+
+
+def _require_one_direction(task: Task, metrics: Metrics) -> None:
+    """Raise UserError if the task and the kind of scores say another direction of the score that chooses the best."""
+    name, more_is_better = task.best_metric
+    declared = metrics.scores.directions.get(name) if isinstance(metrics, TableMetrics) else None
+    chosen = HIGHER if more_is_better else LOWER
+    if declared not in (None, chosen):
+        raise UserError(
+            f"best_metric of {type(task).__name__} says of '{name}' that {chosen} is better, and directions of "
+            f"{describe_owner(metrics)} that {declared} is: change one"
+        )
 
 
 def _try_table(metrics: TableMetrics, table: list[np.ndarray]) -> None:

@@ -12,7 +12,7 @@ from . import extension_points
 from .lookup import READ_DECLARED
 from .manifest import Manifest, Target
 from .names import REGISTRY, Registration, locate
-from .required_methods import require_methods
+from .required_methods import require_called_methods, require_methods
 
 _AS_TABLES = "paddlevit_dist.core.settings.custom_keys:as_tables"
 _LIST_OTHER_TABLES = "paddlevit_dist.core.settings.key_tables:list_other_tables"
@@ -162,6 +162,7 @@ def _register(
         )
     for part in (target, *getattr(target, "aspects", {}).values()):  # those that are names when they are imported
         require_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
+        require_called_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
     before, existing = REGISTRY.kinds[kind].get(name), REGISTRY.registrations.get((kind, name))
     if before is not None and not replace and _identity(before) != _identity(target):
         first = existing.origin if existing is not None else "this package has one"
@@ -176,12 +177,24 @@ def _register(
         entry_tables = import_object(_AS_TABLES)(declared, f"{origin}: {kind} '{name}'", others)
         if kind == "model" and hasattr(target, "require_options"):
             import_object(_CHECK_OPTIONS)(target, entry_tables, f"{origin}: {kind} '{name}'")
+    if tables is not None:
+        _require_tables(tables, f"{origin}: task '{name}'")
     REGISTRY.kinds[kind][name] = target
     if kind == "task":
         REGISTRY.task_tables.pop(name, None)
     if tables is not None:
         REGISTRY.task_tables[name] = list(tables)
     REGISTRY.registrations[kind, name] = Registration(target, tables, entry_tables, origin)
+
+
+def _require_tables(tables: Any, place: str) -> None:
+    given = tables if isinstance(tables, (list, tuple)) else [tables]
+    wrong = [each for each in given if isinstance(each, str) and ":" not in each]
+    if given is not tables or wrong:
+        raise UserError(
+            f"{place}: tables={tables!r}: expected a list of tables of keys, each a KeyTable or where one is, such as "
+            "'paddlevit_dist.images.settings:TABLE'; [] for none, without tables for those of the class it derives from"
+        )
 
 
 def _require_nameable(kind: str, name: object, target: object, origin: str) -> None:

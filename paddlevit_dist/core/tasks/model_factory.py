@@ -11,7 +11,7 @@ from ..registry.lookup import as_source, find_name, is_weights_name, require_der
 from ..registry.names import REGISTRY
 from ..runtime import limits
 from ..runtime.errors import OwnCodeError, UserError
-from ..runtime.printing import shorten
+from ..runtime.printing import describe_value, shorten
 from ..settings.custom_keys import name_option
 from ..settings.every_run import RunSettings
 from ..settings.key import OPTIONS, show
@@ -152,7 +152,13 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
 
     paddle.seed(config.SEED)
     with explain_options(config.MODEL.NAME, config.MODEL.OPTIONS):
-        model = prepare(task.build_model())
+        network: object = task.build_model()
+        if not isinstance(network, paddle.nn.Layer):
+            raise UserError(
+                f"{type(task).__name__}.build_model returns {describe_value(network)}, expected a paddle.nn.Layer: "
+                "return the network"
+            )
+        model = prepare(network)
     if config.MODEL.OPTIONS and not getattr(task, "reads_options", False):
         raise UserError(
             f"{OPTIONS}: task {config.TASK} builds its network without them: use create_configured(self, ...) "

@@ -77,8 +77,7 @@ class PairedScores:
             order: int (samples,), the row in the second table of each sample of the first.
             numbers: see ``PairedScores``.
         """
-        first, of_second = (kind.recompute([arrays], classes) for arrays in tables)
-        declared = first if isinstance(first, ProportionRecompute) else ProportionRecompute(first, {})
+        declared, of_second = kind.declare_recomputed(tables[:1], classes), kind.recompute(tables[1:], classes)
         is_ordered = np.array_equal(order, np.arange(len(order)))
         reorder = (lambda weights: weights) if is_ordered else functools.partial(_reorder, order)
         second = dataclasses.replace(declared, values=lambda weights: of_second(reorder(weights)))

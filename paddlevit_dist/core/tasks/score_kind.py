@@ -83,7 +83,7 @@ class ScoreKind:
         super().__init_subclass__()
         owner = next(each for each in cls.__mro__ if vars(each).keys() & {"compute", "recompute"})
         if owner is ScoreKind:
-            raise TypeError(f"{cls.__name__} needs the method compute(self, arrays, weights)")
+            raise UserError(f"{cls.__name__} needs the method compute(self, arrays, weights)")
         # Who has one of both has the other by it, since an inherited one would compute the parent's scores. It calls
         # the owner's, not that of the instance, so that super() works in both.
         if "recompute" not in vars(owner):
@@ -91,7 +91,7 @@ class ScoreKind:
         elif "compute" not in vars(owner):
             cls.compute = functools.partialmethod(_compute_by, owner)  # type: ignore[assignment, method-assign]
         if hasattr(cls, "find_range"):  # of 0.1.0rc1; ranges that nothing reads would change intervals
-            raise TypeError(
+            raise UserError(
                 f"{cls.__name__} needs find_ranges(self, arrays, classes) instead of find_range(self, name)"
             )
 
@@ -112,6 +112,10 @@ class ScoreKind:
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function from weights of the samples of all tables, in their order, to values as in ``compute``."""
         raise NotImplementedError
+
+    def declare_recomputed(self, parts: Sequence[Arrays], classes: Sequence[str]) -> ProportionRecompute:
+        """Return ``recompute`` of tables with all that this kind declares, whatever ``recompute`` has declared."""
+        return self.declare(self.recompute(parts, classes), parts[0] if len(parts) == 1 else self.join(parts), classes)
 
     def declare(self, values: Recompute, arrays: Arrays, classes: Sequence[str]) -> ProportionRecompute:
         """Declare to intervals which of these values are rates, the ranges of others, and the samples of classes.
@@ -211,6 +215,10 @@ class ScoreKind:
         for place, (own, inherited, computed) in declared.items():
             require_names(type(self).__name__, place, own, inherited, computed)
         require_texts(type(self).__name__, self.directions, self.units)
+        if not isinstance(self.decimals, int) or isinstance(self.decimals, bool) or self.decimals < 0:
+            raise InvalidScoreError(
+                f"decimals of {type(self).__name__} are {describe_value(self.decimals)}, expected a whole number from 0"
+            )
 
     def join(self, parts: Sequence[Arrays]) -> Arrays:
         """Join the arrays of tables whose samples follow one another; arrays that one does not have are omitted."""
@@ -332,6 +340,10 @@ def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
 
 def require_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind:
     """Return ``find_score_kind``; raise UserError if none of this name is registered."""
+    if not isinstance(name, str):
+        raise UserError(
+            f"{describe_value(name)} is no name of a kind of scores: expected the text that register_score_kind got"
+        )
     kind = find_score_kind(name, classes)
     if kind is None:
         raise UserError(f"no kind of scores {name!r} is registered: call register_score_kind({name!r}, ...)")

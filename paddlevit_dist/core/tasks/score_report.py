@@ -46,5 +46,5 @@ class ScoreReport:
 
     @functools.cached_property
     def recompute(self) -> Recompute:
-        """What computes all values by name from weights of the samples, see ``ScoreKind.recompute``."""
-        return self.scores.recompute([self.arrays], self.classes)
+        """What computes all values by name from weights of the samples, see ``ScoreKind.declare_recomputed``."""
+        return self.scores.declare_recomputed([self.arrays], self.classes)

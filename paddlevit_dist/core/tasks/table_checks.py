@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..intervals.score_ranges import InvalidScoreError
+from ..runtime.metrics_file import find_problem_of_names
 from ..runtime.printing import describe_value, shorten
+from .sample_arrays import as_array
 from .score import HIGHER, LOWER
 
 
@@ -30,18 +32,29 @@ def require_draws(kind: object, values: Mapping[str, np.ndarray], draws: int) ->
         raise InvalidScoreError(
             f"compute of {type(kind).__name__} returns {describe_value(values)}, expected values of the draws by name"
         )
-    for name, column in values.items():
-        if np.shape(column) != (draws,):
-            raise InvalidScoreError(
-                f"compute of {type(kind).__name__}: '{name}' has shape {np.shape(column)}, expected ({draws},), a "
-                "value for each draw: weights are (draws, samples)"
-            )
-        array = np.asarray(column)
-        if array.dtype.kind not in "biuf" and not all(isinstance(value, numbers.Real) for value in array):
-            raise InvalidScoreError(
-                f"compute of {type(kind).__name__}: '{name}' is {describe_value(column)}, expected real numbers"
-            )
-    return values
+    problem = find_problem_of_names(values)
+    if problem:
+        raise InvalidScoreError(f"scores of {type(kind).__name__}: {problem}")
+    return {name: _make_draws(kind, name, column, draws) for name, column in values.items()}
+
+
+def _make_draws(kind: object, name: str, column: Any, draws: int) -> np.ndarray:
+    """Return a value of each draw as an array (draws,), also of a tensor or a list."""
+    place, array = f"compute of {type(kind).__name__}: '{name}'", as_array(column)
+    if column is None or isinstance(column, str):
+        raise InvalidScoreError(
+            f"{place} is {describe_value(column)}, expected an array ({draws},), a value for each draw"
+        )
+    array = np.asarray(column, object) if array is None else array
+    if array.shape != (draws,):
+        raise InvalidScoreError(
+            f"{place} has shape {array.shape}, expected ({draws},), a value for each draw: weights are (draws, samples)"
+        )
+    if array.dtype.kind not in "biuf":
+        if not all(isinstance(value, numbers.Real) for value in array):  # such as fractions
+            raise InvalidScoreError(f"{place} is {describe_value(column)}, expected real numbers")
+        array = array.astype(np.float64)
+    return array
 
 
 def require_line(owner: object, line: object) -> str:

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from ...core.intervals import ProportionRecompute, ScoreRange, number_groups
+from ...core.intervals import ScoreRange, number_groups
 from ...core.intervals.quantiles import student_quantile
 from ...core.intervals.resampling import RESAMPLES, measure_halves
 from ...core.intervals.units import UnitCounts
@@ -141,8 +141,7 @@ def plan_single(table: EvaluationTable, difference: float) -> dict[str, Any]:
     The variance of a difference of independent scores is the sum of their variances. UserError: the score is not
     defined, or cannot differ by so much.
     """
-    score, recompute = table.about["score"], table.kind.recompute([table.arrays], table.about["classes"])
-    declared = recompute if isinstance(recompute, ProportionRecompute) else ProportionRecompute(recompute, {})
+    score, declared = table.about["score"], table.kind.declare_recomputed([table.arrays], table.about["classes"])
     _require_possible(difference, declared.find_bounds(score))
     numbers = number_groups(None if table.groups is None else table.groups.names)
     found = measure_halves(declared, len(table.names), RESAMPLES, numbers)

@@ -7,6 +7,7 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count
+from ...core.tasks.made_results import is_ours
 from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.score_kind import Arrays
 from ..run_lengths import compress_runs
@@ -131,7 +132,8 @@ class DetectionMetrics(MatchMetrics):
         recall, parts = name_recall(self.limits[-1]), [super().summary(values)]
         if self.limits != MAX_DETECTIONS:
             parts.append(f"({self.limits[-1]:,} detections per image and category, COCO uses 100)")
-        if recall not in values:  # defined whenever AP is
+        # Defined whenever AP is; a user's kind may not compute it.
+        if recall not in values and (is_ours(type(self.scores)) or recall in self.find_undefined(values)):
             parts.append("(no annotations: -1 in COCO's tools)")
         if values.get("not finite"):  # unknown for a part of the images
             parts.append(f"({values['not finite']:,} detections are not finite)")

@@ -181,6 +181,52 @@ def test_a_method_that_is_missing_is_named_with_what_it_returns(kind, target, la
     assert "mine" not in REGISTRY.kinds[kind]
 
 
+class Counting(Model):
+    """A network whose features are never asked for: a letter lacks in the name of their method."""
+
+    def forward(self, images):
+        return images
+
+    def forward_feature(self, images):
+        return images
+
+
+class Helped(Counting):
+    """A network that calls the method itself."""
+
+    def forward(self, images):
+        return self.forward_feature(images)
+
+
+class Both(Counting):
+    """A network that has the method that is meant, too."""
+
+    def forward_features(self, images):
+        return images
+
+
+def test_a_method_that_nothing_calls_is_refused_by_the_name_that_is_meant():
+    said = r"model 'mine': Counting.forward_feature is never called: did you mean forward_features\?"
+    with pytest.raises(UserError, match=rf"^test_register.py:\d+: {said}"):
+        register.register_model("mine", Counting)
+    for each in (Helped, Both):
+        register.register_model(f"mine_{each.__name__}", each)
+
+
+@pytest.mark.parametrize("tables", ["DATA", ["DAAT"], [], ["paddlevit_dist.images.settings:TABLE"]])
+def test_tables_of_a_task_are_a_list_of_places(tables):
+    task = type("Named", (Whole,), {"aspects": {}})
+    if tables and ":" not in tables[0]:
+        with pytest.raises(
+            UserError, match=r"task 'mine': tables=.*: expected a list of tables of keys, each a KeyTable"
+        ):
+            register.register_task("mine", task, tables=tables)
+        assert "mine" not in REGISTRY.tasks
+    else:
+        register.register_task("mine", task, tables=tables)
+        assert REGISTRY.task_tables["mine"] == tables
+
+
 def test_no_registered_class_of_the_package_lacks_a_method():
     for kind, table in REGISTRY.kinds.items():
         for name in [*table]:

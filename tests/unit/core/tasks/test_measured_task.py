@@ -174,6 +174,16 @@ def make_own(**attributes):
         ({"loss": paddle.ones([3, 1])}, r"as 'loss', expected a tensor with a number for each of the 3 samples: "),
         ({"loss": paddle.ones([3]), "e": 1.0}, "returns 1.0 as 'e', expected a tensor with a number for each of"),
         (None, "^Own.measure returns None, expected a dictionary"),
+        (
+            {"loss": paddle.ones([3], "int64")},
+            r"^Own.measure returns Tensor int64 \(3,\) as 'loss', from which nothing is",
+        ),
+        ({"loss": paddle.ones([3]), 5: paddle.ones([3])}, "^measures of Own.measure: 5 is no name: expected a text"),
+        (
+            {"loss": paddle.ones([3]), " ": paddle.ones([3])},
+            "^measures of Own.measure: ' ' is no name: expected a text",
+        ),
+        ({"loss": paddle.ones([3]), "time": paddle.ones([3])}, "^measures of Own.measure: 'time' is a field of the li"),
     ],
 )
 def test_measures_that_are_not_of_each_sample_are_refused(measured, said):

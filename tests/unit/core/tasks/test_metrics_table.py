@@ -1,5 +1,7 @@
 """Metrics that are a table of samples, from which a kind of scores computes all values."""
 
+import re
+
 import numpy as np
 import paddle
 import pytest
@@ -136,7 +138,11 @@ def test_other_columns_and_unknown_kinds_are_refused():
         metrics.add_batch(widths=paddle.to_tensor(1.5), labels=paddle.to_tensor(2))
     with pytest.raises(UserError, match="no kind of scores 'lengths' is registered: call register_score_kind"):
         TableMetrics("lengths")
-    with pytest.raises(TypeError, match=r"Nothing needs the method compute\(self, arrays, weights\)"):
+    with pytest.raises(
+        UserError, match="is no name of a kind of scores: expected the text that register_score_kind got"
+    ):
+        metrics.score_by(Widths)
+    with pytest.raises(UserError, match=r"Nothing needs the method compute\(self, arrays, weights\)"):
         type("Nothing", (ScoreKind,), {})
 
 
@@ -144,6 +150,9 @@ def test_other_columns_and_unknown_kinds_are_refused():
     "result, told",
     [
         (1.5, r"'width' has shape \(\), expected \(1,\)"),
+        (None, r"'width' is None, expected an array \(1,\), a value for each draw"),
+        ("wide", r"'width' is 'wide', expected an array \(1,\), a value for each draw"),
+        (paddle.ones([3]), r"'width' has shape \(3,\), expected \(1,\)"),
         (np.ones(3), r"'width' has shape \(3,\), expected \(1,\)"),
         (np.array(["1.5"]), r"'width' is ndarray <U3 \(1,\), expected real numbers$"),
         (["1.5"], r"'width' is list of 1 \('1.5'\), expected real numbers$"),
@@ -157,7 +166,18 @@ def test_a_score_without_a_value_for_each_draw_is_refused(monkeypatch, result, t
         make((1.5, 2)).compute({})
 
 
-@pytest.mark.parametrize("result", [[1.5], np.array([1.5], object), np.float32([1.5]), np.array([True]), (2,)])
+@pytest.mark.parametrize("name", [3, "", "a\nb", None])
+def test_a_score_is_named_by_a_text_on_a_line(monkeypatch, name):
+    monkeypatch.setattr(Widths, "compute", lambda self, arrays, weights: {name: np.ones(len(weights))})
+    with pytest.raises(
+        UserError, match=f"^scores of Widths: {re.escape(repr(name))} is no name: expected a text on one"
+    ):
+        make((1.5, 2)).compute({})
+
+
+@pytest.mark.parametrize(
+    "result", [[1.5], np.array([1.5], object), np.float32([1.5]), np.array([True]), (2,), paddle.to_tensor([1.5])]
+)
 def test_a_score_may_be_any_real_numbers(monkeypatch, result):
     monkeypatch.setattr(Widths, "compute", lambda self, arrays, weights: {"width": result})
     assert make((1.5, 2)).compute({}) == {"width": float(result[0]), "samples": 1}

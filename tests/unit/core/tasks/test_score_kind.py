@@ -114,7 +114,7 @@ def test_a_value_outside_of_its_range_is_refused_and_one_at_its_end_is_not():
 
 
 def test_a_kind_with_the_method_of_former_versions_is_refused():
-    with pytest.raises(TypeError, match=r"^Old needs find_ranges\(self, arrays, classes\) instead of find_range"):
+    with pytest.raises(UserError, match=r"^Old needs find_ranges\(self, arrays, classes\) instead of find_range"):
         type("Old", (Kappa,), {"find_range": lambda self, name: (0, 1)})
 
 

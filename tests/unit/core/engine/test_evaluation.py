@@ -210,6 +210,35 @@ def test_a_range_that_is_none_or_excludes_a_score_is_refused_before_the_first_up
     assert run.schedule.update == 0
 
 
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        (
+            {"directions": {"top-1": "lower"}},
+            "best_metric of Own says of 'top-1' that higher is better, and directions of",
+        ),
+        ({"decimals": "two"}, "decimals of Stated are 'two', expected a whole number from 0"),
+        (
+            {"compute": lambda self, arrays, weights: None},
+            "compute of Stated returns None, expected values of the draws",
+        ),
+        (None, "Own.build_metrics returns None, expected metrics, such as TableMetrics or those of super"),
+    ],
+)
+def test_what_a_kind_says_is_compared_before_the_first_update(tmp_path, attributes, message):
+    kind = type("Stated", (ClassificationScores,), attributes or {})
+    register_score_kind("stated", kind, replace=True)
+
+    def build_metrics(task):
+        return None if attributes is None else ClassificationMetrics(task.num_classes, kind="stated")
+
+    task_class = type("Own", (Classification,), {"build_metrics": build_metrics, "__module__": "own"})
+    run = small_runs.build(str(tmp_path), "-epochs=1", task_class=task_class)
+    with pytest.raises(UserError, match=f"^{message}"):
+        run.train()
+    assert run.schedule.update == 0
+
+
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_check_of_metrics_leaves_the_mode_of_the_model(tmp_path, is_training):
     run = small_runs.build(str(tmp_path), "-epochs=1", task_class=make_task("top-1"))

@@ -68,6 +68,16 @@ def test_a_model_without_its_number_of_classes_is_given_it():
     assert create_model("small", 3).num_classes == 3 and create_model("small").num_classes == 10
 
 
+@pytest.mark.parametrize("network", [None, print, nn.Linear, [nn.Linear(3, 4)]])
+def test_what_is_no_network_is_refused(network):
+    model = SimpleNamespace(NAME="own", OPTIONS=None)
+    config = SimpleNamespace(SEED=0, TRAIN=SimpleNamespace(BATCH_NORM_MOMENTUM=None), MODEL=model)
+    with pytest.raises(
+        UserError, match="^SimpleNamespace.build_model returns .*, expected a paddle.nn.Layer: return the"
+    ):
+        build_model(config, SimpleNamespace(build_model=lambda: network))
+
+
 @pytest.mark.parametrize("kind", [list, tuple, lambda layers: dict(enumerate(layers))])
 def test_layers_that_nothing_would_train_or_save_are_refused(kind):
     network, registered = nn.Sequential(nn.Linear(3, 4)), nn.Linear(3, 4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist.core.intervals import ClassificationCounts, ProportionRecompute, bootstrap, means
-from paddlevit_dist.core.tasks import paired_scores
+from paddlevit_dist.core.tasks import MeasuredScores, paired_scores
 from paddlevit_dist.core.tasks.paired_scores import PairedScores
 
 NUMBER = 40
@@ -37,6 +37,20 @@ def test_scores_that_are_not_finite_have_no_difference_and_no_warning():
         warnings.simplefilter("error")
         pair = PairedScores.of_values(endless, endless, NUMBER, None)
         assert pair.compute_intervals(95).difference == {}
+
+
+class DotScores(MeasuredScores):
+    def find_ranges(self, arrays, classes):
+        return {"error": (0.0, math.inf)}
+
+
+def test_a_range_that_a_kind_declares_holds_where_its_parent_computes_the_scores():
+    errors = np.r_[np.zeros(NUMBER - 2), 50.0, 80.0]
+    tables, order = ({"error": errors}, {"error": errors[::-1].copy()}), np.arange(NUMBER)
+    pairs = [PairedScores.of_tables(kind(), (), tables, order, None) for kind in (DotScores, MeasuredScores)]
+    ranged, free = (pair.compute_intervals(95).first["error"] for pair in pairs)
+    alone = bootstrap(DotScores().declare(means(tables[0]), tables[0], ()), NUMBER, 95)["error"]
+    assert free.low < 0 <= ranged.low and (ranged.low, ranged.high) == (alone.low, alone.high)
 
 
 def test_intervals_of_both_are_computed_once_for_all_rates_without_a_difference(monkeypatch):

@@ -12,7 +12,7 @@ from . import extension_points
 from .lookup import READ_DECLARED
 from .manifest import Manifest, Target
 from .names import REGISTRY, Registration, locate
-from .required_methods import require_called_methods, require_methods
+from .required_methods import require_methods, require_read_names
 
 _AS_TABLES = "paddlevit_dist.core.settings.custom_keys:as_tables"
 _LIST_OTHER_TABLES = "paddlevit_dist.core.settings.key_tables:list_other_tables"
@@ -162,7 +162,7 @@ def _register(
         )
     for part in (target, *getattr(target, "aspects", {}).values()):  # those that are names when they are imported
         require_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
-        require_called_methods(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
+        require_read_names(part, f"{origin}: {kind.replace('_', ' ')} '{name}': ")
     before, existing = REGISTRY.kinds[kind].get(name), REGISTRY.registrations.get((kind, name))
     if before is not None and not replace and _identity(before) != _identity(target):
         first = existing.origin if existing is not None else "this package has one"

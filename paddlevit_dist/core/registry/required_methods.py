@@ -17,26 +17,25 @@ def require_methods(cls: Any, place: str = "") -> None:
         raise missing_method(cls, *names, place=place)
 
 
-def require_called_methods(cls: Any, place: str = "") -> None:
-    """Raise a UserError that begins with ``place`` if a method of a user's class is misspelled: nothing would call it.
+def require_read_names(cls: Any, place: str = "") -> None:
+    """Raise a UserError that begins with ``place`` if a name in a user's class is misspelled: nothing would read it.
 
-    It has nearly all letters of a method of ours that the user has not written, and no method of the user names it.
+    It has nearly all letters of a name of ours that the user has not given, and no method of the user reads it.
     """
     if not isinstance(cls, type):
         return
-    ours, others = (
-        {name for owner in cls.__mro__ if _is_ours(owner) == is_ours for name in _list_methods(owner)}
-        for is_ours in (True, False)
-    )
     own = [each for each in cls.__mro__ if not _is_ours(each)]
-    called = {name for owner in own for method in _list_methods(owner).values() for name in method.__code__.co_names}
+    ours = {name for each in cls.__mro__ if _is_ours(each) for name in _list_names(each)}
+    given = {name for each in own for name in _list_names(each)}
+    methods = [each for owner in own for each in vars(owner).values() if isinstance(each, FunctionType)]
+    read = {name for method in methods for name in method.__code__.co_names}
     for owner in own:
-        for name in _list_methods(owner).keys() - ours - called:
-            meant = difflib.get_close_matches(name, sorted(ours - others), 1, _TYPING_MISTAKE)
+        for name in sorted(_list_names(owner) - ours - read):
+            meant = difflib.get_close_matches(name, sorted(ours - given), 1, _TYPING_MISTAKE)
             if meant:
                 raise UserError(
-                    f"{place}{owner.__name__}.{name} is never called: did you mean {meant[0]}? If it is for another "
-                    "use, give it another name"
+                    f"{place}nothing reads {owner.__name__}.{name}: did you mean {meant[0]}? If it is for another use, "
+                    "give it another name"
                 )
 
 
@@ -44,8 +43,8 @@ def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def _list_methods(cls: type) -> dict[str, FunctionType]:
-    return {name: each for name, each in vars(cls).items() if name[0] != "_" and isinstance(each, FunctionType)}
+def _list_names(cls: type) -> set[str]:
+    return {name for name in vars(cls) if name[0] != "_"}
 
 
 def missing_method(cls: type, *names: str, place: str = "") -> UserError:

@@ -205,6 +205,8 @@ class ScoreKind:
         parts = self.split_names(arrays, classes)
         of_classes = {quantity for quantity, _ in parts.values()}
         quantities = dict.fromkeys(parts.get(name, (name,))[0] for name in names)
+        if ours is type(self):
+            return
         ranges = self._read_ranges(arrays, classes), ours.find_ranges(self, arrays, classes)
         declared: dict[str, tuple[Any, Collection[str], Collection[str]]] = {
             "find_ranges": (*ranges, names),
@@ -215,6 +217,10 @@ class ScoreKind:
         for place, (own, inherited, computed) in declared.items():
             require_names(type(self).__name__, place, own, inherited, computed)
         require_texts(type(self).__name__, self.directions, self.units)
+        if self.right_rate not in ("", ours.right_rate) and self.right_rate not in self.hits(arrays, classes):
+            raise InvalidScoreError(
+                f"right_rate of {type(self).__name__} is {self.right_rate!r}, which hits does not return"
+            )
         if not isinstance(self.decimals, int) or isinstance(self.decimals, bool) or self.decimals < 0:
             raise InvalidScoreError(
                 f"decimals of {type(self).__name__} are {describe_value(self.decimals)}, expected a whole number from 0"

@@ -218,6 +218,7 @@ def test_a_range_that_is_none_or_excludes_a_score_is_refused_before_the_first_up
             "best_metric of Own says of 'top-1' that higher is better, and directions of",
         ),
         ({"decimals": "two"}, "decimals of Stated are 'two', expected a whole number from 0"),
+        ({"right_rate": "near"}, "right_rate of Stated is 'near', which hits does not return$"),
         (
             {"compute": lambda self, arrays, weights: None},
             "compute of Stated returns None, expected values of the draws",

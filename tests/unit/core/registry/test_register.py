@@ -205,12 +205,15 @@ class Both(Counting):
         return images
 
 
-def test_a_method_that_nothing_calls_is_refused_by_the_name_that_is_meant():
-    said = r"model 'mine': Counting.forward_feature is never called: did you mean forward_features\?"
+def test_a_name_that_nothing_reads_is_refused_by_the_one_that_is_meant():
+    said = r"model 'mine': nothing reads Counting.forward_feature: did you mean forward_features\?"
     with pytest.raises(UserError, match=rf"^test_register.py:\d+: {said}"):
         register.register_model("mine", Counting)
     for each in (Helped, Both):
         register.register_model(f"mine_{each.__name__}", each)
+    task = type("Named", (Whole,), {"aspects": {}, "best_metrics": ("error", False)})
+    with pytest.raises(UserError, match=r"task 'mine': nothing reads Named.best_metrics: did you mean best_metric\?"):
+        register.register_task("mine", task)
 
 
 @pytest.mark.parametrize("tables", ["DATA", ["DAAT"], [], ["paddlevit_dist.images.settings:TABLE"]])

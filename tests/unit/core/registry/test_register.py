@@ -216,7 +216,7 @@ def test_a_name_that_nothing_reads_is_refused_by_the_one_that_is_meant():
         register.register_task("mine", task)
 
 
-@pytest.mark.parametrize("tables", ["DATA", ["DAAT"], [], ["paddlevit_dist.images.settings:TABLE"]])
+@pytest.mark.parametrize("tables", ["DATA", ["DAAT"], [], ["paddlevit_dist.images.settings:IMAGES"]])
 def test_tables_of_a_task_are_a_list_of_places(tables):
     task = type("Named", (Whole,), {"aspects": {}})
     if tables and ":" not in tables[0]:

@@ -201,7 +201,7 @@ class Evaluator:
         if not isinstance(metrics, Metrics):
             raise UserError(
                 f"{type(self.task).__name__}.build_metrics returns {describe_value(metrics)}, expected metrics, "
-                "such as TableMetrics or those of super().build_metrics()"
+                "such as TableMetrics or super().build_metrics()"
             )
         return metrics
 

@@ -193,7 +193,7 @@ def _require_tables(tables: Any, place: str) -> None:
     if given is not tables or wrong:
         raise UserError(
             f"{place}: tables={tables!r}: expected a list of tables of keys, each a KeyTable or where one is, such as "
-            "'paddlevit_dist.images.settings:IMAGES'; [] for none, without tables for those of the class it derives from"
+            "'paddlevit_dist.images.settings:IMAGES'; [] for none; without tables it has the tables of its parent class"
         )
 
 

@@ -64,12 +64,12 @@ def find_problem_of_names(names: Iterable[object]) -> str:
     """Say which of a user's names of scores or terms is not a text on a line; empty if all are."""
     for name in names:
         if not isinstance(name, str) or not name.strip() or len(name.splitlines()) > 1:
-            return f"{name!r} is no name: expected a text on one line, such as 'error'"
+            return f"{name!r} is not a name: expected a text on one line, such as 'error'"
     return ""
 
 
 def require_free_names(names: Iterable[str], of: str) -> None:
-    """Raise UserError if one of these names of scores or terms, ``of`` something, is no text, or a field of events."""
+    """Raise UserError if a name of scores or terms, ``of`` something, is not a text, or is a field of events."""
     names = list(names)
     problem = find_problem_of_names(names)
     if problem:

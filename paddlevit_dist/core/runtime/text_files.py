@@ -149,7 +149,7 @@ def iterate_rows(path: Place, row: type[Row]) -> Iterator[Row]:
 
 
 def is_whole(text: str) -> bool:
-    """Return whether a text is the decimal digits of a whole number, which ``int`` reads as it is not too long."""
+    """Return whether a text is the decimal digits of a whole number, short enough for ``int``."""
     return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 

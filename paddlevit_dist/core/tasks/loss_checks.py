@@ -38,7 +38,7 @@ def require_terms(terms: Any, owner: type) -> None:
 
 
 def require_form(terms: Any, owner: type, method: str) -> None:
-    """Refuse what is no dictionary of loss terms; nothing waits for the device.
+    """Refuse what is not a dictionary of loss terms; nothing waits for the device.
 
     Args:
         terms: what a method of a task returned.
@@ -129,7 +129,7 @@ def require_sums(
     """Refuse terms that are means over samples, which the engine would divide once more.
 
     With each sample twice a sum doubles, as its divisor does, and a mean stays what it is. It waits for the device, so
-    it is for the first micro-batch. What is no sum of samples, such as a contrast of all pairs, is neither and passes.
+    it is for the first micro-batch. What is neither, such as a contrast of all pairs, passes.
 
     Args:
         compute: takes ``tensors``, or some of their rows, and returns the terms.

@@ -114,7 +114,7 @@ class ScoreKind:
         raise NotImplementedError
 
     def declare_recomputed(self, parts: Sequence[Arrays], classes: Sequence[str]) -> ProportionRecompute:
-        """Return ``recompute`` of tables with all that this kind declares, whatever ``recompute`` has declared."""
+        """Return ``recompute`` of tables with all that this kind declares; a parent's ``recompute`` knows less."""
         return self.declare(self.recompute(parts, classes), parts[0] if len(parts) == 1 else self.join(parts), classes)
 
     def declare(self, values: Recompute, arrays: Arrays, classes: Sequence[str]) -> ProportionRecompute:
@@ -348,7 +348,7 @@ def require_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind:
     """Return ``find_score_kind``; raise UserError if none of this name is registered."""
     if not isinstance(name, str):
         raise UserError(
-            f"{describe_value(name)} is no name of a kind of scores: expected the text that register_score_kind got"
+            f"{describe_value(name)} is not the name of a kind of scores: expected the text of register_score_kind"
         )
     kind = find_score_kind(name, classes)
     if kind is None:

@@ -118,6 +118,7 @@ CLASSIFICATION = Task(
         {"input": ("gray",), "teacher": ("soft", "hard")},
         {"model": ("timm:test_vit", "timm:test_resnet", "timm:test_efficientnet"), "dropout": ("attention", "path")},
         {"model": ("swin",), "input": ("large", "wide", "tall")},
+        {"model": ("pvt",), "freeze": ("part",), "optimizer": ("Muon",)},  # each of its blocks is the first of a stage
     ),
 )
 

@@ -223,7 +223,7 @@ def test_a_range_that_is_none_or_excludes_a_score_is_refused_before_the_first_up
             {"compute": lambda self, arrays, weights: None},
             "compute of Stated returns None, expected values of the draws",
         ),
-        (None, "Own.build_metrics returns None, expected metrics, such as TableMetrics or those of super"),
+        (None, "Own.build_metrics returns None, expected metrics, such as TableMetrics or super"),
     ],
 )
 def test_what_a_kind_says_is_compared_before_the_first_update(tmp_path, attributes, message):

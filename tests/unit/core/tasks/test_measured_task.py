@@ -178,10 +178,10 @@ def make_own(**attributes):
             {"loss": paddle.ones([3], "int64")},
             r"^Own.measure returns Tensor int64 \(3,\) as 'loss', from which nothing is",
         ),
-        ({"loss": paddle.ones([3]), 5: paddle.ones([3])}, "^measures of Own.measure: 5 is no name: expected a text"),
+        ({"loss": paddle.ones([3]), 5: paddle.ones([3])}, "^measures of Own.measure: 5 is not a name: expected a text"),
         (
             {"loss": paddle.ones([3]), " ": paddle.ones([3])},
-            "^measures of Own.measure: ' ' is no name: expected a text",
+            "^measures of Own.measure: ' ' is not a name: expected a text",
         ),
         ({"loss": paddle.ones([3]), "time": paddle.ones([3])}, "^measures of Own.measure: 'time' is a field of the li"),
     ],

@@ -139,7 +139,7 @@ def test_other_columns_and_unknown_kinds_are_refused():
     with pytest.raises(UserError, match="no kind of scores 'lengths' is registered: call register_score_kind"):
         TableMetrics("lengths")
     with pytest.raises(
-        UserError, match="is no name of a kind of scores: expected the text that register_score_kind got"
+        UserError, match="is not the name of a kind of scores: expected the text of register_score_kind"
     ):
         metrics.score_by(Widths)
     with pytest.raises(UserError, match=r"Nothing needs the method compute\(self, arrays, weights\)"):
@@ -170,7 +170,7 @@ def test_a_score_without_a_value_for_each_draw_is_refused(monkeypatch, result, t
 def test_a_score_is_named_by_a_text_on_a_line(monkeypatch, name):
     monkeypatch.setattr(Widths, "compute", lambda self, arrays, weights: {name: np.ones(len(weights))})
     with pytest.raises(
-        UserError, match=f"^scores of Widths: {re.escape(repr(name))} is no name: expected a text on one"
+        UserError, match=f"^scores of Widths: {re.escape(repr(name))} is not a name: expected a text on one"
     ):
         make((1.5, 2)).compute({})
 

@@ -15,6 +15,7 @@ from ..core.runtime.errors import UserError
 from ..core.runtime.files import DEFLATE_RATIO
 from ..core.runtime.printing import describe_value
 
+_SAME_PLACE = 0.05  # of the smallest spacing: largest distance of corners of arrays of one volume
 _LPS_FROM_RAS = np.array([-1.0, -1.0, 1.0])  # its own inverse
 
 
@@ -72,6 +73,32 @@ def check_geometry(shape: tuple[int, ...], affine: np.ndarray, file: str) -> Vol
 def drop_leading_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Drop leading axes of length one, such as a single time point, from a shape."""
     return shape[-3:] if len(shape) > 3 and all(length == 1 for length in shape[:-3]) else shape
+
+
+def is_same_place(first: VolumeGeometry, second: VolumeGeometry) -> bool:
+    """Return whether the corners of two arrays of one shape are in the same places, as far as headers tell."""
+    return farthest_apart(first, second) <= _SAME_PLACE * first.spacing.min()
+
+
+def farthest_apart(first: VolumeGeometry, second: VolumeGeometry) -> float:
+    """Return the largest millimeters along a world axis between the same corner of two arrays of one shape."""
+    corners = np.array(np.meshgrid(*((0, length - 1) for length in first.shape))).reshape(3, -1).T
+    return float(np.abs(first.world(corners) - second.world(corners)).max())
+
+
+def describe_difference(first: VolumeGeometry, second: VolumeGeometry) -> str:
+    """Say how the geometries of two arrays of one volume differ, the second one's numbers first; empty: they do not."""
+    if first.shape != second.shape:
+        both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (second, first)]
+        return f"{both[0]} voxels (x, y, z) and {both[1]}"
+    if is_same_place(first, second):
+        return ""
+    if not np.allclose(first.spacing, second.spacing, rtol=1e-3):
+        both = [" x ".join(f"{length:.4g}" for length in geometry.spacing[::-1]) for geometry in (second, first)]
+        return f"spacing {both[0]} and {both[1]} mm (x, y, z)"
+    both = [", ".join(f"{place:.2f}" for place in geometry.affine[:3, 3]) for geometry in (second, first)]
+    distance = farthest_apart(first, second)
+    return f"origin {both[0]} and {both[1]} mm, or another direction; corners are {distance:.3g} mm apart"
 
 
 def to_canonical(array: np.ndarray, affine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,7 +24,9 @@ from .geometry import (
     check_fits,
     check_geometry,
     check_voxels,
+    describe_difference,
     drop_leading_axes,
+    is_same_place,
     step_lengths,
     turned_spacing,
 )
@@ -34,7 +36,6 @@ _INSTALL = "pip install '.[volumes]' in the folder of paddlevit_dist's setup.py"
 _ITK_SUFFIXES = (".mha", ".mhd", ".nrrd", ".nhdr")
 _VOXEL_FILE = re.compile(rb"^(?:ElementDataFile[ \t]*=|data ?file[ \t]*:)([^\r\n]*)", re.IGNORECASE | re.MULTILINE)
 _LONGEST_HEADER = 1 << 16  # bytes searched for _VOXEL_FILE
-_SAME_PLACE = 0.05  # of the smallest spacing: largest distance of corners of files of one volume
 _LONGEST_REASON = 200  # characters of a library's error message
 _SMALL_ARRAY = 4096  # bytes of an affine or a spacing in an .npz, including its header
 _LONGEST_EXTENSIONS = 1 << 26  # bytes between the header and the voxels of a NIfTI file
@@ -99,34 +100,11 @@ def read_aligned_headers(files: Sequence[str], max_voxels: int = MAX_VOXELS) -> 
 def _require_same_place(
     first: str, first_geometry: VolumeGeometry, second: str, second_geometry: VolumeGeometry
 ) -> None:
-    if first_geometry.shape != second_geometry.shape:
-        both = [" x ".join(map(str, geometry.shape[::-1])) for geometry in (second_geometry, first_geometry)]
-        what = f"{both[0]} voxels (x, y, z) and {both[1]}"
-    else:
-        distance = farthest_apart(first_geometry, second_geometry)
-        if distance <= _SAME_PLACE * first_geometry.spacing.min():
-            return
-        if not np.allclose(first_geometry.spacing, second_geometry.spacing, rtol=1e-3):
-            both = [
-                " x ".join(f"{length:.4g}" for length in geometry.spacing[::-1])
-                for geometry in (second_geometry, first_geometry)
-            ]
-            what = f"spacing {both[0]} and {both[1]} mm (x, y, z)"
-        else:
-            both = [
-                ", ".join(f"{place:.2f}" for place in geometry.affine[:3, 3])
-                for geometry in (second_geometry, first_geometry)
-            ]
-            what = f"origin {both[0]} and {both[1]} mm, or another direction; corners are {distance:.3g} mm apart"
-    raise UserError(
-        f"{second} and {first} have different geometries: {what}; resample one to the other, or correct its header"
-    )
-
-
-def farthest_apart(first: VolumeGeometry, second: VolumeGeometry) -> float:
-    """Return the largest millimeters along a world axis between the same corner of two arrays of one shape."""
-    corners = np.array(np.meshgrid(*((0, length - 1) for length in first.shape))).reshape(3, -1).T
-    return float(np.abs(first.world(corners) - second.world(corners)).max())
+    what = describe_difference(first_geometry, second_geometry)
+    if what:
+        raise UserError(
+            f"{second} and {first} have different geometries: {what}; resample one to the other, or correct its header"
+        )
 
 
 def format_remarks(headers: dict[str, VolumeHeader]) -> list[str]:
@@ -247,7 +225,7 @@ def _open_nifti(file: str) -> _OpenedVolume:
     affine, remarks = image.affine, header_remarks.of_nifti(image.header, beginning)
     if image.header["sform_code"] and image.header["qform_code"]:
         sform, qform = (VolumeGeometry(image.shape[2::-1], form) for form in (image.get_sform(), image.get_qform()))
-        if farthest_apart(sform, qform) > _SAME_PLACE * qform.spacing.min():
+        if not is_same_place(qform, sform):
             remarks.append(header_remarks.TWO_NIFTI_PLACES)
     affine, notes = length_units.convert_nifti(file, affine, int(image.header["xyzt_units"]))
     remarks += notes

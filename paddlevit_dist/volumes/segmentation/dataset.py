@@ -15,7 +15,7 @@ from ...core.tasks.listed_dataset import create_dataset
 from ...core.tasks.sample_arrays import to_classes
 from ...core.tasks.sample_checks import BadSample
 from ..dataset import NamedVolumes
-from ..geometry import VolumeGeometry
+from ..geometry import VolumeGeometry, describe_difference
 from ..reading import VolumeHeader
 from ..settings import MAX_VOXELS
 from ..store import DecodedStore, DecodedVolume, read_stored, read_upright
@@ -161,10 +161,13 @@ class SegmentedVolumes(NamedVolumes):
             if volume.array.shape != volumes[0].array.shape:
                 shapes = f"{volume.array.shape}, and channel {self.channels[0]} {volumes[0].array.shape}"
                 raise BadSample(f"channel {name} has the shape {shapes}: expected the same")
+            _require_same_place(f"channel {name}", volume.geometry, volumes[0].geometry, f"channel {self.channels[0]}")
         labels = self.make_stored_labels(sample[1])
         if labels is not None and labels.array.shape != volumes[0].array.shape:
             shapes = f"{labels.array.shape}, and the channels {volumes[0].array.shape}"
             raise BadSample(f"the label map has the shape {shapes}: expected the same")
+        if labels is not None:
+            _require_same_place("the label map", labels.geometry, volumes[0].geometry, f"channel {self.channels[0]}")
         return volumes, labels
 
     def make_stored_labels(self, labels: Any) -> LabelMap | None:
@@ -199,6 +202,16 @@ class SegmentedVolumes(NamedVolumes):
         Labels of another size than the channels need it.
         """
         return LabelSource(None, self.read(index)[0][0].geometry)
+
+
+def _require_same_place(field: str, geometry: VolumeGeometry, first: VolumeGeometry, first_field: str) -> None:
+    """Raise a BadSample if a part of a sample says another place than its first channel, by the rule for files."""
+    what = describe_difference(first, geometry)
+    if what:
+        raise BadSample(
+            f"{field} and {first_field} have different geometries: {what}; make both with the same affine, or both "
+            "with the same spacing, or resample one to the other"
+        )
 
 
 class VolumeFiles(SegmentedVolumes):

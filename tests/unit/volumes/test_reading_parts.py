@@ -10,7 +10,7 @@ from support.files.volume_files import AFFINE, SHAPE, voxels, write_landmarks, w
 from support.refusals import refusal_of
 
 from paddlevit_dist.volumes import reading
-from paddlevit_dist.volumes.geometry import VolumeGeometry
+from paddlevit_dist.volumes.geometry import VolumeGeometry, farthest_apart
 from paddlevit_dist.volumes.reading import VolumeHeader
 from paddlevit_dist.volumes.store import read_stored
 
@@ -52,7 +52,7 @@ def test_the_farthest_corner_counts():
     for axis, length in enumerate((5, 4, 3)):  # x, y, z
         longer = np.eye(4)
         longer[axis, axis] = 1.5
-        assert reading.farthest_apart(first, VolumeGeometry((3, 4, 5), longer)) == 0.5 * (length - 1)
+        assert farthest_apart(first, VolumeGeometry((3, 4, 5), longer)) == 0.5 * (length - 1)
 
 
 def test_a_remark_is_told_once_with_its_first_file_and_the_number_of_others():

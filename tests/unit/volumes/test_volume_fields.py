@@ -291,6 +291,37 @@ def test_channels_have_one_shape():
         Both(([VOLUME, short], None)).read(0)
 
 
+def at(spacing=SPACING, shift=0.0, make=make_volume, array=ARRAY):
+    affine = np.diag([*spacing[::-1], 1.0])
+    affine[0, 3] = shift
+    return make(array, axes="zyx", affine=affine)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({"spacing": (2.0, 3.0, 0.5)}, r"spacing 0.5 x 3 x 2 and 0.5 x 1 x 2 mm \(x, y, z\)"),
+        ({"shift": 500}, "origin 500.00, 0.00, 0.00 and 0.00, 0.00, 0.00 mm, .*; corners are 500 mm apart"),
+        ({"shift": 0.02}, None),  # of the shortest step, 0.5 mm, a twentieth is allowed, as for files
+        ({"shift": 0.03}, ".*corners are 0.03 mm apart"),
+    ],
+)
+def test_volumes_and_labels_of_different_places_are_refused_as_their_files_are(labels, said):
+    class Both(Livers):
+        spacing = None
+        channels = ["T1", "T2"]
+
+    label_map, volume = at(**labels, make=make_label_map, array=LABELS), at(**labels)
+    dataset, other_channel = Livers(([at()], label_map)), Both(([at(), volume], None))
+    if said is None:
+        assert dataset.read(0)[1].array.shape == other_channel.read(0)[0][1].array.shape == SHAPE
+        return
+    for each, field in ((dataset, "the label map and channel intensity"), (other_channel, "channel T2 and channel T1")):
+        said_of_both = rf"^sample 0 \(.*\): {field} have different geometries: {said}.*; make both with the same affine"
+        with pytest.raises(BadSample, match=said_of_both):
+            each.read(0)
+
+
 HEADS = ["TASK", "landmarks", "MODEL.NAME", "unet3d", "-dataset=synthetic_landmarks"]
 LIVERS = ["TASK", "volume_segmentation", "MODEL.NAME", "unet3d", "-dataset=synthetic_organs"]
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..core.runtime.printing import describe_value
-from ..core.tasks.class_names import require_classes
 from ..core.tasks.dataset import Dataset
 from ..core.tasks.listed_dataset import create_dataset
 from ..core.tasks.made_results import is_ours
@@ -42,7 +41,7 @@ class NamedVolumes(Dataset):
         """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
         super().make_facts(name)
         if not is_ours(type(self)):
-            require_classes(self, name)
+            self.number_classes(name)
         require_cases(map(self.case, range(len(self))), name)
 
     @abstractmethod

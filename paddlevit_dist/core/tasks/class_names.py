@@ -81,6 +81,11 @@ def require_classes(dataset: Any, name: str) -> None:
     )
 
 
+def list_numbers(number: int) -> list[str]:
+    """Return the names of classes that have none."""
+    return [str(label) for label in range(number)]
+
+
 def require_classes_of_own(dataset: Any, config: RunSettings) -> None:
     """Raise a UserError if neither a user's dataset nor the configuration says which classes there are."""
     if config.MODEL.NUM_CLASSES is None and not is_ours(type(dataset)):
@@ -151,7 +156,7 @@ def resolve_class_names(
             f"dataset {config.DATA.DATASET}: training and validation data name different {word}: {', '.join(before)} "
             f"and {', '.join(names)}; give both the same list of {word}"
         )
-    names = names or [str(label) for label in range(number or 0)]
+    names = names or list_numbers(number or 0)
     requested, existing = config.MODEL.NUM_CLASSES, len(names)
     if requested is not None and requested < existing:
         raise UserError(

@@ -16,7 +16,7 @@ from ..runtime.errors import UserError
 from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
 from .class_labels import make_classes, show_value
-from .class_names import make_class_names, make_num_classes
+from .class_names import list_numbers, make_class_names, make_num_classes, require_classes
 from .listed_dataset import adapt, create_dataset, is_listed
 from .made_results import DESCRIPTIONS, is_ours, make_description, make_opened, make_results
 from .sample_groups import SampleGroups, read_groups
@@ -101,6 +101,15 @@ class Dataset:
         if (labels := self.labels) is not None:
             made = make_classes(labels, self.num_classes, self.class_names or (), self.describe)
             self._set("labels", labels, made, name)
+
+    def number_classes(self, name: str) -> None:
+        """Name classes without names by their numbers, for tasks that name each class in what they count and write.
+
+        Called once facts are made; raises UserError: there are no classes.
+        """
+        require_classes(self, name)
+        if not self.class_names:
+            self._set("class_names", self.class_names, list_numbers(self.num_classes or 0), name)
 
     def list_class_names(self) -> Sequence[str]:
         """Return the names of the classes as texts, also of a dataset that was not opened; empty if there are none.

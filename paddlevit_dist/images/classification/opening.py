@@ -8,6 +8,7 @@ from ...core.runtime.files import atomic_file
 from ...core.runtime.printing import one_line
 from ...core.tasks.class_names import require_classes
 from ...core.tasks.dataset import format_place
+from ...core.tasks.made_results import is_ours
 from ..data.held_out import DatasetPart
 from ..data.image_dataset import ImageDataset
 from ..data.image_samples import open_share
@@ -34,8 +35,10 @@ def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes
     A ``UserError`` says that the dataset has more classes, fewer than ``fewest``, or does not say how many.
     """
     data = config.DATA
-    if dataset.num_classes is None:
-        require_classes(dataset, f"dataset {data.DATASET}")
+    whole = getattr(dataset, "dataset", dataset)  # not a held-out part of it
+    is_own = isinstance(whole, ImageDataset) and not is_ours(type(whole))
+    if dataset.num_classes is None or (is_own and not dataset.num_classes):
+        require_classes(whole, f"dataset {data.DATASET}")
     found = int(dataset.num_classes)
     if num_classes is None and found < fewest:
         name = f", {one_line(dataset.class_names[0])}" if dataset.class_names else ""

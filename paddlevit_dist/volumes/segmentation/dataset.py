@@ -142,7 +142,7 @@ class SegmentedVolumes(NamedVolumes):
     @property
     def num_classes(self) -> int:  # type: ignore[override]
         """Number of outputs of a network: classes with the background, or regions."""
-        return len(self.class_names)
+        return 0 if self.class_names is None else len(self.class_names)
 
     def make_sample(self, sample: Any) -> tuple[list[DecodedVolume], LabelMap | None]:
         """Return what ``read`` of a derived class returned; BadSample if a part is wrong. Voxels are not read."""

@@ -230,6 +230,12 @@ def test_volumes_without_names_of_classes_are_refused():
     bare = type("Bare", (Livers,), {"class_names": [], "class_name": ["background", "liver"]})(None)
     with pytest.raises(UserError, match=r"^dataset own does not say which classes .*it has class_name, which is not"):
         bare.make_facts("dataset own")
+    for base in (Livers, Heads):
+        with pytest.raises(UserError, match="^dataset own does not say which classes it has"):
+            type("Bare", (base,), {"class_names": None})(None).make_facts("dataset own")
+        numbered = type("Numbered", (base,), {"class_names": None, "num_classes": 3})(None)
+        numbered.make_facts("dataset own")
+        assert list(numbered.list_class_names()) == ["0", "1", "2"]
 
 
 def other(volume=VOLUME, **changes):

@@ -10,7 +10,6 @@ from PIL import Image
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ....core.tasks.class_labels import show_value
-from ....core.tasks.class_names import require_classes
 from ....core.tasks.dataset import Dataset
 from ....core.tasks.made_results import is_ours
 from ....core.tasks.sample_arrays import as_array
@@ -77,11 +76,13 @@ class DetectionDataset(ImageDataset):
         self._rules = None
 
     def _make_categories(self, name: str) -> None:
-        """Check that there are classes, and an id for each; raises UserError."""
-        if isinstance(self.category_ids, (tuple, list)) and not self.category_ids and self.num_classes is None:
-            require_classes(self, name)
-        if isinstance(self.category_ids, (tuple, list)) and not self.category_ids and self.num_classes:
-            self._set("category_ids", self.category_ids, tuple(range(1, self.num_classes + 1)), name)
+        """Check that there are classes, with a name and an id for each; raises UserError."""
+        given = as_array(self.category_ids)
+        if not self.num_classes and given is not None and given.ndim == 1 and given.size:
+            self._set("num_classes", self.num_classes, len(given), name)
+        self.number_classes(name)
+        if given is not None and not given.size:
+            self._set("category_ids", self.category_ids, tuple(range(1, (self.num_classes or 0) + 1)), name)
         ids, expected = self.category_ids, "expected ascending whole numbers, one for each class"
         array = as_array(ids)
         is_whole = array is not None and array.ndim == 1 and array.dtype.kind in "iu"

@@ -66,7 +66,7 @@ class PanopticDataset(ImageDataset):
     def make_facts(self, name: str) -> None:
         """Make also ``is_thing`` what the task expects: a list of bool, one for each class."""
         super().make_facts(name)
-        if self.num_classes is None:
+        if not self.num_classes:
             require_classes(self, name)
         given = getattr(self, "is_thing", None)
         array = as_array(given)

@@ -63,7 +63,7 @@ class SegmentationDataset(ImageDataset):
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what the task expects; there are classes."""
         super().make_facts(name)
-        if self.num_classes is None:
+        if not self.num_classes:
             require_classes(self, name)
 
 

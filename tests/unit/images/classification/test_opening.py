@@ -155,6 +155,11 @@ def test_the_number_of_classes_is_checked(refuse):
     assert unknown.startswith(
         "dataset folder does not say which classes it has: give its class an attribute class_names"
     )
+    own = type("Own", (ImageDataset,), {"num_classes": 0, "class_names": [], "__len__": len, "read": len})(
+        None, "val", None
+    )
+    for each in (own, SimpleNamespace(num_classes=0, dataset=own)):
+        assert refuse(choose_num_classes, config, each, None) == unknown
     assert refuse(choose_num_classes, config, made(5), 4) == (
         "dataset folder has labels 0 to 4 but MODEL.NUM_CLASSES (-num_classes) is 4; set it to 5 or remove it"
     )

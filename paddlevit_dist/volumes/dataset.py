@@ -36,6 +36,7 @@ class NamedVolumes(Dataset):
     """Base class of datasets of volumes with names."""
 
     groups_by = SUBJECT
+    indexed = ("case", "stored", "source", "world", "convention")
 
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""

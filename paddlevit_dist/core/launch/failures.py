@@ -84,7 +84,10 @@ def record_failure(error: BaseException) -> None:
     if isinstance(error, ProcessInterrupted):
         record_interruption(error.number, error.again)
         return
-    mistake = str(error) if isinstance(error, UserError) else limits.explain(error)
+    mistake, own = str(error) if isinstance(error, UserError) else limits.explain(error), None
+    if mistake is None or isinstance(error, OwnCodeError):
+        own = OwnCodeError.find(error)
+        mistake = mistake if own is None else str(own)
     if mistake is not None:
         kind, message = USER_ERROR, mistake
     elif isinstance(error, SystemExit):
@@ -92,8 +95,8 @@ def record_failure(error: BaseException) -> None:
     else:
         kind, message = EXCEPTION, reason(error)
     trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    own = error.traceback if isinstance(error, OwnCodeError) else None
-    _record(kind, message, traceback=trace, own_traceback=own, exit_code=getattr(error, "exit_code", 2))
+    own_trace = None if own is None else own.traceback
+    _record(kind, message, traceback=trace, own_traceback=own_trace, exit_code=getattr(error, "exit_code", 2))
 
 
 def record_interruption(number: int, again: bool) -> None:

@@ -39,6 +39,21 @@ class OwnCodeError(UserError):
             frames = frames.tb_next
         return cls(message, "".join(format_exception(type(error), error, frames)))
 
+    def attach(self, error: BaseException) -> None:
+        """Let this be shown if ``error`` ends the run; it stays of its type, for code that handles it."""
+        vars(error).setdefault(_ATTACHED, (str(self), self.traceback))
+
+    @classmethod
+    def find(cls, error: BaseException) -> "OwnCodeError | None":
+        """Return the error itself if it is one, or what is attached to it."""
+        if isinstance(error, OwnCodeError):
+            return error
+        attached = vars(error).get(_ATTACHED)
+        return None if attached is None else cls(*attached)
+
+
+_ATTACHED = "paddlevit_dist_own_code"  # attribute of an exception: texts, so that it can still be pickled
+
 
 class WorkerFailure(Exception):
     """One of several worker processes failed; its peers have been stopped.
@@ -98,10 +113,7 @@ def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
         finally:
             signals.record_only()
     except UserError as error:
-        print(f"error: {printing.one_line(error)}", file=sys.stderr)
-        if isinstance(error, OwnCodeError):
-            print(printing.block(error.traceback), end="", file=sys.stderr)
-        return error.exit_code
+        return _report(error)
     except WorkerFailure as error:
         first, _, rest = str(error).partition("\n")  # such as the traceback in another process, or Paddle's own
         details = error.traceback + (f"{rest}\n" if rest else "")
@@ -115,12 +127,21 @@ def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
         print(signals.describe(signals.exit_code(error) - 128, starting), file=sys.stderr)
         return signals.STOPPED if starting else signals.exit_code(error)
     except Exception as error:
-        reason = limits.explain(error)
+        reason, own = limits.explain(error), OwnCodeError.find(error)
+        if reason is None and own is not None:
+            return _report(own)
         if reason is None:
             raise
         print(f"error: {reason}", file=sys.stderr)
         return UserError.exit_code
     return 0
+
+
+def _report(error: UserError) -> int:
+    print(f"error: {printing.one_line(error)}", file=sys.stderr)
+    if isinstance(error, OwnCodeError):
+        print(printing.block(error.traceback), end="", file=sys.stderr)
+    return error.exit_code
 
 
 def _call(function: Callable[[], None]) -> None:

@@ -53,10 +53,13 @@ class Dataset:
     #: methods by index whose results are made what the task expects, once, in any derived class: name -> method
     #: that takes the result and returns it made, or raises BadSample
     makers: Mapping[str, str] = {"read": "make_sample"}
+    #: further methods by index: if they raise an exception in a user's class, the message names the sample
+    indexed: Sequence[str] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name, maker in {**cls.makers, **({} if is_ours(cls) else DESCRIPTIONS)}.items():
+        more = {} if is_ours(cls) else {**DESCRIPTIONS, **dict.fromkeys(cls.indexed)}
+        for name, maker in {**cls.makers, **more}.items():
             make_results(cls, name, maker)
         if isinstance(vars(cls).get("open"), classmethod):
             setattr(cls, "open", classmethod(make_opened(vars(cls)["open"].__func__)))  # noqa: B010 (for mypy)

@@ -1,5 +1,6 @@
 """What a user's dataset returns, made what tasks expect, in any derived class."""
 
+import contextlib
 import functools
 import os
 from contextvars import ContextVar
@@ -22,8 +23,12 @@ def is_ours(code: Any) -> bool:
     return str(code.__module__).startswith(f"{_PACKAGE}.")
 
 
-def make_results(cls: type[Any], name: str, maker: str) -> None:
-    """Let a method of a dataset return what ``maker`` makes of its result; ``super()`` returns it unchanged."""
+def make_results(cls: type[Any], name: str, maker: str | None) -> None:
+    """Let a method of a dataset return what ``maker`` makes of its result; ``super()`` returns it unchanged.
+
+    An exception of a user's code that ends the run is shown with the sample, its split and the dataset. Without a
+    ``maker``, nothing else changes.
+    """
     method = getattr(cls, name, None)
     is_made = getattr(method, "makes_results", None) is method
     if is_made or not callable(method) or getattr(method, "__isabstractmethod__", False):
@@ -34,7 +39,7 @@ def make_results(cls: type[Any], name: str, maker: str) -> None:
         is_last = getattr(type(self), name, None) is made  # otherwise called by a derived class, whose result is made
         try:
             result = method(self, index, *more, **options)
-            return getattr(self, maker)(result) if is_last else result
+            return getattr(self, maker)(result) if is_last and maker is not None else result
         except BadSample as error:  # also of what the method made itself, such as a volume
             if not is_last or name in DESCRIPTIONS or _is_naming.get():
                 raise
@@ -44,9 +49,26 @@ def make_results(cls: type[Any], name: str, maker: str) -> None:
             finally:
                 _is_naming.reset(token)
             raise named from error.__cause__
+        except UserError:
+            raise
+        except Exception as error:
+            if is_last and not is_ours(type(self)) and not _is_naming.get():
+                _attach_place(error, self, index, made, name not in DESCRIPTIONS)
+            raise
 
     setattr(made, "makes_results", made)  # noqa: B010 (an attribute of a function, for mypy)
     setattr(cls, name, made)
+
+
+def _attach_place(error: Exception, dataset: Any, index: int, method: Any, is_described: bool) -> None:
+    """Attach to an exception the sample that ``method`` was called for, and the traceback below it."""
+    token = _is_naming.set(True)
+    try:
+        place = _place_sample(dataset, index, is_described)
+    finally:
+        _is_naming.reset(token)
+    message = f"{place}: {shorten(f'{type(error).__name__}: {error}')}"
+    OwnCodeError.wrap(message, error, lambda code: code is method.__code__).attach(error)
 
 
 def make_opened(method: Any) -> Any:
@@ -57,7 +79,7 @@ def make_opened(method: Any) -> Any:
         dataset, name = method(cls, config, split, cache_folder), f"dataset {config.DATA.DATASET}"
         if not is_ours(type(dataset)):
             _require_length(dataset, name)
-            vars(dataset)["opened_split"] = split  # for messages
+            vars(dataset).update(opened_split=split, opened_name=name)  # for messages
         dataset.make_facts(name)
         return dataset
 
@@ -105,6 +127,18 @@ def name_sample(dataset: Any, index: int) -> str:
     splits = (getattr(each, "opened_split", "") for each in (dataset, getattr(dataset, "dataset", None)))
     split = next(filter(None, splits), "")
     return f"{number} of {split}" if split else number
+
+
+def _place_sample(dataset: Any, index: int, is_described: bool) -> str:
+    """Return the number of a sample with its split, and its dataset and description if there are any."""
+    number = description = f"sample {index}"
+    if is_described:
+        with contextlib.suppress(Exception):  # of a user's class
+            description = str(dataset.describe(index))
+    whole = getattr(dataset, "dataset", dataset)  # of transformed samples
+    split, name = (getattr(whole, attribute, "") for attribute in ("opened_split", "opened_name"))
+    more = ", ".join(filter(None, [name, description if description != number else ""]))
+    return (f"{number} of {split}" if split else number) + (f" ({more})" if more else "")
 
 
 def describe_sample(dataset: Any, index: int) -> str:

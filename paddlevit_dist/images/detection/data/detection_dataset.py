@@ -29,6 +29,7 @@ class DetectionDataset(ImageDataset):
     needs_rgb = True
     truth_name = "ImageAnnotations"
     makers: Mapping[str, str] = {**Dataset.makers, "annotations": "make_annotations"}
+    indexed = ("size", "image_id")
     groups_by = {**SUBJECT, **FOLDER}
     #: ascending ids of the categories in the annotation file
     category_ids: tuple[int, ...] = ()

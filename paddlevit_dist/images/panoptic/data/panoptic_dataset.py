@@ -30,6 +30,7 @@ class PanopticDataset(ImageDataset):
     needs_rgb = True
     truth_name = "segments"
     makers: Mapping[str, str] = {**Dataset.makers, "read_segments": "make_segments"}
+    indexed = ("image_id",)
     groups_by = {**SUBJECT, **FOLDER}
     num_classes: int
     #: of each class, whether it has instances (a thing) or is stuff

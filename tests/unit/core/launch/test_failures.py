@@ -8,7 +8,7 @@ import pytest
 
 from paddlevit_dist import Stopped, UserError
 from paddlevit_dist.core.launch import failures
-from paddlevit_dist.core.runtime.errors import DeviceFailure
+from paddlevit_dist.core.runtime.errors import DeviceFailure, OwnCodeError
 from paddlevit_dist.core.runtime.signals import ProcessInterrupted
 
 
@@ -104,6 +104,16 @@ def test_an_error_is_recorded_by_its_kind(records, kind):
         assert record["traceback"].startswith(type(error).__name__) or type(error).__name__ in record["traceback"]
     assert failures.describe_end(2, 1, records) == record  # in place of the exit code
     assert json.loads((records / "rank_2.json").read_text()) == record
+
+
+def test_an_exception_of_own_code_is_recorded_with_its_traceback(records):
+    error = KeyError("x")
+    OwnCodeError("sample 1: KeyError: 'x'", "own\n").attach(error)
+    for each in (error, OwnCodeError("sample 1: KeyError: 'x'", "own\n")):
+        failures.record_failure(each)
+        record = failures.read(records, 2)
+        assert (record["kind"], record["message"]) == (failures.USER_ERROR, "sample 1: KeyError: 'x'")
+        assert record["own_traceback"] == "own\n"
 
 
 def test_the_exit_code_of_a_device_failure_is_kept(records):

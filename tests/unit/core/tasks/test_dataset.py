@@ -11,6 +11,7 @@ from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.register import register_dataset, register_task
+from paddlevit_dist.core.runtime.errors import OwnCodeError
 from paddlevit_dist.core.tasks import dataset as datasets
 from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset, require_folder
 from paddlevit_dist.core.tasks.made_results import describe_sample, name_sample
@@ -352,3 +353,68 @@ def make_samples(dataset):
     samples = Samples()
     samples.dataset = dataset
     return samples
+
+
+class Wet(Dataset):
+    """Each method by index fails for sample 1, also ``title``, whose result nothing is made of."""
+
+    indexed = ("title",)
+
+    def __len__(self):
+        return 3
+
+    def fail(self, index):
+        if index == 1:
+            raise KeyError("my disk is wet")
+        return f"text {index}"
+
+    read = describe = title = fail
+
+
+class WetPictures(Wet):
+    describe = Dataset.describe
+
+    def title(self, index):
+        return self.read(index)
+
+    def read(self, index):
+        try:
+            return super().read(index)
+        except KeyError:  # still of its type
+            raise OSError("no picture") from None
+
+
+def test_an_exception_of_own_code_is_told_with_its_sample_split_and_dataset():
+    config = SimpleNamespace(DATA=SimpleNamespace(DATASET="d", DATA_PATH=None))
+    for cls, error, said in (
+        (Wet, KeyError, "KeyError: 'my disk is wet'"),
+        (WetPictures, OSError, "OSError: no picture"),
+    ):
+        opened = cls.open(config, "train", None)
+        for name in ("read", "describe", "title") if cls is Wet else ("read", "title"):
+            assert getattr(opened, name)(0) == "text 0"
+            with pytest.raises(error) as caught:
+                getattr(opened, name)(1)
+            kept = pickle.loads(pickle.dumps(caught.value))  # as from a loader process
+            for each in (caught.value, kept):
+                own = OwnCodeError.find(each)
+                assert str(own) == f"sample 1 of train (dataset d): {said}"
+            lines = own.traceback.splitlines()
+            place = "in fail" if cls is Wet else "in read"
+            assert lines[0].startswith("Traceback") and lines[1].endswith(place) and lines[-1] == said
+    assert OwnCodeError.find(KeyError("x")) is None
+    with pytest.raises(KeyError) as caught:  # not opened, and described
+        type("Named", (Wet,), {"describe": lambda self, index: f"{index}.png"})(None, "train", None).read(1)
+    assert str(OwnCodeError.find(caught.value)) == "sample 1 (1.png): KeyError: 'my disk is wet'"
+
+
+def test_wrong_input_and_samples_of_own_code_are_told_as_before():
+    for error in (UserError("no file"), BadSample("is odd")):
+
+        class Refusing(Wet):
+            def read(self, index, error=error):
+                raise error
+
+        with pytest.raises(type(error)) as caught:
+            Refusing(None, "train", None).read(0)
+        assert OwnCodeError.find(caught.value) is None

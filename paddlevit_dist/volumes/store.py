@@ -175,7 +175,12 @@ def at_spacing(
 
 def keep_small(voxels: np.ndarray) -> np.ndarray:
     """Return voxels of a small type unchanged, others as float32; contiguous."""
-    return np.ascontiguousarray(voxels, None if voxels.dtype.name in _SMALL else np.float32)
+    return np.ascontiguousarray(voxels, small_type(voxels))
+
+
+def small_type(voxels: np.ndarray) -> np.dtype:
+    """Return the type as which voxels are stored: their own if it is small, else float32."""
+    return voxels.dtype if voxels.dtype.name in _SMALL else np.dtype(np.float32)
 
 
 def _belong_together(facts: Path, array: Path) -> bool:

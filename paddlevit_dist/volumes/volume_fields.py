@@ -12,9 +12,9 @@ from ..core.runtime.errors import UserError
 from ..core.runtime.printing import describe_value, shorten
 from ..core.tasks.prediction import is_file_name
 from ..core.tasks.sample_arrays import to_array
-from ..core.tasks.sample_checks import BadSample, require_finite
+from ..core.tasks.sample_checks import BadSample, to_finite
 from .geometry import VolumeGeometry, check_geometry, drop_leading_axes, to_canonical
-from .store import DecodedVolume, extremes, keep_small, moments, percentile_window
+from .store import DecodedVolume, extremes, moments, percentile_window, small_type
 
 _ORDER = "zyx"
 _SAME_SPACING = 1e-2  # relative: headers store a spacing with few digits
@@ -49,10 +49,7 @@ def make_volume(
     upright, geometry = _place(array, "array", axes, spacing, affine)
     if upright.dtype.kind not in "iufb":
         raise BadSample(f"array is {describe_value(upright)}, expected real numbers")
-    with np.errstate(over="ignore"):  # refused below
-        voxels = keep_small(upright)
-    if voxels.dtype.kind == "f":
-        require_finite(voxels, "array")
+    voxels = to_finite(upright, small_type(upright), "array")
     low_high = percentile_window(voxels) if window is None else _read_pair(window, "window")
     return DecodedVolume(voxels, geometry, low_high, moments(voxels), extremes(voxels))
 

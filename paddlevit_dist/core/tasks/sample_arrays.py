@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.printing import describe_value, shorten
-from .sample_checks import BadSample, has_no_other_negative, require_finite
+from .sample_checks import BadSample, has_no_other_negative, require_finite, to_finite
 
 
 def to_array(value: Any, field: str) -> np.ndarray:
@@ -56,11 +56,7 @@ def to_floats(value: Any, field: str, columns: int, dtype: type = np.float32) ->
     array = array.reshape(-1, columns) if not array.size or (columns == 1 and array.ndim == 1) else array
     if array.ndim != 2 or array.shape[1] != columns:
         raise BadSample(f"{field} has the shape {array.shape}, expected (n, {columns})")
-    with np.errstate(over="ignore"):  # refused below
-        converted = np.ascontiguousarray(array, dtype)
-    if array.dtype.kind == "f":
-        require_finite(converted, field)
-    return converted
+    return to_finite(array, dtype, field)
 
 
 def to_classes(

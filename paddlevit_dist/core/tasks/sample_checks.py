@@ -63,6 +63,22 @@ def require_finite(value: Any, name: str = "", depth: int = 0) -> None:
             require_finite(part, f"{name}.{key}" if name else str(key), depth + 1)
 
 
+def to_finite(array: np.ndarray, dtype: Any, name: str) -> np.ndarray:
+    """Return real numbers as ``dtype``, contiguous; raises BadSample: one is not finite, or too large for this type."""
+    with np.errstate(over="ignore"):  # refused below
+        converted = np.ascontiguousarray(array, dtype)
+    if array.dtype.kind != "f" or converted.dtype.kind != "f" or not converted.size or _is_finite(converted):
+        return converted
+    require_finite(array, name)
+    is_large = np.isinf(converted)
+    first = tuple(int(position) for position in np.argwhere(is_large)[0])
+    raise BadSample(
+        f"{name}{list(first)} is {array[first]:g}; {np.count_nonzero(is_large):,} of its {array.size:,} numbers are "
+        f"too large for {converted.dtype.name}, whose largest is {np.finfo(converted.dtype).max:.2g}; scale the "
+        "numbers, or repair or remove the sample"
+    )
+
+
 def _parts(value: Any) -> Iterable[tuple[object, Any]]:
     if isinstance(value, dict):
         return value.items()

@@ -120,6 +120,7 @@ def _write_ade20k(folder: Path, materials: "Materials") -> None:
             save(image, folder / "images" / part / f"ADE_{split}_{index:08d}.jpg")
             save(Image.fromarray(labels + 1), folder / "annotations" / part / f"ADE_{split}_{index:08d}.png")
     write_lines(folder / "objectInfo150.txt", ["Idx\tRatio"])
+    write_lines(folder / "numbers.txt", [f"class {number}" for number in range(150)])  # for scores of files
 
 
 MAKERS: dict[str, Maker] = {

@@ -29,7 +29,7 @@ def require_read_names(cls: Any, place: str = "") -> None:
     given = {name for each in own for name in _list_names(each)}
     methods = [each for owner in own for each in vars(owner).values() if isinstance(each, FunctionType)]
     read = {name for method in methods for name in method.__code__.co_names}
-    for owner in own:
+    for owner in (each for each in own if _find_package(each) == _find_package(cls)):  # not Paddle's
         for name in sorted(_list_names(owner) - ours - read):
             meant = difflib.get_close_matches(name, sorted(ours - given), 1, _TYPING_MISTAKE)
             if meant:
@@ -40,7 +40,11 @@ def require_read_names(cls: Any, place: str = "") -> None:
 
 
 def _is_ours(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return _find_package(cls) == __name__.partition(".")[0]
+
+
+def _find_package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 def _list_names(cls: type) -> set[str]:

@@ -61,10 +61,10 @@ def get_interval(event: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def find_problem_of_names(names: Iterable[object]) -> str:
-    """Say which of a user's names of scores or terms is not a text on a line; empty if all are."""
+    """Say which of a user's names of scores or terms is not a text; empty if all are."""
     for name in names:
-        if not isinstance(name, str) or not name.strip() or len(name.splitlines()) > 1:
-            return f"{name!r} is not a name: expected a text on one line, such as 'error'"
+        if not isinstance(name, str) or not name.strip():
+            return f"{name!r} is not a name: expected a text, such as 'error'"
     return ""
 
 

@@ -94,7 +94,7 @@ def _require_one_direction(task: Task, metrics: Metrics) -> None:
     name, more_is_better = task.best_metric
     declared = metrics.scores.directions.get(name) if isinstance(metrics, TableMetrics) else None
     chosen = HIGHER if more_is_better else LOWER
-    if declared not in (None, chosen):
+    if declared not in (None, "", chosen):  # "" says neither of them
         raise UserError(
             f"best_metric of {type(task).__name__} says of '{name}' that {chosen} is better, and directions of "
             f"{describe_owner(metrics)} that {declared} is: change one"

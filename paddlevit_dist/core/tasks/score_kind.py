@@ -202,11 +202,11 @@ class ScoreKind:
         package = __name__.partition(".")[0]
         kinds = (each for each in type(self).__mro__ if issubclass(each, ScoreKind))
         ours = next(each for each in kinds if each.__module__.partition(".")[0] == package)
+        if ours is type(self):
+            return
         parts = self.split_names(arrays, classes)
         of_classes = {quantity for quantity, _ in parts.values()}
         quantities = dict.fromkeys(parts.get(name, (name,))[0] for name in names)
-        if ours is type(self):
-            return
         ranges = self._read_ranges(arrays, classes), ours.find_ranges(self, arrays, classes)
         declared: dict[str, tuple[Any, Collection[str], Collection[str]]] = {
             "find_ranges": (*ranges, names),

@@ -240,6 +240,18 @@ def test_what_a_kind_says_is_compared_before_the_first_update(tmp_path, attribut
     assert run.schedule.update == 0
 
 
+@pytest.mark.parametrize("direction", ["", "higher"])
+def test_the_best_may_be_chosen_by_a_score_without_a_direction(tmp_path, direction):
+    kind = type("Stated", (ClassificationScores,), {"directions": {"top-1": direction}})
+    register_score_kind("stated", kind, replace=True)
+
+    def build_metrics(task):
+        return ClassificationMetrics(task.num_classes, kind="stated")
+
+    task_class = type("Own", (Classification,), {"build_metrics": build_metrics, "__module__": "own"})
+    small_runs.build(str(tmp_path), "-epochs=1", task_class=task_class).evaluator.check_metrics(1)
+
+
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_check_of_metrics_leaves_the_mode_of_the_model(tmp_path, is_training):
     run = small_runs.build(str(tmp_path), "-epochs=1", task_class=make_task("top-1"))

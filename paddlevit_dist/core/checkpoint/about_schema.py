@@ -44,6 +44,7 @@ class AboutFacts(msgspec.Struct):
     task: str | None = None
     model: str | None = None
     input: _InputFacts | None = None
+    image_size: Annotated[list[Annotated[int, Meta(gt=0, le=1 << 20)]], Meta(min_length=2, max_length=2)] | None = None
     data: dict[str, _SplitFacts | None] | None = None
     settings: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None

@@ -27,7 +27,7 @@ from .load_report import (
     require_statistics,
 )
 from .low_rank import LowRankBase
-from .model_record import find_trained_size
+from .model_record import as_plane, find_trained_size
 from .naming import list_targets, name_for
 from .network_facts import list_network_differences
 from .published import is_fetched
@@ -237,13 +237,13 @@ def _fit(
 
     ``matched_names``: tensors whose rows follow the names of classes, which are skipped.
     """
-    fitting = {}
+    fitting, is_other_size = {}, report.trained_size not in (None, as_plane(interface.image_size))
     for name, target in targets.items():
         shape, value = tuple(target.shape), state.get(name)
         report.shapes[name] = (None if value is None else value.shape, shape)
         if name in matched_names:
             continue
-        if value is not None and report.trained_size not in (None, interface.image_size):
+        if value is not None and is_other_size:
             resampled = interface.resample_parameter(name, value, report.trained_size)
             if resampled is not None and resampled.shape == shape:
                 fitting[name] = resampled

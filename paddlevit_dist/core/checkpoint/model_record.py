@@ -6,6 +6,7 @@ A run writes ``about.yaml`` before the evaluation that chooses, whose values are
 
 import contextlib
 from collections.abc import Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from .records import read_about, read_about_file, read_evaluated_values, read_we
 from .weight_files import find_weights_file, local_file
 
 THRESHOLD = "threshold {}"  # name of a class's threshold among the values of an evaluation
+TRAINED_SIZE = "image_size"  # in about.yaml: [height, width] of the images that the network was built for; null: any
 _PREFIX = THRESHOLD.format("")
 _INPUT = ("IMAGE_SIZE", "CROP_PCT", "CROP_MODE", "INTERPOLATION", "TEST_VIEWS", "TEST_SCALES")  # below DATA
 _GOAL = {"precision": ("THRESHOLDS", "WISHED"), "recall": ("THRESHOLDS", "WISHED"), "f1": ("THRESHOLDS",)}
@@ -99,13 +101,25 @@ def read_stored_settings(source: str, may_download: bool = True) -> Mapping[str,
 
 
 def find_trained_size(file: Path) -> tuple[int, int] | None:
-    """Return height and width of the images that the weights in ``file`` were trained on; None: unknown."""
-    settings = read_weights_info(file).get("settings") if file.is_file() else None
+    """Return height and width of the images that the network of the weights in ``file`` was built for; None: unknown.
+
+    A run records them with its weights; one of an older version has only a setting, which not all tasks use.
+    """
+    about = read_weights_info(file) if file.is_file() else {}
+    if TRAINED_SIZE in about:
+        return as_plane(about[TRAINED_SIZE])
+    settings = about.get("settings")
     data = settings.get("DATA") if isinstance(settings, dict) else None
-    size = data.get("IMAGE_SIZE") if isinstance(data, dict) else None
-    if isinstance(size, int):
-        return size, size
-    return (size[0], size[1]) if isinstance(size, list) and [type(side) for side in size] == [int, int] else None
+    return as_plane(data.get("IMAGE_SIZE")) if isinstance(data, dict) else None
+
+
+def as_plane(size: Any) -> tuple[int, int] | None:
+    """Return height and width of a size that is one whole number or two; None of anything else, such as a volume's."""
+    sides = list(size) if isinstance(size, (list, tuple)) else [size, size]
+    if len(sides) != 2 or any(isinstance(side, bool) or not isinstance(side, Integral) for side in sides):
+        return None
+    height, width = map(int, sides)
+    return (height, width) if height > 0 and width > 0 else None
 
 
 def parse_thresholds(values: Mapping[str, Any]) -> dict[str, float]:

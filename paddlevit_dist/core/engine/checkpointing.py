@@ -12,12 +12,14 @@ import paddle
 
 from ..checkpoint import low_rank
 from ..checkpoint import store as checkpoint_store
+from ..checkpoint.model_record import TRAINED_SIZE, as_plane
 from ..checkpoint.store import HostCopies, HostTensor, Tensors, host_values
 from ..distributed import SyncPoint, all_gather, broadcast_object, is_main, world_size
 from ..logging.progress import printing
 from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
+from ..tasks.model import as_model
 from ..tasks.model_factory import build_model
 from ..tasks.task import Task
 from .background_worker import BackgroundWorker
@@ -304,6 +306,10 @@ class Checkpointer:
         own = {} if state.own is None else {name: each.numpy().copy() for name, each in state.own.tensors().items()}
         run_state = checkpoint_store.RunState(state.position(), optimizer, extra, own)
         about = describe(self._config, self._task, self._datasets)
+        network = as_model(state.model)
+        if network.works_on == "images":
+            size = as_plane(network.image_size)
+            about[TRAINED_SIZE] = None if size is None else list(size)
         return _StateCopy(name, where, weights, averages, run_state, about, self._pruning(self.folder / name))
 
     def _copy_weights(self, averaged: dict[str, np.ndarray] | None) -> tuple[Tensors, Tensors | None]:

@@ -275,8 +275,10 @@ class PatchEmbedding(nn.Layer):
         self.proj = nn.Conv2D(in_channels, embed_dim, patch_size, stride=patch_size, **start)
 
     def find_grid(self, image_size: tuple[int, int] | None) -> tuple[int, int] | None:
-        """Return the patches down and across images of a size; None if that is None."""
-        return None if image_size is None else (image_size[0] // self.patch_size, image_size[1] // self.patch_size)
+        """Return the patches down and across images of a size, padded to whole patches; None if that is None."""
+        if image_size is None:
+            return None
+        return -(-image_size[0] // self.patch_size), -(-image_size[1] // self.patch_size)
 
     def forward(self, x):
         """Map images (batch, channels, height, width) to tokens (batch, patches, dim)."""

@@ -43,7 +43,7 @@ from ..transforms.albumentations_file import AlbumentationsFile
 from .class_masks import add_classes, build_targets, count_classes
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, summarize_labels
 from .metrics import SegmentationMetrics
-from .protocols import class_map, describe_protocol, read_crop, read_protocol, upsample
+from .protocols import class_map, describe_protocol, read_protocol, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, split_batch
 from .settings import SegmentationSettings, require_no_pixel_losses
 from .transforms import evaluation_transform, see_maps, training_transform
@@ -148,8 +148,9 @@ class ImageSegmentation(BackboneTask):
 
     @property
     def network_size(self) -> tuple[int, int] | None:
-        """Height and width that the network is built for: of a crop, if positions are learned for it; else its own."""
-        return read_crop(self.config) if self._has_own_losses else None
+        """Height and width that the network is built for: of crops, if it learns their positions; else its own."""
+        height, width = self.config.DATA.CROP_SIZE
+        return (height, width) if self._has_own_losses else None
 
     def signature(self, dataset: TransformedDataset | None = None) -> dict[str, Any]:
         """Return the preprocessing settings that the weights depend on, or the classes and colors of samples."""

@@ -21,12 +21,12 @@ NETWORKS = {
 }
 
 
-def save(folder, name, size, settings):
+def save(folder, name, size, settings, **facts):
     """Weights of a network for images of a size, with the metadata of a run."""
     paddle.seed(1)
     model = create_model(name, 3, size, **NETWORKS[name][0])
     paddle.save(model.state_dict(), str(folder / "model.pdparams"))
-    (folder / "about.yaml").write_text(yaml.safe_dump({"settings": settings}))
+    (folder / "about.yaml").write_text(yaml.safe_dump({**facts, "settings": settings}))
     return model.state_dict()[NETWORKS[name][1]].numpy()
 
 
@@ -47,6 +47,22 @@ def test_positions_follow_the_size_that_the_run_says(name, tmp_path):
     after = found.reshape(-1, before.shape[-1])
     np.testing.assert_allclose(after[len(table) - places :].reshape(*new, -1), expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(after[: len(table) - places], table[: len(table) - places])
+
+
+def test_the_size_of_the_network_comes_before_a_setting(tmp_path):
+    """4 x 9 patches are as many as 6 x 6, which is what the setting, unused by the run's task, would say."""
+    before = save(tmp_path, "vit", (32, 72), {"DATA": {"IMAGE_SIZE": 48}}, image_size=[32, 72])
+    model = create_model("vit", 3, (48, 48), **NETWORKS["vit"][0])
+    assert load_weights(model, tmp_path / "model.pdparams", strict=True).resized == ["pos_embed"]
+    patches = before[:, 1:].reshape(4, 9, -1)
+    expected = np.einsum("yh,xw,hwc->yxc", bicubic_matrix(4, 6), bicubic_matrix(9, 6), patches).reshape(1, 36, -1)
+    np.testing.assert_allclose(model.pos_embed.numpy()[:, 1:], expected, rtol=1e-4, atol=1e-6)
+    (tmp_path / "about.yaml").write_text("image_size: null\nsettings: {DATA: {IMAGE_SIZE: [32, 72]}}")
+    assert not load_weights(model, tmp_path / "model.pdparams").resized  # a network of any size; as many patches
+    np.testing.assert_array_equal(model.pos_embed.numpy(), before)
+    (tmp_path / "about.yaml").write_text("image_size: [32]")
+    with pytest.raises(UserError, match=r"about.yaml: .*image_size"):
+        load_weights(model, tmp_path / "model.pdparams")
 
 
 @pytest.mark.parametrize("settings", [{}, {"DATA": {"IMAGE_SIZE": [16, 24]}}])

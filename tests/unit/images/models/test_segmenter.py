@@ -26,6 +26,9 @@ class Backbone(Model):
     def resize_parameter(self, name, value):
         return name, value
 
+    def resample_parameter(self, name, value, trained_size):
+        return name, value, trained_size
+
     def no_weight_decay(self):
         return ("stem.weight", "body.bias")
 
@@ -72,6 +75,8 @@ def test_what_concerns_the_backbone_is_asked_of_it(built):
     assert model.pretrained_part is model.backbone and model.recomputed_layers() == [model.backbone.body]
     assert model.resize_parameter("backbone.stem.weight", 3) == ("stem.weight", 3)
     assert model.resize_parameter("decode.conv_seg.weight", 3) is None
+    assert model.resample_parameter("backbone.stem.weight", 3, (30, 40)) == ("stem.weight", 3, (30, 40))
+    assert model.resample_parameter("aux.weight", 3, (30, 40)) is None
     assert model.no_weight_decay() == ("backbone.stem.weight", "backbone.body.bias")
     heads = ["decode.conv_seg.weight", "decode.conv_seg.bias", "aux.weight", "aux.bias"]
     assert model.layer_groups() == [["backbone.stem.weight"], ["backbone.body.weight"], heads]

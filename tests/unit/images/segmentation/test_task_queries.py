@@ -5,11 +5,12 @@ import paddle
 import pytest
 from support.trainings import small_segmenters
 
-from paddlevit_dist import UserError
+from paddlevit_dist import UserError, load_weights
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.engine import compute_loss
 from paddlevit_dist.core.tasks.step_types import StepPosition
 from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.images.models.resampling import bicubic_matrix
 from paddlevit_dist.images.segmentation.class_masks import COUNTS, count_classes
 from paddlevit_dist.images.segmentation.data.segmentation_dataset import IGNORED
 from paddlevit_dist.images.segmentation.samples import HOST, split_batch
@@ -65,9 +66,26 @@ def test_counts_of_the_loader_are_those_of_the_step_and_the_loss_can_be_learned(
     assert task.criterion.weights == {"class": 2.0, "mask": 5.0, "dice": 5.0}
 
 
+def test_weights_of_a_rectangle_are_resampled_from_its_own_grid(tmp_path):
+    """Crops of 26 x 72 pixels are 4 x 9 patches of 8, as many as the 6 x 6 of other crops."""
+    small_segmenters.build(str(tmp_path), *EOMT, "DATA.CROP_SIZE", "[26, 72]").train()
+    file = next(tmp_path.rglob("*.pdparams"))
+    before = paddle.load(str(file))["backbone.pos_embed"].numpy()
+    for crop, grid in (("[48, 48]", (6, 6)), ("[26, 70]", (4, 9)), ("[40, 20]", (5, 3))):
+        task, _ = build_task("DATA.CROP_SIZE", crop)
+        model = task.build_model(task.num_classes)
+        load_weights(model, file, strict=True)
+        down, across = bicubic_matrix(4, grid[0]), bicubic_matrix(9, grid[1])
+        expected = np.einsum("yh,xw,hwc->yxc", down, across, before.reshape(4, 9, -1))
+        np.testing.assert_allclose(
+            model.backbone.pos_embed.numpy().reshape(expected.shape), expected, rtol=1e-4, atol=1e-6
+        )
+
+
 def test_an_evaluation_gives_each_pixel_the_most_likely_class():
     task, samples = build_task("SEGMENTATION.PROTOCOL", "spread", "SEGMENTATION.CROP", "[24, 24]")
     model = task.build_model(task.num_classes)
+    assert model.image_size == (24, 40)  # a window of the evaluation changes no weight
     model.eval()
     batch = task.collate([samples["val"].sample(index, np.random.default_rng(0)) for index in (4, 0)])
     tensors = {name: paddle.to_tensor(value) if name != HOST else value for name, value in batch.items()}

@@ -243,7 +243,7 @@ def _fit(
         report.shapes[name] = (None if value is None else value.shape, shape)
         if name in matched_names:
             continue
-        if value is not None and is_other_size:
+        if value is not None and (is_other_size or (report.trained_size is not None and value.shape != shape)):
             resampled = interface.resample_parameter(name, value, report.trained_size)
             if resampled is not None and resampled.shape == shape:
                 fitting[name] = resampled

@@ -12,9 +12,9 @@ def resize_position_embedding(
 ) -> np.ndarray | None:
     """Resample the patches of a position embedding to another grid: bicubic, with Pillow's widening filter, as in timm.
 
-    An unknown old grid is taken for a square, or for one with the proportions of the new one. A known one, or a square,
-    with one prefix token more or less is of a model with or without a distillation token: its position is dropped, or
-    begins as the class token's.
+    An unknown old grid is taken for a square, or for one with the proportions of the new one. A known one with another
+    number of patches, as of smaller ones, gives the proportions. A known one, or a square, with one prefix token more
+    or less is of a model with or without a distillation token: its position is dropped, or begins as the class token's.
 
     Args:
         embedding: (1, prefix tokens + patches, channels).
@@ -140,7 +140,7 @@ def _prefix_and_grid(
         num_prefix = num_tokens - old_grid[0] * old_grid[1]
         if num_prefix in (num_prefix_tokens, _OTHER_PREFIX.get(num_prefix_tokens)):
             return num_prefix, old_grid
-    grid = _get_grid(num_tokens - num_prefix_tokens, new_grid)
+    grid = _get_grid(num_tokens - num_prefix_tokens, new_grid, old_grid)
     other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
     if grid is None and other_prefix is not None:
         side = math.isqrt(max(num_tokens - other_prefix, 0))
@@ -149,11 +149,12 @@ def _prefix_and_grid(
     return num_prefix_tokens, grid
 
 
-def _get_grid(num_patches: int, new_grid: tuple[int, int]) -> tuple[int, int] | None:
+def _get_grid(num_patches: int, new_grid: tuple[int, int], old_grid: tuple[int, int] | None) -> tuple[int, int] | None:
     if num_patches <= 0:
         return None
     square = math.isqrt(num_patches)
-    if square * square == num_patches:
+    if old_grid is None and square * square == num_patches:
         return square, square
-    height = round(math.sqrt(num_patches * new_grid[0] / new_grid[1]))
+    rows, columns = new_grid if old_grid is None else old_grid
+    height = round(math.sqrt(num_patches * rows / columns))
     return (height, num_patches // height) if height > 0 and num_patches % height == 0 else None

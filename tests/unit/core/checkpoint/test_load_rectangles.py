@@ -65,6 +65,18 @@ def test_the_size_of_the_network_comes_before_a_setting(tmp_path):
         load_weights(model, tmp_path / "model.pdparams")
 
 
+@pytest.mark.parametrize("size, grid", [((24, 24), (6, 6)), ((32, 72), (8, 18)), ((20, 28), (5, 7))])
+def test_patches_of_another_size_leave_the_old_grid_its_proportions(size, grid, tmp_path):
+    """From 4 x 9 patches of 8 pixels to patches of 4: the first has as many, the second is of equal images."""
+    before = save(tmp_path, "vit", (32, 72), {}, image_size=[32, 72])
+    model = create_model("vit", 3, size, **{**NETWORKS["vit"][0], "patch_size": 4})
+    load_weights(model, tmp_path / "model.pdparams", strict=True)
+    down, across = bicubic_matrix(4, grid[0]), bicubic_matrix(9, grid[1])
+    expected = np.einsum("yh,xw,hwc->yxc", down, across, before[:, 1:].reshape(4, 9, -1))
+    found = model.pos_embed.numpy()[:, 1:].reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("settings", [{}, {"DATA": {"IMAGE_SIZE": [16, 24]}}])
 def test_weights_of_the_same_or_an_unknown_size_are_copied(settings, tmp_path):
     before = save(tmp_path, "vit", (16, 24), settings)

@@ -9,19 +9,24 @@ from ...core.runtime.transfers import constant
 from ..run_lengths import find_mask_runs
 
 
-def resize(x: paddle.Tensor, size: tuple[int, int]) -> paddle.Tensor:
+def resize(x: paddle.Tensor, size: tuple[int, int], shares: tuple[float, float] = (1.0, 1.0)) -> paddle.Tensor:
     """Interpolate (..., height, width) bilinearly between cell centers, also in float64, which Paddle's own does not.
 
-    Products with matrices have gradients that do not depend on the order of additions.
+    Products with matrices have gradients that do not depend on the order of additions. ``shares``: of height and width,
+    from the top left corner, that the result covers.
     """
     kind = "float64" if x.dtype == paddle.float64 else "float32"
-    down, across = (constant(weigh_cells, *pair, kind).astype(x.dtype) for pair in zip(x.shape[-2:], size))
+    sides = zip(x.shape[-2:], size, shares)
+    down, across = (constant(weigh_cells, old, new, kind, share).astype(x.dtype) for old, new, share in sides)
     return paddle.matmul(paddle.matmul(down, x), across, transpose_y=True)
 
 
-def weigh_cells(old_size: int, new_size: int, dtype: str) -> np.ndarray:
-    """Return the weights of the old cells in each new one, (new_size, old_size): of the two nearest, no others."""
-    centers = np.clip((np.arange(new_size) + 0.5) * old_size / new_size - 0.5, 0, old_size - 1)
+def weigh_cells(old_size: int, new_size: int, dtype: str, share: float = 1.0) -> np.ndarray:
+    """Return the weights of the old cells in each new one, (new_size, old_size): of the two nearest, no others.
+
+    ``share``: of the old side, from its beginning, that the new one covers.
+    """
+    centers = np.clip((np.arange(new_size) + 0.5) * (old_size * share) / new_size - 0.5, 0, old_size - 1)
     return np.maximum(1 - np.abs(centers[:, None] - np.arange(old_size)), 0).astype(dtype)
 
 

@@ -50,7 +50,7 @@ class Prediction(NamedTuple):
     """Classes and masks of N images and Q queries after a block."""
 
     classes: paddle.Tensor  # (N, Q, classes + 1), logits, no object last
-    masks: paddle.Tensor  # (N, Q, height, width), logits, float32 or float64
+    masks: paddle.Tensor  # (N, Q, height, width), logits, float32 or float64, of images padded to whole patches
 
 
 class DoublingConvolution(nn.Layer):
@@ -222,8 +222,24 @@ class Eomt(Model):
         probabilities = [part.probability(update, total_updates) for part in self.annealing]
         outputs = {}
         for number, prediction in enumerate(self.predict_all(images, probabilities)):
-            outputs.update({f"classes_{number}": prediction.classes, f"masks_{number}": prediction.masks})
+            masks = self.crop_masks(prediction.masks, images)
+            outputs.update({f"classes_{number}": prediction.classes, f"masks_{number}": masks})
         return outputs
+
+    def padded_size(self, images) -> tuple[int, int]:
+        """Return height and width that the backbone pads images (N, 3, H, W) to, at the right and the bottom."""
+        patch = self.backbone.patch_embed.patch_size
+        rows, columns = self.backbone.find_grid(images)
+        return rows * patch, columns * patch
+
+    def crop_masks(self, masks: paddle.Tensor, images) -> paddle.Tensor:
+        """Return masks of the images alone, in as many cells, of ``masks`` of the padded ones."""
+        sides = zip(images.shape[2:], self.padded_size(images))
+        height, width = (side / padded for side, padded in sides)
+        if height == width == 1:
+            return masks
+        with autocast.off():
+            return resize(masks, tuple(masks.shape[2:]), (height, width))
 
     def _pass_first(self, x, grid: tuple[int, int], scale=None):
         """Pass tokens through the blocks without queries, and put the queries in front."""

@@ -29,10 +29,11 @@ class PanopticEomt(Eomt):
         """Compute the logits of normalized images (N, 3, H, W) as the functions of ``segments`` take them.
 
         Returns:
-            In an evaluation, ``classes`` (N, Q, classes + 1), no object last, and ``masks`` (N, Q, height, width). In
-            training, what the criterion reads, in the update after ``update`` ones.
+            In an evaluation, ``classes`` (N, Q, classes + 1), no object last, and ``masks`` (N, Q, height, width) of
+            the whole images. In training, what the criterion reads, in the update after ``update`` ones.
         """
         if self.training:
             return self.training_outputs(images, update, total_updates)
         prediction = self.predict(images)
-        return {"classes": single_or_double(prediction.classes), "masks": prediction.masks}
+        masks = self.crop_masks(prediction.masks, images)
+        return {"classes": single_or_double(prediction.classes), "masks": masks}

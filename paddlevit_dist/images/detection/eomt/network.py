@@ -12,6 +12,7 @@ import paddle
 from paddle.nn import functional as F
 
 from ....core.runtime.errors import UserError
+from ....core.runtime.transfers import constant
 from ....core.tasks.step_types import LossTerm
 from ...mask_queries.criterion import TERMS, MaskQueryCriterion, QueryTargets
 from ...mask_queries.matching import load_solver
@@ -85,12 +86,16 @@ class InstanceEomt(Eomt, QueryDetector):
     ) -> Outputs:
         """Compute the logits of all queries: ``classes`` (N, Q, classes + 1) and ``masks`` (N, Q, height, width).
 
-        With targets, which have the number of the update, compute what the criterion reads.
+        ``input_sizes``, int64 (N, 2), are height and width of the images with their padding, which masks cover. With
+        targets, which have the number of the update, compute what the criterion reads.
         """
         if targets is not None:
             return self.training_outputs(images, *(targets.updates or (0, 1)))
         prediction = self.predict(images)
-        return {"classes": single_or_double(prediction.classes), "masks": prediction.masks}
+        masks = self.crop_masks(prediction.masks, images)
+        rows = paddle.zeros_like(prediction.classes[:, :1, 0], dtype="int64")  # (N, 1)
+        sizes = rows + constant(np.array, tuple(images.shape[2:])).astype("int64")
+        return {"classes": single_or_double(prediction.classes), "masks": masks, "input_sizes": sizes}
 
     def best(self, outputs: Outputs) -> TopDetections:
         """Return the best pairs of a query and a class, measured at the masks' cells, for exported models."""
@@ -110,11 +115,10 @@ class InstanceEomt(Eomt, QueryDetector):
     def decode(self, outputs: Outputs, sizes: np.ndarray, original_sizes: np.ndarray) -> list[DetectedObjects]:
         """Return the detections in each image, measured at its stored pixels; see ``Detector.decode``."""
         classes, masks = outputs["classes"].numpy(), outputs["masks"].numpy()
-        scale = self.backbone.patch_embed.patch_size // 2 ** len(self.upscale)
-        square = (masks.shape[2] * scale, masks.shape[3] * scale)
+        views = zip(outputs["input_sizes"].tolist(), sizes.tolist(), original_sizes.tolist())
         results = []
-        for row, (inner, stored) in enumerate(zip(sizes.tolist(), original_sizes.tolist())):
-            found = rank_instances(classes[row], masks[row], MaskView(square, tuple(inner), tuple(stored)), _MOST)
+        for row, view in enumerate(views):
+            found = rank_instances(classes[row], masks[row], MaskView(*map(tuple, view)), _MOST)
             kept = [number for number, mask in enumerate(found.masks) if mask.area]
             boxes = np.array([found.masks[number].box() for number in kept], np.float32).reshape(-1, 4)
             boxes[:, 2:] += boxes[:, :2]

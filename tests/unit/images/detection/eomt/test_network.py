@@ -42,6 +42,7 @@ def test_golden_eomt_instances_have_masks_at_stored_pixels_and_their_boxes(image
     outputs = {
         "classes": paddle.to_tensor(stored()["post/class_logits"][image : image + 1]),
         "masks": paddle.to_tensor(stored()["post/mask_logits"][image : image + 1]),
+        "input_sizes": paddle.to_tensor([[POST["size"]] * 2]),
     }
     sizes, stored_sizes = (np.array([POST[name][image]]) for name in ("authors_crops", "target_sizes"))
     (found,) = network.decode(outputs, sizes, stored_sizes)
@@ -69,6 +70,22 @@ def test_best_pairs_are_those_of_an_image_with_a_pixel_for_each_cell():
         corners = [(x, y, x + width, y + height) for x, y, width, height in (mask.box() for mask in exact.masks)]
         np.testing.assert_allclose(ours.boxes, corners, rtol=0, atol=1e-5)
         assert [decode(mask, 8, 8).sum() for mask in ours.masks] == [mask.area for mask in exact.masks]
+
+
+@pytest.mark.parametrize("patch, side", [(8, 48), (7, 42), (7, 36), (2, 40), (8, 43)])
+def test_a_mask_of_the_right_half_has_its_box_for_every_size_of_patches(patch, side):
+    """Images that the network pads, too, and patches that are no power of 2."""
+    network = _make_network(image_size=side, backbone_options={**OPTIONS["backbone_options"], "patch_size": patch})
+    outputs = network(paddle.zeros([1, 3, side, side]))
+    columns = outputs["masks"].shape[3]
+    centers = (np.arange(columns) + 0.5) * side / columns
+    masks = np.broadcast_to(centers - side / 2, outputs["masks"].shape).astype("float32")
+    sizes = np.array([[side, side]])
+    for found in (
+        network.decode({**outputs, "masks": paddle.to_tensor(masks)}, sizes, sizes)[0],
+        network.best({**outputs, "masks": paddle.to_tensor(masks)}).read(sizes)[0],  # to a cell's width
+    ):
+        assert np.abs(found.boxes[0] - [side / 2, 0, side, side]).max() <= side / columns
 
 
 def test_boxes_are_around_the_cells_inside():

@@ -174,6 +174,12 @@ class StateLoader:
         diff = CheckpointDiff("resume", directory, self._config, self._task)
         changes = self._require_same_run(diff, content.extra["global_batch_size"])
         report = load_weights(self._state.model, str(directory / MODEL), strict=True)
+        if report.resized:
+            size = "another size" if report.trained_size is None else "{} x {} pixels".format(*report.trained_size)
+            raise UserError(
+                f"-resume={directory}: {report.resized[0]} is of images of {size}, and its moments and averages would "
+                f"not fit: set the size back, or start from these weights with -pretrained={directory}"
+            )
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))
         scores = content.extra.get("evaluations")

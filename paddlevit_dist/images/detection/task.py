@@ -304,12 +304,13 @@ class Detection(BackboneTask):
 
     @property
     def network_size(self) -> tuple[int, int] | None:
-        """Height and width that the network is built for, if evaluated images fill a square; else its own."""
-        return export_size(self.config) if self._family.pads_with_black else None
+        """Height and width that the network is built for, if images fill a square: the one it learns; else its own."""
+        side = max(self.config.DATA.SHORTEST_SIDES)
+        return (side, side) if self._family.pads_with_black else None
 
     def _prepare(self, images: paddle.Tensor, sizes: np.ndarray) -> paddle.Tensor:
         """Normalize pixels of an evaluation, for a network that needs it enlarged to a square."""
-        height, width = self.network_size or (0, 0)
+        height, width = export_size(self.config) if self._family.pads_with_black else (0, 0)
         below, right = max(0, height - images.shape[2]), max(0, width - images.shape[3])
         if below or right:
             images = F.pad(images.astype("float32"), [0, right, 0, below])

@@ -80,6 +80,9 @@ def test_weights_of_a_rectangle_are_resampled_from_its_own_grid(tmp_path):
         np.testing.assert_allclose(
             model.backbone.pos_embed.numpy().reshape(expected.shape), expected, rtol=1e-4, atol=1e-6
         )
+    resumed = ["DATA.CROP_SIZE", "[48, 48]", "-resume=auto", "-epochs=2", "-allow_changes"]
+    with pytest.raises(UserError, match=r"pos_embed is of images of 32 x 72 pixels, .*-pretrained=.*epoch_0001"):
+        small_segmenters.build(str(tmp_path), *EOMT, *resumed).train()
 
 
 def test_an_evaluation_gives_each_pixel_the_most_likely_class():

@@ -15,7 +15,7 @@ from ..runtime.errors import UserError
 from ..runtime.help_pages import HELP
 from ..runtime.run_folders import CHECKPOINTS, CONFIG, find_run, suggest_runs
 from ..settings import files
-from ..settings.command_line import iterate_options, read_words, takes_next_word
+from ..settings.command_line import format_words, iterate_options, read_words, takes_next_word
 from ..settings.table import find_key
 
 _EVALUATES = {"-eval", "--eval"}
@@ -102,10 +102,14 @@ def _expand_alone(word: str, others: Sequence[str]) -> ExpandedWords | None:
     if "cfg" in given:
         return ExpandedWords([setting], [line])
     of_run = _find_exported_settings(word, exported_weights, given)
+    described_by, about = READ_EXPORTED_ABOUT.require()(word)
     if of_run:
         file = of_run[0].partition("=")[2]
-        return ExpandedWords([*of_run, setting], [f"{line}: data and settings of {file}, which it was exported from"])
-    described_by, about = READ_EXPORTED_ABOUT.require()(word)
+        lines, changed = [f"{line}: data and settings of {file}, which it was exported from"], []
+        if isinstance(about.get("settings"), dict):
+            changed = format_words(_list_changes(_store(about["settings"], described_by), file, others))
+            lines += [f"settings of {described_by} that differ: {' '.join(changed)}"] if changed else []
+        return ExpandedWords([*of_run, *changed, setting], lines)
     if isinstance(about.get("settings"), dict):
         stored = _store(about["settings"], described_by)
         return ExpandedWords([setting], [f"{line}: settings of {described_by}"], stored)
@@ -183,6 +187,20 @@ def _find_exported_settings(model: str, weights: str | None, named: Collection[s
     refuse_clone_model(settings.get("MODEL.NAME"), str(config))
     keys = {name: value for name, value in find_output_keys(config).items() if name not in named}
     return [f"-cfg={config}", *(f"{name}={value}" for name, value in keys.items())]
+
+
+def _list_changes(stored: files.StoredSettings, config: str, words: Sequence[str]) -> dict[str, Any]:
+    """Return the keys whose values an export changed in the settings of its run, without those that ``words`` set."""
+    of_run = {setting.name: setting.value for setting in files.read_file(config)}
+    set_by_words = {option.key for option in iterate_options(words)}
+    return {
+        setting.name: setting.value
+        for setting in files.read_stored(stored)
+        if setting.name != "MODEL.NUM_CLASSES"  # in the file, what the data of the run had
+        and setting.name not in set_by_words
+        and setting.name in of_run
+        and setting.value != of_run[setting.name]
+    }
 
 
 def _expand_resumed(words: list[str]) -> list[str]:

@@ -66,6 +66,18 @@ def test_an_exported_model_has_data_and_settings_of_its_run(folder):
     assert expanded == [f"-cfg={config}", "EXPORTED=net.onnx", "-data_path=other"]
     told = f"evaluating the exported model net.onnx: data and settings of {config}, which it was exported from"
     assert lines == [told]
+    changed = "{NAME: vit, NUM_CLASSES: 3, DEPTH: 4, EMBED_DIM: 8}"
+    (folder / "net.about.yaml").write_text(f"weights: {weights}\nsettings: {{SAVE: x, EVAL: true, MODEL: {changed}}}\n")
+    expanded, lines = expand_evaluated(["net.onnx"])
+    assert expanded == [f"-cfg={config}", "MODEL.DEPTH=4", "EXPORTED=net.onnx"]
+    assert lines == [told, "settings of net.about.yaml that differ: MODEL.DEPTH=4"]
+    assert expand_evaluated(["net.onnx", "MODEL.DEPTH", "5"])[0] == [
+        f"-cfg={config}",
+        "EXPORTED=net.onnx",
+        "MODEL.DEPTH",
+        "5",
+    ]
+    (folder / "net.about.yaml").write_text(f"weights: {weights}\n")
     for named in ("-cfg=vit_mnist", "-dataset=mnist"):  # by the words
         assert expand_evaluated(["net.onnx", named])[0] == ["EXPORTED=net.onnx", named]
     shutil.move("out/mine", "moved")

@@ -145,17 +145,24 @@ def _match_images(truth: PanopticTruth, content: PanopticFile, results: str) -> 
     by_id = {number: place for place, number in enumerate(ids)}
     matched = [by_id.get(number) for number in truth.ids]
     name_of = {image.id: image.file_name for image in content.images}
+    is_complete, fullest = None not in matched, matched
     for names, is_list in (
         ([name_of.get(number, "") for number in ids], True),
         ([entry.file_name for entry in entries], False),
     ):
-        if None not in matched and not (_are_unique(truth.names) and _are_unique(names)):
+        if is_complete and not (_are_unique(truth.names, is_list) and _are_unique(names, is_list)):
             continue  # the ids are enough
-        found = _match_names(truth, names, results)
+        try:
+            found = _match_names(truth, names, results)
+        except UserError:
+            if is_complete:
+                continue
+            raise
         places = [place for place in found if place is not None]
         if len(places) < len(found) or found == matched:
+            fullest = min(fullest, found, key=lambda rows: rows.count(None))
             continue
-        if not is_list and None not in matched:
+        if not is_list and is_complete:
             row = next(row for row, place in enumerate(places) if place != matched[row])
             raise UserError(
                 f"{results}: {shorten(entries[places[row]].file_name, 80)} has image_id {ids[places[row]]}, but "
@@ -164,9 +171,9 @@ def _match_images(truth: PanopticTruth, content: PanopticFile, results: str) -> 
             )
         return places
     known = [place for place in matched if place is not None]
-    if len(known) == len(matched):
+    if is_complete:
         return known
-    missing = [truth.names[row] for row, place in enumerate(matched) if place is None]
+    missing = [truth.names[row] for row, place in enumerate(fullest) if place is None]
     raise UserError(
         f"{results}: {len(missing):,} of {count(len(truth.names), 'image')} of {truth.source} have no result, such as "
         f"{missing[0]}; an image without a segment needs an entry with an empty list"
@@ -189,9 +196,9 @@ def _match_names(truth: PanopticTruth, names: Sequence[str], results: str) -> li
     return found
 
 
-def _are_unique(names: Sequence[str]) -> bool:
-    """Return whether file names differ without folders and suffixes."""
-    stems = {os.path.splitext(os.path.basename(name))[0] for name in names}
+def _are_unique(names: Sequence[str], with_folders: bool) -> bool:
+    """Return whether file names differ without suffixes, and without folders unless these count."""
+    stems = {os.path.splitext(name if with_folders else os.path.basename(name))[0] for name in names}
     return len(stems) == len(names)
 
 

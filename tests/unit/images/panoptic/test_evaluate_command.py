@@ -217,6 +217,27 @@ def test_equal_names_in_two_folders_are_two_images(evaluate, tmp_path, names):
     assert json.loads(evaluate("-json", "-interval=off"))["scores"]["PQ"] == 1.0
 
 
+def test_listed_names_with_folders_count_more_than_numbers_of_another_order(evaluate, tmp_path):
+    write_pair(tmp_path, ("0.png", "1.png"))
+    listed = {"truth": ["a/0.png", "b/0.png"], "found": ["b/0.png", "a/0.png"]}  # the found maps are the others' way
+    for side, names in listed.items():
+        content = json.loads((tmp_path / f"{side}.json").read_text())
+        content["images"] = [{"id": k, "file_name": name, "width": 5, "height": 4} for k, name in enumerate(names)]
+        for number, entry in enumerate(content["annotations"]):
+            entry["image_id"] = names.index(listed["truth"][number])
+        (tmp_path / f"{side}.json").write_text(json.dumps(content))
+    assert json.loads(evaluate("-json", "-interval=off"))["scores"]["PQ"] == 1.0
+
+
+def test_an_image_without_a_result_is_named_where_the_others_are_found_by_name(golden, evaluate, tmp_path):
+    for number, entry in enumerate(golden["annotations"]):
+        entry["image_id"] = f"own {number}"
+    missing = golden["annotations"].pop(3)
+    (tmp_path / "found.json").write_text(json.dumps(golden))
+    name = missing["file_name"].removesuffix(".png")
+    assert f"1 of 9 images of {tmp_path / 'truth.json'} have no result, such as {name}" in refusal_of(evaluate)
+
+
 def test_one_result_does_not_count_for_two_images(evaluate, tmp_path):
     write_pair(tmp_path, ("0.png", "1.png"))
     assert "0.png matches a/0.png and b/0.png" in refusal_of(evaluate)

@@ -39,9 +39,20 @@ def list_annealing(annealing: Annealing | None, blocks: int) -> list[MaskAnneali
     if annealing is None:  # from a sixth to five sixths
         share = (2 / 3) / blocks
         return [MaskAnnealing(1 / 6 + number * share, 1 / 6 + (number + 1) * share) for number in range(blocks)]
-    if len(annealing) != blocks or any(len(pair) != 2 or not 0 <= pair[0] < pair[1] for pair in annealing):
+    pairs = annealing if isinstance(annealing, (list, tuple)) else ()
+    if len(pairs) != blocks or not all(map(_is_course, pairs)):
         raise UserError(
             f"option annealing {annealing}: expected for each of the {blocks} blocks (num_blocks) the first and the "
-            "last update, or shares of the training, such as [0.2, 0.4]"
+            "last update, whole numbers, or shares of the training from 0 to 1, such as [0.2, 0.4]"
         )
-    return [MaskAnnealing(*pair) for pair in annealing]
+    return [MaskAnnealing(*pair) for pair in pairs]
+
+
+def _is_course(pair: object) -> bool:
+    """Return whether a value is two updates or two shares, in order."""
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        return False
+    if any(isinstance(part, bool) or not isinstance(part, (int, float)) for part in pair):
+        return False
+    start, end = pair
+    return 0 <= start < end and (end <= 1 or all(float(part).is_integer() for part in pair))

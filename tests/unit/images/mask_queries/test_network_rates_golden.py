@@ -74,7 +74,11 @@ def test_course_without_updates_is_of_shares_of_the_training():
     assert list_annealing([[0.5, 1]], 1)[0].probability(75, 100) == pytest.approx(0.5**0.9)
 
 
-@pytest.mark.parametrize("wrong", [[[0, 1]], [[0, 1], [5, 4]], [[0, 1], [1]], [[-1, 1], [0, 1]]])
+WRONG = [[[0, 1]], [[0, 1], [5, 4]], [[0, 1], [1]], [[-1, 1], [0, 1]], 3, [1, 2], [["a", "b"], [0, 1]], [[0, 1], None]]
+WRONG += [[[0, 0.5], [0.5, 2.0]], [[0, 1], [float("nan"), 1]], "ab", [[True, 2], [0, 1]]]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_courses_that_do_not_fit_are_refused(wrong):
     with pytest.raises(UserError, match="annealing"):
         list_annealing(wrong, 2)

@@ -55,23 +55,26 @@ class SegmenterExport(TaskAspect, Exportable):
 
     def evaluated_model(self, function: paddle.nn.Layer) -> paddle.nn.Layer:
         """Wrap an exported model, to check the size of its input."""
-        return FixedSizeModel(function, read_crop(self.task.config))
+        config = self.task.config
+        return FixedSizeModel(function, read_crop(config), read_protocol(config).crop is not None)
 
 
 class FixedSizeModel(paddle.nn.Layer):
     """An exported segmenter with a fixed input size, which replaces the network."""
 
-    def __init__(self, function: paddle.nn.Layer, size: Size) -> None:
+    def __init__(self, function: paddle.nn.Layer, size: Size, has_windows: bool = False) -> None:
         super().__init__()
-        self.function, self._size = function, size
+        self.function, self._size, self._has_windows = function, size, has_windows
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         """Run the exported segmenter; raise UserError if images, or windows of them, have another size."""
         if tuple(images.shape[2:]) != self._size:
             size, input_size = ("x".join(map(str, shape)) for shape in (self._size, images.shape[2:]))
+            windows = f"set SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{size.replace('x', ', ')}], "
+            given = "a window of an image with a shorter side" if self._has_windows else "the input"
             raise UserError(
-                f"the exported model takes {size} pixels (height x width), but the input has {input_size}; set "
-                f"SEGMENTATION.PROTOCOL slide with SEGMENTATION.CROP [{size.replace('x', ', ')}], enlarge smaller "
-                "images with DATA.EVAL_SHORTEST_SIDE, or export the model for this size (-image_size)"
+                f"the exported model takes {size} pixels (height x width), but {given} has {input_size}; "
+                f"{'' if self._has_windows else windows}enlarge smaller images with DATA.EVAL_SHORTEST_SIDE, or export "
+                "the model for this size (-image_size)"
             )
         return self.function(images)

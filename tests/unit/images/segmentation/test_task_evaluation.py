@@ -281,3 +281,7 @@ def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     )
     with pytest.raises(UserError, match=told):
         evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))
+    task, samples, model = opened("SEGMENTATION.CROP", "[320, 240]", "SEGMENTATION.PROTOCOL", "slide")
+    told = r"but a window of an image with a shorter side has \d+x\d+; enlarge smaller images with"
+    with pytest.raises(UserError, match=told):
+        evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))

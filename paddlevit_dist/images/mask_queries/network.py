@@ -226,15 +226,9 @@ class Eomt(Model):
             outputs.update({f"classes_{number}": prediction.classes, f"masks_{number}": masks})
         return outputs
 
-    def padded_size(self, images) -> tuple[int, int]:
-        """Return height and width that the backbone pads images (N, 3, H, W) to, at the right and the bottom."""
-        patch = self.backbone.patch_embed.patch_size
-        rows, columns = self.backbone.find_grid(images)
-        return rows * patch, columns * patch
-
     def crop_masks(self, masks: paddle.Tensor, images) -> paddle.Tensor:
         """Return masks of the images alone, in as many cells, of ``masks`` of the padded ones."""
-        sides = zip(images.shape[2:], self.padded_size(images))
+        sides = zip(images.shape[2:], self.backbone.padded_size(images))
         height, width = (side / padded for side, padded in sides)
         if height == width == 1:
             return masks

@@ -37,7 +37,7 @@ class SemanticEomt(Eomt, Segmenter):
         if self.training:
             return self.training_outputs(images, update, total_updates)
         height, width = images.shape[2:]
-        return share_pixels(self.predict(images), self.padded_size(images))[:, :, :height, :width]
+        return share_pixels(self.predict(images), self.backbone.padded_size(images))[:, :, :height, :width]
 
 
 def share_pixels(prediction: Prediction, size: tuple[int, int]) -> paddle.Tensor:

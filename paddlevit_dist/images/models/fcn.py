@@ -16,7 +16,7 @@ from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.tasks.model import Variants
 from . import foundation_variants as foundation
 from .layers import Conv2D
-from .segmenter import Segmenter, batch_norm, drop_layers, fan_out, pixel_classifier
+from .segmenter import Segmenter, batch_norm, drop_layers, fan_out, pixel_classifier, resize_maps
 
 _DILATED_STAGES = 2
 
@@ -63,7 +63,8 @@ LINEAR_VARIANTS: Variants = {f"linear_{name}": {"backbone": backbone} for name, 
 class LinearSegmenter(Segmenter):
     """A batch norm and a convolution of 1 x 1 on the last, normalized map of a Vision Transformer, ``backbone``.
 
-    TRAIN.FREEZE (``backbone.*``) freezes the backbone. Logits have the resolution of the patches.
+    TRAIN.FREEZE (``backbone.*``) freezes the backbone. Logits have the resolution of the patches; of images that are no
+    whole number of patches, that of the pixels. DINOv2's authors pad such images on all sides and stretch the logits.
     """
 
     variants = LINEAR_VARIANTS
@@ -87,8 +88,12 @@ class LinearSegmenter(Segmenter):
         self.head = pixel_classifier(channels, num_classes)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
-        """Compute logits (batch, classes, rows, columns), one position for each patch."""
-        return self.head(self.dropout(self.norm(self.backbone.feature_maps(images)[-1])))
+        """Compute logits (batch, classes, rows, columns), one position for each patch or each pixel."""
+        logits = self.head(self.dropout(self.norm(self.backbone.feature_maps(images)[-1])))
+        (height, width), padded = images.shape[2:], self.backbone.padded_size(images)
+        if padded == (height, width):
+            return logits
+        return resize_maps(logits, padded)[:, :, :height, :width]
 
 
 def _head(inputs: int, num_classes: int, dropout: float) -> nn.Sequential:

@@ -353,6 +353,11 @@ class VisionTransformer(Classifier):
         height, width = (-(-side // self.patch_embed.patch_size) for side in images.shape[2:])
         return height, width
 
+    def padded_size(self, images) -> tuple[int, int]:
+        """Return height and width that images (batch, channels, H, W) are padded to, at the right and the bottom."""
+        rows, columns = self.find_grid(images)
+        return rows * self.patch_embed.patch_size, columns * self.patch_embed.patch_size
+
     def resample_positions(self, grid: tuple[int, int]):
         """Return the position embedding (1, prefix tokens + patches, embed_dim) for a grid."""
         trained_grid = self.patch_embed.grid

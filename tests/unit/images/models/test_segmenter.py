@@ -222,6 +222,9 @@ def test_a_linear_segmenter_classifies_each_normalized_patch():
     found = model(IMAGES)
     assert found.shape == [2, 3, 4, 6]
     np.testing.assert_allclose(found.numpy(), expected.numpy(), atol=1e-5)
+    cut = IMAGES[:, :, :27, :42]  # padded with zeros to whole patches, whose logits are not stretched over the image
+    whole = nn.functional.interpolate(model(nn.functional.pad(cut, [0, 6, 0, 5])), (32, 48), mode="bilinear").numpy()
+    np.testing.assert_allclose(model(cut).numpy(), whole[:, :, :27, :42], atol=1e-6)
 
 
 def test_mmsegmentations_head_normalizes_each_map_before_it_is_enlarged():

@@ -227,7 +227,7 @@ class Eomt(Model):
         return outputs
 
     def crop_masks(self, masks: paddle.Tensor, images) -> paddle.Tensor:
-        """Return masks of the images alone, in as many cells, of ``masks`` of the padded ones."""
+        """Return masks of the images alone, in the same number of cells, of ``masks`` of the padded ones."""
         sides = zip(images.shape[2:], self.backbone.padded_size(images))
         height, width = (side / padded for side, padded in sides)
         if height == width == 1:

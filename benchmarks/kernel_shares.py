@@ -40,6 +40,7 @@ CLASSIFIERS = {  # workload -> variant, images of a batch
 # Family of layers -> names of their classes
 FAMILIES = {
     "fused blocks": ("FastViTBlock", "FastSwinBlock"),
+    "attention and sums of configurable blocks": ("FastConfigurableAttention", "FastConfigurableBlock"),
     "linear": ("FastLinear",),
     "layer norm": ("FastLayerNorm",),
     "GELU": ("FastGELU",),

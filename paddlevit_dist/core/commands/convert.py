@@ -115,7 +115,9 @@ def _read_converted(source: str, part: str | None) -> ConvertedWeights:
     weights = read_weights(source, part)
     if _is_rebuilt(source, weights):
         return rebuild(source, part)
-    return keep_timm_names(source, weights) or with_our_names(weights, *_find_models(source))
+    converted = keep_timm_names(source, weights) or with_our_names(weights, *_find_models(source))
+    is_partly_named = any(not find_pretraining_part(name) for name in converted.unknown)
+    return rebuild(source, part) if is_partly_named and _has_record(source) else converted
 
 
 def _split_pretraining(converted: ConvertedWeights) -> tuple[ConvertedWeights, dict[str, np.ndarray]]:
@@ -178,6 +180,12 @@ def _describe(source: str) -> tuple[dict[str, Any], list[str]]:
     if not about.get("data") and (names := read_class_names(source)[0]):
         about["data"] = {"weights": {"classes": names}}
     return about, [f"{text} is of this computer and not written: name it where the weights are used" for text in lost]
+
+
+def _has_record(source: str) -> bool:
+    """Return whether weights have the settings of a run whose network this package builds."""
+    name = _find_model(source)
+    return name is not None and ":" not in name and isinstance(REGISTRY.models.get(name), str)
 
 
 def _is_rebuilt(source: str, weights: SourceWeights) -> bool:

@@ -12,11 +12,21 @@ from paddlevit_dist.core.inference.trained import build_trained, open_source
 from paddlevit_dist.core.tasks.protocols import load_meta
 from paddlevit_dist.core.tasks.task_factory import make_task
 
+PTV3 = (  # whose authors' names only a part of this network has
+    "{repeats: 1, backbone: ptv3, backbone_options: {encoder_depths: [1, 1], encoder_channels: [8, 16], "
+    "encoder_heads: [1, 2], strides: [2], decoder_depths: [1], decoder_channels: [8], decoder_heads: [1], "
+    "patch_size: 32}}"
+)
 RUNS = {
     "keypoints": ["-cfg=heatmap_figures", "DATA.SHAPES.TRAIN", "1", "DATA.SHAPES.VAL", "1"],
     "keypoints by a transformer": ["-cfg=vitpose_figures", "DATA.SHAPES.TRAIN", "1", "DATA.SHAPES.VAL", "1"],
     "keypoints and boxes": ["-cfg=detrpose_figures", "DATA.SHAPES.TRAIN", "1", "DATA.SHAPES.VAL", "1"],
     "landmarks": ["-cfg=landmark_unet3d", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2"],
+    "instances by a transformer": [
+        "-cfg=pointgroup_synthetic_rooms",
+        *("POINTS.ROOMS.TRAIN", "1", "POINTS.ROOMS.VAL", "1", "POINTS.ROOMS.SPACING_M", "0.12"),
+        *("DATA.VOXEL_SIZE_M", "0.3", "MODEL.OPTIONS", PTV3),
+    ],
     "label volumes": ["-cfg=volume_unet3d_phantoms", "VOLUMES.UNET_WIDTH", "2", "VOLUMES.UNET_DEPTH", "2"],
 }
 

@@ -174,11 +174,13 @@ class SegmentMaps(MapFiles, PanopticDataset):
         content = read_panoptic_json(file)
         name_of = {image.id: image.file_name for image in content.images}
         stems = {os.path.splitext(name)[0]: name for name in (os.listdir(folder) if os.path.isdir(folder) else ())}
-        images, maps = [], []
+        pairs = []
         for entry in content.annotations:
             name = name_of.get(entry.image_id) or stems.get(os.path.splitext(entry.file_name)[0], "")
-            images.append(join_listed(file, folder, name, "folders of its data"))
-            maps.append(join_listed(file, os.path.splitext(file)[0], entry.file_name, "folders of its data"))
+            image = join_listed(file, folder, name, "folders of its data")
+            pairs.append((image, join_listed(file, os.path.splitext(file)[0], entry.file_name, "folders of its data")))
+        pairs.sort(key=lambda pair: os.fsencode(pair[0]))  # as folders are listed: a seed draws the same samples
+        images, maps = [image for image, _ in pairs], [label for _, label in pairs]
         missing = [path for path in (*images, *maps) if not os.path.isfile(path)]
         if missing or not images:
             what = f"names {missing[0]}, which does not exist" if missing else "lists no image"

@@ -60,8 +60,14 @@ def test_json_files_anywhere(tmp_path):
         assert_read(opened(tmp_path, split, **names), truth, split)
     content = json.loads((tmp_path / "truth_val.json").read_text())
     del content["images"]  # then by the names of the maps
-    (tmp_path / "truth_val.json").write_text(json.dumps(content))
-    assert_read(opened(tmp_path, annotations="truth_val.json", images="photos_val"), truth, "val")
+    orders = []
+    for _ in range(2):  # images are in the order of folders, whatever the file's is, so that a seed draws the same ones
+        content["annotations"].reverse()
+        (tmp_path / "truth_val.json").write_text(json.dumps(content))
+        dataset = opened(tmp_path, annotations="truth_val.json", images="photos_val")
+        assert_read(dataset, truth, "val")
+        orders.append([dataset.describe(index) for index in range(len(dataset))])
+    assert orders[0] == orders[1] == sorted(orders[0])
     message = refusal_of(opened, tmp_path, annotations="truth_val.json", images="photos_train/nothing")
     assert "which does not exist" in message and "DATA.TRAIN_IMAGES and VAL_IMAGES" in message
     content["annotations"][0]["file_name"] = "../x.png"

@@ -136,25 +136,28 @@ def _prefix_and_grid(
     num_tokens: int, num_prefix_tokens: int, new_grid: tuple[int, int], old_grid: tuple[int, int] | None
 ) -> tuple[int, tuple[int, int] | None]:
     """Return how many of the tokens are not patches, and the grid of the others; no grid if there is none."""
+    numbers = [number for number in (num_prefix_tokens, _OTHER_PREFIX.get(num_prefix_tokens)) if number is not None]
     if old_grid is not None:
         num_prefix = num_tokens - old_grid[0] * old_grid[1]
-        if num_prefix in (num_prefix_tokens, _OTHER_PREFIX.get(num_prefix_tokens)):
+        if num_prefix in numbers:
             return num_prefix, old_grid
-    grid = _get_grid(num_tokens - num_prefix_tokens, new_grid, old_grid)
-    other_prefix = _OTHER_PREFIX.get(num_prefix_tokens)
-    if grid is None and other_prefix is not None:
-        side = math.isqrt(max(num_tokens - other_prefix, 0))
-        if side and other_prefix + side * side == num_tokens:
-            return other_prefix, (side, side)
-    return num_prefix_tokens, grid
+        like = old_grid[0] / old_grid[1]
+        grids = [(number, grid) for number in numbers if (grid := _factor(num_tokens - number, like)) is not None]
+        fitting = min(grids, key=lambda pair: abs(math.log(pair[1][0] / pair[1][1] / like)), default=None)
+        return (num_prefix_tokens, None) if fitting is None else fitting
+    for number in numbers:
+        square = math.isqrt(max(num_tokens - number, 0))
+        if square and square * square == num_tokens - number:
+            return number, (square, square)
+        if (
+            number == num_prefix_tokens
+            and (grid := _factor(num_tokens - number, new_grid[0] / new_grid[1])) is not None
+        ):
+            return number, grid
+    return num_prefix_tokens, None
 
 
-def _get_grid(num_patches: int, new_grid: tuple[int, int], old_grid: tuple[int, int] | None) -> tuple[int, int] | None:
-    if num_patches <= 0:
-        return None
-    square = math.isqrt(num_patches)
-    if old_grid is None and square * square == num_patches:
-        return square, square
-    rows, columns = new_grid if old_grid is None else old_grid
-    height = round(math.sqrt(num_patches * rows / columns))
-    return (height, num_patches // height) if height > 0 and num_patches % height == 0 else None
+def _factor(number: int, proportion: float) -> tuple[int, int] | None:
+    """Return height and width of this number of patches with about a proportion of the sides; None: there are none."""
+    height = round(math.sqrt(number * proportion)) if number > 0 else 0
+    return (height, number // height) if height > 0 and number % height == 0 else None

@@ -87,6 +87,17 @@ def test_a_known_grid_is_not_guessed(tokens, prefix, grid, old_grid, first_patch
     np.testing.assert_allclose(new[0, :prefix], old[0, :prefix], rtol=1e-6)
 
 
+@pytest.mark.parametrize("tokens, prefix, first_patch", [(1 + 36, 2, 1), (2 + 36, 1, 2), (36, 0, 0), (5 + 36, 5, 5)])
+def test_a_known_size_in_other_patches_gives_the_proportions_with_any_tokens_in_front(tokens, prefix, first_patch):
+    """4 x 9 patches of 8 pixels, whose images have 8 x 18 of 4; as many as 6 x 6, and with one more token 37."""
+    old = embedding(tokens)
+    new = resize_position_embedding(old, (6, 6), prefix, (8, 18))
+    patches = old[0, first_patch:].reshape(4, 9, 3)
+    expected = np.einsum("yh,xw,hwc->yxc", bicubic_matrix(4, 6), bicubic_matrix(9, 6), patches)
+    np.testing.assert_allclose(new[0, prefix:].reshape(6, 6, 3), expected, rtol=1e-4, atol=1e-6)
+    assert resize_position_embedding(embedding(1 + 35), (6, 6), 1, (8, 18)) is None
+
+
 def test_biases_of_a_known_window_are_not_taken_for_a_square():
     table = np.random.default_rng(0).normal(size=(5, 9, 2))  # of 3 x 5 tokens, and 45 is not a square number
     new = resize_relative_position_bias(table.reshape(45, 2), (2, 3), (3, 5))

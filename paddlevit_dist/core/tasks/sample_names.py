@@ -2,11 +2,21 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ..runtime.errors import UserError
 from ..runtime.spelling import compose
 
-_CASE = -1  # a depth: case names of volumes, whose first channel is CASE_0000.nii.gz in nnU-Net
+
+class _Depth(NamedTuple):
+    """How much of a path counts."""
+
+    parts: int  # the last ones, at least the file's name
+    ending: str  # what is removed from the name
+
+
+_NOTHING, _SUFFIX = "nothing", "suffix"
+_CHANNEL = "channel"  # also _0000 of case names of volumes: the first channel is CASE_0000.nii.gz in nnU-Net
 
 
 class SampleNames:
@@ -19,14 +29,14 @@ class SampleNames:
     def __init__(self, names: Sequence[str], source: str, kind: str = "image") -> None:
         self.names, self.source, self.kind = names, source, kind
         self._paths = [_plain(name) for name in names]
-        self._depth: int | None = None
+        self._depth: _Depth | None = None
         self._rows: dict[str, int] = {}
 
     def find_row(self, name: str) -> int | None:
         """Return the index of the sample with this name, or None; raises UserError if several samples match."""
         if self._depth is None:
             self.choose_depth([name])
-        return self._rows.get(_end(_plain(name), self._depth or 0))
+        return None if self._depth is None else self._rows.get(_end(_plain(name), self._depth))
 
     def choose_depth(self, result_names: Iterable[str]) -> bool:
         """Choose how many folders of a path count, so that a name in the results matches a sample; False: none does.
@@ -35,7 +45,9 @@ class SampleNames:
             UserError: several samples then have the same name.
         """
         paths = [_plain(name) for name in result_names]
-        for depth in [*range(max((candidate.count("/") for candidate in paths), default=0) + 1, 0, -1), 0, _CASE]:
+        parts = range(max((candidate.count("/") for candidate in paths), default=0) + 1, 0, -1)
+        depths = [_Depth(number, ending) for ending in (_NOTHING, _SUFFIX) for number in parts]
+        for depth in [*depths, _Depth(1, _CHANNEL)]:
             rows = {_end(sample_path, depth): row for row, sample_path in enumerate(self._paths)}
             path = next((candidate for candidate in paths if _end(candidate, depth) in rows), None)
             if path is None:
@@ -56,9 +68,10 @@ def _plain(name: str) -> str:
     return os.path.normpath(compose(name.strip()).replace("\\", "/")) if name.strip() else ""
 
 
-def _end(path: str, depth: int) -> str:
-    """Return the last ``depth`` parts of a path; 0: the file name without suffix; ``_CASE``: also without a channel."""
-    if depth > 0:
-        return "/".join(path.split("/")[-depth:])
-    stem = os.path.splitext(path.rpartition("/")[2].removesuffix(".gz"))[0]
-    return stem.removesuffix("_0000") if depth == _CASE else stem
+def _end(path: str, depth: _Depth) -> str:
+    """Return what counts of a path."""
+    end = "/".join(path.split("/")[-depth.parts :])
+    if depth.ending == _NOTHING:
+        return end
+    stem = os.path.splitext(end.removesuffix(".gz"))[0]
+    return stem.removesuffix("_0000") if depth.ending == _CHANNEL else stem

@@ -150,7 +150,7 @@ def _match_images(truth: PanopticTruth, content: PanopticFile, results: str) -> 
         ([name_of.get(number, "") for number in ids], True),
         ([entry.file_name for entry in entries], False),
     ):
-        if is_complete and not (_are_unique(truth.names, is_list) and _are_unique(names, is_list)):
+        if is_complete and not (_are_unique(truth.names) and _are_unique(names)):
             continue  # the ids are enough
         try:
             found = _match_names(truth, names, results)
@@ -196,10 +196,9 @@ def _match_names(truth: PanopticTruth, names: Sequence[str], results: str) -> li
     return found
 
 
-def _are_unique(names: Sequence[str], with_folders: bool) -> bool:
-    """Return whether file names differ without suffixes, and without folders unless these count."""
-    stems = {os.path.splitext(name if with_folders else os.path.basename(name))[0] for name in names}
-    return len(stems) == len(names)
+def _are_unique(names: Sequence[str]) -> bool:
+    """Return whether names of files, with their folders, differ without suffixes."""
+    return len({os.path.splitext(name)[0] for name in names}) == len(names)
 
 
 def _get_id(entry: ImageSegments, file: str) -> Id:

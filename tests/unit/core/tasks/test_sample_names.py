@@ -30,6 +30,8 @@ def test_cells_of_tables_are_composed(tmp_path):
         (["x/a.png", "y/b.png"], ["a.txt", "z/b", "b.c"], [0, 1, 1]),  # another suffix
         (["x/a.png", "y/a.png", "y/b.png"], ["data/y/a.png", "x/a.png", "a.png"], [1, 0, None]),  # one folder
         (["w/x/a.png", "w/y/a.png"], ["w/y/a.png", "x/a.png", "v/w/x/a.png"], [1, None, 0]),  # two
+        (["x/a.png", "y/a.png"], ["y/a.jpg", "x/a", "a"], [1, 0, None]),  # another suffix in folders
+        (["x/a.nii.gz", "y/a.nii.gz"], ["y/a.nrrd", "x/a.nii"], [1, 0]),
         (["w/x/a.png", "v/x/b.png"], ["q/x/b.png", "x/a.png"], [1, 0]),
         (["a_0000.nii.gz", "b_0001.nii.gz"], ["in/a.nii.gz", "a_0000", "b_0001"], [0, 0, 1]),  # a case
         (["a_0000.png", "a.png"], ["a_0000.png", "a.jpg"], [0, None]),

@@ -211,7 +211,7 @@ def write_pair(tmp_path, names):
         write(tmp_path, side, {"annotations": entries, "categories": categories}, maps)
 
 
-@pytest.mark.parametrize("names", [("a/0.png", "b/0.png"), ("x/a/0.png", "x/b/0.png")])
+@pytest.mark.parametrize("names", [("a/0.png", "b/0.png"), ("x/a/0.png", "x/b/0.png"), ("a/0.tif", "b/0.tif")])
 def test_equal_names_in_two_folders_are_two_images(evaluate, tmp_path, names):
     write_pair(tmp_path, names)
     assert json.loads(evaluate("-json", "-interval=off"))["scores"]["PQ"] == 1.0
@@ -236,6 +236,20 @@ def test_an_image_without_a_result_is_named_where_the_others_are_found_by_name(g
     (tmp_path / "found.json").write_text(json.dumps(golden))
     name = missing["file_name"].removesuffix(".png")
     assert f"1 of 9 images of {tmp_path / 'truth.json'} have no result, such as {name}" in refusal_of(evaluate)
+
+
+def test_numbers_that_contradict_maps_in_folders_are_refused_and_flat_names_that_repeat_say_nothing(evaluate, tmp_path):
+    write_pair(tmp_path, ("a/0.png", "b/0.png"))
+    content = json.loads((tmp_path / "found.json").read_text())
+    for number, entry in enumerate(content["annotations"]):
+        entry["image_id"] = f"truth{1 - number}"
+    (tmp_path / "found.json").write_text(json.dumps(content))
+    assert "a/0.png has image_id truth1, but" in refusal_of(evaluate)
+    for number, entry in enumerate(content["annotations"]):
+        (tmp_path / "found" / entry["file_name"]).rename(tmp_path / "found" / f"{number}.png")
+        entry |= {"image_id": f"truth{number}", "file_name": f"{number}.png"}
+    (tmp_path / "found.json").write_text(json.dumps(content))
+    assert json.loads(evaluate("-json", "-interval=off"))["scores"]["PQ"] == 1.0
 
 
 def test_one_result_does_not_count_for_two_images(evaluate, tmp_path):

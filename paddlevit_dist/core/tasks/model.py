@@ -125,6 +125,8 @@ class Model(nn.Layer):
         takes_size = "image_size" in parameters.defaults
         if image_size is not None and not takes_size and cls.works_on != "images":
             raise UserError(f"model '{name}' works on {cls.works_on} and has no image size ({image_size}); remove it")
+        if takes_size and "image_size" in (options.get("backbone_options") or {}):
+            raise UserError(f"model '{name}': its backbone has its image size: remove image_size from backbone_options")
         if image_size is not None and takes_size:
             chosen["image_size"] = image_size
         family: Callable[..., Model] = cls

@@ -20,6 +20,9 @@ def test_options_and_image_sizes_that_a_model_does_not_have_are_refused():
         create_model("unet3d", widht=4)
     with pytest.raises(UserError, match="'unet3d' works on volumes of any size and has no image size.*64"):
         create_model("unet3d", image_size=64)
+    for name in ("linear_dinov2_small", "eomt_semantic_shapes"):
+        with pytest.raises(UserError, match=f"'{name}': its backbone has its image size: remove image_size from"):
+            create_model(name, backbone_options={"image_size": 32})
     with pytest.raises(UserError, match="'minkunet14a' works on points"):
         create_model("minkunet14a", image_size=64)
 

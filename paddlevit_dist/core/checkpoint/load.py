@@ -12,7 +12,7 @@ import numpy as np
 import paddle
 
 from ..runtime.errors import UserError
-from ..tasks.model import Model, as_model
+from ..tasks.model import Model, as_model, find_built_size
 from . import low_rank
 from .class_rows import ClassNames, find_class_axis, follow_names, keep_named_rows
 from .completion import complete, describe_base
@@ -237,7 +237,7 @@ def _fit(
 
     ``matched_names``: tensors whose rows follow the names of classes, which are skipped.
     """
-    fitting, is_other_size = {}, report.trained_size not in (None, as_plane(interface.image_size))
+    fitting, is_other_size = {}, report.trained_size not in (None, as_plane(find_built_size(interface)))
     for name, target in targets.items():
         shape, value = tuple(target.shape), state.get(name)
         report.shapes[name] = (None if value is None else value.shape, shape)

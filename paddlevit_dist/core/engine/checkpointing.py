@@ -19,7 +19,7 @@ from ..logging.progress import printing
 from ..logging.record import RunLog
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
-from ..tasks.model import as_model
+from ..tasks.model import as_model, find_built_size
 from ..tasks.model_factory import build_model
 from ..tasks.task import Task
 from .background_worker import BackgroundWorker
@@ -308,7 +308,7 @@ class Checkpointer:
         about = describe(self._config, self._task, self._datasets)
         network = as_model(state.model)
         if network.works_on == "images":
-            size = as_plane(network.image_size)
+            size = as_plane(find_built_size(network))
             about[TRAINED_SIZE] = None if size is None else list(size)
         return _StateCopy(name, where, weights, averages, run_state, about, self._pruning(self.folder / name))
 

@@ -18,6 +18,7 @@ from .network_checks import require_free
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
 Variants = dict[str, dict[str, Any]]  # arguments of each variant by its name
+_BACKBONE = "backbone."
 
 
 class ClassLayout(NamedTuple):
@@ -203,14 +204,18 @@ class Model(nn.Layer):
     ) -> np.ndarray | None:
         """Resize the ``value`` of a parameter with numbers for each place of an image; None for other parameters.
 
-        Also called where the shapes are equal, as 4 x 6 places of one size may be 6 x 4 of another.
+        Also called where the shapes are equal, as 4 x 6 places of one size may be 6 x 4 of another. By default, a layer
+        ``backbone`` resizes its own.
 
         Args:
             name: of the parameter.
             value: of weights for images of another size.
             trained_size: height and width of these images in pixels; None: unknown.
         """
-        return None
+        backbone = self._sub_layers.get("backbone")
+        if not isinstance(backbone, Model) or not name.startswith(_BACKBONE):
+            return None
+        return backbone.resample_parameter(name.removeprefix(_BACKBONE), value, trained_size)
 
     def begin_classifier(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Return the first value of a classifier's parameter where ``value`` is of other classes; None: as initially.
@@ -328,6 +333,15 @@ def input_size(model: Any) -> tuple[int, int]:
     """Return height and width of the images that a network is built for, which may keep them as one number."""
     size = model.image_size
     return (size, size) if isinstance(size, int) else tuple(size)
+
+
+def find_built_size(model: Model) -> Any:
+    """Return the size of images that a network with numbers for each place is built for: its own, or its backbone's."""
+    backbone = model._sub_layers.get("backbone")
+    if model.image_size is not None or not isinstance(backbone, Model):
+        return model.image_size
+    has_places = type(backbone).resample_parameter is not Model.resample_parameter
+    return backbone.image_size if has_places else None
 
 
 class _PlainLayer(Model):

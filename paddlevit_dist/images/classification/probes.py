@@ -96,12 +96,6 @@ class ProbeModel(Model):
         """Resize a parameter of the backbone."""
         return self.backbone.resize_parameter(name.removeprefix(_BACKBONE), value)
 
-    def resample_parameter(
-        self, name: str, value: np.ndarray, trained_size: tuple[int, int] | None
-    ) -> np.ndarray | None:
-        """Resize a parameter of the backbone for another size of images."""
-        return self.backbone.resample_parameter(name.removeprefix(_BACKBONE), value, trained_size)
-
     def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return the backbone's lines about resized parameters."""
         return self.backbone.list_resize_notices([name.removeprefix(_BACKBONE) for name in names])

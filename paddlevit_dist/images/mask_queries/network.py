@@ -294,15 +294,6 @@ class Eomt(Model):
         """Draw numbers between 0 and 1."""
         return paddle.rand(shape)
 
-    def resample_parameter(
-        self, name: str, value: np.ndarray, trained_size: tuple[int, int] | None
-    ) -> np.ndarray | None:
-        """Resample what the backbone can resample."""
-        if not name.startswith(BACKBONE):
-            return None
-        resampled: np.ndarray | None = self.backbone.resample_parameter(name[len(BACKBONE) :], value, trained_size)
-        return resampled
-
     def list_source_notices(self, naming: str, state: Mapping[str, np.ndarray]) -> list[str]:
         """Refuse, by a ``UserError``, weights that are differences to a backbone's, as the published ones of DINOv3."""
         norms = [value for name, value in state.items() if re.search(r"^backbone\.blocks\.\d+\.norm1\.weight$", name)]

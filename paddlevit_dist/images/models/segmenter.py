@@ -100,14 +100,6 @@ class Segmenter(Model):
             return None
         return self._backbone.resize_parameter(name[len(BACKBONE) :], value)
 
-    def resample_parameter(
-        self, name: str, value: np.ndarray, trained_size: tuple[int, int] | None
-    ) -> np.ndarray | None:
-        """Resample what the backbone can resample."""
-        if not name.startswith(BACKBONE):
-            return None
-        return self._backbone.resample_parameter(name[len(BACKBONE) :], value, trained_size)
-
     def no_weight_decay(self) -> tuple[str, ...]:
         """Return the names that the backbone does not decay."""
         return tuple(BACKBONE + name for name in self._backbone.no_weight_decay())

@@ -234,7 +234,7 @@ class Detr(QueryDetector):
     def resize_parameter(self, name: str, value: np.ndarray) -> np.ndarray | None:
         """Select the rows of COCO's 80 categories from the authors' classifiers, which have one for each id."""
         if not name.startswith("class_embed."):
-            return None
+            return super().resize_parameter(name, value)
         return key_names.select_category_rows(value, self.num_classes, key_names.DETR_OUTPUTS, key_names.DETR_ROWS)
 
     def class_layout(self, name: str) -> ClassLayout:

@@ -234,12 +234,6 @@ class HeatmapNetwork(Model):
         self.num_classes, last = num_classes, self.head.conv
         self.head.conv = build_last_layer(last.weight.shape[1], num_classes, last.weight.shape[2])
 
-    def resample_parameter(self, name: str, value: np.ndarray, trained_size: Any) -> np.ndarray | None:
-        """Resample what the backbone can resample to the size of the crops."""
-        if not name.startswith(BACKBONE):
-            return None
-        return self.backbone.resample_parameter(name[len(BACKBONE) :], value, trained_size)
-
     def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return the backbone's lines about resized parameters."""
         return self.backbone.list_resize_notices([name.removeprefix(BACKBONE) for name in names])

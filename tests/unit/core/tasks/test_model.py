@@ -9,7 +9,7 @@ from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.engine.optimizer import decay_groups
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.registry.register import register_model
-from paddlevit_dist.core.tasks.model import Model, as_model
+from paddlevit_dist.core.tasks.model import Model, as_model, find_built_size
 from paddlevit_dist.core.tasks.model_factory import create_model, model_options, variant_options
 
 
@@ -88,6 +88,22 @@ def test_a_users_weights_are_renamed_resized_and_reset_as_its_model_says():
     assert report.reinitialized == ["head.weight", "head.bias"]
     np.testing.assert_array_equal(model.token.numpy(), [[0.0, 1.0, 2.0, 3.0]])
     np.testing.assert_array_equal(model.block1[0].bias.numpy(), state["theirs.0.bias"], strict=True)
+
+
+def test_a_backbone_resizes_its_own_numbers_for_each_place_and_tells_its_size():
+    whole = Model()
+    assert find_built_size(whole) is None and whole.resample_parameter("backbone.pos_embed", np.ones(1), None) is None
+    options = {"patch_size": 8, "embed_dim": 4, "depth": 1, "num_heads": 1}
+    whole.backbone = create_model("vit", image_size=(24, 16), **options)
+    table = create_model("vit", image_size=(16, 24), **options).pos_embed.numpy()
+    found = whole.resample_parameter("backbone.pos_embed", table, (16, 24))
+    np.testing.assert_array_equal(found, whole.backbone.resample_parameter("pos_embed", table, (16, 24)))
+    assert whole.resample_parameter("pos_embed", table, (16, 24)) is None
+    assert find_built_size(whole) == (24, 16)
+    whole.image_size = 40
+    assert find_built_size(whole) == 40
+    whole.image_size, whole.backbone = None, create_model("resnet18", depths=(1, 1, 1, 1))
+    assert find_built_size(whole) is None  # without numbers for each place
 
 
 def test_a_users_layers_are_those_that_its_model_names():

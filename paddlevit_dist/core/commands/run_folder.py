@@ -16,7 +16,7 @@ from ..runtime.help_pages import HELP
 from ..runtime.run_folders import CHECKPOINTS, CONFIG, find_run, suggest_runs
 from ..settings import files
 from ..settings.command_line import format_words, iterate_options, read_words, takes_next_word
-from ..settings.table import find_key
+from ..settings.table import find_key, split_paths
 
 _EVALUATES = {"-eval", "--eval"}
 # What ended one part of a training run, or allowed it, does not hold for what is done with the run next.
@@ -190,17 +190,19 @@ def _find_exported_settings(model: str, weights: str | None, named: Collection[s
 
 
 def _list_changes(stored: files.StoredSettings, config: str, words: Sequence[str]) -> dict[str, Any]:
-    """Return the keys whose values an export changed in the settings of its run, without those that ``words`` set."""
+    """Return the keys whose values an export changed in the settings of its run, without those that ``words`` set.
+
+    The file may come from a stranger: it names no code to run and no path. Raises UserError for a model that would.
+    """
     of_run = {setting.name: setting.value for setting in files.read_file(config)}
-    set_by_words = {option.key for option in iterate_options(words)}
-    return {
+    left_out = {option.key for option in iterate_options(words)} | {"IMPORTS", "MODEL.NUM_CLASSES"}
+    changed = {
         setting.name: setting.value
-        for setting in files.read_stored(stored)
-        if setting.name != "MODEL.NUM_CLASSES"  # in the file, what the data of the run had
-        and setting.name not in set_by_words
-        and setting.name in of_run
-        and setting.value != of_run[setting.name]
+        for setting in files.read_stored(stored._replace(content=split_paths(stored.content)[0]))
+        if setting.name in of_run.keys() - left_out and setting.value != of_run[setting.name]
     }
+    refuse_clone_model(changed.get("MODEL.NAME"), stored.label)
+    return changed
 
 
 def _expand_resumed(words: list[str]) -> list[str]:

@@ -71,6 +71,14 @@ def test_an_exported_model_has_data_and_settings_of_its_run(folder):
     expanded, lines = expand_evaluated(["net.onnx"])
     assert expanded == [f"-cfg={config}", "MODEL.DEPTH=4", "EXPORTED=net.onnx"]
     assert lines == [told, "settings of net.about.yaml that differ: MODEL.DEPTH=4"]
+    config.write_text(config.read_text() + "IMPORTS: []\nDATA: {DATA_PATH: mine}\n")
+    code = "IMPORTS: [theirs.py], DATA: {DATA_PATH: /etc}"
+    (folder / "net.about.yaml").write_text(f"weights: {weights}\nsettings: {{{code}, MODEL: {changed}}}\n")
+    assert expand_evaluated(["net.onnx"])[0] == expanded  # a stranger's file names no code and no path
+    cloned = f"weights: {weights}\nsettings: {{MODEL: {{NAME: 'paddlevit:/a/b/c/d.yaml'}}}}\n"
+    (folder / "net.about.yaml").write_text(cloned)
+    assert "do not run the code" in refusal_of(expand_evaluated, ["net.onnx"])
+    (folder / "net.about.yaml").write_text(f"weights: {weights}\nsettings: {{MODEL: {changed}}}\n")
     assert expand_evaluated(["net.onnx", "MODEL.DEPTH", "5"])[0] == [
         f"-cfg={config}",
         "EXPORTED=net.onnx",

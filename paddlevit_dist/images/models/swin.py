@@ -291,6 +291,12 @@ VARIANTS: Variants = {
 _COMPUTED = ("relative_position_index", "attn_mask")
 
 
+def _find_window(places: int, grid: Size) -> Size | None:
+    """Return the window with this number of relative places, which a small grid makes smaller; None: none has it."""
+    windows = ((min(grid[0], side), min(grid[1], side)) for side in range(1, max(grid) + 1))
+    return next((window for window in windows if (2 * window[0] - 1) * (2 * window[1] - 1) == places), None)
+
+
 def _next_stage(match: re.Match[str]) -> str:  # others count patch merging as part of the preceding stage
     return f"layers.{int(match[1]) + 1}.downsample."
 
@@ -422,8 +428,8 @@ class SwinTransformer(PyramidClassifier):
             return None
         _, stage, _, block, *_ = name.split(".")
         grid, old_window = self.patch_embed.find_grid(trained_size), None
-        if grid is not None and not self.patch_embed.any_size:
+        if grid is not None and value.ndim == 2:
             for _ in range(int(stage)):
                 grid = (grid[0] + 1) // 2, (grid[1] + 1) // 2
-            old_window = min(grid[0], self.window_size), min(grid[1], self.window_size)
+            old_window = _find_window(len(value), grid)
         return resize_relative_position_bias(value, self.layers[int(stage)].blocks[int(block)].window, old_window)

@@ -65,6 +65,20 @@ def test_the_size_of_the_network_comes_before_a_setting(tmp_path):
         load_weights(model, tmp_path / "model.pdparams")
 
 
+@pytest.mark.parametrize("options, sides", [({"window_size": 2}, (3, 3)), ({"any_size": True}, (13, 13))])
+def test_windows_that_a_small_image_made_rectangular_are_known_in_other_windows(options, sides, tmp_path):
+    """Of 16 x 24 pixels, 2 x 3 tokens after one merge: 3 x 5 relative places, for windows of 2 x 2 and 7 x 7 tokens."""
+    name = "swin_tiny_patch4_window7_224"
+    small, parameter = NETWORKS[name]
+    before = save(tmp_path, name, (16, 24), {}, image_size=[16, 24])
+    model = create_model(name, 3, (16, 24), **{**small, **options})
+    assert parameter in load_weights(model, tmp_path / "model.pdparams", strict=True).resized
+    down, across = bicubic_matrix(3, sides[0]), bicubic_matrix(5, sides[1])
+    expected = np.einsum("yh,xw,hwc->yxc", down, across, before.reshape(3, 5, -1))
+    found = model.state_dict()[parameter].numpy().reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize("size, grid", [((24, 24), (6, 6)), ((32, 72), (8, 18)), ((20, 28), (5, 7))])
 def test_patches_of_another_size_leave_the_old_grid_its_proportions(size, grid, tmp_path):
     """From 4 x 9 patches of 8 pixels to patches of 4: the first has as many, the second is of equal images."""

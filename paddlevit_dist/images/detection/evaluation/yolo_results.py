@@ -15,7 +15,7 @@ from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
 from ....core.runtime.text_files import read_bytes, to_utf8
 from ....core.tasks.class_names import make_unique
-from ...data.formats import list_names, stems
+from ...data.formats import list_folders, list_names, stems
 from ...run_lengths import compress_runs, outline
 from ..data.detection_dataset import DetectionDataset
 from ..data.yolo import box_and_area
@@ -101,7 +101,8 @@ def read_yolo(folder: str, annotations: AnnotationFile, label_map: Mapping[int, 
     if not names and os.path.isdir(inner):
         return read_yolo(inner, annotations, label_map, kind)
     if not names:
-        raise UserError(f"{folder} has no {_SUFFIX} files; {_EXPECTED}")
+        remark = ", and those in its folders are not read" if list_folders(folder, may_be_absent=False) else ""
+        raise UserError(f"{folder} has no {_SUFFIX} files{remark}; {_EXPECTED}")
     files = dict(zip(map(compose, stems(names)), names))
     images = list(map(compose, stems(annotations.file_names)))
     _require_known(folder, files, images, annotations)

@@ -150,8 +150,11 @@ def test_lines_that_are_no_results_are_refused(tmp_path, truth, name, line, comp
 
 def test_folders_that_hold_no_results(tmp_path):
     written(tmp_path, 3)
-    with pytest.raises(UserError, match=r"has no \.txt files"):
+    with pytest.raises(UserError, match=r"has no \.txt files, and those in its folders are not read; "):
         evaluate_detections.run([str(tmp_path / "truth.json"), str(tmp_path / "yolo" / "images")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"has no \.txt files; "):
+        evaluate_detections.run([str(tmp_path / "truth.json"), str(tmp_path / "empty")])
 
 
 def test_the_folder_of_a_detectors_run_and_its_list_of_classes(tmp_path, capsys):

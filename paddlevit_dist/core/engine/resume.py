@@ -178,7 +178,7 @@ class StateLoader:
             size = "another size" if report.trained_size is None else "{} x {} pixels".format(*report.trained_size)
             raise UserError(
                 f"-resume={directory}: {report.resized[0]} is of images of {size}, and its moments and averages would "
-                f"not fit: set the size back, or start from these weights with -pretrained={directory}"
+                f"not fit: set the sizes of images and patches back, or start anew with -pretrained={directory}"
             )
         self._restore(directory, content)
         due, means, best = (content.extra[name] for name in ("evaluation_due", "training_means", "best"))

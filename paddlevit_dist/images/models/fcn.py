@@ -17,6 +17,7 @@ from ...core.tasks.model import Variants
 from . import foundation_variants as foundation
 from .layers import Conv2D
 from .segmenter import Segmenter, batch_norm, drop_layers, fan_out, pixel_classifier, resize_maps
+from .vit import VisionTransformer
 
 _DILATED_STAGES = 2
 
@@ -90,10 +91,10 @@ class LinearSegmenter(Segmenter):
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:
         """Compute logits (batch, classes, rows, columns), one position for each patch or each pixel."""
         logits = self.head(self.dropout(self.norm(self.backbone.feature_maps(images)[-1])))
-        (height, width), padded = images.shape[2:], self.backbone.padded_size(images)
-        if padded == (height, width):
-            return logits
-        return resize_maps(logits, padded)[:, :, :height, :width]
+        height, width = images.shape[2:]
+        is_ours = isinstance(self.backbone, VisionTransformer)  # others, such as timm's, refuse or do not tell it
+        padded = self.backbone.padded_size(images) if is_ours else (height, width)
+        return logits if padded == (height, width) else resize_maps(logits, padded)[:, :, :height, :width]
 
 
 def _head(inputs: int, num_classes: int, dropout: float) -> nn.Sequential:

@@ -142,19 +142,20 @@ def _prefix_and_grid(
         if num_prefix in numbers:
             return num_prefix, old_grid
         like = old_grid[0] / old_grid[1]
-        grids = [(number, grid) for number in numbers if (grid := _factor(num_tokens - number, like)) is not None]
+        grids = [(number, grid) for number in numbers if (grid := _factor(num_tokens - number, like))]
         fitting = min(grids, key=lambda pair: abs(math.log(pair[1][0] / pair[1][1] / like)), default=None)
         return (num_prefix_tokens, None) if fitting is None else fitting
-    for number in numbers:
-        square = math.isqrt(max(num_tokens - number, 0))
-        if square and square * square == num_tokens - number:
-            return number, (square, square)
-        if (
-            number == num_prefix_tokens
-            and (grid := _factor(num_tokens - number, new_grid[0] / new_grid[1])) is not None
-        ):
-            return number, grid
-    return num_prefix_tokens, None
+    if grid := _find_square(num_tokens - num_prefix_tokens):
+        return num_prefix_tokens, grid
+    if grid := _factor(num_tokens - num_prefix_tokens, new_grid[0] / new_grid[1]):
+        return num_prefix_tokens, grid
+    other_squares = ((number, _find_square(num_tokens - number)) for number in numbers[1:])
+    return next((pair for pair in other_squares if pair[1] is not None), (num_prefix_tokens, None))
+
+
+def _find_square(number: int) -> tuple[int, int] | None:
+    side = math.isqrt(max(number, 0))
+    return (side, side) if side and side * side == number else None
 
 
 def _factor(number: int, proportion: float) -> tuple[int, int] | None:

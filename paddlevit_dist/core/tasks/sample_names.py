@@ -8,7 +8,7 @@ from ..runtime.errors import UserError
 from ..runtime.spelling import compose
 
 
-class _Depth(NamedTuple):
+class _ComparedEnd(NamedTuple):
     """How much of a path counts."""
 
     parts: int  # the last ones, at least the file's name
@@ -29,7 +29,7 @@ class SampleNames:
     def __init__(self, names: Sequence[str], source: str, kind: str = "image") -> None:
         self.names, self.source, self.kind = names, source, kind
         self._paths = [_plain(name) for name in names]
-        self._depth: _Depth | None = None
+        self._depth: _ComparedEnd | None = None
         self._rows: dict[str, int] = {}
 
     def find_row(self, name: str) -> int | None:
@@ -46,8 +46,8 @@ class SampleNames:
         """
         paths = [_plain(name) for name in result_names]
         parts = range(max((candidate.count("/") for candidate in paths), default=0) + 1, 0, -1)
-        depths = [_Depth(number, ending) for ending in (_NOTHING, _SUFFIX) for number in parts]
-        for depth in [*depths, _Depth(1, _CHANNEL)]:
+        depths = [_ComparedEnd(number, ending) for ending in (_NOTHING, _SUFFIX) for number in parts]
+        for depth in [*depths, _ComparedEnd(1, _CHANNEL)]:
             rows = {_end(sample_path, depth): row for row, sample_path in enumerate(self._paths)}
             path = next((candidate for candidate in paths if _end(candidate, depth) in rows), None)
             if path is None:
@@ -68,7 +68,7 @@ def _plain(name: str) -> str:
     return os.path.normpath(compose(name.strip()).replace("\\", "/")) if name.strip() else ""
 
 
-def _end(path: str, depth: _Depth) -> str:
+def _end(path: str, depth: _ComparedEnd) -> str:
     """Return what counts of a path."""
     end = "/".join(path.split("/")[-depth.parts :])
     if depth.ending == _NOTHING:

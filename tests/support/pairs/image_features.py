@@ -335,6 +335,7 @@ SEGMENTATION = Task(
         "crop": NONE
         | {
             "wide": Value("DATA.CROP_SIZE [40,56]"),
+            "odd": Value("DATA.CROP_SIZE [43,57]"),  # no whole number of patches
             "scaled": Value(
                 "DATA.CROP_SIZE [64,48] DATA.BASE_SHORTEST_SIDE 50 DATA.BASE_LONGEST_SIDE 90 DATA.SCALE_RANGE [0.6,1.1]"
             ),
@@ -388,6 +389,7 @@ PANOPTIC = Task(
         "input": NONE
         | {
             "wide": Value("PANOPTIC.INPUT_SIZE [40,64]"),
+            "odd": Value("PANOPTIC.INPUT_SIZE [43,57]"),
             "scales": Value("PANOPTIC.SCALE_RANGE [0.3,2.5] DATA.HORIZONTAL_FLIP 0"),
         },
         "sampling": NONE | {"even": Value("TRAIN.RANDOM_SAMPLING False")},

@@ -9,7 +9,7 @@ from paddlevit_dist import create_model
 BACKBONE = {"patch_size": 8, "embed_dim": 32, "depth": 2, "num_heads": 2, "registers": 1, "init_values": 0.1}
 
 
-def make_network(task, **options):
+def make_network(task):
     paddle.seed(0)
     network = create_model(f"eomt_{task}_shapes", 3, (40, 56), random_samples=False, backbone_options=BACKBONE)
     network.eval()

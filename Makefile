@@ -8,7 +8,6 @@
 # make bench-gpu  images/s and memory on GPUs                  make accept-gpu  what has to work on GPUs, by numbers
 # make dist       source archive and wheel of this commit, in dist/, checked as a registry would
 # make pairs      what must hold for pairs of settings, 10 minutes; PAIRS_FLAGS="-task=detection -minutes=30"
-# make mutants    30 single changes that a test should notice; MUTANTS_FLAGS="-seed=7 core/engine images"
 # make walk       functions that a batch, a score and a key pass through, in a minute
 # make reference  write pages of keys, commands; models' names    make site        all pages as a site with a search, in site/
 PYTHON ?= python3
@@ -26,7 +25,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Tests write file names of many scripts, whatever the locale.
 export PYTHONUTF8 := 1
 
-.PHONY: address demo pairs mutants walk test test-integration test-nightly coverage fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
+.PHONY: address demo pairs walk test test-integration test-nightly coverage fuzz lint format accept accept-gpu bench bench-all bench-gpu test-gpu-wheel audit dist reference site clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.ready: setup.py tools/install.py
@@ -37,9 +36,6 @@ $(GPU_VENV)/.ready: setup.py tools/install.py
 
 demo: $(VENV)/.ready
 	@PYTHON=$(BIN)/python tools/demo.sh $(DEMO_FLAGS)
-
-mutants: $(VENV)/.ready
-	$(BIN)/python tools/mutants.py $(MUTANTS_FLAGS)
 
 pairs: $(VENV)/.ready
 	PYTHONPATH=.:tests $(BIN)/python -m support.pairs $(PAIRS_FLAGS)

@@ -31,9 +31,6 @@ _READ_AT_THE_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "FLAGS_",
 _READ_AT_THE_START += ("NUMBA_", "GLOG_", "CUDA_", "NVIDIA_", "PADDLE")
 
 
-CONTEXT = "MEASURED_TEST"  # variable of the environment, set where coverage measures what each test executes
-
-
 class Server(NamedTuple):
     requests: socket.socket
     environment: dict[str, str]
@@ -122,7 +119,6 @@ def _read_at_the_start(environment: dict[str, str]) -> dict[str, str]:
 
 def start_server(environment: dict[str, str]) -> Server | None:
     """Start a process that has loaded Paddle, with this environment; None if Paddle starts threads of its own."""
-    environment = {name: value for name, value in environment.items() if name != CONTEXT}  # one for each command
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
@@ -168,8 +164,6 @@ def _attended(
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    if CONTEXT in environment:
-        set_context(environment[CONTEXT])
     os.dup2(out, 1)
     os.dup2(err, 2)
     for handle in (out, err, reply):
@@ -181,18 +175,6 @@ def _fork() -> int:
     with warnings.catch_warnings():  # Python 3.12 warns of native threads: none is at work
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
-
-
-def set_context(context: str) -> str:
-    """Let coverage note a test for what this process, its forks and its commands execute; return the one before."""
-    from coverage import Coverage
-
-    before, os.environ[CONTEXT] = os.environ.get(CONTEXT, ""), context
-    measured = Coverage.current()
-    if measured is not None:
-        measured.switch_context(context)  # writes what was executed until now
-        measured.set_option("run:context", context)  # for forks
-    return before
 
 
 def copy_worker(path: str, arguments: list[str], handles: list[int]) -> int:

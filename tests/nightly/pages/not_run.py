@@ -50,7 +50,6 @@ NOT_RUN = {
     "pip install '.[cpu]'": DOWNLOAD,
     "make site": DOWNLOAD,
     "make pairs": ITSELF,
-    "make mutants": ITSELF,
     "make format": "changes files; make lint says whether it would",
     "make reference": "writes files; test_reference.py here and in tests/unit/tools say whether it would",
     "python3 -m venv env && . env/bin/activate": INSTALLED,

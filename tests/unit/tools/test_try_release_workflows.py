@@ -28,9 +28,7 @@ def test_a_workflow_calls_targets_and_scripts_that_exist(name):
     assert [script for script in scripts if not (ROOT / script).is_file()] == []
 
 
-@pytest.mark.parametrize(
-    "name, command", [("nightly", "make test-nightly"), ("pairs", "make pairs"), ("mutants", "make mutants")]
-)
+@pytest.mark.parametrize("name, command", [("nightly", "make test-nightly"), ("pairs", "make pairs")])
 def test_what_takes_hours_runs_on_a_schedule(name, command):
     content = read(name)
     (time,) = content["on"]["schedule"]

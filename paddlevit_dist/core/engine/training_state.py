@@ -9,11 +9,9 @@ from ..data.sampler import TrainingSampler
 from ..distributed import broadcast_statistics, rank, recompute_layers, world_size
 from ..runtime.errors import UserError
 from ..runtime.printing import agree, count
-from ..runtime.transfers import is_on_gpu
 from ..settings.every_run import RunSettings, TrainSection
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import TransformedDataset
-from ..tasks.model import as_model
 from ..tasks.protocols import ParameterGrouping, Recomputable, StateKeeping
 from ..tasks.task import Task
 from ..tasks.task_state import TaskState, WeightAverage
@@ -172,15 +170,6 @@ def _build_schedule(config: RunSettings, sampler: TrainingSampler) -> RateSchedu
     return schedule
 
 
-def _put_channels_last(model: paddle.nn.Layer) -> str:
-    """Let the network compute convolutions with channels as the last axis, if this pays; return a log line."""
-    if not is_on_gpu():
-        return "TRAIN.CHANNELS_LAST has no effect: this device computes convolutions slower with channels last"
-    if not as_model(model).use_channels_last():
-        return "TRAIN.CHANNELS_LAST has no effect: the layers of this network have one layout"
-    return "convolutions: channels last (TRAIN.CHANNELS_LAST)"
-
-
 def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log: Callable[[str], None]) -> None:
     train = config.TRAIN
     if train.LORA.RANK:
@@ -196,8 +185,6 @@ def _prepare_model(config: RunSettings, task: Task, model: paddle.nn.Layer, log:
     )
     if frozen or kept:
         log("; ".join(filter(None, [parameters, norms])))
-    if train.CHANNELS_LAST:
-        log(_put_channels_last(model))
     if train.RECOMPUTE:
         recomputable = get_aspect(task, Recomputable)
         if recomputable is None:

@@ -219,12 +219,6 @@ class TrainSection(Section):
         AT_LEAST_1,
         effect="neutral",
     )
-    CHANNELS_LAST: bool = key(
-        False,
-        "on GPUs, compute convolutions with channels as the last axis, where the network can (ResNet, HGNetV2, "
-        "ConvNeXt): the layout of fast products in half precision; tested without a GPU only",
-        effect="neutral",
-    )
     CAPTURE: bool = key(
         False,
         "on CUDA GPUs, launch forward and backward passes of a task and network that allow it as a graph, by one call "

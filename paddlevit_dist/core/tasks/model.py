@@ -303,13 +303,6 @@ class Model(nn.Layer):
         pattern = self.layer_names
         return [layer for name, layer in self.named_sublayers() if pattern and re.fullmatch(pattern, name)]
 
-    def use_channels_last(self) -> bool:
-        """Let convolutions compute on (batch, height, width, channels), if the network can; return whether it can.
-
-        Inputs, outputs and weights keep their layout, and results are the same to rounding.
-        """
-        return False
-
     def merge_branches(self) -> str:
         """Merge parallel branches into an equal single one, in place, and return a log line; by default, do nothing.
 

@@ -19,7 +19,6 @@ from .layers import (
     DropPath,
     LayerNorm,
     Mlp,
-    put_channels_last,
     rates_of_stages,
     starting_values,
 )
@@ -176,11 +175,6 @@ class ConvNeXt(PyramidClassifier):
     def forward_features(self, x):
         """Compute the normalized mean (batch, embed_dim) over the positions of images (N, channels, height, width)."""
         return self.head["norm"](self.outputs(x)[-1].mean(axis=[1, 2]))
-
-    def use_channels_last(self) -> bool:
-        """Let all convolutions compute in the layout that the blocks have anyway."""
-        put_channels_last(self)
-        return True
 
     def network_facts(self) -> Mapping[str, Any]:
         """Return what no shape tells, see ``Model.network_facts``."""

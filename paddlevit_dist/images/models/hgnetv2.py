@@ -18,7 +18,6 @@ from ...core.tasks.model import KeyMap, Variants
 from ..image_size import as_pair
 from .classifier import Classifier
 from .key_names import rename
-from .layers import put_channels_last, to_channels_first, to_channels_last
 from .pretrained_input import ExpectedInput, list_inputs
 from .resnet import FrozenBatchNorm
 
@@ -73,14 +72,9 @@ class ConvNormReLU(nn.Layer):
 
     def forward(self, x):
         """Map (batch, channels, height, width) to the convolution's channels and size."""
-        x = self.bn(self.conv(x))  # or channels last, see ``layout``
+        x = self.bn(self.conv(x))
         x = F.relu(x) if self.active else x
         return x if self.lab is None else self.lab(x)
-
-    @property
-    def layout(self) -> str:
-        """Return the layout of what comes in and out, "NCHW" or "NHWC"."""
-        return self.conv._data_format
 
 
 class LightConvNorm(nn.Layer):
@@ -113,20 +107,14 @@ class HGStem(nn.Layer):
 
     def forward(self, x):
         """Map images (batch, channels, height, width) to a quarter of the resolution."""
-        x, layout = self.stem1(x), self.stem1.layout
-        x = _widen(x, layout)
-        branch = self.stem2b(_widen(self.stem2a(x), layout))
-        pooled = F.max_pool2d(x, 2, 1, data_format=layout)
-        return self.stem4(self.stem3(paddle.concat([pooled, branch], axis=_channel_axis(layout))))
+        x = _widen(self.stem1(x))
+        branch = self.stem2b(_widen(self.stem2a(x)))
+        return self.stem4(self.stem3(paddle.concat([F.max_pool2d(x, 2, 1), branch], axis=1)))
 
 
-def _widen(x, layout: str):
+def _widen(x):
     """Append a row and a column of zeros at the bottom and the right."""
-    return F.pad(x, [0, 1, 0, 1], data_format=layout)
-
-
-def _channel_axis(layout: str) -> int:
-    return 1 if layout == "NCHW" else 3
+    return F.pad(x, [0, 1, 0, 1])
 
 
 class HGBlock(nn.Layer):
@@ -163,7 +151,7 @@ class HGBlock(nn.Layer):
         parts = [x]
         for layer in self.layers:
             parts.append(layer(parts[-1]))
-        squeezed = self.aggregation(paddle.concat(parts, axis=_channel_axis(self.aggregation[0].layout)))
+        squeezed = self.aggregation(paddle.concat(parts, axis=1))
         return squeezed + x if self.residual else squeezed
 
 
@@ -265,7 +253,6 @@ class HGNetV2(Classifier):
     telling_name = "stem.stem#.conv.weight"
     classifier_layers = ("head.fc",)
     layer_names = r"stages\.\d+\.blocks\.\d+"
-    _is_channels_last = False
 
     def __init__(
         self,
@@ -312,11 +299,7 @@ class HGNetV2(Classifier):
 
     def feature_maps(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Return the output of each stage, for images (batch, in_channels, height, width)."""
-        maps = self._compute_maps(x)
-        return [to_channels_first(one) for one in maps] if self._is_channels_last else maps
-
-    def _compute_maps(self, x) -> list[paddle.Tensor]:
-        x, maps = self.stem(to_channels_last(x) if self._is_channels_last else x), []
+        x, maps = self.stem(x), []
         for stage in self.stages:
             x = stage(x)
             maps.append(x)
@@ -324,19 +307,13 @@ class HGNetV2(Classifier):
 
     def forward_features(self, x):
         """(batch, 2048): the mean of the last map, widened; (batch, dims[-1]) of a model without classes."""
-        x = self._compute_maps(x)[-1].mean(axis=[1, 2] if self._is_channels_last else [2, 3], keepdim=True)
+        x = self.feature_maps(x)[-1].mean(axis=[2, 3], keepdim=True)
         return (x if self.num_classes == 0 else self.head.last_conv(x)).flatten(1)
 
     def forward(self, x):
         """Compute logits (batch, num_classes), or the features when the model has no classes."""
         x = self.forward_features(x)
         return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
-
-    def use_channels_last(self) -> bool:
-        """Let all layers compute so."""
-        put_channels_last(self)
-        self._is_channels_last = True
-        return True
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the last layer with a newly initialized one for ``num_classes``, or with nothing for 0."""

@@ -29,7 +29,6 @@ class Conv2D(nn.Conv2D):
             self._padding,
             self._dilation,
             self._groups,
-            data_format=self._data_format,
         )
 
 
@@ -65,8 +64,6 @@ class ChannelsLastConv(Conv2D):
 
     def forward(self, x):
         """Convolve to (batch, rows, columns, out_channels)."""
-        if self._data_format == "NHWC":  # see ``put_channels_last``
-            return Conv2D.forward(self, x if self.is_channels_last else to_channels_last(x))
         x = x.transpose([0, 3, 1, 2]) if self.is_channels_last else x
         # Not super().forward(): Paddle 2.6 cannot export it.
         return Conv2D.forward(self, x).transpose([0, 2, 3, 1])
@@ -79,31 +76,6 @@ class ChannelsLastDepthwiseConv(ChannelsLastConv):
 
     def __init__(self, channels: int, kernel_size: int, **attributes: Any):
         super().__init__(channels, channels, kernel_size, padding=kernel_size // 2, groups=channels, **attributes)
-
-
-def put_channels_last(model: nn.Layer) -> None:
-    """Let convolutions, batch norms and pools take and return (batch, height, width, channels).
-
-    Weights stay unchanged. A GPU's fast products in half precision want this layout; others are transposed
-    before and after each convolution.
-    """
-    for layer in model.sublayers():
-        if isinstance(layer, nn.Conv2D):
-            layer._data_format, layer._channel_dim = "NHWC", 3
-        elif isinstance(layer, nn.MaxPool2D | nn.AvgPool2D):
-            layer.data_format = "NHWC"
-        elif hasattr(layer, "_variance"):  # a batch norm, frozen or not
-            layer._data_format = "NHWC"
-
-
-def to_channels_last(x: paddle.Tensor) -> paddle.Tensor:
-    """Return (batch, height, width, channels) of (batch, channels, height, width)."""
-    return x.transpose([0, 2, 3, 1])
-
-
-def to_channels_first(x: paddle.Tensor) -> paddle.Tensor:
-    """Return (batch, channels, height, width) of (batch, height, width, channels)."""
-    return x.transpose([0, 3, 1, 2])
 
 
 class TruncatedNormal(nn.initializer.Initializer):

@@ -21,7 +21,7 @@ from ...core.tasks.model import KeyMap, Variants
 from ..image_size import as_pair
 from .classifier import Classifier
 from .key_names import rename
-from .layers import DropPath, Linear, put_channels_last, rates_of_stages, to_channels_first, to_channels_last
+from .layers import DropPath, Linear, rates_of_stages
 from .pretrained_input import ExpectedInput, list_inputs
 
 _EPSILON = 1e-5
@@ -32,7 +32,6 @@ class FrozenBatchNorm(nn.Layer):
     """Batch normalization with statistics, scale and shift that never learn: buffers with ``BatchNorm2D``'s names."""
 
     is_capturable = True
-    _data_format = "NCHW"
 
     def __init__(self, channels: int):
         super().__init__()
@@ -41,9 +40,7 @@ class FrozenBatchNorm(nn.Layer):
 
     def forward(self, x):
         """Normalize (batch, channels, height, width)."""
-        statistics, layout = (self._mean, self._variance), self._data_format
-        options: dict[str, Any] = {"training": False, "epsilon": _EPSILON, "data_format": layout}
-        return F.batch_norm(x, *statistics, self.weight, self.bias, **options)
+        return F.batch_norm(x, self._mean, self._variance, self.weight, self.bias, training=False, epsilon=_EPSILON)
 
 
 Norm = Callable[[int], nn.Layer]
@@ -258,7 +255,6 @@ class ResNet(Classifier):
     telling_name = "layer#.#.conv#.weight"
     classifier_layers = ("fc",)
     layer_names = r"layer\d+\.\d+"
-    _is_channels_last = False
 
     def __init__(
         self,
@@ -339,7 +335,7 @@ class ResNet(Classifier):
 
     def forward_features(self, x):
         """Compute the mean (batch, embed_dim) over the positions of images (N, channels, height, width)."""
-        return self._compute_maps(x, None)[-1].mean(axis=[1, 2] if self._is_channels_last else [2, 3])
+        return self.feature_maps(x)[-1].mean(axis=[2, 3])
 
     def feature_maps(self, x, sizes: paddle.Tensor | None = None) -> list[paddle.Tensor]:
         """Return the output of each stage for images (batch, in_channels, height, width), padded at right and bottom.
@@ -347,12 +343,7 @@ class ResNet(Classifier):
         With ``mask_padding`` and ``sizes``, int64 (batch, 2), height and width of each image without its padding, a map
         holds an image's ceil(height / stride) x ceil(width / stride) positions, and zeros elsewhere.
         """
-        maps = self._compute_maps(x, sizes)
-        return [to_channels_first(one) for one in maps] if self._is_channels_last else maps
-
-    def _compute_maps(self, x, sizes: paddle.Tensor | None) -> list[paddle.Tensor]:
         masks = self._masks(x, sizes)
-        x = to_channels_last(x) if self._is_channels_last else x
         x = F.relu(self.bn1(self.conv1(_mask(x, masks.get(1)))))  # (batch, width of the stem, height / 2, width / 2)
         x, stride = self.maxpool(_mask(x, masks.get(2))), _STEM_STRIDE
         x, maps = _mask(x, masks.get(stride)), []
@@ -374,14 +365,6 @@ class ResNet(Classifier):
     def forward(self, x):
         """Compute logits (batch, num_classes), or the features when the model has no classes."""
         return self.fc(self.dropout(self.forward_features(x)))
-
-    def use_channels_last(self) -> bool:
-        """Let all layers compute so, unless padding is masked."""
-        if self.mask_padding:
-            return False
-        put_channels_last(self)
-        self._is_channels_last = True
-        return True
 
     def network_facts(self) -> Mapping[str, Any]:
         """Return what no shape tells, see ``Model.network_facts``."""

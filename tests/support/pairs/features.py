@@ -54,7 +54,6 @@ COMMON: Features = {
         "recompute": Value("TRAIN.RECOMPUTE True", "none", "rounding"),
         "static": Value("TO_STATIC True", "none", "rounding"),
         "captured": Value("TRAIN.CAPTURE True"),
-        "channels": Value("TRAIN.CHANNELS_LAST True", "none"),
     },
     "save": {
         "epoch": Value(),

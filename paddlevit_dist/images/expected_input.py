@@ -10,12 +10,10 @@ from yacs.config import CfgNode
 
 from ..core.checkpoint.published import (
     PUBLISHED,
-    PublishedWeights,
     find_published,
-    find_published_for,
     find_sibling_file,
+    is_fetched,
 )
-from ..core.registry.extension_points import FIND_RUN_INPUT
 from ..core.registry.lookup import find_built_in, find_name
 from ..core.registry.model_sources import find_bridged_input
 from ..core.registry.names import REGISTRY
@@ -38,19 +36,8 @@ from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD, ExpectedInput,
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "pytorch_model.safetensors", "model.safetensors.index.json")
 _TIMM, _HUGGING_FACE = "config.json", "preprocessor_config.json"
 _TIMM_RUN = "args.yaml"  # of timm's train.py
+_RUN_KEYS = {"IMAGE_CHANNELS", "IMAGENET_MEAN", "IMAGENET_STD", "CROP_PCT", "INTERPOLATION", "IMAGE_SIZE", "CROP_MODE"}
 _CROP_WORDS = {"squash": " of a square", "border": " with borders"}
-
-
-def find_starting_weights(values: CfgNode) -> PublishedWeights | None:
-    """Return the published weights that a run starts from, or that its recipe requires; None without such weights.
-
-    A recipe that requires weights falls back to its model's published ones, so that a checkpoint given by its path is
-    evaluated or fine-tuned with their input.
-    """
-    weights = find_published(values.MODEL.PRETRAINED)
-    if weights is None and values.MODEL.PRETRAINED_REQUIRED:
-        weights = find_published_for(values.MODEL.NAME)
-    return weights
 
 
 # Weights with a classifier and a free license that score best on ImageNet-1k, best first: image size, MB of training
@@ -85,34 +72,42 @@ def format_stronger_pretrained_hint(values: CfgNode, device_bytes: int) -> str |
     return None
 
 
-def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> tuple[ExpectedInput, str] | None:
+class InputOfWeights(NamedTuple):
+    """The input that weights of a classifier expect, and the source of this information."""
+
+    expected: ExpectedInput
+    source: str  # a file, weights or a model
+    is_described: bool  # by the source; False: nothing describes the weights, and this is usual for their model
+
+
+def find_expected_input(values: CfgNode, is_hub_asked: bool = True) -> InputOfWeights | None:
     """Find the input that the weights of this configuration expect, and the source of this information, if any.
 
-    Sources, in this order: the run without labels that the weights are from, the published weights' entry, timm's or
-    Hugging Face's file next to the weights, which is downloaded if ``is_hub_asked``, the arguments of timm's training,
-    the model's variant.
+    Sources, in this order: the run that wrote the weights, the published weights' entry, timm's or Hugging Face's file
+    next to the weights, which is downloaded if ``is_hub_asked``, the arguments of timm's training, the model's variant.
 
     Raises:
         UserError: a file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
-    find_run_input = FIND_RUN_INPUT.find()
-    of_run = find_run_input and find_run_input(values.MODEL.PRETRAINED, is_hub_asked)
-    if of_run:
-        return of_run, values.MODEL.PRETRAINED
+    of_run = _read_run_input(values.MODEL.PRETRAINED, is_hub_asked)
+    if of_run is not None:
+        return InputOfWeights(of_run, values.MODEL.PRETRAINED, True)
     model = REGISTRY.aliases.get(values.MODEL.NAME, values.MODEL.NAME)
     weights_name, variant_input = (
         _find_timm_input(values) if model.startswith("timm:") else (model, find_variant_input(model))
     )
-    weights = find_starting_weights(values)
+    weights = find_published(values.MODEL.PRETRAINED)
     if weights is not None:
         size = (variant_input or ExpectedInput()).image_size
         crop = weights.crop_pct, weights.interpolation, size, weights.crop_mode
-        return ExpectedInput(weights.mean, weights.std, *crop), weights.name
+        return InputOfWeights(ExpectedInput(weights.mean, weights.std, *crop), weights.name, True)
     is_of_timm = weights_name.startswith("timm:") and weights_name == str(values.MODEL.PRETRAINED).partition("#")[0]
     if is_of_timm and variant_input is not None:
-        return variant_input, weights_name
+        return InputOfWeights(variant_input, weights_name, True)
     described = _read_config(values, model, variant_input or ExpectedInput(), is_hub_asked)
-    return described or (variant_input and (variant_input, weights_name))
+    if described is not None:
+        return InputOfWeights(*described, True)
+    return None if variant_input is None else InputOfWeights(variant_input, weights_name, False)
 
 
 def _find_timm_input(values: CfgNode) -> tuple[str, ExpectedInput | None]:
@@ -128,14 +123,28 @@ def format_expected_input(values: CfgNode) -> str | None:
     match = find_expected_input(values, is_hub_asked=False)
     if match is None:
         return None
-    expected, source = match
+    expected, source, is_described = match
     used = _format_settings(ExpectedInput.from_settings(values.DATA))
     differences = {name: text for name, text in _format_settings(expected).items() if text != used[name]}
     line = f"input: {', '.join(used.values())}"
     if not differences:
-        return f"{line} ({source})"
+        is_assumed = not is_described and values.MODEL.PRETRAINED is not None
+        unknown = f"usual for this model: nothing next to {values.MODEL.PRETRAINED} says what the weights expect"
+        return f"{line} ({unknown if is_assumed else source})"
     # A run from scratch expects nothing.
     return f"{line}; {source} expects {', '.join(differences.values())}" if values.MODEL.PRETRAINED else line
+
+
+def _read_run_input(source: object, is_hub_asked: bool) -> ExpectedInput | None:
+    """Return the input of the run whose weights are at ``source``, a folder, a file or an address; None for others."""
+    if not isinstance(source, str) or not (is_fetched(source) or os.path.exists(os.path.expanduser(source))):
+        return None
+    from ..core.checkpoint.model_record import read_stored_settings  # it needs NumPy
+
+    data = (read_stored_settings(source, is_hub_asked) or {}).get("DATA") or {}
+    if not _RUN_KEYS.issubset(data) or data["IMAGE_CHANNELS"] != len(IMAGENET_MEAN):
+        return None
+    return ExpectedInput.from_settings(data)
 
 
 def _format_settings(expected: ExpectedInput) -> dict[str, str]:
@@ -154,7 +163,7 @@ def format_unknown_input(values: CfgNode, expected: tuple[ExpectedInput, str] | 
     """Return a note if the weights are at Hugging Face and their ``expected`` input cannot be downloaded, or None."""
     source = values.MODEL.PRETRAINED
     is_known = expected is not None and (os.path.isfile(expected[1]) or expected[1] == str(source).partition("#")[0])
-    if find_starting_weights(values) is not None or is_known:
+    if find_published(source) is not None or is_known:
         return None
     reason = next(filter(None, (find_sibling_file(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
     return reason and _format_unknown(source, reason)

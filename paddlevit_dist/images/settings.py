@@ -4,7 +4,7 @@ None means "not set": the dataset, the variant MODEL.NAME, or the rule in the ke
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from yacs.config import CfgNode
 
@@ -25,7 +25,12 @@ from ..core.settings.key import (
     key,
     rows,
 )
-from ..core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable
+from ..core.settings.recipes import is_recipe_file
+from ..core.settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, find_key
+from ..core.settings.values import InvalidValue
+
+if TYPE_CHECKING:
+    from .expected_input import InputOfWeights
 
 Category = Literal["circle", "square", "triangle", "cross", "ring", "bar"]  # shapes that can be drawn
 CATEGORIES: tuple[Category, ...] = get_args(Category)
@@ -172,13 +177,43 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], _: Sequence[K
         data[name] = data[name][:1] * get_channels(values)
     if get_channels(values) != RGB or "CROP_PCT" not in data:  # of detectors and segmenters: ``_complete_objects``
         return notices
-    from .expected_input import find_expected_input, format_unknown_input  # these import the tables of all weights
+    from .expected_input import format_unknown_input
 
-    match = find_expected_input(values, is_hub_asked=bool(names))
-    if match is not None:
-        for name in names:
-            data[name] = list(match[0].mean if name == "IMAGENET_MEAN" else match[0].std)
+    match = adopt_expected_input(values, settings, ("IMAGENET_MEAN", "IMAGENET_STD"))
     return [*notices, *(filter(None, [format_unknown_input(values, match)]) if names else [])]
+
+
+def adopt_expected_input(
+    values: CfgNode, settings: Mapping[str, KeySetting], names: Sequence[str], is_kept: bool = False
+) -> "InputOfWeights | None":
+    """Set keys of DATA to what the weights expect, if that is known; return what was found.
+
+    A key that somebody has set keeps its value. A recipe of this package sets some for the weights that it is meant
+    for: described weights that somebody names instead of these have precedence over it, unless ``is_kept``.
+
+    Raises:
+        UserError: as ``find_expected_input``; or a key cannot have the value that the weights expect.
+    """
+    from .expected_input import find_expected_input  # it imports the tables of all weights
+
+    weights = settings.get("MODEL.PRETRAINED")
+    is_replaced = not is_kept and weights is not None and not is_recipe_file(weights.source)
+    given = {name: settings.get(f"DATA.{name}") for name in names}
+    unset = [name for name, setting in given.items() if setting is None]
+    of_recipe = [name for name, setting in given.items() if is_replaced and setting and is_recipe_file(setting.source)]
+    match = find_expected_input(values, is_hub_asked=bool(unset or of_recipe))
+    if match is None:
+        return None
+    for name in [*unset, *(of_recipe if match.is_described else [])]:
+        field = {"IMAGENET_MEAN": "mean", "IMAGENET_STD": "std"}.get(name, name.lower())
+        value, row = getattr(match.expected, field), find_key(f"DATA.{name}", values.TASK)
+        assert row is not None  # all tasks with these weights have it
+        try:
+            values.DATA[name] = row.parse(list(value) if isinstance(value, tuple) else value)
+        except InvalidValue:
+            advice = f"set {row.name} to {row.expected()}, or correct it (of a checkpoint by an args.yaml)"
+            raise UserError(f"{match.source}: {field} {value}: {advice}") from None
+    return match
 
 
 def get_channels(values: CfgNode) -> int:

@@ -100,7 +100,6 @@ ADAPT_CLONE = ExtensionPoint[Callable[[list[Any], Collection[str]], tuple[list[A
 REFUSE_CLONE_MODEL = ExtensionPoint[Callable[[object, str], None]]("refuse_clone_model")  # (model, origin)
 
 # Input, layout and scores of data. A guess has ``dataset`` and ``reason``.
-FIND_RUN_INPUT = ExtensionPoint[Callable[[Any, bool], Any]]("find_run_input")  # (weights, is_hub_asked)
 GUESS_DATASET = ExtensionPoint[Callable[[str, Annotations | None], Any]]("guess_dataset")  # (path, annotations)
 GUESS: dict[Annotations, ExtensionPoint[Callable[[str], Any]]] = {  # (path)
     annotations: ExtensionPoint(f"guess {annotations}") for annotations in (NO_LABELS, KEYPOINT_LABELS, SEGMENT_LABELS)

@@ -40,7 +40,7 @@ DEFAULT_RECIPE = str(recipe_folder() / "vit_digits.yaml")
 
 def is_recipe_file(path: str) -> bool:
     """Return whether a file is one of the package's recipes or BASE files."""
-    return Path(path).resolve().is_relative_to(recipe_folder().resolve())
+    return path.endswith(_ENDINGS) and Path(path).resolve().is_relative_to(recipe_folder().resolve())
 
 
 def recipe_files() -> dict[str, Path]:

@@ -18,7 +18,6 @@ def make_classifier_parts(source: str, name: str, image_size: Size, in_channels:
     have three channels.
     """
     from ...core import settings
-    from ...core.registry.names import REGISTRY
     from ...core.settings.command_line import format_words
     from ...core.tasks.task_factory import make_task
     from ...images.expected_input import find_expected_input
@@ -28,9 +27,8 @@ def make_classifier_parts(source: str, name: str, image_size: Size, in_channels:
     words = ["TASK", "classification", "MODEL.NAME", name, "-dataset=folder", "-eval", f"-pretrained={source}"]
     size = format_words({"DATA.IMAGE_SIZE": image_size}) if image_size else []
     values = cast("ClassificationSettings", settings.load([*words, *size]).values)
-    match, model = find_expected_input(values), REGISTRY.aliases.get(name, name)
-    is_of_model_alone = match is not None and match[1] == model and model != source.partition("#")[0]
-    if match is None or is_of_model_alone:  # nothing is known of these weights
+    match = find_expected_input(values)
+    if match is None or not match.is_described:
         return None, image_size
     exportable = require_exportable(make_task(values))
     return (exportable, exportable.export_parts()), values.DATA.IMAGE_SIZE

@@ -28,6 +28,7 @@ from ...core.settings.key import (
     rows,
     show,
 )
+from ...core.settings.recipes import is_recipe_file
 from ...core.settings.table import (
     COMMAND_LINE,
     ConfigView,
@@ -35,12 +36,10 @@ from ...core.settings.table import (
     ImpliedValues,
     KeySetting,
     KeyTable,
-    index_keys,
 )
-from ...core.settings.values import InvalidValue
 from .. import settings
 from ..image_size import format_size
-from ..settings import IMAGES, RGB, get_channels
+from ..settings import IMAGES, RGB, adopt_expected_input, get_channels
 
 _GLYPHS = ("digits", "mnist", "fashion_mnist", "multi_digits")  # datasets of whole glyphs
 _VIEWS = ("DATA.TEST_VIEWS", "DATA.TEST_SCALES")
@@ -188,24 +187,16 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
             raise UserError(
                 f"{setting.origin}: {_TEMPERATURE} is {show(setting.value)}, but only 1 is supported; remove it"
             )
+    if get_channels(values) != RGB:
+        return []
+    # A recipe decides how large images are in training and in the features of a probe.
+    is_kept = not values.EVAL or "PROBE" in values
     names = ["IMAGE_SIZE", "CROP_PCT"]
     # PaddleViT's files set a crop, and resize bicubically with the image's aspect ratio.
     crop = settings.get("DATA.CROP_PCT")
-    names += ["INTERPOLATION", "CROP_MODE"] if crop is None or crop.source == COMMAND_LINE else []
-    names = [key for key in names if f"DATA.{key}" not in settings]
-    if get_channels(values) != RGB:
-        return []
-    from ..expected_input import find_expected_input  # it imports the tables of all weights
-
-    match = find_expected_input(values, is_hub_asked=bool(names))
-    if match is not None:
-        for name in names:
-            value, key = getattr(match[0], name.lower()), index_keys([TABLE])[f"DATA.{name}"]
-            try:
-                values.DATA[name] = key.parse(value)
-            except InvalidValue:
-                advice = f"set {key.name} to {key.expected()}, or correct it (of a checkpoint by an args.yaml)"
-                raise UserError(f"{match[1]}: {name.lower()} {value}: {advice}") from None
+    if crop is None or crop.source == COMMAND_LINE or (is_recipe_file(crop.source) and not is_kept):
+        names += ["INTERPOLATION", "CROP_MODE"]
+    adopt_expected_input(values, settings, names, is_kept)
     return []
 
 

@@ -101,8 +101,8 @@ def find_weights_input(name: str, weights: str) -> TeacherInput:
     match = find_expected_input(CfgNode({"MODEL": model, "EVAL": True}))
     if match is None:
         return TeacherInput()
-    expected, source = match
-    return TeacherInput(source, expected.mean, expected.std, expected.image_size, expected.interpolation)
+    expected = match.expected
+    return TeacherInput(match.source, expected.mean, expected.std, expected.image_size, expected.interpolation)
 
 
 def _normalization(data: ClassificationDataSection) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -31,7 +31,6 @@ MANIFEST = Manifest(
     functions={
         f"guess {NO_LABELS}": ".guessing:guess_unlabeled",
         f"find {NO_LABELS}": "..data.guessing:find_hub_images",
-        "find_run_input": ".run_input:find_run_input",
     },
     recipes={"unlabeled": "mae_vit_base_patch16_224", NO_LABELS: "mae_digits", "self_distillation": "dino_digits"},
     spellings={

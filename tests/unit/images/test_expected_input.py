@@ -9,8 +9,11 @@ import yaml
 from PIL import Image
 from support.networks.cheap_weights import weights_of_zero
 
+from paddlevit_dist.core.checkpoint.about_schema import ABOUT
+from paddlevit_dist.core.checkpoint.directory_names import STATE
 from paddlevit_dist.core.registry.model_names import read_model_names
 from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.settings.recipes import recipe_folder
 from paddlevit_dist.core.settings.table import leaves
 from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
@@ -136,6 +139,79 @@ def test_hugging_faces_file_beside_weights_wins_over_the_variant(tmp_path, about
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({**OF_HUGGING_FACE, **about}))
     words = ["-dataset=folder", "MODEL.NAME", "vit_base_patch16_224", f"-pretrained={tmp_path}"]
     assert found_in(load(words)) == expected
+
+
+def write_timms_file(folder):
+    content = {"architecture": "vit_base_patch16_224", **OF_TIMM, "input_size": [3, 256, 256]}
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+def write_hugging_faces_file(folder):
+    content = {**OF_HUGGING_FACE, "size": {"shortest_edge": 320}, "crop_size": 256, "resample": 2}
+    (folder / "preprocessor_config.json").write_text(json.dumps(content))
+
+
+def write_timms_arguments(folder):
+    content = {"model": "vit_base_patch16_224", **OF_TIMM, "img_size": 256}
+    (folder / "args.yaml").write_text(yaml.safe_dump(content))
+
+
+def write_facts_of_a_run(folder):
+    names = {"IMAGENET_MEAN": "mean", "IMAGENET_STD": "std", "CROP_PCT": "crop_pct", "INTERPOLATION": "interpolation"}
+    data = {key: OF_TIMM[name] for key, name in names.items()}
+    about = {"settings": {"DATA": {**data, "IMAGE_SIZE": 256, "CROP_MODE": "center", "IMAGE_CHANNELS": 3}}}
+    (folder / "model.about.yaml").write_text(yaml.safe_dump(about))
+
+
+REQUIRING = [file.stem for file in recipe_folder().glob("*.yaml") if "PRETRAINED_REQUIRED" in file.read_text()]
+CLASSIFYING = sorted({*REQUIRING} - {"finetune_detector", "finetune_keypoints"})
+
+
+@pytest.mark.parametrize(
+    "describe", [write_timms_file, write_hugging_faces_file, write_timms_arguments, write_facts_of_a_run]
+)
+def test_a_recipe_takes_the_input_of_described_weights(tmp_path, describe):
+    assert {"probe_knn", "vit_base_patch16_224_finetune", "vit_small_patch16_224_linear_probe"} < {*CLASSIFYING}
+    file = tmp_path / "model.pdparams"
+    file.touch()
+    describe(tmp_path)
+    for recipe in CLASSIFYING:
+        words = [f"-cfg={recipe}", "-data_path=any", "MODEL.NAME", "vit_base_patch16_224", f"-pretrained={file}"]
+        normalization, crop, size, _ = found_in(load(words))
+        given = load([f"-cfg={recipe}"]).values.DATA  # images are as large as the recipe says
+        assert (normalization, size) == (ITS_OWN, given.IMAGE_SIZE), recipe
+        evaluated = load([*words, "-eval"])
+        assert found_in(evaluated)[0] == ITS_OWN
+        if "PROBE" in evaluated.values:
+            assert crop == found_in(evaluated)[1] == given.CROP_PCT, recipe
+        else:
+            assert found_in(evaluated) == (ITS_OWN, 0.8, 256, "bilinear"), recipe
+        own = load([*words, "-eval", "DATA.IMAGENET_MEAN", "[0.3,0.3,0.3]", "-image_size=64"])
+        assert found_in(own)[0] == ([0.3] * 3, ITS_OWN[1]) and found_in(own)[2] == 64
+
+
+@pytest.mark.parametrize("channels, expected", [(3, ([0.1] * 3, [0.2] * 3)), (1, HALF)])
+def test_a_checkpoint_expects_the_input_of_its_run(tmp_path, channels, expected):
+    checkpoint = tmp_path / "run" / "checkpoints" / "epoch_0001"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / STATE).touch()
+    data = {"IMAGE_CHANNELS": channels, "IMAGENET_MEAN": [0.1] * channels, "IMAGENET_STD": [0.2] * channels}
+    data |= {"CROP_PCT": 0.75, "INTERPOLATION": "bilinear", "IMAGE_SIZE": 96, "CROP_MODE": "center"}
+    (checkpoint / ABOUT).write_text(yaml.safe_dump({"settings": {"TASK": "masked_autoencoder", "DATA": data}}))
+    words = ["-cfg=finetune_folder", "-data_path=any", f"-pretrained={tmp_path / 'run'}"]
+    # An input of one channel says nothing of three.
+    assert found_in(load([*words, "MODEL.NAME", "vit_base_patch16_224"]))[0] == expected
+
+
+def test_weights_without_a_description_have_the_input_of_a_recipe_or_of_their_model(tmp_path):
+    (tmp_path / "mae.pth").touch()
+    words = ["-data_path=any", f"-pretrained={tmp_path / 'mae.pth'}"]
+    recipe = load(["-cfg=vit_base_patch16_224_finetune", *words, "-eval"])
+    assert found_in(recipe) == (IMAGENET, 0.875, 224, "bicubic")
+    fine_tuning = load(["-cfg=finetune_folder", *words, "MODEL.NAME", "convnext_tiny"])
+    assert found_in(fine_tuning) == (IMAGENET, 0.95, 224, "bicubic")
+    line = next(line for line in Classification(fine_tuning.values).notices if line.startswith("input: "))
+    assert f"nothing next to {tmp_path / 'mae.pth'} says what the weights expect" in line
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,6 @@ CALLED_WITH = {
     "guess_dataset": ["path", "contents"],
     "guess images without labels": ["path"],
     "find images without labels": ["root", "shown"],
-    "find_run_input": ["source", "is_hub_asked"],
     "find images": ["root", "shown"],
     "find images with boxes": ["root", "shown"],
     "find images with label maps": ["root", "shown"],

@@ -280,7 +280,7 @@ def test_images_are_prepared_as_timm_says():
     """The values of two rows of timm's own table."""
     words = ["-dataset=folder", "-data_path=x", "MODEL.NAME", "timm:resnet50"]
     for source, crop, how in (("timm:resnet50.tv_in1k", 0.875, "bilinear"), ("timm:resnet50.a1_in1k", 0.95, "bicubic")):
-        expected, _ = find_expected_input(load([*words, f"-pretrained={source}"]).values)
+        expected = find_expected_input(load([*words, f"-pretrained={source}"]).values).expected
         assert (expected.crop_pct, expected.interpolation) == (crop, how)
     clip = load(["-dataset=folder", "-data_path=x", "MODEL.NAME", "timm:vit_base_patch16_clip_224"]).values
     assert clip.DATA.IMAGENET_MEAN[0] == pytest.approx(0.48145466)

@@ -318,7 +318,7 @@ def test_images_are_those_that_timm_or_a_file_beside_the_weights_describes(timm,
     timm.get_pretrained_cfg = lambda name: asked.append(name) or timm.facts
 
     def find_input(pretrained):
-        expected, source = find_expected_input(load([*words, f"-pretrained={pretrained}"]).values)
+        expected, source, _ = find_expected_input(load([*words, f"-pretrained={pretrained}"]).values)
         return expected.mean, expected.crop_pct, expected.image_size, source
 
     words = ["-dataset=folder", "MODEL.NAME", "timm:net"]

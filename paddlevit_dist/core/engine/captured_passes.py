@@ -18,9 +18,10 @@ import paddle
 from paddle import nn
 
 from ..distributed import all_gather, all_reduce_sum, communicates_in_forward, world_size
-from ..runtime import device_graph, operations
+from ..runtime import device_graph
 from ..runtime.device_graph import DeviceGraph, EnteredValues, NotCapturable
 from ..runtime.errors import UserError
+from ..runtime.layers import is_changed
 from ..runtime.transfers import constant, read
 from ..tasks.aspects import get_aspect
 from ..tasks.protocols import Capturable
@@ -248,7 +249,7 @@ def require_capturable(model: nn.Layer, task: Task) -> None:
     inner = model._layers if isinstance(model, paddle.DataParallel) else model
     for name, layer in inner.named_sublayers(include_self=True):
         place = f"layer {name} ({type(layer).__name__})" if name else f"network {type(layer).__name__}"
-        if operations.is_changed(layer):
+        if is_changed(layer):
             raise NotCapturable(f"{place} has a hook or another forward, as by TRAIN.RECOMPUTE or TO_STATIC")
         if type(layer) not in _OF_PADDLE and not device_graph.is_declared(layer):
             raise NotCapturable(f"{place} does not say that they can be")

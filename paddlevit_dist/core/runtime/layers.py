@@ -1,4 +1,4 @@
-"""Layers of any network whose gradients or precision are not right in Paddle's own."""
+"""Layers of any network whose gradients or precision are not right in Paddle's own, and what a call of one does."""
 
 import paddle
 from paddle import nn
@@ -14,11 +14,7 @@ class Linear(nn.Linear):
 
     def forward(self, x):
         """Map (..., in) to (..., out)."""
-        own = self._parameters  # attributes of a layer are looked up in three dictionaries, and raise an error first
-        weight = own.get("weight")
-        if weight is None:  # Paddle's weight_norm computes it
-            weight = self.weight
-        return autocast.linear(x, weight, own.get("bias"))
+        return autocast.linear(x, self.weight, self.bias)
 
 
 class LayerNorm(nn.LayerNorm):
@@ -28,20 +24,14 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x):
         """Normalize the last axis."""
-        if not paddle.in_dynamic_mode():
-            return nn.LayerNorm.forward(self, x)
-        own = self._parameters  # see ``Linear``
-        weight, bias = own.get("weight"), own.get("bias")
-        if weight is None or bias is None:  # there is none, or Paddle's weight_norm computes it
-            weight, bias = self.weight, self.bias
-        is_usual = weight is not None and bias is not None and len(self._normalized_shape) == 1
-        if is_usual and _keeps_epsilon_in_float32(x):
-            centered = x - x.mean(axis=-1, keepdim=True)
-            return centered / ((centered**2).mean(axis=-1, keepdim=True) + self._epsilon).sqrt() * weight + bias
-        if weight is not None and weight.stop_gradient and _is_scaled_apart(x, bias):
-            return bias + weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
-        first_axis = len(x.shape) - len(self._normalized_shape)
-        return paddle._C_ops.layer_norm(x, weight, bias, self._epsilon, first_axis)
+        weight, bias = self.weight, self.bias
+        if weight is not None and bias is not None and paddle.in_dynamic_mode():
+            if len(self._normalized_shape) == 1 and _keeps_epsilon_in_float32(x):
+                centered = x - x.mean(axis=-1, keepdim=True)
+                return centered / ((centered**2).mean(axis=-1, keepdim=True) + self._epsilon).sqrt() * weight + bias
+            if weight.stop_gradient and _is_scaled_apart(x):
+                return bias + weight * nn.functional.layer_norm(x, self._normalized_shape, epsilon=self._epsilon)
+        return nn.functional.layer_norm(x, self._normalized_shape, weight, bias, self._epsilon)
 
 
 class GELU(nn.GELU):
@@ -52,9 +42,10 @@ class GELU(nn.GELU):
     def __init__(self):
         super().__init__()
 
-    def forward(self, x):
-        """Compute the GELU of each value."""
-        return paddle._C_ops.gelu(x, False) if paddle.in_dynamic_mode() else nn.GELU.forward(self, x)
+
+def is_changed(layer: nn.Layer) -> bool:
+    """Return whether a call of a layer does more than its class says: it has hooks or a separate ``forward``."""
+    return bool(layer._forward_pre_hooks or layer._forward_post_hooks or "forward" in vars(layer))
 
 
 def _keeps_epsilon_in_float32(x: paddle.Tensor) -> bool:
@@ -63,9 +54,9 @@ def _keeps_epsilon_in_float32(x: paddle.Tensor) -> bool:
 
 
 @paddle.jit.not_to_static
-def _is_scaled_apart(x: paddle.Tensor, bias: paddle.Tensor | None) -> bool:
+def _is_scaled_apart(x: paddle.Tensor) -> bool:
     """Return whether Paddle's layer norm with a frozen weight would give ``x`` a gradient as if all weights were 1.
 
     On a CPU (2.6 and 3.3) it does.
     """
-    return not x.stop_gradient and x.place.is_cpu_place() and bias is not None
+    return not x.stop_gradient and x.place.is_cpu_place()

@@ -7,8 +7,8 @@ import paddle
 from paddle import nn
 
 from ...core.runtime.autocast import product_dtype
+from ...core.runtime.layers import is_changed
 from ...core.runtime.lazy_names import import_object
-from ...core.runtime.operations import is_changed
 from ...core.runtime.transfers import is_on_gpu
 
 _MODELS = "paddlevit_dist.images.models"

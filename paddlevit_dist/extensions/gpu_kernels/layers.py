@@ -15,10 +15,10 @@ from paddle import nn
 
 from ...core.runtime import half_weights
 from ...core.runtime.autocast import linear
-from ...core.runtime.operations import call, is_changed
+from ...core.runtime.layers import is_changed
 from ...images.models import vit
 from ...images.models.attention import attend
-from ...images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp, drop
+from ...images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp
 from .block import ATTENTION_SITE, MLP_SITE, BlockLaunches, FusedBlockOptions, compute_block
 from .functions import FLOATS, add_bias_and_gelu, normalize
 from .launches import DropRates
@@ -95,8 +95,8 @@ class FusedMlp(Mlp):
         is_plain = _is_plain_dropout(self.dropout) and not is_changed(self.dropout)
         product = linear(x, self.fc1.weight, None)
         hidden = add_bias_and_gelu(product, self.fc1.bias, _find_rate(self.dropout) if is_plain else 0.0)
-        hidden = hidden if is_plain else drop(self.dropout, hidden)  # (..., hidden_dim)
-        return drop(self.dropout, call(self.fc2, hidden))
+        hidden = hidden if is_plain else self.dropout(hidden)  # (..., hidden_dim)
+        return self.dropout(self.fc2(hidden))
 
 
 class FusedViTBlock(vit.ViTBlock):
@@ -223,7 +223,7 @@ def _compute_block(state: _BlockState, x: paddle.Tensor, count: int | None) -> A
     else:
         norm = state.norms[0]
         normal = normalize(x, norm.weight, norm.bias, norm._epsilon)
-        packed = attention.heads(call(state.qkv, normal))
+        packed = attention.heads(state.qkv(normal))
     attended = attend(attention, packed)
     if count is not None:  # of the other tokens, only keys and values are read
         x, attended = x[:, :count], attended[:, :count]

@@ -14,7 +14,7 @@ import paddle
 from paddle import nn
 
 from ...core.registry.lookup import resolve
-from ...core.runtime import autocast, operations
+from ...core.runtime import autocast
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import constant
 from ...core.tasks.model import ClassLayout, Model, group_by_layers
@@ -66,9 +66,9 @@ class DoublingConvolution(nn.Layer):
     def forward(self, x):
         """Compute (N, 2 height, 2 width, channels)."""
         _, rows, columns, dim = x.shape
-        weight = operations.reshape(operations.transpose(self.weight, [0, 2, 3, 1]), [dim, 4 * dim])
-        x = operations.reshape(operations.call(self.product, x, weight), [-1, rows, columns, 2, 2, dim])
-        x = operations.reshape(operations.transpose(x, [0, 1, 3, 2, 4, 5]), [-1, 2 * rows, 2 * columns, dim])
+        weight = self.weight.transpose([0, 2, 3, 1]).reshape([dim, 4 * dim])
+        x = self.product(x, weight).reshape([-1, rows, columns, 2, 2, dim])
+        x = x.transpose([0, 1, 3, 2, 4, 5]).reshape([-1, 2 * rows, 2 * columns, dim])
         return autocast.add_bias(x, self.bias)
 
 
@@ -251,12 +251,12 @@ class Eomt(Model):
         backbone = self.backbone
         x = (backbone.fc_norm if isinstance(backbone.norm, nn.Identity) else backbone.norm)(x)
         queries, cells = x[:, : self.num_queries], x[:, self.num_queries + backbone.num_prefix_tokens :]
-        cells = operations.reshape(cells, [-1, *grid, backbone.embed_dim])
+        cells = cells.reshape([-1, *grid, backbone.embed_dim])
         for block in self.upscale:
             cells = block(cells)
         height, width = cells.shape[1:3]
-        masks = operations.call(self.cell_product, self.mask_head(queries), cells.flatten(1, 2))
-        masks = operations.reshape(single_or_double(masks), [-1, self.num_queries, height, width])
+        masks = self.cell_product(self.mask_head(queries), cells.flatten(1, 2))
+        masks = single_or_double(masks).reshape([-1, self.num_queries, height, width])
         return Prediction(self.class_head(queries), masks)
 
     @paddle.no_grad()

@@ -8,10 +8,9 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...core.runtime import operations
 from ...core.runtime.autocast import like_products
 from ...core.runtime.errors import UserError
-from .layers import MatrixProduct, drop
+from .layers import MatrixProduct
 
 Weights = Callable[[paddle.Tensor], paddle.Tensor]  # of attention weights, (batch, heads, tokens, tokens attended to)
 
@@ -52,7 +51,7 @@ class MultiHeadAttention(nn.Layer):
     def heads(self, x):
         """Split (batch, tokens, n * heads * head_dim) into (batch, tokens, n * heads, head_dim)."""
         _, tokens, channels = x.shape
-        return operations.reshape(x, [-1, tokens, channels // self.head_dim, self.head_dim])
+        return x.reshape([-1, tokens, channels // self.head_dim, self.head_dim])
 
 
 def attend(
@@ -83,7 +82,7 @@ def attend(
         compute, axis = _attend_fused, 1
     else:
         # One transposition for q, k and v together, then a split of whole heads: the cheapest order measured.
-        q, k, v = _unpack([operations.transpose(part, [0, 2, 1, 3]) for part in inputs], 1, layer.num_heads)
+        q, k, v = _unpack([part.transpose([0, 2, 1, 3]) for part in inputs], 1, layer.num_heads)
         compute, axis = functools.partial(_attend_plainly, before=before, after=after), 2
     if mask is None:
         return compute(layer, q, k, v)
@@ -97,7 +96,7 @@ def _attend_fused(layer: MultiHeadAttention, q, k, v, mask: paddle.Tensor | None
     dropout = layer.attention_dropout.p if layer.training else 0.0  # 2.6 drops weights in evaluation, too
     mask = None if mask is None else mask.astype(q.dtype).expand([-1, layer.num_heads, -1, -1])
     x = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, training=layer.training)
-    return operations.reshape(x, [-1, q.shape[1], layer.num_heads * layer.head_dim])
+    return x.reshape([-1, q.shape[1], layer.num_heads * layer.head_dim])
 
 
 def _attend_plainly(
@@ -110,13 +109,12 @@ def _attend_plainly(
     after: Weights | None = None,
 ) -> paddle.Tensor:
     """Attend by products, of (batch, heads, tokens, head_dim)."""
-    parts = layer._sub_layers  # see ``Linear``
-    weights = operations.call(parts["query_key"], q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
+    weights = layer.query_key(q * layer.scale, k)  # (batch, heads, tokens, tokens attended to)
     weights = weights if mask is None else weights + mask.astype(weights.dtype)
-    weights = operations.softmax(weights if before is None else before(weights))
-    weights = drop(parts["attention_dropout"], weights if after is None else after(weights))
-    x = operations.call(parts["attention_value"], weights, v)  # (batch, heads, tokens, head_dim)
-    return operations.reshape(operations.transpose(x, [0, 2, 1, 3]), [-1, q.shape[2], layer.num_heads * layer.head_dim])
+    weights = F.softmax(weights if before is None else before(weights), axis=-1)
+    weights = layer.attention_dropout(weights if after is None else after(weights))
+    x = layer.attention_value(weights, v)  # (batch, heads, tokens, head_dim)
+    return x.transpose([0, 2, 1, 3]).reshape([-1, q.shape[2], layer.num_heads * layer.head_dim])
 
 
 @contextlib.contextmanager
@@ -137,7 +135,7 @@ def _unpack(packed: Sequence[paddle.Tensor], axis: int, heads: int) -> list[padd
     unpacked: list[paddle.Tensor] = []
     for part in packed:
         number = part.shape[axis] // heads
-        unpacked += operations.split(part, number, axis) if number > 1 else [part]
+        unpacked += part.split(number, axis) if number > 1 else [part]
     return unpacked
 
 

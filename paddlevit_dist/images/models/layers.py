@@ -6,7 +6,7 @@ from typing import Any
 import paddle
 from paddle import nn
 
-from ...core.runtime import device_graph, operations
+from ...core.runtime import device_graph
 from ...core.runtime.autocast import like_products
 from ...core.runtime.errors import UserError
 from ...core.runtime.layers import GELU, Linear
@@ -150,7 +150,7 @@ class MatrixProduct(nn.Layer):
 
     def forward(self, x, y):
         """Multiply the last two axes."""
-        return operations.matmul(x, y, self.transpose_x, self.transpose_y)
+        return paddle.matmul(x, y, self.transpose_x, self.transpose_y)
 
     def count_products(self, x: paddle.Tensor, y: paddle.Tensor) -> int:
         """Return the number of products in each number of the output."""
@@ -201,13 +201,6 @@ class DropPath(nn.Layer):
         return f"rate={self.rate:g}"
 
 
-def drop(layer: nn.Dropout, x):
-    """Call a dropout layer, unless its rate is 0 and it has no hooks."""
-    if type(layer) is nn.Dropout and not layer.p and not operations.is_changed(layer):  # others may compute anything
-        return x
-    return operations.call(layer, x)
-
-
 class Mlp(nn.Layer):
     """Two linear layers, whose weights start with ``deviations``, and an exact GELU between them, on the last axis."""
 
@@ -222,9 +215,8 @@ class Mlp(nn.Layer):
 
     def forward(self, x):
         """Map (..., dim) to the same shape."""
-        parts, call = self._sub_layers, operations.call  # see ``Linear``
-        x = call(parts["act"], call(parts["fc1"], x))  # (..., hidden_dim)
-        return drop(parts["dropout"], call(parts["fc2"], drop(parts["dropout"], x)))  # (..., dim)
+        x = self.dropout(self.act(self.fc1(x)))  # (..., hidden_dim)
+        return self.dropout(self.fc2(x))  # (..., dim)
 
 
 class PatchEmbedding(nn.Layer):

@@ -12,7 +12,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional as F
 
-from ...core.runtime import autocast, operations
+from ...core.runtime import autocast
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import constant
 from ...core.tasks.model import Variants
@@ -20,7 +20,7 @@ from . import foundation_variants as foundation
 from .attention import MultiHeadAttention, attend
 from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
-from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop, drop_path_rates, linear
+from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
 from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_patch_kernel, resize_position_embedding
 from .simple_pyramid import SimplePyramid
@@ -52,9 +52,8 @@ class Attention(MultiHeadAttention):
 
     def forward(self, x, mask=None):
         """Map tokens (batch, tokens, dim) to the same shape; ``mask``: see ``attend``."""
-        parts, call = self._sub_layers, operations.call  # see ``Linear``
-        x = attend(self, self.heads(call(parts["qkv"], x)), mask=mask)
-        return drop(parts["dropout"], call(parts["proj"], x))  # (batch, tokens, dim)
+        x = attend(self, self.heads(self.qkv(x)), mask=mask)
+        return self.dropout(self.proj(x))  # (batch, tokens, dim)
 
 
 class ViTBlock(nn.Layer):
@@ -72,10 +71,10 @@ class ViTBlock(nn.Layer):
 
     def forward(self, x, count: int | None = None, mask=None):
         """Compute all tokens (batch, tokens, dim), or the first ``count`` of them; ``mask``: see ``attend``."""
-        parts, call = self._sub_layers, operations.call  # see ``Linear``
-        normal = call(parts["norm1"], x)
-        x = x + call(parts["drop_path"], call(parts["attn"], *((normal,) if mask is None else (normal, mask))))
-        x = x + call(parts["drop_path"], call(parts["mlp"], call(parts["norm2"], x)))
+        normal = self.norm1(x)
+        attended = self.attn(normal) if mask is None else self.attn(normal, mask)  # one's own may take no mask
+        x = x + self.drop_path(attended)
+        x = x + self.drop_path(self.mlp(self.norm2(x)))
         return x if count is None else x[:, :count]
 
 

@@ -6,7 +6,7 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.core.tasks.model_factory import create_model
-from paddlevit_dist.images.models.layers import DropPath, LayerNorm, Linear, drop
+from paddlevit_dist.images.models.layers import DropPath, LayerNorm, Linear
 
 
 @pytest.mark.parametrize("frozen", [(), ("weight",), ("weight", "bias"), ("bias",)])
@@ -85,17 +85,3 @@ def test_a_linear_layer_takes_a_weight_that_is_computed_from_parameters(reparame
 
 def test_a_dropped_path_shows_its_rate():
     assert repr(DropPath(0.25)) == "DropPath(rate=0.25)"
-
-
-def test_only_a_plain_dropout_of_rate_0_is_left_out():
-    class Double(paddle.nn.Dropout):
-        def forward(self, x):
-            return 2 * x
-
-    x = paddle.rand([2, 4])
-    assert drop(paddle.nn.Dropout(0.0), x) is x
-    own = paddle.nn.Dropout(0.0)
-    own.forward = lambda x: 3 * x
-    np.testing.assert_array_equal(drop(own, x).numpy(), 3 * x.numpy())
-    np.testing.assert_array_equal(drop(Double(0.0), x).numpy(), 2 * x.numpy())
-    np.testing.assert_array_equal(drop(paddle.nn.Identity(), x).numpy(), x.numpy())  # has no rate

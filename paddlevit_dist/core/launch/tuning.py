@@ -167,8 +167,6 @@ def import_paddle() -> None:
     with signals.blocked(), shown_briefly("importing Paddle") if is_first else contextlib.nullcontext():
         import paddle  # noqa: F401
 
-        signals.install_again()
-
 
 def without_tuning(current: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that ``restart_with_environment`` has not added, for a process that adds its own."""

@@ -17,7 +17,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import CodeType, FrameType
+from importlib.machinery import ModuleSpec, PathFinder
+from types import CodeType, FrameType, ModuleType
+from typing import Any
 
 from . import process_exit
 
@@ -27,6 +29,7 @@ _ALL = [*_STOPPING, _SAVING]
 _IMPORT_POLL_SECONDS = 0.02
 _STUCK_SECONDS = 10.0  # for a start inside a library, where no handler runs
 _ENOUGH = b"\0"  # not a signal: ends the watching thread
+_HANDLES_SIGTERM = "paddle"
 _STARTED = "PADDLEVIT_DIST_STARTED"  # process id and monotonic time; survives the replacement of a process
 
 
@@ -225,9 +228,35 @@ def install() -> None:
         atexit.register(_finish)  # runs after functions that are registered later
         if not os.environ.get(_STARTED, "").startswith((f"{os.getpid()} ", f"{os.getppid()} ")):
             os.environ[_STARTED] = f"{os.getpid()} {time.monotonic()}"
+    if _HANDLES_SIGTERM not in sys.modules and _paddle_finder not in sys.meta_path:
+        sys.meta_path.insert(0, _paddle_finder)
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN if number in _ignored else _handle)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
+
+
+class _PaddleFinder:
+    """Lets signals wait while Paddle is imported, wherever that is, and handles them again afterwards.
+
+    Paddle installs its own handler of SIGTERM, which prints a dump that looks like a crash.
+    """
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return where Paddle is, with a loader that does so; None for other modules, which other finders find."""
+        spec = PathFinder.find_spec(name, path) if name == _HANDLES_SIGTERM else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_install(module: ModuleType) -> None:
+                with blocked():
+                    if self in sys.meta_path:
+                        sys.meta_path.remove(self)
+                    execute(module)
+                    if _state.installed:
+                        install()
+
+            spec.loader.exec_module = execute_and_install  # type: ignore[method-assign]
+        return spec
 
 
 @contextlib.contextmanager
@@ -268,12 +297,6 @@ def _finish() -> None:
         process_exit.leave(_state.code)
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN)
-
-
-def install_again() -> None:
-    """Handle signals again, if they were, after an import of Paddle, which handles SIGTERM itself."""
-    if _state.installed:
-        install()
 
 
 def ignore_all() -> None:
@@ -359,10 +382,12 @@ def _loses_exceptions(code: CodeType) -> bool:
     """Return whether exceptions raised in this code are lost.
 
     Extension modules lose or replace them during their import; Python prints and drops exceptions of weak-reference
-    callbacks and of ``__del__``.
+    callbacks, of ``__del__``, and of what a library calls by ctypes, such as numba's compiler.
     """
     is_callback = code.co_name in ("_remove", "remove") and code.co_filename.endswith(("_weakrefset.py", "weakref.py"))
-    return code.co_filename.startswith("<frozen importlib") or is_callback or code.co_name == "__del__"
+    is_called_by_library = f"{os.sep}llvmlite{os.sep}binding{os.sep}" in code.co_filename
+    is_import = code.co_filename.startswith("<frozen importlib")
+    return is_import or is_callback or is_called_by_library or code.co_name == "__del__"
 
 
 def _cancel_retry() -> None:
@@ -430,4 +455,5 @@ def child_handler_kept() -> Iterator[None]:
 _ignored: set[int] = set()
 _loaded = time.monotonic()
 _state = _SignalState()
+_paddle_finder: Any = _PaddleFinder()
 os.register_at_fork(after_in_child=begin_child)

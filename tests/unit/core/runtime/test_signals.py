@@ -1,9 +1,11 @@
 """What a process does with each signal, by its mode; it sends signals to itself only."""
 
 import contextlib
+import importlib.util
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 
@@ -426,15 +428,21 @@ def test_a_helper_ignores_all():
     assert get_handlers() == [signal.SIG_IGN] * 4 and get_blocked() == set()
 
 
-def test_handlers_are_installed_again_only_if_they_were():
-    before = get_handlers()
-    signals.install_again()
-    assert get_handlers() == before
+def test_signals_wait_while_a_package_with_its_own_handler_is_imported_and_are_then_handled_here(tmp_path, monkeypatch):
+    lines = ["import signal", "BLOCKED = signal.pthread_sigmask(signal.SIG_BLOCK, [])"]
+    lines += ["signal.signal(signal.SIGTERM, signal.SIG_DFL)  # as Paddle does"]
+    (tmp_path / "greedy.py").write_text("\n".join(lines))
+    monkeypatch.setattr(signals, "_HANDLES_SIGTERM", "greedy")
+    monkeypatch.syspath_prepend(tmp_path)
+    before, finders = get_handlers(), list(sys.meta_path)
     with signals.installed():
         during = get_handlers()
-        signal.signal(TERM, signal.SIG_DFL)  # as Paddle does
-        signals.install_again()
-        assert get_handlers() == during
+        assert importlib.util.find_spec("greedy") is not None  # asks only
+        module = importlib.import_module("greedy")
+        assert get_handlers() == during != before
+    assert {TERM, INT, HUP, SAVE} <= module.BLOCKED
+    assert get_handlers() == before and sys.meta_path == finders
+    monkeypatch.delitem(sys.modules, "greedy")
 
 
 def test_a_parent_ends_before_it_starts_workers(handling):

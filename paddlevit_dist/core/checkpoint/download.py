@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 from tqdm import tqdm
 
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file, explain_write_error, os_errors_as_user_errors
+from ..runtime.files import atomic_file, explain_write_error, os_errors_as_user_errors, remove_abandoned
 from ..runtime.printing import shorten, without_credentials
 
 CACHE_VARIABLE = "PADDLEVIT_DIST_CACHE"
@@ -96,6 +96,7 @@ def _local_copy(address: str, log: Callable[[str], None]) -> CachedCopy:
         log(f"fetching {without_credentials(address)} to {path}")
         with os_errors_as_user_errors(path.parent, f" ({CACHE_VARIABLE} names another folder)"):
             path.parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(path.parent)
             with atomic_file(path) as target:
                 digest = _fetch(address, target, has_checksum=is_given)
                 try:

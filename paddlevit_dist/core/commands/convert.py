@@ -27,7 +27,7 @@ from ..registry.lookup import annotation_type, find_name, find_package
 from ..registry.manifest import BOX_LABELS
 from ..registry.names import REGISTRY
 from ..runtime.errors import UserError
-from ..runtime.files import atomic_file
+from ..runtime.files import atomic_file, remove_abandoned
 from ..runtime.lazy_names import import_object
 from ..runtime.printing import one_line, shorten, without_credentials
 from ..settings.table import effects, split_paths
@@ -130,6 +130,7 @@ def _split_pretraining(converted: ConvertedWeights) -> tuple[ConvertedWeights, d
 def _write(path: Path, converted: ConvertedWeights, about: Mapping[str, Any]) -> None:
     """Write weights in the layout of the file's format, and what is known of them next to it. OSError: it cannot."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(path.parent, path.name)
     if path.suffix == _SAFETENSORS:
         transposed = {name: value.T if name in converted.linear else value for name, value in converted.state.items()}
         write_safetensors(path, to_torch_names(transposed), {"format": "pt"})

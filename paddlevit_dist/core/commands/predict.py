@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import tempfile
 from argparse import Namespace
 from collections.abc import Sequence
 from glob import glob
@@ -163,14 +162,15 @@ def _predict(options: Namespace, sources: "Sequence[TrainedWeights]", plan: "Pro
     from ..inference.ensemble import join_digests, require_ensemble
     from ..inference.trained import prepare_task, require_predictable
     from ..launch.lock import lock_output_dir
+    from ..launch.stale_resources import working_folder
     from ..logging.progress import Heartbeat, write_line
     from ..logging.record import output_folder
 
     task = prepare_task(sources[0])
     require_ensemble(task, sources)
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as cache:
+    with working_folder("predict") as cache:
         with Heartbeat(write_line, shown=plan.is_main).at("listing the inputs"):
-            samples = require_predictable(task).open_inputs(options.inputs, Path(cache))
+            samples = require_predictable(task).open_inputs(options.inputs, cache)
             annotations = compute_digest(options.annotations)
             digests: dict[str, Any] = {**join_digests(sources), "annotations_sha256": annotations}
             if options.save_as is not None:

@@ -6,7 +6,6 @@ They take ground truth from a dataset, and print and write scores.
 import contextlib
 import os
 import sys
-import tempfile
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from ..inference.rows import ROWS_CSV, ROWS_JSON
 from ..intervals import ConfidenceInterval, ProportionRecompute, bootstrap, small_sample_warning
+from ..launch.stale_resources import working_folder
 from ..registry.extension_points import WRITE_SCORED
 from ..runtime.errors import UserError
 from ..runtime.files import atomic_file, os_errors_as_user_errors
@@ -110,7 +110,7 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
         arguments.append(f"-dataset={guess.dataset}")
     if options.cfg is None:
         arguments += ["TASK", task]
-    with tempfile.TemporaryDirectory() as folder:
+    with working_folder("scored") as folder:
         values = load_data_keys(options, *arguments, f"-output={folder}")
         yield values, cache_folder(values), ResultSource(str(values.DATA.DATASET), options.split)
 

@@ -128,13 +128,13 @@ def try_batch(config: RunSettings, plan: ProcessPlan, task: Task, datasets: dict
     with stale_resources.temporary_folder("trial") as folder:
         values = config.clone()
         values.defrost()
-        values.SAVE, values.MODEL.RESUME = folder, None
+        values.SAVE, values.MODEL.RESUME = str(folder), None
         values.TRAIN.ACCUM_ITER = min(config.TRAIN.ACCUM_ITER, _MOST_ACCUMULATED)
         values.freeze()
         try:
             launch_workers(run_trial, (values, task, datasets), plan, config.WATCHDOG_SECONDS, in_child=True)
         except (UserError, WorkerFailure):
-            if not Path(folder, _TOO_LARGE).exists():
+            if not (folder / _TOO_LARGE).exists():
                 raise
             return False
     return True

@@ -15,6 +15,7 @@ import numpy as np
 from ..checkpoint.download import silent
 from ..engine.precision import EvaluationPrecision
 from ..launch import gpu
+from ..launch.stale_resources import temporary_folder
 from ..logging.progress import write_line
 from ..runtime.errors import UserError
 from ..runtime.printing import one_line
@@ -132,7 +133,7 @@ class Predictor:
         aspect = copy.copy(self._aspect)  # it may keep facts of the inputs, which are of this call alone
         listed = list_inputs(inputs)
         with _cache_folder(listed) as folder:
-            samples = aspect.open_inputs(listed, Path(folder))
+            samples = aspect.open_inputs(listed, folder)
             rows.unreadable = [(name, format_reason(reason, name)) for name, reason in samples.unreadable]
             self._of_thread.unreadable = rows.unreadable
             self._tell(samples.notices)
@@ -208,11 +209,11 @@ def list_inputs(inputs: Any) -> list[Any]:
     return [os.fspath(each) if isinstance(each, os.PathLike) else each for each in ([inputs] if is_single else inputs)]
 
 
-def _cache_folder(inputs: Sequence[Any]) -> AbstractContextManager[str]:
+def _cache_folder(inputs: Sequence[Any]) -> AbstractContextManager[Path]:
     """Create a folder for indices of paths; of inputs in memory there are none, and a server has no time for it."""
     if any(isinstance(each, str) for each in inputs):
-        return tempfile.TemporaryDirectory(prefix="paddlevit_dist_")
-    return nullcontext(tempfile.gettempdir())
+        return temporary_folder("predictor")
+    return nullcontext(Path(tempfile.gettempdir()))
 
 
 def _report_unreadable(unreadable: Sequence[tuple[str, str]], predicted: int) -> None:

@@ -167,11 +167,10 @@ def _acquire(opened: contextlib.ExitStack, folder: Path, log: Callable[[str], No
 
 
 def _remove_half_written(folder: Path, previous: LockOwner | None) -> None:
+    stale_resources.remove_killed()
     half = [file for place in (folder, folder / "predictions") for file in place.glob("*.tmp")]
     if previous is not None:
         stale_resources.remove(previous.token, previous.temporary)
-        # Other runs may keep their indexes here too (DATA.CACHE_FOLDER), and be writing one.
-        half += (folder / "data").rglob(f"*.{previous.pid}.*.tmp")
     for path in filter(lambda path: is_temporary(path.name), half):
         with contextlib.suppress(OSError):
             path.unlink()

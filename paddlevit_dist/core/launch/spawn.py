@@ -90,8 +90,7 @@ def _run_workers(
     stale_resources.require_semaphores(
         _SEMAPHORES_PER_WORKER * plan.processes, "the queues of the processes", "lower -ngpus"
     )
-    with stale_resources.temporary_folder("ends") as name:
-        folder = Path(name)
+    with stale_resources.temporary_folder("ends") as folder:
         signals.record_only_as_parent()
         status_pages = status.new_pages(plan.processes)  # shared memory, one page per rank
         others = multiprocessing.active_children()

@@ -22,6 +22,7 @@ _MARK = "PADDLEVIT_DIST_RUN"
 _TOKEN = re.compile("[0-9a-f]{16}")
 SHARED_MEMORY = Path("/dev/shm")
 PREFIX = "paddlevit_dist_"
+_NO_TOKEN = "0" * 16
 
 
 def new_token() -> str:
@@ -33,31 +34,67 @@ def new_token() -> str:
 def token() -> str:
     """Return this run's token; 16 zeros for a program without an output folder."""
     value = os.environ.get(_MARK, "")
-    return value if _TOKEN.fullmatch(value) else "0" * 16
+    return value if _TOKEN.fullmatch(value) else _NO_TOKEN
 
 
-def temporary_folder(kind: str) -> tempfile.TemporaryDirectory[str]:
-    """Create a folder for the duration of the run, like ``/tmp/paddlevit_dist_ends_0123456789abcdef_xxxxxxxx``."""
-    return tempfile.TemporaryDirectory(prefix=f"{PREFIX}{kind}_{token()}_")
+@contextlib.contextmanager
+def temporary_folder(kind: str) -> Iterator[Path]:
+    """Create a folder for the duration of the block, like ``/tmp/paddlevit_dist_ends_0123456789abcdef_xxxxxxxx``.
+
+    It has the run's token. In a program without one it has its own, and the folders of killed programs are removed.
+    """
+    process = os.getpid()
+    with contextlib.ExitStack() as held:
+        own = token() if token() != _NO_TOKEN else held.enter_context(_marked(secrets.token_hex(8)))
+        folder = tempfile.mkdtemp(prefix=f"{PREFIX}{kind}_{own}_")
+        try:
+            yield Path(folder)
+        finally:
+            if os.getpid() == process:  # a forked one changes nothing
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def working_folder(kind: str) -> Iterator[Path]:
-    """Create a temporary folder for a command without an output folder; remove the folders of killed ones.
+    """Create a temporary folder for a command without an output folder, and a token for the processes it starts.
 
-    A living process holds the lock of its mark, a file in the folder for temporary files.
+    Remove what killed commands have left, and what killed processes of this one leave.
     """
+    before = os.environ.get(_MARK, "")
+    with _marked(new_token()) as own:
+        try:
+            with temporary_folder(kind) as folder:
+                yield folder
+        finally:
+            os.environ[_MARK] = before
+            remove(own, tempfile.gettempdir())
+
+
+@contextlib.contextmanager
+def _marked(own: str) -> Iterator[str]:
+    """Show other processes that a token is in use, and remove what belongs to tokens of killed ones.
+
+    A living process holds the lock of its token's mark, a file in the folder for temporary files.
+    """
+    remove_killed()
+    process = os.getpid()
+    with open(Path(tempfile.gettempdir(), f"{PREFIX}mark_{own}_"), "xb") as file:
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks: it stays after a kill
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield own
+        finally:
+            if os.getpid() == process:
+                Path(file.name).unlink(missing_ok=True)
+
+
+def remove_killed() -> None:
+    """Remove what killed processes without an output folder have left."""
     place = Path(tempfile.gettempdir())
     for mark in place.glob(f"{PREFIX}mark_*_"):
         with contextlib.suppress(OSError), open(mark, "rb") as file:  # of another user or a living process, or gone
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove(mark.name.split("_")[-2], str(place))
-    with open(place / f"{PREFIX}mark_{new_token()}_", "xb") as file, temporary_folder(kind) as folder:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield Path(folder)
-        finally:
-            Path(file.name).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -95,7 +132,7 @@ def require_semaphores(number: int, what: str, remedy: str) -> None:
 
 def remove(run_token: str, temporary: str) -> list[str]:
     """Remove the files of a run that has ended from shared memory and its folder ``temporary``; return the paths."""
-    if not _TOKEN.fullmatch(run_token) or run_token in (token(), "0" * 16):
+    if not _TOKEN.fullmatch(run_token) or run_token in (token(), _NO_TOKEN):
         return []
     places = [(SHARED_MEMORY, f"{PREFIX}*_{run_token}_*"), (SHARED_MEMORY, f"sem.{PREFIX}{run_token}-*")]
     places.append((Path(temporary), f"{PREFIX}*_{run_token}_*"))

@@ -1,8 +1,6 @@
 """Datasets of recipes for other training loops."""
 
-import os
-import shutil
-import tempfile
+import contextlib
 import weakref
 from pathlib import Path
 from typing import Any
@@ -10,6 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..launch.stale_resources import temporary_folder
 from ..tasks.dataset import TransformedDataset
 from ..tasks.task import Task
 from ..tasks.task_factory import make_task
@@ -33,7 +32,8 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
     """
     values = load_config(config, **keys).clone()
     cache = values.DATA.CACHE_FOLDER
-    folder = Path(tempfile.mkdtemp(prefix="paddlevit_dist_") if cache is None else cache).absolute()
+    held = contextlib.ExitStack()
+    folder = (held.enter_context(temporary_folder("data")) if cache is None else Path(cache)).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     values.defrost()
     values.SAVE = str(folder)  # what a run lists in its output folder, such as held-out files
@@ -42,13 +42,11 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
         task = make_task(values)
         samples = task.build_dataset(split, folder)
     except BaseException:
-        if cache is None:
-            _remove(str(folder), os.getpid())
+        held.close()
         raise
     opened = OpenedSamples(task, samples, values.SEED)
-    if cache is None:  # it reads from the folder: ``open_dataset(...).dataset[0]`` keeps only the dataset
-        owner = samples.dataset if hasattr(samples.dataset, "__weakref__") else opened
-        weakref.finalize(owner, _remove, str(folder), os.getpid())
+    # It reads from the folder: ``open_dataset(...).dataset[0]`` keeps only the dataset.
+    weakref.finalize(samples.dataset if hasattr(samples.dataset, "__weakref__") else opened, held.close)
     return opened
 
 
@@ -78,8 +76,3 @@ class OpenedSamples(TransformedDataset, paddle.io.Dataset):
     def collate(self, batch: Any) -> Any:
         """Collate samples to a batch for the task's model: arrays by name, and values that stay on the host."""
         return self.task.collate(batch)
-
-
-def _remove(folder: str, owner: int) -> None:
-    if os.getpid() == owner:  # loader processes have a copy of the finalizer
-        shutil.rmtree(folder, ignore_errors=True)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ..launch.lock import FILE as LOCK
 from ..runtime import printing
 from ..runtime.errors import Stopped, UserError, WorkerFailure
-from ..runtime.files import atomic_file, os_errors_as_user_errors
+from ..runtime.files import atomic_file, os_errors_as_user_errors, remove_abandoned
 from ..runtime.json_format import format_json
 from ..runtime.metrics_file import METRICS, recorded_events
 from ..runtime.version import __version__
@@ -209,6 +209,8 @@ def require_writable(folder: Path, evaluation: bool) -> None:
 def cache_folder(config: RunSettings) -> Path:
     """Return the folder for indexes and decompressed files of datasets: DATA.CACHE_FOLDER, else a folder in SAVE.
 
+    What killed processes left unfinished there is removed.
+
     Raises:
         UserError: it cannot be created.
     """
@@ -218,6 +220,7 @@ def cache_folder(config: RunSettings) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"DATA.CACHE_FOLDER {folder} cannot be created: {error.strerror}; choose another") from error
+    remove_abandoned(folder)
     return folder
 
 

@@ -3,13 +3,17 @@
 import contextlib
 import csv
 import errno
+import fcntl
+import glob
 import io
 import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -51,6 +55,8 @@ _ADVICE = {
 _PROBE_BYTES = 1 << 16
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TEMPORARY = re.compile(r"\.?.+\.\d+\.[0-9a-f]{8}\.tmp")
+_LONGEST_NAME = 255  # bytes of a file's name
+_ABANDONED_SECONDS = 3600.0  # without a change; for files of other machines, whose locks some file systems do not show
 
 
 def is_address(path: str) -> bool:
@@ -124,8 +130,13 @@ def readable(what: object, hint: str = "") -> Iterator[None]:
 
 def temporary_name(name: str) -> str:
     """Return a name that is unique on all machines, for a file that is called ``name`` once it is complete."""
-    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
-    return f"{name}.{host}.{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    end = f".{os.getpid()}.{secrets.token_hex(4)}.tmp"
+    host = _format_host()[: max(0, _LONGEST_NAME - 1 - len(os.fsencode(name)) - len(end))]
+    return f"{name}.{host}{end}" if host else f"{name}{end}"
+
+
+def _format_host() -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname())[:60]
 
 
 def is_temporary(name: str) -> bool:
@@ -141,17 +152,67 @@ def remove_temporary_files(folder: Path) -> None:
                 file.unlink()
 
 
+def remove_abandoned(folder: Path, name: str | None = None) -> None:
+    """Remove what killed processes left unfinished in a folder and its subfolders, or of the file ``name`` there.
+
+    A living process holds the lock of its file. It must also be old if another machine made it, or if it is empty: its
+    process may be about to lock it.
+    """
+    patterns = ("*.tmp", "*/*.tmp") if name is None else (f"{glob.escape(name)}.*.tmp",)
+    for path in [path for pattern in patterns for path in folder.glob(pattern) if is_temporary(path.name)]:
+        with contextlib.suppress(OSError), _open_locked(path, os.O_RDONLY | os.O_NOFOLLOW) as file:
+            status, is_own = os.fstat(file), path.name.rsplit(".", 4)[1] == _format_host()
+            if (is_own and status.st_size) or time.time() - status.st_mtime > _ABANDONED_SECONDS:
+                if stat.S_ISDIR(status.st_mode):
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+
+
+@contextlib.contextmanager
+def _open_locked(path: Path, flags: int) -> Iterator[int]:
+    """Open a file or folder and lock it until the block ends; an OSError says that another process has the lock."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def unfinished_folder(target: Path) -> Iterator[Path]:
+    """Create a folder next to ``target`` for what is moved there once all is written; it is removed after the block.
+
+    What killed processes left of such folders is removed first. Raises OSError if the file system refuses.
+    """
+    remove_abandoned(target.parent, f".{target.name}")
+    folder = target.parent / temporary_name(f".{target.name}")
+    folder.mkdir()
+    try:
+        with contextlib.ExitStack() as held:
+            with contextlib.suppress(OSError):  # a file system without locks
+                held.enter_context(_open_locked(folder, os.O_RDONLY))
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Open a binary file that appears at ``path``, replacing any older one, once the block ends without an error.
+
+    Its lock is held until then: see ``remove_abandoned``.
 
     Raises:
         UserError: the file system refuses; the message says why.
     """
     # Created with open() rather than tempfile so that the user's umask decides who may read a shared cache.
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(temporary_name(path.name))
     try:
         with open(temporary, "xb") as file, library_errors_as_os_errors(temporary):
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -3,9 +3,6 @@
 Each check prints ``ok``, ``warning`` or ``failure``, and how to fix the problem.
 """
 
-import tempfile
-from pathlib import Path
-
 from ...core import settings as configuration
 from ...core.launch import devices, stale_resources, tuning
 from ...core.runtime import signals
@@ -49,14 +46,9 @@ def run(arguments: list[str]) -> None:
     checks_data = command.cfg is not None or any(s.name not in _MACHINE_KEYS for s in command.settings)
     checks = [*CHECKS, *((*DATA_CHECKS, UPDATE_CHECK) if checks_data else ())]
     plan = plan_processes(values.NGPUS, device=values.DEVICE)
-    token = stale_resources.new_token()
-    try:
-        with tempfile.TemporaryDirectory(prefix="paddlevit_dist_doctor_") as folder:
-            context = CheckContext(values, Path(folder), plan)
-            run_checks(context, checks)
-    finally:  # killed processes may leave shared memory
-        stale_resources.new_token()
-        stale_resources.remove(token, tempfile.gettempdir())
+    with stale_resources.working_folder("doctor") as folder:
+        context = CheckContext(values, folder, plan)
+        run_checks(context, checks)
     for notice in [*loaded.notices, *plan.notices]:
         print(one_line(f"note: {notice}"))
     statuses = [result.status for result in context.results.values()]

@@ -12,7 +12,6 @@ import hashlib
 import math
 import pickle
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +34,7 @@ from ...core.engine.step import accumulation_groups
 from ...core.engine.trainer import Trainer
 from ...core.launch import launch_workers, plan_processes
 from ...core.launch.devices import ProcessPlan
+from ...core.launch.stale_resources import working_folder
 from ...core.logging.meters import StepMeters
 from ...core.logging.progress import write_line
 from ...core.logging.record import RunLog
@@ -329,8 +329,7 @@ def run(configuration: Configuration) -> None:
     plan = plan_processes(configuration.values.NGPUS, device=configuration.values.DEVICE)
     if plan.by_paddle_launcher:
         raise UserError("-selftest starts its own processes: run it without Paddle's launcher")
-    with tempfile.TemporaryDirectory(prefix="paddlevit_dist_selftest_") as name:
-        folder = Path(name)
+    with working_folder("selftest") as folder:
         cache = Path(configuration.values.DATA.CACHE_FOLDER or Path(configuration.values.SAVE, "data"))
         config, off = _make_deterministic(configuration.values, str(folder))
         variants = _list_variants(plan, config.DATA.BATCH_SIZE, config.NGPUS)

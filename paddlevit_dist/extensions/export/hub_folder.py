@@ -6,7 +6,6 @@ as arguments of its metric. Nothing in the folder names files or folders of this
 
 import os
 import shlex
-import tempfile
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ from ...core.registry.manifest import (
 )
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import explain_write_error
+from ...core.runtime.files import explain_write_error, unfinished_folder
 from ...core.runtime.metrics_file import find_best_evaluation, get_interval, is_number, recorded_events
 from ...core.runtime.printing import one_line
 from .descriptions import to_yaml
@@ -94,24 +93,24 @@ def write_hub_folder(
     stored = read_stored_settings(source) or {}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent) as made:
-            weights = Path(made, WEIGHTS_FILE)
+        with unfinished_folder(folder) as made:
+            weights = made / WEIGHTS_FILE
             converted = convert(source, str(weights), part)
             described = weights.with_name(f"{weights.name}.{ABOUT}")
             about = _select_facts(source, read_about_file(described))
             described.unlink()
-            Path(made, ABOUT).write_text(to_yaml(about), encoding="utf-8")
+            (made / ABOUT).write_text(to_yaml(about), encoding="utf-8")
             scores = [] if part is not None else read_scores(source)
             card = format_card(folder.resolve().name, about, scores, license_name, _find_public_data(stored))
-            images = _write_images(source, Path(made))
-            Path(made, CARD).write_text(card + images, encoding="utf-8")
-            names = [path.relative_to(made) for path in Path(made).rglob("*") if path.is_file()]
+            images = _write_images(source, made)
+            (made / CARD).write_text(card + images, encoding="utf-8")
+            names = [path.relative_to(made) for path in made.rglob("*") if path.is_file()]
             folder.mkdir(exist_ok=True)
             if images:
                 (folder / IMAGES).mkdir(exist_ok=True)
             with signals.blocked():
                 for name in names:
-                    os.replace(Path(made, name), folder / name)
+                    os.replace(made / name, folder / name)
     except OSError as error:
         raise UserError(f"export: {folder} cannot be written: {explain_write_error(error)}") from error
     lines = describe_conversion(converted, str(folder / WEIGHTS_FILE))

@@ -2,13 +2,13 @@
 
 import contextlib
 import importlib
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from ...core.launch import stale_resources
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import library_errors_as_os_errors, os_errors_as_user_errors
 from ...core.runtime.printing import captured_output
@@ -81,11 +81,11 @@ def to_onnx(
 def temporary_folder() -> Iterator[Path]:
     """Yield a folder for files of the conversion; a UserError names it if its file system takes no more of them."""
     with (
-        tempfile.TemporaryDirectory(prefix="paddlevit_dist_") as name,
-        os_errors_as_user_errors(name, " (TMPDIR names another folder)"),
-        library_errors_as_os_errors(Path(name)),
+        stale_resources.temporary_folder("export") as folder,
+        os_errors_as_user_errors(folder, " (TMPDIR names another folder)"),
+        library_errors_as_os_errors(folder),
     ):
-        yield Path(name)
+        yield folder
 
 
 def run(model: "ModelProto", inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

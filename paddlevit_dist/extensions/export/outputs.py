@@ -2,14 +2,12 @@
 
 import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
-from ...core.runtime.files import readable
+from ...core.runtime.files import readable, unfinished_folder
 from ...core.runtime.printing import utf8
 from ...core.runtime.text_files import read_yaml
 from .files import ONNX, ONNX_WEIGHTS, PARAMETERS, PROGRAMS, as_mapping
@@ -55,8 +53,7 @@ def write_together(path: Path) -> Iterator[Path]:
     Nothing changes if it fails. The description goes first and comes last: it never describes another model.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
+    with unfinished_folder(path) as folder:
         yield folder
         with signals.blocked():
             files = sorted(folder.iterdir(), key=lambda file: file.name.endswith(DESCRIPTION))
@@ -66,5 +63,3 @@ def write_together(path: Path) -> Iterator[Path]:
                 old.unlink()
             for file in files:
                 os.replace(file, path.parent / file.name)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

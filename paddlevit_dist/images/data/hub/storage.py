@@ -432,6 +432,6 @@ def _require_room(target: Path, size: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if size + _SPARE_BYTES > free:
         raise UserError(
-            f"cannot write {target}: the images need {size:,} bytes, but only {free:,} are free: free space, or set "
-            "DATA.CACHE_FOLDER to a folder on another disk"
+            f"cannot write {target}: with {_SPARE_BYTES:,} bytes to spare, the images need {size + _SPARE_BYTES:,} "
+            f"bytes, but only {free:,} are free: free space, or set DATA.CACHE_FOLDER to a folder on another disk"
         )

@@ -82,6 +82,33 @@ def test_a_working_folder_removes_those_of_the_killed_and_leaves_those_of_the_li
     }
 
 
+def test_a_working_folder_leaves_nothing_of_processes_it_started_and_no_token(places):
+    with stale_resources.working_folder("walk"):
+        (places / "memory" / f"paddlevit_dist_a_{stale_resources.token()}_x").touch()  # by one that was killed
+        assert stale_resources.token() != OURS
+    assert stale_resources.token() == OURS and not any((places / "memory").iterdir())
+
+
+def test_a_programs_folder_is_removed_once_it_was_killed_and_that_of_a_run_with_the_run(places, monkeypatch):
+    temporary = places / "temporary"
+    with stale_resources.temporary_folder("work") as folder:
+        assert folder.name.startswith(f"paddlevit_dist_work_{OURS}_")
+        assert os.listdir(temporary) == [folder.name]  # the lock of the output folder says that it is in use
+    monkeypatch.delenv("PADDLEVIT_DIST_RUN")
+    with stale_resources.temporary_folder("work") as folder:
+        (folder / "large").touch()
+        stale_resources.remove_killed()
+        assert (folder / "large").exists()
+        mark = next(path for path in temporary.iterdir() if path != folder)
+        own = folder.name.split("_")[-2]
+        of_killed = [temporary / path.name.replace(own, THEIRS) for path in (mark, folder)]
+        of_killed[0].touch()
+        of_killed[1].mkdir()
+        with stale_resources.temporary_folder("other"):
+            assert not any(path.exists() for path in of_killed) and folder.exists()
+    assert not any(temporary.iterdir())
+
+
 def test_semaphores_have_the_runs_name_inside_the_block_only():
     config = multiprocessing.current_process()._config
     before = config["semprefix"]

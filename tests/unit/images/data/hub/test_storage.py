@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import threading
 
 import pyarrow as pa
@@ -85,8 +86,10 @@ def test_a_value_that_a_dictionary_repeats_is_read_in_small_batches(tmp_path, mo
     sizes = [arrays[0].nbytes for arrays in data.batches(["image"])]
     assert sum(sizes) > 100 << 20 and max(sizes) < 2 * storage._BATCH_BYTES
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda path: _Usage(90 << 20))
-    with pytest.raises(UserError, match="are free: free space, or set DATA.CACHE_FOLDER"):
+    with pytest.raises(UserError, match="are free: free space, or set DATA.CACHE_FOLDER") as raised:
         ensure_arrow(data, ["image"], tmp_path / "out", [])
+    needed, free = re.search(r"need ([\d,]+) bytes, but only ([\d,]+) are free", str(raised.value)).groups()
+    assert int(needed.replace(",", "")) > int(free.replace(",", "")) == 90 << 20
     assert not list((tmp_path / "out").glob("*.unpacked"))
 
 

@@ -21,6 +21,7 @@ from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
 from ..tasks.dataset import Dataset
 from ..tasks.listed_samples import ListedSamples
+from ..tasks.model import as_model
 from ..tasks.protocols import LogContributor, count_samples, describe_samples
 from ..tasks.task import Task
 from ..tasks.task_factory import name_network
@@ -153,6 +154,7 @@ def format_training(config: RunSettings, task: Task, state: TrainingState, updat
     precision, sampler = state.precision, state.sampler
     slow = "" if state.ema is None else state.ema.describe_first_weights(updates)
     lines = [describe_training(config, task, state.model, sampler), *filter(None, [precision.notice, slow])]
+    lines += as_model(state.model).list_course_notices(state.schedule.total_updates)
     if sampler.computes_order:
         lines.append(f"the order of an epoch is computed, not stored: there are more than {MOST_IN_MEMORY:,} samples")
     if config.TRAIN.BATCH_NORM is not None and not has_batch_norm(state.model):

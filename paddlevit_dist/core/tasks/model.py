@@ -261,6 +261,10 @@ class Model(nn.Layer):
         """Normalize the name of a class, so that variants of one name are equal."""
         return name.strip().casefold()
 
+    def list_course_notices(self, updates: int) -> list[str]:
+        """Return log lines about options that do not fit a training run of ``updates`` updates; by default, none."""
+        return []
+
     def list_resize_notices(self, names: Sequence[str]) -> list[str]:
         """Return log lines about the parameters ``names``, all that ``resize_parameter`` resized."""
         return []

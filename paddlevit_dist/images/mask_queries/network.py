@@ -226,6 +226,17 @@ class Eomt(Model):
             outputs.update({f"classes_{number}": prediction.classes, f"masks_{number}": masks})
         return outputs
 
+    def list_course_notices(self, updates: int) -> list[str]:
+        """Return a line if the training ends while a block's queries still see their masks only."""
+        end = max(0 if part.is_share else part.end for part in self.annealing)
+        if end <= updates:
+            return []
+        return [
+            f"note: MODEL.OPTIONS.annealing ends at update {end:,.0f}, after this run's {updates:,}: queries are still "
+            "limited to their masks at its end, but never in an evaluation, whose score will be too low: set it in "
+            "shares of the training, such as [0.2, 0.4] for a block, or MODEL.OPTIONS.annealing None for the default"
+        ]
+
     def crop_masks(self, masks: paddle.Tensor, images) -> paddle.Tensor:
         """Return masks of the images alone, in the same number of cells, of ``masks`` of the padded ones."""
         sides = zip(images.shape[2:], self.backbone.padded_size(images))

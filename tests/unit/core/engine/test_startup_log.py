@@ -164,6 +164,7 @@ def test_the_state_of_a_training_adds_its_lines():
             sampler=sampler,
             ema=average,
             model=nn.Linear(2, 2),
+            schedule=SimpleNamespace(total_updates=70),
         )
         return format_training(config, Counted(config), state, 70)
 

@@ -74,8 +74,33 @@ def test_course_without_updates_is_of_shares_of_the_training():
     assert list_annealing([[0.5, 1]], 1)[0].probability(75, 100) == pytest.approx(0.5**0.9)
 
 
+@pytest.mark.parametrize(
+    ("annealing", "starts", "ends"),
+    [
+        ([[0, 0.4], [0.4, 1]], [0, 80], [80, 200]),
+        ([[0, 1], [0.5, 1.0]], [0, 100], [200, 200]),
+        ([[0, 1], [1, 2]], [0, 1], [1, 2]),
+        ([[0, 1.0], [90.0, 120]], [0, 90], [1, 120]),
+    ],
+    ids=str,
+)
+def test_a_course_is_of_shares_if_no_number_is_above_one(annealing, starts, ends):
+    courses = list_annealing(annealing, 2)
+    for course, start, end in zip(courses, starts, ends):
+        assert course.probability(max(0, start - 1), 200) == 1.0 and course.probability(end, 200) == 0.0
+        assert course.probability(start, 200) == 1.0 and (end == start + 1 or course.probability(start + 1, 200) < 1.0)
+
+
+def test_updates_after_the_end_of_a_training_are_reported():
+    network = create_model("eomt_panoptic_shapes", num_classes=4, num_blocks=2, annealing=[[5, 10], [20, 31]])
+    assert network.list_course_notices(31) == []
+    (line,) = network.list_course_notices(30)
+    assert "MODEL.OPTIONS.annealing" in line and "update 31, after this run's 30" in line
+    assert create_model("eomt_panoptic_shapes", num_classes=4).list_course_notices(2) == []
+
+
 WRONG = [[[0, 1]], [[0, 1], [5, 4]], [[0, 1], [1]], [[-1, 1], [0, 1]], 3, [1, 2], [["a", "b"], [0, 1]], [[0, 1], None]]
-WRONG += [[[0, 0.5], [0.5, 2.0]], [[0, 1], [float("nan"), 1]], "ab", [[True, 2], [0, 1]]]
+WRONG += [[[0, 0.5], [0.5, 2.0]], [[0, 1], [float("nan"), 1]], "ab", [[True, 2], [0, 1]], [[0, 3000], [0.4, 0.6]]]
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=str)

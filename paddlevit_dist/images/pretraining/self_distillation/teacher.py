@@ -22,6 +22,8 @@ from .settings import SelfDistillationKeys
 _LAST_LAYER = f"{HEAD}.last_layer."
 # Nats that outputs of a step say of their images: at most 0.004 in runs that collapsed, 0.2 to 2.5 in those that learn.
 _LEAST_INFORMATION = 0.005
+_MOST_KEPT = 0.1  # of the teacher's first weights
+_FITTING_STEPS = 10.0  # run length in updates of 1 / (1 - momentum): exp(-5) = 0.7 % of the first weights are kept
 _LEAST_ROWS = 8  # fewer outputs in a step say little of their images
 _UNIFORM = 0.95  # share of the largest entropy
 # At first the center is not that of the outputs, and one output exceeds all others: until it holds 1 % of its start.
@@ -37,6 +39,7 @@ class TeacherAverage(WeightAverage):
     Args:
         student, teacher: networks of one kind, whose tensors share no memory.
         owned: names of the float32 state that this rank saves; None: all.
+        momentum: SELF_DISTILLATION.TEACHER_MOMENTUM.
 
     Attributes:
         kept: share of the teacher's weights that the next step keeps.
@@ -44,9 +47,11 @@ class TeacherAverage(WeightAverage):
 
     is_compared = False
 
-    def __init__(self, student: paddle.nn.Layer, teacher: paddle.nn.Layer, owned: set[str] | None) -> None:
+    def __init__(
+        self, student: paddle.nn.Layer, teacher: paddle.nn.Layer, owned: set[str] | None, momentum: float
+    ) -> None:
         self.student, self.teacher, self._owned = student, teacher, owned
-        self.kept = 1.0
+        self.kept, self._momentum = 1.0, momentum
         trained = {name: p for name, p in student.named_parameters() if not p.stop_gradient}
         for parameter in teacher.parameters():
             parameter.stop_gradient = True
@@ -84,6 +89,17 @@ class TeacherAverage(WeightAverage):
             parts = paddle.split(change, [parameter.size for _, parameter in pairs])
             for part, (_, parameter) in zip(parts, pairs):
                 parameter.add_(part.reshape(parameter.shape))
+
+    def describe_first_weights(self, updates: int) -> str:
+        """Format that over a tenth of the teacher after ``updates`` steps is its first weights; else empty."""
+        moved = (1.0 - self._momentum) * updates / 2  # the mean of half a cosine is a half
+        if math.exp(-moved) <= _MOST_KEPT:
+            return ""
+        return (
+            f"note: SELF_DISTILLATION.TEACHER_MOMENTUM {self._momentum:g} is too slow for {updates:,} update(s): "
+            f"{math.exp(-moved):.0%} of the teacher, which is scored and used, will be what it starts from; "
+            f"{max(0.0, 1 - _FITTING_STEPS / updates):.2g} fits"
+        )
 
     @paddle.no_grad()
     def exchange(self) -> None:
@@ -129,7 +145,7 @@ class DistillationState(TaskState):
         owned: set[str] | None = None,
     ) -> None:
         self.keys, self.teacher = keys, teacher
-        self.average, self.layers = TeacherAverage(student, teacher, owned), [teacher]
+        self.average, self.layers = TeacherAverage(student, teacher, owned, keys.TEACHER_MOMENTUM), [teacher]
         teacher.train()  # its batch norms use the batch
         head = student.pretraining_head.last_layer
         self._last_layer = [p for name, p in student.named_parameters() if name.startswith(_LAST_LAYER)]

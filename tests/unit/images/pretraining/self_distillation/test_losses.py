@@ -21,7 +21,7 @@ from paddlevit_dist.images.pretraining.self_distillation.losses import (
     teacher_temperature,
 )
 from paddlevit_dist.images.pretraining.self_distillation.task import SelfDistillation
-from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState
+from paddlevit_dist.images.pretraining.self_distillation.teacher import DistillationState, TeacherAverage
 
 WORDS = "TASK self_distillation -image_size=16 MODEL.NAME vit MODEL.PATCH_SIZE 8 MODEL.EMBED_DIM 8 MODEL.DEPTH 1"
 WORDS += " MODEL.NUM_HEADS 2 SELF_DISTILLATION.OUTPUTS 6 SELF_DISTILLATION.HEAD_WIDTH 4 SELF_DISTILLATION.BOTTLENECK 4"
@@ -55,6 +55,20 @@ def test_temperature_and_momentum_follow_their_course():
     assert teacher_temperature(0.04, 0.07, 0, 0) == 0.07 and teacher_temperature(0.04, 0.07, 1, 0) == 0.04
     found = [teacher_momentum(0.9, update, 4) for update in range(6)]
     assert found == pytest.approx([1 - 0.05 * (1 + math.cos(math.pi * min(u, 4) / 4)) for u in range(6)])
+
+
+@pytest.mark.parametrize(("momentum", "updates", "share"), [(0.996, 100, "82%"), (0.9, 40, "14%"), (1.0, 9, "100%")])
+def test_a_teacher_that_hardly_leaves_its_first_weights_is_reported(momentum, updates, share):
+    kept = math.prod(teacher_momentum(momentum, update, updates) for update in range(updates))
+    assert f"{kept:.0%}" in (share, f"{float(share[:-1]) / 100 - 0.02:.0%}")  # the estimate is a little higher
+    network = paddle.nn.Linear(1, 1)
+
+    def describe(value: float) -> str:
+        return TeacherAverage(network, paddle.nn.Linear(1, 1), None, value).describe_first_weights(updates)
+
+    line = describe(momentum)
+    assert "SELF_DISTILLATION.TEACHER_MOMENTUM" in line and f"{updates} update(s): {share}" in line
+    assert describe(float(line.split()[-2])) == ""  # what it says fits
 
 
 def test_the_deviation_is_one_for_random_directions_and_zero_for_equal_ones():

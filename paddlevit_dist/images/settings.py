@@ -366,6 +366,7 @@ class ObjectTrain(every_run.TrainSection):
         "has the warm-up of the rest",
         AT_LEAST_1,
         training_only=True,
+        counts="updates",
     )
     RANDOM_SAMPLING: bool = key(
         True,

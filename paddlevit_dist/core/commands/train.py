@@ -200,13 +200,13 @@ def _with_fitting_course(
     run: configuration.Configuration, processes: int, task: "Task", datasets: "dict[str, TransformedDataset]"
 ) -> configuration.Configuration:
     """Adjust batch, epochs and warm-up to the size of the training set."""
-    from ..engine.resume import epochs_by_size
-    from ..engine.settings import resolve_epochs, resolve_process_batch, resolve_warmup_steps
+    from ..engine.resume import epochs_by_size, read_resumed_section
+    from ..engine.settings import resolve_epochs, resolve_process_batch, shorten_warmups
 
     samples = len(datasets["train"])
     run = resolve_process_batch(run, processes, samples)
     run = resolve_epochs(run, processes, samples, task.traits.sample_name, epochs_by_size(run.values))
-    return resolve_warmup_steps(run, processes, datasets)
+    return shorten_warmups(run, processes, datasets, read_resumed_section(run.values, "TRAIN"))
 
 
 def find_weights(config: RunSettings, checkpoints: Path, log: Callable[[str], None], fetches: bool) -> None:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from yacs.config import CfgNode
@@ -9,7 +10,17 @@ from yacs.config import CfgNode
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings, TrainSection
 from ..settings.key import Key, rows
-from ..settings.table import COMMAND_LINE, ConfigView, IgnoredKeys, KeySetting, KeyTable, get_value
+from ..settings.key_tables import known_tables
+from ..settings.table import (
+    COMMAND_LINE,
+    ConfigView,
+    IgnoredKeys,
+    KeySetting,
+    KeyTable,
+    get_value,
+    index_keys,
+    put,
+)
 
 if TYPE_CHECKING:
     from ..settings import Configuration
@@ -31,7 +42,7 @@ def _complete(values: CfgNode, settings: Mapping[str, KeySetting], all_settings:
         if f"TRAIN.OPTIMIZER.{name}" not in settings:
             values.TRAIN.OPTIMIZER[name] = value
     notices = resolve_batch_size(values, settings, all_settings)
-    return notices + resolve_warmup(values, settings, all_settings)
+    return notices + shorten_epochs(values, settings, all_settings)
 
 
 def _drop_recipe_weights(values: CfgNode, settings: Mapping[str, KeySetting]) -> None:
@@ -334,33 +345,46 @@ def _report_override(name: str, value: object, winner: KeySetting) -> list[str]:
     return [] if value is None else [f"{winner.name} {winner.value} ({winner.origin}) replaces {name} {value}"]
 
 
-def resolve_warmup(
+def shorten_epochs(
     values: CfgNode, settings: Mapping[str, KeySetting], all_settings: Sequence[KeySetting]
 ) -> list[str]:
-    """Shorten a recipe's warm-up in proportion if other settings made the run no longer than it; return a notice if so.
+    """Shorten what a recipe counts in epochs if other settings made the run no longer than it; return notices.
 
-    ``values`` are changed in place; ``settings`` are those that count, ``all_settings`` also overridden ones, in order.
+    These are the warm-up, milestones, and epochs that differ from the rest: each in proportion, so that a short run has
+    all parts of the recipe's. ``values`` are changed in place; ``settings`` are those that count, ``all_settings`` also
+    overridden ones, in order.
     """
-    train = values.TRAIN
-    warmup, epochs = settings.get("TRAIN.WARMUP_EPOCHS"), settings.get("TRAIN.NUM_EPOCHS")
-    if values.EVAL or train.WARMUP_EPOCHS < train.NUM_EPOCHS or warmup is None or epochs is None:
-        return []
-    if warmup.source in (COMMAND_LINE, epochs.source):  # both were set together, or the warm-up was chosen for this run
+    train, length = values.TRAIN, settings.get("TRAIN.NUM_EPOCHS")
+    if values.EVAL or length is None:
         return []
     key = _KEYS["TRAIN.NUM_EPOCHS"]
-    others = [key.parse(s.value) for s in all_settings if s.name == key.name and s.source != epochs.source]
+    others = [key.parse(s.value) for s in all_settings if s.name == key.name and s.source != length.source]
     recipe_epochs = others[-1] if others else key.default
     if "TRAIN.NUM_SAMPLES" in settings:
         recipe_epochs = min(train.EPOCH_LIMITS)
-    before = train.WARMUP_EPOCHS
-    if before >= recipe_epochs:
-        return []
-    train.WARMUP_EPOCHS = round(before / recipe_epochs * train.NUM_EPOCHS, 4)
-    return [
-        f"TRAIN.WARMUP_EPOCHS {before} ({warmup.origin}) is not shorter than the run, TRAIN.NUM_EPOCHS "
-        f"{train.NUM_EPOCHS} ({epochs.origin}): shortened in proportion, from {before} of {recipe_epochs} to "
-        f"{train.WARMUP_EPOCHS:g} of {train.NUM_EPOCHS}"
-    ]
+    notices = []
+    for row in index_keys(known_tables(values.TASK)).values():
+        part = settings.get(row.name)
+        if row.counts != "epochs" or part is None or part.source in (COMMAND_LINE, length.source):
+            continue  # it is the default, was chosen for this run, or was set with the run's length
+        before = get_value(values, row.name)
+        numbers = before if row.many else [before]
+        if not numbers or not train.NUM_EPOCHS <= numbers[-1] < recipe_epochs:
+            continue
+        shares = [number / recipe_epochs * train.NUM_EPOCHS for number in numbers]
+        if row.kind == "int":
+            least = row.within.low if row.within else 0
+            shares = sorted({max(least, int(share)) for share in shares})
+        else:
+            shares = [round(share, 4) for share in shares]
+        put(values, row.name, shares if row.many else shares[0])
+        shortened = ", ".join(f"{number:g}" for number in shares)
+        notices.append(
+            f"{row.name} {before} ({part.origin}) is not shorter than the run, TRAIN.NUM_EPOCHS {train.NUM_EPOCHS} "
+            f"({length.origin}): shortened in proportion, from {', '.join(map(str, numbers))} of {recipe_epochs} to "
+            f"{shortened} of {train.NUM_EPOCHS}"
+        )
+    return notices
 
 
 def effective_batch_size(config: RunSettings, processes: int) -> int:
@@ -417,22 +441,33 @@ def compute_epochs(samples: int, num_samples: int, limits: Sequence[int]) -> int
     return min(max(-(-num_samples // max(samples, 1)), least), most)
 
 
-def resolve_warmup_steps(run: "Configuration", processes: int, datasets: Mapping[str, Any]) -> "Configuration":
-    """Return the configuration with a warm-up that is shorter than the run, if the recipe's is not.
+def shorten_warmups(
+    run: "Configuration", processes: int, datasets: Mapping[str, Any], earlier: Mapping[str, Any] = MappingProxyType({})
+) -> "Configuration":
+    """Return the configuration with warm-ups that end before the run does, if a recipe's do not.
 
-    A recipe's TRAIN.WARMUP_STEPS counts updates of its dataset. On a small dataset, or with fewer epochs, it is
-    shortened like the epochs, and to at most a tenth of the run. A value from the command line is unchanged.
+    A recipe's TRAIN.WARMUP_STEPS and BACKBONE_WARMUP_STEPS, which begins at the end of it, count updates of its
+    dataset. On a small dataset, or with fewer epochs, one is shortened like the epochs, and to at most a tenth of the
+    run. A value from the command line is unchanged, and so is that of ``earlier``, the section TRAIN of the run that is
+    resumed.
     """
     train = run.values.TRAIN
-    if train.WARMUP_STEPS is None or run.sources["TRAIN.WARMUP_STEPS"] == COMMAND_LINE:
-        return run
-    updates = len(datasets["train"]) // effective_batch_size(run.values, processes) * train.NUM_EPOCHS
-    if train.WARMUP_STEPS < updates or not updates:
-        return run
-    steps = min(train.WARMUP_STEPS * train.NUM_EPOCHS // run.recipe_epochs, updates // 10)
-    return run.changed(
-        "TRAIN.WARMUP_STEPS",
-        steps,
-        f"TRAIN.WARMUP_STEPS {train.WARMUP_STEPS} ({run.sources['TRAIN.WARMUP_STEPS']}) is not shorter than the run of "
-        f"{updates:,} updates: {f'shortened to {steps}' if steps else 'no warm-up'}",
-    )
+    per_epoch = len(datasets["train"]) // effective_batch_size(run.values, processes)
+    updates = per_epoch * train.NUM_EPOCHS
+    end = 0 if train.WARMUP_STEPS is not None else train.WARMUP_EPOCHS * per_epoch
+    for row in index_keys(known_tables(run.values.TASK)).values():
+        steps = get_value(run.values, row.name) if row.counts == "updates" else None
+        if steps is None or not updates:
+            continue
+        source = run.sources[row.name]
+        if end + steps >= updates and steps != earlier.get(row.name.removeprefix("TRAIN.")):
+            after = f" after the {end:g} of the warm-up before it" if end else ""
+            problem = f"{row.name} {steps}{after} ({source}) is not shorter than the run of {updates:,} updates"
+            if source != COMMAND_LINE:
+                steps = min(steps * train.NUM_EPOCHS // run.recipe_epochs, updates // 10)
+                kept = None if row.within and steps not in row.within else steps
+                run = run.changed(row.name, kept, f"{problem}: {f'shortened to {steps}' if steps else 'no warm-up'}")
+            elif row.name != "TRAIN.WARMUP_STEPS":  # that is refused with the schedule
+                run = run.changed(row.name, steps, f"{problem}: it never ends", source)
+        end += steps
+    return run

@@ -168,8 +168,10 @@ class TrainSection(Section):
         AT_LEAST_0,
         effect="neutral",
     )
-    WARMUP_EPOCHS: int | float = key(0, "epochs of linear warm-up, fractions allowed", AT_LEAST_0)
-    WARMUP_STEPS: int | None = key(None, "updates of linear warm-up; overrides WARMUP_EPOCHS", AT_LEAST_0)
+    WARMUP_EPOCHS: int | float = key(0, "epochs of linear warm-up, fractions allowed", AT_LEAST_0, counts="epochs")
+    WARMUP_STEPS: int | None = key(
+        None, "updates of linear warm-up; overrides WARMUP_EPOCHS", AT_LEAST_0, counts="updates"
+    )
     WEIGHT_DECAY: float = key(
         0.05, "weight decay, except for biases, norms, position embeddings and tokens", AT_LEAST_0
     )

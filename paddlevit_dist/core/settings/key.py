@@ -136,6 +136,8 @@ class Key:
         effect: what another value changes, one of ``EFFECTS``. Empty: "training" with ``training_only``, else the
             effect of its section: MODEL "network", TRAIN and DATA "training", all others "score".
         flag: the flag that also sets the key, if any. Only keys of this package have one.
+        counts: "epochs" or "updates" of a whole training run, if the key is a part of one. A recipe's value that is not
+            shorter than a run is shortened with it (``engine.settings``).
     """
 
     name: str
@@ -152,6 +154,7 @@ class Key:
     training_only: bool = False
     effect: str = ""
     flag: Flag | None = None
+    counts: Literal["", "epochs", "updates"] = ""
 
     def __post_init__(self) -> None:
         if not self.effect:
@@ -264,6 +267,7 @@ class _SectionField(NamedTuple):
     training_only: bool | None
     effect: str
     flag: Flag | None
+    counts: Literal["", "epochs", "updates"]
 
 
 def key(
@@ -274,6 +278,7 @@ def key(
     training_only: bool | None = None,
     effect: str = "",
     flag: Flag | None = None,
+    counts: Literal["", "epochs", "updates"] = "",
 ) -> Any:
     """Define a key as a field of a ``Section``; the arguments are as in ``Key``.
 
@@ -282,7 +287,7 @@ def key(
     for one or a list; ``list[float] | Literal["balanced"]`` for a list or a word; and ``| None`` for an optional key.
     ``training_only`` None: only a key of TRAIN is.
     """
-    return _SectionField(default, meaning, within, training_only, effect, flag)
+    return _SectionField(default, meaning, within, training_only, effect, flag, counts)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -345,6 +350,7 @@ def _row(name: str, annotation: object, field: _SectionField) -> Key:
         training_only=name.startswith("TRAIN.") if field.training_only is None else field.training_only,
         effect=field.effect,
         flag=None if field.flag is None else field.flag._replace(key=name),
+        counts=field.counts,
     )
 
 

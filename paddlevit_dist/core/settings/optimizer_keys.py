@@ -11,7 +11,9 @@ class LrSchedulerSection(Section):
     NAME: Literal["cosine", "constant", "step", "poly", "onecycle"] = key(
         "cosine", "learning rate schedule after warm-up"
     )
-    MILESTONES: list[int] = key([], "step: epochs at which the learning rate is multiplied by GAMMA", AT_LEAST_1)
+    MILESTONES: list[int] = key(
+        [], "step: epochs at which the learning rate is multiplied by GAMMA", AT_LEAST_1, counts="epochs"
+    )
     GAMMA: float = key(0.1, "step: factor at each milestone", SHARE_ABOVE_0)
     POWER: float = key(0.9, "poly: exponent", ABOVE_0)
     RISE: float = key(0.3, "onecycle: fraction of the run in which the rate rises", SHARE_BELOW_1)

@@ -97,6 +97,7 @@ class DetectionDataSection(ObjectData):
         "training: number of last epochs without SSD_AUGMENT, BATCH_SIDES, MOSAIC and COPY_PASTE",
         AT_LEAST_0,
         training_only=True,
+        counts="epochs",
     )
     EVAL_RESIZE: Literal["pillow", "torchvision"] = key(
         PILLOW,

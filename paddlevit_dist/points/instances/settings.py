@@ -25,7 +25,7 @@ class InstanceSection(Section):
     ROTATION: bool = key(True, "training: random rotation around z by any angle", training_only=True)
     ELASTIC: bool = key(True, "training: elastic distortion of the voxels, fine and coarse", training_only=True)
     PREPARE_EPOCHS: int = key(
-        128, "training epochs before clusters are formed and scored", AT_LEAST_0, training_only=True
+        128, "training epochs before clusters are formed and scored", AT_LEAST_0, training_only=True, counts="epochs"
     )
     RADIUS_M: float = key(
         0.03,

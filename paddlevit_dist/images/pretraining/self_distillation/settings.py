@@ -51,7 +51,12 @@ class SelfDistillationKeys(Section):
         training_only=True,
     )
     FROZEN_EPOCHS: int = key(
-        1, "first epochs in which the last layer does not change", AT_LEAST_0, effect="training", training_only=True
+        1,
+        "first epochs in which the last layer does not change",
+        AT_LEAST_0,
+        effect="training",
+        training_only=True,
+        counts="epochs",
     )
     TEACHER_TEMPERATURES: tuple[float, float] = key(
         (0.04, 0.04), "temperature of the teacher's outputs at first, and after its warm-up", ABOVE_0, effect="score"
@@ -62,6 +67,7 @@ class SelfDistillationKeys(Section):
         AT_LEAST_0,
         effect="training",
         training_only=True,
+        counts="epochs",
     )
     TEACHER_MOMENTUM: float = key(
         0.996,

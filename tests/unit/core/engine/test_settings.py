@@ -10,9 +10,10 @@ from paddlevit_dist.core.engine.settings import (
     effective_batch_size,
     resolve_epochs,
     resolve_process_batch,
-    resolve_warmup_steps,
+    shorten_warmups,
 )
 from paddlevit_dist.core.settings import load
+from paddlevit_dist.core.settings.table import find_keys
 
 DIGITS = "-cfg=vit_digits"
 
@@ -108,7 +109,7 @@ def test_a_recipe_s_warm_up_steps_are_at_most_a_tenth_of_a_short_run(write, epoc
     file = write("TRAIN: {NUM_EPOCHS: 60, WARMUP_STEPS: 40, ACCUM_ITER: 2}\nDATA: {BATCH_SIZE: 1}")
     run = load([file, f"-epochs={epochs}"])
     assert effective_batch_size(run.values, 4) == 8
-    found = resolve_warmup_steps(run, 4, {"train": range(samples)})
+    found = shorten_warmups(run, 4, {"train": range(samples)})
     assert found.values.TRAIN.WARMUP_STEPS == steps
     told = f"is not shorter than the run of {updates} updates: {f'shortened to {steps}' if steps else 'no warm-up'}"
     assert [notice.endswith(told) for notice in found.notices if "WARMUP_STEPS" in notice] == [True] * (steps < 40)
@@ -116,7 +117,65 @@ def test_a_recipe_s_warm_up_steps_are_at_most_a_tenth_of_a_short_run(write, epoc
 
 def test_stated_warm_up_steps_stay():
     run = load([DIGITS, "TRAIN.WARMUP_STEPS", "90", "TRAIN.WARMUP_EPOCHS", "0", "-epochs=1", "-batch_size=4"])
-    assert resolve_warmup_steps(run, 1, {"train": range(8)}) is run
+    assert shorten_warmups(run, 1, {"train": range(8)}) is run
+
+
+def test_what_a_recipe_counts_in_epochs_is_shortened_with_the_run(write):
+    rate = "LR_SCHEDULER: {NAME: step, MILESTONES: [16, 22]}"
+    detector = f"TASK: detection\nTRAIN: {{NUM_EPOCHS: 26, {rate}}}\nDATA: {{NO_AUGMENT_EPOCHS: 13}}"
+    recipe = write(detector)
+
+    def parts(*words):
+        run = load([*words])
+        told = [notice.split()[0] for notice in run.notices if "shortened in proportion" in notice]
+        return run.values.TRAIN.LR_SCHEDULER.MILESTONES, run.values.DATA.NO_AUGMENT_EPOCHS, told
+
+    assert parts(recipe) == ([16, 22], 13, [])
+    assert parts(recipe, "-epochs=23") == ([16, 22], 13, [])
+    assert parts(recipe, "-epochs=22") == ([13, 18], 13, ["TRAIN.LR_SCHEDULER.MILESTONES"])
+    both = ["TRAIN.LR_SCHEDULER.MILESTONES", "DATA.NO_AUGMENT_EPOCHS"]
+    assert parts(recipe, "-epochs=12") == ([7, 10], 6, both)
+    assert parts(recipe, "-epochs=1") == ([1], 0, both)
+    own = write(f"BASE: {recipe.removeprefix('-cfg=')}\nTASK: detection\nTRAIN: {{NUM_EPOCHS: 4}}", "mine.yaml")
+    assert parts(own) == ([2, 3], 2, both)
+    chosen = parts(recipe, "-epochs=12", "TRAIN.LR_SCHEDULER.MILESTONES", "[9,13]", "DATA.NO_AUGMENT_EPOCHS", "12")
+    assert chosen == ([9, 13], 12, [])
+    assert parts(recipe, "-epochs=12", "-eval", "-pretrained=x")[2] == []
+
+
+def test_each_key_of_epochs_is_declared():
+    """A key that is forgotten is silently as long as in the recipe: new ones are added here, or say why not."""
+    counted = {name for name, row in find_keys().items() if row.counts == "epochs"}
+    lengths = {"TRAIN.NUM_EPOCHS", "TRAIN.STOP_AFTER_EPOCH", "TRAIN.LAST_EPOCH", "TRAIN.EPOCH_LIMITS", "KEEP_EPOCHS"}
+    named = {name for name in find_keys() if "EPOCH" in name.rpartition(".")[2]}
+    assert named - lengths == counted - {"TRAIN.LR_SCHEDULER.MILESTONES"}
+
+
+@pytest.mark.parametrize(
+    ("samples", "words", "steps", "told"),
+    [
+        (1600, [], (40, 80), []),
+        (968, [], (40, 80), []),
+        (960, [], (40, 12), ["BACKBONE_WARMUP_STEPS 80 after the 40"]),
+        (320, [], (4, 4), ["WARMUP_STEPS 40", "BACKBONE_WARMUP_STEPS 80 after the 4"]),
+        (32, [], (0, None), ["WARMUP_STEPS 40", "BACKBONE_WARMUP_STEPS 80"]),
+        (960, ["TRAIN.BACKBONE_WARMUP_STEPS", "90"], (40, 90), ["BACKBONE_WARMUP_STEPS 90 after the 40"]),
+    ],
+)
+def test_both_warm_ups_end_before_the_run(write, samples, words, steps, told):
+    file = write(
+        "TASK: image_segmentation\nDATA: {BATCH_SIZE: 4}\n"
+        "TRAIN: {NUM_EPOCHS: 1, WARMUP_STEPS: 40, BACKBONE_WARMUP_STEPS: 80, ACCUM_ITER: 2}"
+    )
+    run = load([file, *words])
+    found = shorten_warmups(run, 1, {"train": range(samples)})
+    train = found.values.TRAIN
+    assert (train.WARMUP_STEPS, train.BACKBONE_WARMUP_STEPS) == steps
+    lines = [notice for notice in found.notices if "WARMUP_STEPS" in notice]
+    assert len(lines) == len(told)
+    assert all(line.startswith(f"TRAIN.{start} ") for line, start in zip(lines, told)), lines
+    earlier = {"WARMUP_STEPS": 40, "BACKBONE_WARMUP_STEPS": train.BACKBONE_WARMUP_STEPS if words else 80}
+    assert shorten_warmups(run, 1, {"train": range(samples)}, earlier) is run  # a resumed run keeps its own
 
 
 def test_a_batch_over_processes_is_told_if_it_is_not_the_one_asked_for(write):

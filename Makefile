@@ -1,5 +1,5 @@
 # make demo       train and evaluate a small model end to end       make accept         scored trainings, minutes each
-# make test       unit tests, and one of each promise, 3 minutes    make lint           format, lint, spelling, imports, types
+# make test       unit tests, and one of each promise, 3 to 5 min   make lint           format, lint, spelling, imports, types
 # make test-integration  whole runs in several processes, 8 min     make format         apply the format
 # make test-nightly      the rest: pages, recipes, real sizes       make fuzz           1,000 damaged files, 1,000 settings
 # make test-gpu-wheel    unit and integration tests on Paddle 2.6.2 make coverage       lines that these two run

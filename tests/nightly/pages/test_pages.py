@@ -159,16 +159,13 @@ def test_the_commands_of_all_pages_run_one_after_the_other(clone, monkeypatch):
         reader.type(command)
     named = set(re.findall(r"-output=(?:\./)?output/([\w.]+)", "\n".join(typed)))
     named.remove("check")  # doctor only tries whether it can write there
-    (program,) = (content for language, content in make_blocks("README.md") if language == "python")
-    (clone / "readme.py").write_text(program)
-    reader.type("python readme.py")
     assert {path.name for path in (clone / "output").iterdir()} == named | UNNAMED_OUTPUTS
     assert (clone / "output" / "look" / "data.png").is_file()
     assert not list(clone.glob("core*"))
 
 
 # Left in output/ by programs, demos and commands that name a file in it.
-UNNAMED_OUTPUTS = {"demo", "exported", "features", "python", "python_again"}
+UNNAMED_OUTPUTS = {"demo", "exported", "features"}
 
 
 def entry_commands() -> list[str]:

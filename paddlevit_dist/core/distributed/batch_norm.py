@@ -187,8 +187,7 @@ class _UnbiasedVariance(_FormattedLayer):
                 parameters["_variance"] = running
 
 
-_ATTRIBUTES = {"__module__": __name__, "is_capturable": True}
-_UNBIASED = {kind: type(kind.__name__, (_UnbiasedVariance, kind), dict(_ATTRIBUTES)) for kind in _CONVERTIBLE}
+_UNBIASED = {kind: type(kind.__name__, (_UnbiasedVariance, kind), {"__module__": __name__}) for kind in _CONVERTIBLE}
 _CONVERTIBLE_FORWARDS.add(_UnbiasedVariance.forward)
 
 

@@ -251,7 +251,7 @@ def require_capturable(model: nn.Layer, task: Task) -> None:
         place = f"layer {name} ({type(layer).__name__})" if name else f"network {type(layer).__name__}"
         if is_changed(layer):
             raise NotCapturable(f"{place} has a hook or another forward, as by TRAIN.RECOMPUTE or TO_STATIC")
-        if type(layer) not in _OF_PADDLE and not device_graph.is_declared(layer):
+        if type(layer) not in _OF_PADDLE and not device_graph.may_be_captured(layer):
             raise NotCapturable(f"{place} does not say that they can be")
 
 

@@ -2,7 +2,7 @@
 
 A graph repeats its launches with the addresses and the numbers that they had. Nothing that Python computes is computed
 again: neither the learning rate nor, with Paddle, a random number outside of dropout. So what differs between passes
-enters a graph by ``enter_value``, in a tensor that is written before each launch. A layer says by
+enters a graph by ``enter_value``, in a tensor that is written before each launch. A layer of another module says by
 ``is_capturable`` that its passes do so, and that they read nothing from the device; a task does so by an aspect.
 """
 
@@ -24,11 +24,19 @@ class NotCapturable(Exception):
     """Says what passes do that no graph can repeat."""
 
 
-def is_declared(layer: paddle.nn.Layer) -> bool:
-    """Return whether the class of a layer itself says that its passes can be captured.
+_PACKAGE = __name__.partition(".")[0] + "."
 
-    A subclass may compute anything, so it does not inherit this.
+
+def may_be_captured(layer: paddle.nn.Layer) -> bool:
+    """Return whether the passes of a layer may be captured.
+
+    Layers of this package may, unless their ``is_capturable`` is false: what they draw enters by ``enter_value``, and
+    the comparison of a graph with the passes refuses what a graph would freeze. A class of another module may compute
+    anything in Python, such as a factor that falls from update 20 on, which no comparison sees. So that class itself
+    has to say ``is_capturable``; its subclasses do not inherit that.
     """
+    if type(layer).__module__.startswith(_PACKAGE):
+        return bool(getattr(layer, "is_capturable", True))
     return "is_capturable" in vars(type(layer)) and bool(layer.is_capturable)
 
 

@@ -9,7 +9,6 @@ from . import autocast
 class Linear(nn.Linear):
     """x (..., in) @ weight (in, out) + bias, in the precision of its product."""
 
-    is_capturable = True
     finds_half_weights = True  # see ``core/runtime/half_weights.py``
 
     def forward(self, x):
@@ -19,8 +18,6 @@ class Linear(nn.Linear):
 
 class LayerNorm(nn.LayerNorm):
     """Paddle's layer norm, with the right gradient where weight and bias are frozen."""
-
-    is_capturable = True
 
     def forward(self, x):
         """Normalize the last axis."""
@@ -36,8 +33,6 @@ class LayerNorm(nn.LayerNorm):
 
 class GELU(nn.GELU):
     """The exact GELU; ``paddle.nn.GELU`` has the approximation."""
-
-    is_capturable = True
 
     def __init__(self):
         super().__init__()

@@ -86,8 +86,6 @@ _states: dict[int, _BlockState] = {}  # by the id of a block, as long as that li
 class FusedMlp(Mlp):
     """Add the bias of the first product in the GELU."""
 
-    is_capturable = True
-
     def forward(self, x):
         """Map (..., dim) to the same shape."""
         if not _is_fused(x, self) or is_changed(self.fc1) or is_changed(self.act):
@@ -101,8 +99,6 @@ class FusedMlp(Mlp):
 
 class FusedViTBlock(vit.ViTBlock):
     """Compute all behind the attention, and the next block's q, k and v, as one node of the graph."""
-
-    is_capturable = True
 
     def forward(self, x, count: int | None = None, mask: Any = None):
         """Compute all tokens (batch, tokens, dim), or the first ``count`` of them; with a mask by plain operations."""

@@ -44,7 +44,7 @@ class MultiHeadAttention(nn.Layer):
         self.dropout = nn.Dropout(dropout)
 
     @property
-    def has_no_attention_dropout(self) -> bool:
+    def is_capturable(self) -> bool:
         """Return whether captured passes repeat the layer: fused attention would drop the same in each launch."""
         return not self.attention_dropout.p
 

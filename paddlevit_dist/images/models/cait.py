@@ -22,8 +22,6 @@ from .resampling import resize_position_embedding
 class TalkingHeadsAttention(MultiHeadAttention):
     """Multi-head self-attention whose heads are mixed linearly before and after the softmax."""
 
-    is_capturable = MultiHeadAttention.has_no_attention_dropout
-
     def __init__(self, dim: int, num_heads: int, qkv_bias: bool, **dropouts: float):
         super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), **dropouts)
         self.qkv = linear(dim, 3 * dim, bias=qkv_bias)
@@ -49,8 +47,6 @@ class TalkingHeadsAttention(MultiHeadAttention):
 class ClassAttention(MultiHeadAttention):
     """Attention of the class token, the first, to itself and all others (section 3)."""
 
-    is_capturable = MultiHeadAttention.has_no_attention_dropout
-
     def __init__(self, dim: int, num_heads: int, qkv_bias: bool, **dropouts: float):
         super().__init__(num_heads, head_dim("EMBED_DIM", dim, num_heads), **dropouts)
         self.q = linear(dim, dim, bias=qkv_bias)
@@ -66,8 +62,6 @@ class ClassAttention(MultiHeadAttention):
 
 class CaiTBlock(nn.Layer):
     """Attention, then MLP, each on normalized input, scaled by channel (LayerScale) and added to what came in."""
-
-    is_capturable = True
 
     def __init__(
         self, attention: nn.Layer, dim: int, mlp_dim: int, init_values: float, dropout: float, drop_path: float
@@ -90,8 +84,6 @@ class CaiTBlock(nn.Layer):
 
 class ClassBlock(CaiTBlock):
     """A block that changes only the class token."""
-
-    is_capturable = True
 
     def forward(self, x, token):
         """Return the new class token, (batch, 1, dim), from patches (batch, patches, dim) and the old one."""
@@ -136,7 +128,6 @@ class CaiT(Classifier):
         drop_path: one rate for all blocks of the patches; blocks of the class token have 0.
     """
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=1.0))
     key_maps = KEY_MAPS

@@ -33,8 +33,6 @@ class ConvNeXtBlock(nn.Layer):
     Like all layers here it works on (batch, height, width, channels), where norms and linear layers need no transpose.
     """
 
-    is_capturable = True
-
     def __init__(self, dim: int, init_values: float, drop_path: float):
         super().__init__()
         self.conv_dw = ChannelsLastDepthwiseConv(dim, 7, **starting_values(_DEVIATION))
@@ -51,8 +49,6 @@ class ConvNeXtBlock(nn.Layer):
 
 class ConvNeXtStage(nn.Layer):
     """Blocks at one resolution, after a norm and a stride-2 convolution in all stages but the first."""
-
-    is_capturable = True
 
     def __init__(self, in_channels: int, dim: int, halves: bool, init_values: float, drop_path: Sequence[float]):
         super().__init__()
@@ -129,7 +125,6 @@ KEY_MAPS: dict[str, KeyMap] = {
 class ConvNeXt(PyramidClassifier):
     """ConvNeXt classifier: ``depths`` blocks of ``dims`` channels in each stage, scaled by ``init_values`` at first."""
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(
         VARIANTS, ExpectedInput(), dict.fromkeys(("convnext_tiny", "convnext_small"), {"crop_pct": 0.95})

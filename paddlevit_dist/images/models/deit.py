@@ -27,7 +27,6 @@ DISTILLED_DEIT: Variants = {
 class DeiT(VisionTransformer):
     """DeiT without distillation: a ViT."""
 
-    is_capturable = True
     variants = DEIT
     expected_inputs = list_inputs(DEIT, ExpectedInput(crop_pct=0.9))
 
@@ -39,7 +38,6 @@ class DistilledDeiT(DeiT):
     the labels and for the teacher (section 4, "fine-tuning with distillation").
     """
 
-    is_capturable = True
     variants = DISTILLED_DEIT
     telling_name = "dist_token"
     expected_inputs = list_inputs(DISTILLED_DEIT, ExpectedInput(crop_pct=0.9))

@@ -28,8 +28,6 @@ _HEAD = 2048  # channels before the classifier
 class AffineScale(nn.Layer):
     """scale * x + bias, one number each, as learned ("LAB")."""
 
-    is_capturable = True
-
     def __init__(self) -> None:
         super().__init__()
         self.scale = self.create_parameter([1], default_initializer=nn.initializer.Constant(1.0))
@@ -49,8 +47,6 @@ class LayerStyle(NamedTuple):
 
 class ConvNormReLU(nn.Layer):
     """A convolution without bias and a batch norm, with a ReLU where it is ``active``."""
-
-    is_capturable = True
 
     def __init__(
         self,
@@ -80,8 +76,6 @@ class ConvNormReLU(nn.Layer):
 class LightConvNorm(nn.Layer):
     """A point-wise convolution, followed by a depth-wise one."""
 
-    is_capturable = True
-
     def __init__(self, style: LayerStyle, inputs: int, outputs: int, kernel_size: int):
         super().__init__()
         self.conv1 = ConvNormReLU(style, inputs, outputs, 1, active=False)
@@ -94,8 +88,6 @@ class LightConvNorm(nn.Layer):
 
 class HGStem(nn.Layer):
     """A quarter of the resolution, by pooling and convolutions side by side."""
-
-    is_capturable = True
 
     def __init__(self, style: LayerStyle, inputs: int, middle: int, outputs: int):
         super().__init__()
@@ -122,8 +114,6 @@ class HGBlock(nn.Layer):
 
     There are ``layers`` of them, of ``LightConvNorm`` if ``light``. With ``residual`` the input is added.
     """
-
-    is_capturable = True
 
     def __init__(
         self,
@@ -157,8 +147,6 @@ class HGBlock(nn.Layer):
 
 class HGStage(nn.Layer):
     """Blocks of one resolution, half of what comes before where it ``downsamples``."""
-
-    is_capturable = True
 
     def __init__(self, style: LayerStyle, inputs: int, outputs: int, depth: int, downsamples: bool, *block: Any):
         super().__init__()
@@ -246,7 +234,6 @@ class HGNetV2(Classifier):
             are fixed.
     """
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.965))
     key_maps = KEY_MAPS

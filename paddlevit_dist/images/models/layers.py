@@ -17,8 +17,6 @@ from ..image_size import ImageSize, as_pair
 class Conv2D(nn.Conv2D):
     """A convolution padded with zeros, in the precision of its products."""
 
-    is_capturable = True
-
     def forward(self, x):
         """Convolve (batch, channels, height, width)."""
         return nn.functional.conv2d(
@@ -35,8 +33,6 @@ class Conv2D(nn.Conv2D):
 class Conv2DTranspose(nn.Conv2DTranspose):
     """A transposed convolution, in the precision of its products."""
 
-    is_capturable = True
-
     def forward(self, x):
         """Convolve (batch, channels, height, width), transposed."""
         return nn.functional.conv2d_transpose(
@@ -46,8 +42,6 @@ class Conv2DTranspose(nn.Conv2DTranspose):
 
 class ChannelsLastConv(Conv2D):
     """A convolution to (batch, rows, columns, out_channels), from that layout or (batch, channels, height, width)."""
-
-    is_capturable = True
 
     def __init__(
         self,
@@ -71,8 +65,6 @@ class ChannelsLastConv(Conv2D):
 
 class ChannelsLastDepthwiseConv(ChannelsLastConv):
     """A kernel of an odd side for each channel of (batch, height, width, channels), zero-padded to keep the size."""
-
-    is_capturable = True
 
     def __init__(self, channels: int, kernel_size: int, **attributes: Any):
         super().__init__(channels, channels, kernel_size, padding=kernel_size // 2, groups=channels, **attributes)
@@ -141,8 +133,6 @@ def single_or_double(x: paddle.Tensor) -> paddle.Tensor:
 class MatrixProduct(nn.Layer):
     """``x @ y`` of two activations, as a layer so that a hook can count its multiplications."""
 
-    is_capturable = True
-
     def __init__(self, transpose_x: bool = False, transpose_y: bool = False):
         super().__init__()
         self.transpose_x = transpose_x
@@ -174,8 +164,6 @@ class DropPath(nn.Layer):
     Source: Huang et al., Deep Networks with Stochastic Depth, 2016.
     """
 
-    is_capturable = True
-
     def __init__(self, rate: float = 0.0):
         super().__init__()
         self.rate = rate
@@ -204,8 +192,6 @@ class DropPath(nn.Layer):
 class Mlp(nn.Layer):
     """Two linear layers, whose weights start with ``deviations``, and an exact GELU between them, on the last axis."""
 
-    is_capturable = True
-
     def __init__(self, dim: int, hidden_dim: int, dropout: float = 0.0, deviations: tuple[float, float] = (0.02, 0.02)):
         super().__init__()
         self.fc1 = linear(dim, hidden_dim, standard_deviation=deviations[0])
@@ -225,8 +211,6 @@ class PatchEmbedding(nn.Layer):
     Weights start as a truncated normal of variance 1 / fan-in, as in the original JAX models: vectors have about the
     variance of the pixels for every patch size.
     """
-
-    is_capturable = True
 
     def __init__(self, image_size: ImageSize, patch_size: int, in_channels: int, embed_dim: int, bias: bool = True):
         super().__init__()

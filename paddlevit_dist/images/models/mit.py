@@ -105,7 +105,6 @@ KEY_MAPS: dict[str, KeyMap] = {
 class MixVisionTransformer(PyramidVisionTransformer):
     """MiT classifier; it takes the arguments of ``PyramidVisionTransformer``."""
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput())  # timm has no MiT, which was trained with PVT's code
     key_maps = KEY_MAPS

@@ -25,8 +25,6 @@ def _mlp(dim: int, hidden_dim: int, dropout: float) -> Mlp:
 class MixerBlock(nn.Layer):
     """An MLP over the patches, then one over the channels, each on normalized input and added to what came in."""
 
-    is_capturable = True
-
     def __init__(self, dim: int, num_patches: int, token_dim: int, channel_dim: int, dropout: float, drop_path: float):
         super().__init__()
         self.norm1 = LayerNorm(dim, epsilon=1e-6)
@@ -87,7 +85,6 @@ class MlpMixer(Classifier):
         token_ratio, mlp_ratio: hidden widths of the MLPs over the patches and over the channels, to ``embed_dim``.
     """
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(HALF, HALF))
     key_maps = KEY_MAPS

@@ -43,8 +43,6 @@ class SpatialReductionAttention(MultiHeadAttention):
     If ``is_linear``, maps of any size are averaged to 7 x 7 instead; the cost is linear in the number of tokens.
     """
 
-    is_capturable = MultiHeadAttention.has_no_attention_dropout
-
     def __init__(
         self,
         dim: int,
@@ -84,8 +82,6 @@ class SpatialReductionAttention(MultiHeadAttention):
 class ConvolutionalMlp(nn.Layer):
     """Two linear layers with a depth-wise 3 x 3 convolution and a GELU between them; the linear form adds a ReLU."""
 
-    is_capturable = True
-
     def __init__(self, dim: int, hidden_dim: int, is_linear: bool, dropout: float):
         super().__init__()
         self.hidden_dim, self.is_linear = hidden_dim, is_linear
@@ -105,8 +101,6 @@ class ConvolutionalMlp(nn.Layer):
 
 class PvtBlock(nn.Layer):
     """Attention, then MLP, each on normalized input and added to what came in."""
-
-    is_capturable = True
 
     def __init__(
         self,
@@ -134,8 +128,6 @@ class PvtBlock(nn.Layer):
 class OverlappingPatches(nn.Layer):
     """A strided convolution whose kernels overlap, then a norm over the channels."""
 
-    is_capturable = True
-
     def __init__(
         self, in_channels: int, dim: int, kernel_size: int, stride: int, epsilon: float, is_channels_last: bool = True
     ):
@@ -158,8 +150,6 @@ class OverlappingPatches(nn.Layer):
 
 class PvtStage(nn.Layer):
     """Blocks at one resolution, after overlapping patches in all stages but the first."""
-
-    is_capturable = True
 
     def __init__(
         self,
@@ -242,7 +232,6 @@ class PyramidVisionTransformer(PyramidClassifier):
         patch_epsilon, epsilon: of the norms that follow a convolution, and of all others.
     """
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.9))
     key_maps = KEY_MAPS

@@ -31,8 +31,6 @@ _STEM_STRIDE = 4  # of the first convolution and of the pooling after it
 class FrozenBatchNorm(nn.Layer):
     """Batch normalization with statistics, scale and shift that never learn: buffers with ``BatchNorm2D``'s names."""
 
-    is_capturable = True
-
     def __init__(self, channels: int):
         super().__init__()
         for name, start in (("weight", 1.0), ("bias", 0.0), ("_mean", 0.0), ("_variance", 1.0)):
@@ -125,8 +123,6 @@ class _BottleneckBase(nn.Layer):
 class BasicBlock(_BottleneckBase):
     """Two convolutions of 3 x 3; ``dilations`` are of each, where its stage keeps the resolution by dilation."""
 
-    is_capturable = True
-
     def create_branch(self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm) -> None:
         """Create the convolutions and their norms."""
         self.conv1 = _convolution(inputs, channels, 3, stride, dilations[0])
@@ -143,7 +139,6 @@ class BasicBlock(_BottleneckBase):
 class Bottleneck(_BottleneckBase):
     """A convolution of 3 x 3 between two of 1 x 1 that narrow and widen."""
 
-    is_capturable = True
     expansion = 4
 
     def create_branch(self, inputs: int, channels: int, stride: int, dilations: tuple[int, int], norm: Norm) -> None:
@@ -248,7 +243,6 @@ class ResNet(Classifier):
             ResNet-18-vd and -34-vd have.
     """
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.95), _EXCEPTIONS)
     key_maps = KEY_MAPS

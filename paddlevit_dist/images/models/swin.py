@@ -102,8 +102,6 @@ _EPSILON = 1e-5
 class WindowAttention(MultiHeadAttention):
     """Multi-head self-attention among the tokens of a window, with a learned bias for each relative position."""
 
-    is_capturable = MultiHeadAttention.has_no_attention_dropout
-
     def __init__(self, dim: int, window: Size, num_heads: int, qkv_bias: bool, **dropouts: float):
         super().__init__(num_heads, head_dim("EMBED_DIM of a stage", dim, num_heads), **dropouts)
         self.window = window
@@ -147,8 +145,6 @@ class SwinBlock(nn.Layer):
             image is padded before it is.
         is_shifted: whether the windows are shifted by half their size.
     """
-
-    is_capturable = True
 
     def __init__(
         self,
@@ -201,8 +197,6 @@ class SwinBlock(nn.Layer):
 class PatchMerging(nn.Layer):
     """Four neighboring tokens become one of twice the width; a missing row or column is filled with zeros."""
 
-    is_capturable = True
-
     def __init__(self, dim: int, grid: Size | None):
         super().__init__()
         self.dim = dim
@@ -223,8 +217,6 @@ class PatchMerging(nn.Layer):
 
 class SwinStage(nn.Layer):
     """Blocks at one resolution, every other one shifted, after patch merging in all stages but the first."""
-
-    is_capturable = True
 
     def __init__(self, dim: int, grid: Size | None, merges: bool, drop_path: Sequence[float], **block: Any):
         super().__init__()
@@ -250,8 +242,6 @@ class SwinStage(nn.Layer):
 
 class NormalizedPatches(PatchEmbedding):
     """Patches as a normalized image of vectors; with ``any_size`` images of other sizes are padded to full patches."""
-
-    is_capturable = True
 
     def __init__(
         self, image_size: int | Size, patch_size: int, in_channels: int, embed_dim: int, any_size: bool = False
@@ -351,7 +341,6 @@ class SwinTransformer(PyramidClassifier):
             zeros. With False windows are fitted to ``image_size``.
     """
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = list_inputs(VARIANTS, ExpectedInput(crop_pct=0.9))
     key_maps = KEY_MAPS

@@ -43,8 +43,6 @@ _POSITIONS = ("all", "patches")
 class Attention(MultiHeadAttention):
     """Multi-head self-attention."""
 
-    is_capturable = MultiHeadAttention.has_no_attention_dropout
-
     def __init__(self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool, **dropouts: float):
         super().__init__(num_heads, head_dim, **dropouts)
         self.qkv = linear(dim, 3 * num_heads * head_dim, bias=qkv_bias)
@@ -58,8 +56,6 @@ class Attention(MultiHeadAttention):
 
 class ViTBlock(nn.Layer):
     """Attention, then MLP, each on normalized input and added to what came in."""
-
-    is_capturable = True
 
     def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, **attention: Any):
         super().__init__()
@@ -127,7 +123,6 @@ class VisionTransformer(Classifier):
         extras: fields of ``vit_blocks.BlockConfig`` and ``vit_blocks.FeatureConfig``.
     """
 
-    is_capturable = True
     variants = VARIANTS
     expected_inputs = EXPECTED_INPUTS
     key_maps = {**VIT, **FOUNDATION}

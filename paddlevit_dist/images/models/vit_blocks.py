@@ -83,8 +83,6 @@ class TokenGrid(NamedTuple):
 class QuickGELU(nn.Layer):
     """The GELU of OpenAI's CLIP, x * sigmoid(1.702 x)."""
 
-    is_capturable = True
-
     def forward(self, x):
         """Apply the activation to a tensor of any shape."""
         return x * F.sigmoid(1.702 * x)
@@ -96,8 +94,6 @@ _ACTIVATIONS = {"gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU(approximate=True),
 class ActivatedMlp(Mlp):
     """An MLP with another activation."""
 
-    is_capturable = True
-
     def __init__(self, dim: int, hidden_dim: int, dropout: float, activation: str):
         super().__init__(dim, hidden_dim, dropout)
         self.act = _ACTIVATIONS[activation]()
@@ -105,8 +101,6 @@ class ActivatedMlp(Mlp):
 
 class GatedMlp(nn.Layer):
     """``fc2(norm(silu(gate) * values))``, both of the input: halves of one product if ``is_packed``."""
-
-    is_capturable = True
 
     def __init__(self, dim: int, hidden_dim: int, dropout: float, is_packed: bool, norm_epsilon: float | None):
         super().__init__()
@@ -136,8 +130,6 @@ def build_mlp(dim: int, hidden_dim: int, dropout: float, extras: BlockConfig) ->
 
 class ConfigurableAttention(MultiHeadAttention):
     """Self-attention with what ``BlockConfig`` says; ``qkv_bias`` is True, False or "queries and values"."""
-
-    is_capturable = MultiHeadAttention.has_no_attention_dropout
 
     def __init__(
         self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool | str, extras: BlockConfig, **dropouts: float
@@ -181,8 +173,6 @@ class ConfigurableAttention(MultiHeadAttention):
 class LayerScale(nn.Layer):
     """A learned factor for each channel."""
 
-    is_capturable = True
-
     def __init__(self, dim: int, start: float):
         super().__init__()
         self.gamma = self.create_parameter([dim], default_initializer=nn.initializer.Constant(start))
@@ -194,8 +184,6 @@ class LayerScale(nn.Layer):
 
 class ConfigurableBlock(nn.Layer):
     """Attention, then MLP, each on normalized input, scaled, and added to what came in."""
-
-    is_capturable = True
 
     def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, extras: BlockConfig, **attention: Any):
         super().__init__()
@@ -219,8 +207,6 @@ class ConfigurableBlock(nn.Layer):
 
 class AttentionPool(MultiHeadAttention):
     """One learned query on all tokens, and an MLP: (batch, dim) of (batch, tokens, dim)."""
-
-    is_capturable = MultiHeadAttention.has_no_attention_dropout
 
     def __init__(self, dim: int, num_heads: int, mlp_dim: int, extras: BlockConfig):
         super().__init__(num_heads, dim // num_heads, 0.0, 0.0)

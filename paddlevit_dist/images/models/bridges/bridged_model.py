@@ -24,6 +24,8 @@ class BridgedModel(Model):
         image_size: (height, width) in pixels that the network is built for; None if it takes any.
     """
 
+    is_capturable = False  # its sublayers do not include the network itself: see ``wrap``
+
     def __init__(
         self, network: nn.Layer, num_classes: int, image_size: tuple[int, int] | None, in_channels: int
     ) -> None:

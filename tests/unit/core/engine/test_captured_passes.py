@@ -14,10 +14,11 @@ from paddlevit_dist.core.engine.captured_passes import MOST_GRAPHS
 from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
 from paddlevit_dist.core.engine.nan_guard import NonFiniteGuard
 from paddlevit_dist.core.engine.precision import TrainingPrecision
-from paddlevit_dist.core.runtime.device_graph import enter_value
+from paddlevit_dist.core.runtime.device_graph import enter_value, may_be_captured
 from paddlevit_dist.core.tasks.protocols import Capturable
 from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition, TaskTraits
 from paddlevit_dist.core.tasks.task import Task
+from paddlevit_dist.images.models.bridges.bridged_model import BridgedModel
 
 UPDATES = 6
 
@@ -171,6 +172,11 @@ def test_what_a_graph_cannot_repeat_runs_as_ever(layer, task, said):
         found = train(True, *layers, task=task)
     assert len(found[2]) == 1 and found[2][0].startswith(f"passes are not captured (TRAIN.CAPTURE): {said}")
     require_equal(found, train(False, *layers, task=task))
+
+
+def test_a_network_that_a_bridge_hides_is_not_captured():
+    """Its own class is not among the bridge's layers, and may compute anything."""
+    assert not may_be_captured(BridgedModel(nn.Sequential(nn.Linear(2, 2)), 2, None, 3))
 
 
 def test_a_number_of_python_that_changes_is_noticed():

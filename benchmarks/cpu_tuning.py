@@ -19,7 +19,7 @@ from contenders import ProcessGroup, serve
 from rounds import Spread
 from smallest import sized
 
-from paddlevit_dist.core.runtime.processor import forget_kernels
+from paddlevit_dist.core.launch.tuning import forget_kernels
 
 ROUNDS = sized(9, 1)
 WARM_UP_ROUNDS = sized(3, 0)

@@ -36,19 +36,19 @@ def main(words: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> None:
     import itertools
     import os
-    import warnings
 
     from .core.commands import COMMANDS, format_overview, format_rows, import_command, list_commands
     from .core.runtime.environment import program
     from .core.runtime.errors import UserError
     from .core.runtime.help_pages import HELP
     from .core.runtime.hints import find_similar, fix_dash
+    from .core.runtime.printing import hide_known_warnings
 
     for word in itertools.takewhile(lambda word: word != "--", words):
         if fixed := fix_dash(word):
             raise UserError(f"{word} begins with a dash in place of a hyphen, as pasted texts do: write {fixed}")
     os.environ.setdefault("GLOG_minloglevel", "2")  # hide Paddle's own log and warnings
-    warnings.filterwarnings("ignore", message="You are using GPU version Paddle")
+    hide_known_warnings()
     if not words or words[0] in (*HELP, "help"):
         print(format_overview())
         return

@@ -34,7 +34,7 @@ def environment(processes: int = 2) -> dict:
     """The tuned environment of a run with one thread per process, whatever the machine has."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "MASTER_", "FLAGS_", "OMP_"))}
     clean.pop("PADDLEVIT_DIST_ENVIRONMENT", None)
-    # Left by the import of the package here: with it a command would drop the kernels that are set below.
+    # Left by ``create_model`` here: with it a command would drop the kernels that are set below.
     clean.pop("PADDLEVIT_DIST_KERNELS", None)
     added = tuning.environment(processes, True, {**clean, "OMP_NUM_THREADS": "1"})
     threads = {"FLAGS_paddle_num_threads": "1", "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}

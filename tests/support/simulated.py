@@ -137,7 +137,6 @@ def machine(monkeypatch) -> DescribedMachine:
     monkeypatch.setattr(os.path, "exists", lambda path: described.has_dxg if path == "/dev/dxg" else find(path))
     for module in (processor, tuning):
         monkeypatch.setattr(module, "processor", lambda: describe_cpu() if described.cpu is None else described.cpu)
-    monkeypatch.setattr(processor, "_was_in_time", False)
     monkeypatch.setattr(platform, "libc_ver", lambda: find_libc() if described.libc is None else (described.libc, ""))
     monkeypatch.setattr(os, "sched_setaffinity", note_pinned)
 

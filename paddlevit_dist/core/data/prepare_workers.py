@@ -15,6 +15,7 @@ from tqdm import tqdm
 from ..launch.stale_resources import named_semaphores
 from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
+from ..runtime.printing import hide_known_warnings
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
@@ -75,6 +76,7 @@ def start_worker(stopping: "Event", parent: int) -> None:
     """Prepare a process of the pool."""
     global _stopping
     _stopping = stopping
+    hide_known_warnings()
     signals.ignore_all()  # the main process handles them
     process_exit.die_with_parent(parent)
 

@@ -72,6 +72,7 @@ def launch_workers(
         KeyboardInterrupt: the user stopped the run before there was anything to save; all workers have ended.
     """
     with signals.installed():
+        tuning.choose_kernels()
         tuning.import_paddle()
         if plan.by_paddle_launcher or (plan.processes == 1 and not in_child):
             _run_in_place(worker, arguments, plan, watchdog_seconds, note_end)
@@ -163,7 +164,9 @@ def _start(
             # SIGHUP stays blocked in the tracker; starting it unblocks SIGINT and SIGTERM here, hence block().
             multiprocessing.resource_tracker.ensure_running()
             signals.block()
-            with plugins.folders_hidden(), _package_before_paddle():
+            with plugins.folders_hidden(), _package_before_paddle(), warnings.catch_warnings():
+                # The plan has already reported that this run uses the CPU.
+                warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
                 context = dist.spawn(
                     _worker_entry,
                     args=(payload, str(folder), os.getpid(), plan.device, secret.create_for_workers(), status_pages),
@@ -197,8 +200,6 @@ def _package_before_paddle() -> Iterator[None]:
 
 def prepare_rendezvous() -> None:
     """Let workers of this machine meet on its loopback, and find their devices."""
-    # The plan has already reported that this run uses the CPU.
-    warnings.filterwarnings("ignore", message="Your model will be trained under CPUONLY mode")
     if not os.environ.get("GLOO_SOCKET_IFNAME") and os.path.exists("/sys/class/net/lo"):
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # spawned workers share one machine
     if "CUDA_VISIBLE_DEVICES" in os.environ:  # Paddle does not find names with spaces around them
@@ -210,6 +211,7 @@ def _worker_entry(
 ) -> None:
     """Run a spawned process: join the group, work, record how it ended."""
     printing.ignore_broken_pipe()
+    printing.hide_known_warnings()
     faulthandler.enable()
     process_exit.die_with_parent(parent)
     rank = int(os.environ["PADDLE_TRAINER_ID"])

@@ -25,7 +25,7 @@ from pathlib import Path
 from ..runtime import signals
 from ..runtime.environment import paddle_version, restart
 from ..runtime.printing import shown_briefly
-from ..runtime.processor import KERNELS, chose_in_time, forget_kernels, math_kernels, processor
+from ..runtime.processor import KERNELS, math_kernels, processor
 from . import devices
 
 _MARK = "PADDLEVIT_DIST_ENVIRONMENT"  # set in a process started with the environment below
@@ -39,6 +39,8 @@ _THREADS = "PADDLEVIT_DIST_THREADS"  # OMP_NUM_THREADS after Paddle's import, se
 OPENMP, MKL = re.compile(r"/lib[gi]omp[^/]*$"), re.compile(r"/lib(mklml_intel|mkl_rt)[^/]*$")
 
 _COPIES = "FLAGS_use_stride_kernel"  # 0: no operation returns a view of its argument
+
+_CHOSEN = "PADDLEVIT_DIST_KERNELS"  # value that ``choose_kernels`` has set MKL's variable to
 
 _ENOUGH_FILES = 65536  # open at once; some programs try every number up to the limit
 
@@ -117,6 +119,23 @@ def restart_with_environment(
     raise_open_files()
 
 
+def choose_kernels() -> None:
+    """Set MKL_DEBUG_CPU_TYPE for a program that computes with this package, unless it or a run has set it.
+
+    MKL reads the variable in its first product. A command's own environment replaces it (``forget_kernels``).
+    """
+    kernels = math_kernels(processor())
+    if kernels is not None and not {_MARK, KERNELS} & os.environ.keys():
+        os.environ.update({KERNELS: kernels, _CHOSEN: kernels})
+
+
+def forget_kernels() -> None:
+    """Remove the variable that ``choose_kernels`` has set here or in the parent process."""
+    kernels = os.environ.pop(_CHOSEN, None)
+    if kernels is not None and os.environ.get(KERNELS) == kernels:
+        del os.environ[KERNELS]
+
+
 def raise_open_files() -> None:
     """Raise this process's limit of open files, and that of its children, to the user's maximum, 65,536 at most."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -137,7 +156,7 @@ def environment_for_call(requested_processes: int, tuned: bool) -> Iterator[list
     added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
     is_late = "paddle" in sys.modules
     _is_set_for_calls = _is_set_for_calls or not is_late
-    late = [] if _is_set_for_calls else sorted({_THREADS, *(() if chose_in_time() else (KERNELS,))} & added.keys())
+    late = [] if _is_set_for_calls else sorted({_THREADS, KERNELS} & added.keys())
     os.environ.update(added, **{_MARK: before.get(_MARK, ",".join(sorted(added)))})
     try:
         import_paddle()

@@ -15,6 +15,7 @@ from ..checkpoint.published import fetch_record, find_published_for, find_siblin
 from ..checkpoint.weight_files import evaluated_weights
 from ..checkpoint.weights import read_weights
 from ..inference.trained import build_trained, open_source, prepare_task
+from ..launch.tuning import choose_kernels
 from ..registry.lookup import find_name, is_weights_name
 from ..registry.model_sources import find_weights_address
 from ..runtime.errors import UserError
@@ -52,6 +53,7 @@ def create_model(
     Raises:
         UserError: a name or option is unknown, dimensions do not fit, or the weights do not exist.
     """
+    choose_kernels()
     model_name, sides = os.fspath(name), image_size if isinstance(image_size, (list, tuple)) else [image_size]
     if image_size is not None and not (len(sides) <= 2 and all(_is_whole(side, 1) for side in sides)):
         raise UserError(f"create_model: image_size={image_size!r}: expected a whole number, or (height, width)")

@@ -3,7 +3,9 @@
 import ast
 import contextlib
 import importlib
+import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ def lazy_names(package: str, file: str) -> tuple[list[str], Callable[[str], Any]
     return sorted(modules), get, lambda: sorted(modules)
 
 
+_NO_CCACHE = ("ignore", re.compile("No ccache found"), UserWarning, re.compile(r"paddle\.utils\."), 0)  # a filter
 _mode_contexts: list[Any] = []  # keep Paddle in its dynamic mode
 
 
@@ -46,9 +49,12 @@ def keep_dynamic_mode() -> None:
 def needing_paddle(what: str) -> Iterator[None]:
     """Explain how to install Paddle if the block lacks it, and keep its dynamic mode after this thread.
 
+    Its import warns that a tool for compiling own operators is missing; this is hidden in the block.
+
     Raises:
         ModuleNotFoundError: Paddle is not installed.
     """
+    warnings.filters.insert(0, _NO_CCACHE)  # type: ignore[attr-defined]
     try:
         yield
     except ModuleNotFoundError as error:
@@ -57,6 +63,9 @@ def needing_paddle(what: str) -> Iterator[None]:
         advice = f"{sys.executable} -m pip install paddlepaddle, or its build for your device"
         raise ModuleNotFoundError(f"{what} needs Paddle, which is not installed: {advice}", name="paddle") from None
     finally:
+        # Not ``catch_warnings``, which would also undo what the imported modules set for themselves.
+        with contextlib.suppress(ValueError):
+            warnings.filters.remove(_NO_CCACHE)  # type: ignore[attr-defined]
         keep_dynamic_mode()
 
 

@@ -148,20 +148,6 @@ class _DlpackView:
         return 1, 0  # the host's memory
 
 
-def find_outputs_in(kind: type, name: str) -> None:
-    """Let ``paddle.DataParallel`` find the output tensor in the attribute ``name`` of objects of a class.
-
-    It searches only lists, tuples and dictionaries. If it finds no output, it takes all parameters for unused, and the
-    first backward pass fails.
-    """
-    before = paddle.DataParallel._find_tensor
-
-    def find(self: paddle.DataParallel, outputs: object) -> Any:
-        return [getattr(outputs, name)] if isinstance(outputs, kind) else before(self, outputs)
-
-    paddle.DataParallel._find_tensor = find
-
-
 @contextlib.contextmanager
 def check_operations() -> Iterator[None]:
     """Raise a ``RuntimeError`` inside the block that names the first operation whose result is not finite.

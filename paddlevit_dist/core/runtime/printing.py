@@ -15,6 +15,7 @@ import re
 import select
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,15 @@ def shown_briefly(text: str) -> Iterator[None]:
         if shows:
             stream.write(EMPTY_LINE)
             stream.flush()
+
+
+def hide_known_warnings() -> None:
+    """Hide warnings of Paddle and Pillow about which a command's user can do nothing, in a command's own processes."""
+    warnings.filterwarnings("ignore", "No ccache found", UserWarning)  # by Paddle's import: a tool for own operators
+    warnings.filterwarnings("ignore", "You are using GPU version Paddle")  # on a CPU: the process plan reports this
+    # About odd but readable files; unreadable and very large ones raise an error.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+    warnings.filterwarnings("ignore", r"Image size \(\d+ pixels\) exceeds limit")
 
 
 def ignore_broken_pipe() -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from PIL import Image
 
+from ...images.data.reading import crop_image
 from ...images.image_size import ImageSize, as_pair
 from ...images.transforms.crops import Box, TrainingTransform, as_mode
 from ...images.transforms.policies import JITTERED, AutoAugment, ColorJitter, RandAugment, TransformChain
@@ -27,7 +28,7 @@ class CompiledTrainingTransform(TrainingTransform):
             return super().cut(image, box)
         if not isinstance(image, np.ndarray) or image.shape[2] > self.channels:
             whole = image if isinstance(image, Image.Image) else Image.fromarray(image)
-            image = np.atleast_3d(np.array(as_mode(whole, self.channels).crop(box)))  # a writable copy
+            image = np.atleast_3d(np.array(crop_image(as_mode(whole, self.channels), box)))  # a writable copy
             box = (0, 0, *image.shape[1::-1])
         return resize_box(image, box, self.image_size)
 

@@ -1,5 +1,6 @@
 """``python -m paddlevit_dist export WEIGHTS OUT``: export a trained model to Paddle Inference, PaddleX or ONNX."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 FORMATS = ("paddle", "onnx", "onnxruntime")
 HUB = "hub"  # a folder with weights and a card, no exported network
 _KINDS_BY_SUFFIX = {ONNX: FORMATS[1:], PARAMETERS: FORMATS[:1], ".pdmodel": FORMATS[:1], ".json": FORMATS[:1]}
+_KEEPS_EXCEPTIONS = "TRANSLATOR_DISABLE_NEW_ERROR"  # Paddle's switch
 _OUTPUTS = ("logits", "probabilities")
 _INPUTS = ("float", "uint8")
 
@@ -267,16 +269,15 @@ def _write_model(
         paddle.static.InputSpec([None, *array.shape[1:]], str(array.dtype), name)
         for name, array in _inputs(1, about, parts).items()
     ]
-    trace = signals.held()(paddle.jit.save)  # Paddle crashes if one arrives while it asks for an operation's stack
     if kind == "paddle":
-        trace(model, str(path), input_spec=specification)
+        _trace(model, path, specification)
         loaded = paddle.jit.load(str(path))
         return lambda inputs: _outputs(loaded, inputs)
     from . import onnx_files
 
     with onnx_files.temporary_folder() as folder:
         traced = folder / "traced"
-        trace(model, str(traced), input_spec=specification)
+        _trace(model, traced, specification)
         graph = onnx_files.to_onnx(
             traced,
             lambda batch: _inputs(batch, about, parts),
@@ -287,6 +288,21 @@ def _write_model(
     onnx_files.describe(graph, about)
     onnx_files.write(graph, path.with_name(f"{path.name}{ONNX}"))
     return lambda inputs: list(onnx_files.run(graph, inputs).values())
+
+
+@signals.held()  # Paddle crashes if one arrives while it asks for an operation's stack
+def _trace(model: "nn.Layer", path: Path, specification: list[Any]) -> None:
+    """Write the files of Paddle's program. An exception that leaves the network is kept."""
+    import paddle
+
+    # Paddle would build it again from one text, and lose Ctrl-C and classes with other arguments.
+    is_set = _KEEPS_EXCEPTIONS in os.environ
+    os.environ.setdefault(_KEEPS_EXCEPTIONS, "1")
+    try:
+        paddle.jit.save(model, str(path), input_spec=specification)
+    finally:
+        if not is_set:
+            del os.environ[_KEEPS_EXCEPTIONS]
 
 
 def _compute_declared(model: "nn.Layer", inputs: dict[str, Any], parts: "ExportParts") -> list[Any]:

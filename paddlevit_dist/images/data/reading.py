@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 import re
-import warnings
+import threading
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -18,11 +18,6 @@ from ...core.tasks import dataset as dataset_base
 from ...core.tasks.sample_checks import BadSample
 from .formats import HEAD_BYTES, HEIF_HINT, detect_image_type, readable_formats
 from .table_columns import SUFFIXES as TABLE_SUFFIXES
-
-# Pillow warns on stderr, once per process, about odd but readable files; unreadable ones raise an error here.
-warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
-warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-
 
 _PHOTOMETRIC = 262  # TIFF's tag of what 0 means; Source: TIFF 6.0, section 8, PhotometricInterpretation
 _WHITE_16_BITS = np.uint16(65535)
@@ -160,6 +155,31 @@ def require_8_bits(image: Image.Image) -> None:
         raise BadSample(f"its image has Pillow's mode {image.mode}: scale its numbers to 8 bits, mode L or RGB")
 
 
+_changes_limit = threading.Lock()
+os.register_at_fork(
+    before=_changes_limit.acquire, after_in_parent=_changes_limit.release, after_in_child=_changes_limit.release
+)
+
+
+@contextlib.contextmanager
+def pillow_limit(pixels: int) -> Iterator[None]:
+    """Raise Pillow's limit for this process to this number of pixels in the block, which may be the configured one."""
+    with _changes_limit:
+        limit = Image.MAX_IMAGE_PIXELS
+        if limit is not None and limit < pixels:
+            Image.MAX_IMAGE_PIXELS = pixels
+        try:
+            yield
+        finally:
+            Image.MAX_IMAGE_PIXELS = limit
+
+
+def crop_image(image: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    """Return ``image.crop(box)``, to which Pillow would apply its limit again."""
+    with pillow_limit(image.width * image.height):
+        return image.crop(box)
+
+
 def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) -> Image.Image:  # noqa: B008
     """Open an image without decoding its pixels; ``path`` names it in errors.
 
@@ -168,10 +188,9 @@ def open_image(encoded: bytes, path: str, reading: ReadConfig = ReadConfig()) ->
     """
     if not encoded:
         raise UnreadableImage(path, "the file is empty")
-    if Image.MAX_IMAGE_PIXELS is not None and Image.MAX_IMAGE_PIXELS < reading.max_pixels:
-        Image.MAX_IMAGE_PIXELS = reading.max_pixels  # Pillow's own limit must not take effect before the configured one
     try:
-        image = Image.open(io.BytesIO(encoded), formats=readable_formats())
+        with pillow_limit(reading.max_pixels):
+            image = Image.open(io.BytesIO(encoded), formats=readable_formats())
     except Image.DecompressionBombError as error:
         number = re.search(r"\((\d+) pixels\)", str(error))
         raise _too_large(path, f"{number[1]} pixels" if number else "", reading) from error

@@ -20,7 +20,7 @@ from ...core.runtime.spelling import compose
 from ...core.tasks.prediction import note_counted, output_names
 from ..data.formats import stems
 from ..data.inputs import ImageInputs, InputImages
-from ..data.reading import orientation
+from ..data.reading import orientation, pillow_limit
 from ..run_lengths import compress_runs, compute_area
 from .coco_files import Id, short
 from .detections import DetectedObjects, corners_to_boxes
@@ -189,7 +189,7 @@ class PredictedDataset:
         """Return suffix and content of an image: the stored file if programs show what was seen, or PNG."""
         stored = self.samples.stored_bytes(index) if isinstance(self.samples, ImageInputs) else b""
         if stored:
-            with Image.open(io.BytesIO(stored)) as header:
+            with pillow_limit(image.width * image.height), Image.open(io.BytesIO(stored)) as header:
                 if header.format in _COPIED and orientation(header) == 1 and getattr(header, "n_frames", 1) == 1:
                     return _COPIED[header.format], stored
         content = io.BytesIO()

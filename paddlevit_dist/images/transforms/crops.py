@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from ..data.parts import Box, UndecodedImage
+from ..data.reading import crop_image
 from ..image_size import ImageSize, as_pair
 from .operations import Fill
 from .policies import Augmentation
@@ -135,7 +136,7 @@ class TrainingTransform:
             image = Image.fromarray(image if image.shape[2] == 3 else image[:, :, 0])
         # Crop first: resize(box=...) would let the filter use pixels outside the crop.
         height, width = as_pair(self.image_size)
-        return as_mode(image, self.channels).crop(box).resize((width, height), Image.Resampling.BICUBIC)
+        return crop_image(as_mode(image, self.channels), box).resize((width, height), Image.Resampling.BICUBIC)
 
     def finish(self, image: Image.Image | np.ndarray, generator: np.random.Generator) -> np.ndarray:
         """Finish the resized crop, an image or planes: draw the flip, apply ``augment``, make the array."""

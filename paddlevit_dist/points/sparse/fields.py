@@ -10,16 +10,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import paddle
 
-from ...core.runtime import paddle_versions
 from ...core.runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, unique_voxels
 from .device_plan import Plan
-from .tensor import SparseTensor, empty_rows, gather_rows, parse_steps, require_sparse, scatter_rows
+from .tensor import FeatureOutput, SparseTensor, empty_rows, gather_rows, parse_steps, require_sparse, scatter_rows
 
 _MODES = ("mean", "sum", "first")
 
 
-class PointFeatures:
+class PointFeatures(FeatureOutput):
     """Points with features, floating (P, C), tensor or array: MinkowskiEngine's ``TensorField``.
 
     ``points`` are float (P, 1 + D), array or tensor, scene number in column 0, then coordinates in voxels.
@@ -75,9 +74,6 @@ class PointFeatures:
         gathered = gather_rows(self.features, touched % max(len(self.points), 1))
         features = _sum_rows(gathered, weights[touched], inverse, len(coordinates))
         return SparseTensor(features, coordinates, num_scenes=self.num_scenes)
-
-
-paddle_versions.find_outputs_in(PointFeatures, "features")
 
 
 def features_at(x: SparseTensor, points: paddle.Tensor | np.ndarray, mode: str = "linear") -> paddle.Tensor:

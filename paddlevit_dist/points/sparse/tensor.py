@@ -1,5 +1,6 @@
 """Features on voxels: sparse tensors, and voxel-wise operations on several of them."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -8,14 +9,38 @@ import paddle
 from paddle.autograd import PyLayerContext
 
 from ...core.distributed import build_zero
-from ...core.runtime import paddle_versions
 from ...core.runtime.autocast import as_dtype, product_dtype
 from ...core.runtime.transfers import to_device
 from .coordinate_keys import Steps, along_axes, simplify_steps, unique_voxels
 from .device_plan import Plan
 
 
-class SparseTensor:
+class FeatureOutput:
+    """Base of objects whose ``features`` are the output tensor that ``paddle.DataParallel`` looks for.
+
+    It searches only lists, tuples and dictionaries. If it finds no output, it takes all parameters for unused, and the
+    first backward pass fails. It learns of this class when the first object is made.
+    """
+
+    features: paddle.Tensor
+
+    def __new__(cls, *args: Any, **options: Any) -> "FeatureOutput":
+        """Make an object, and let Paddle know the class."""
+        _find_features_in_outputs()
+        return super().__new__(cls)
+
+
+@functools.cache
+def _find_features_in_outputs() -> None:
+    before = paddle.DataParallel._find_tensor
+
+    def find(self: paddle.DataParallel, outputs: object) -> Any:
+        return [outputs.features] if isinstance(outputs, FeatureOutput) else before(self, outputs)
+
+    paddle.DataParallel._find_tensor = find
+
+
+class SparseTensor(FeatureOutput):
     """Features of the voxels of one level.
 
     ``+``, ``-``, ``*`` and ``/`` take another sparse tensor, a number, or a tensor with one row or one row for each
@@ -148,9 +173,6 @@ class SparseTensor:
     def __repr__(self) -> str:
         rows, channels = self.features.shape
         return f"SparseTensor({rows} voxels, {channels} channels, stride {self.stride}, {self.dimension}-D)"
-
-
-paddle_versions.find_outputs_in(SparseTensor, "features")
 
 
 def _combine(

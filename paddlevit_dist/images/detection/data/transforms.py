@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from ...data.reading import crop_image
 from ...transforms.resizing import interpolate_axis
 from ...transforms.visible_objects import count_least_pixels, find_visible_box
 from ..settings import ONE_SIZE, PILLOW, TORCHVISION, DetectionDataSection, DetectionSettings
@@ -159,7 +160,7 @@ def crop(view: DetectionView, top: int, left: int, size: Size) -> DetectionView:
     height, width = size
     return _inside(
         view._replace(
-            image=view.image.crop((left, top, left + width, top + height)),
+            image=crop_image(view.image, (left, top, left + width, top + height)),
             boxes=view.boxes - (left, top, left, top),
             points=None if view.points is None else view.points.move(-left, -top),
             rows=view.rows[top : top + height],

@@ -390,12 +390,16 @@ def _dispatch(kind: type, name: str, function: Callable[..., Any]) -> None:
 
 
 def _dispatch_property(kind: type, name: str, function: Callable[..., Any]) -> None:
-    """Let a property of tensors be PyTorch's in the files of timm, and Paddle's everywhere else."""
-    original = getattr(kind, name)
+    """Let a property of tensors or types be PyTorch's in the files of timm, and Paddle's or none everywhere else."""
+    original = getattr(kind, name, None)
 
-    def get(tensor: Tensor) -> Any:
+    def get(value: Any) -> Any:
         reader = sys._getframe(1).f_globals.get("__name__", "")
-        return function(tensor) if reader.partition(".")[0] == _READERS else original.__get__(tensor)
+        if reader.partition(".")[0] == _READERS:
+            return function(value)
+        if original is None:
+            raise AttributeError(f"{value} has no attribute {name}")
+        return original.__get__(value)
 
     setattr(kind, name, property(get))
 
@@ -415,4 +419,4 @@ def install_methods() -> None:
     _dispatch_property(paddle.pir.Value, "size", lambda x: functools.partial(_size, x))
     for name in ("parameters", "buffers"):
         _dispatch(nn.Layer, name, functools.partial(_iterate, getattr(nn.Layer, name)))
-    paddle.dtype.is_floating_point = property(lambda kind: "float" in str(kind))
+    _dispatch_property(paddle.dtype, "is_floating_point", lambda kind: "float" in str(kind))

@@ -187,7 +187,7 @@ def test_unused_memory_is_returned(libraries):
 def test_a_command_whose_environment_comes_too_late_is_replaced_once(replacements, machine):
     machine.gpus, machine.cores, machine.cpu = 3, 6, {"vendor": "GenuineIntel", "flags": []}
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    os.environ.update({"MKL_DEBUG_CPU_TYPE": "5", "PADDLEVIT_DIST_KERNELS": "5"})  # by the import of the package
+    os.environ.update({"MKL_DEBUG_CPU_TYPE": "5", "PADDLEVIT_DIST_KERNELS": "5"})  # by ``create_model``
     for name in ("PADDLEVIT_DIST_ENVIRONMENT", "OMP_NUM_THREADS"):
         os.environ.pop(name, None)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1000, limits[1]))

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from paddlevit_dist.core.launch import tuning
-from paddlevit_dist.core.runtime.processor import KERNELS, choose_kernels
+from paddlevit_dist.core.runtime.processor import KERNELS
 
 QUIET = {"GLOG_minloglevel", "PYTHONWARNINGS"}
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "-1", "MALLOC_TOP_PAD_": "67108864"}
@@ -137,16 +137,38 @@ def test_a_call_sets_the_variables_and_puts_all_back(monkeypatch, own_environmen
         assert notes == [] and os.environ[PLAIN] == "1"
         assert paddle.get_flags(["FLAGS_use_stride_kernel"]) == {"FLAGS_use_stride_kernel": True}
     paddle.set_flags(views)
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # stated, so that only the kernels may be late
-    for is_in_time in (False, True):
-        with monkeypatch.context() as imported:
-            if is_in_time:
-                imported.delitem(sys.modules, "paddle")
-                choose_kernels()
-        with tuning.environment_for_call(2, True) as notes:
-            assert len(notes) == (not is_in_time)
-    for name in (KERNELS, "PADDLEVIT_DIST_KERNELS"):  # by the import of the package
+    for name in (KERNELS, "PADDLEVIT_DIST_KERNELS"):  # by ``create_model``
         monkeypatch.setenv(name, "5")
     with tuning.environment_for_call(2, False):
         assert KERNELS not in os.environ
     assert os.environ[KERNELS] == "5"
+
+
+@pytest.fixture
+def untouched(monkeypatch, own_environment):
+    for name in (KERNELS, "PADDLEVIT_DIST_KERNELS", "PADDLEVIT_DIST_ENVIRONMENT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("tuned", [True, False])
+def test_a_command_replaces_the_kernels_of_a_program(untouched, tuned):
+    tuning.choose_kernels()
+    assert os.environ[KERNELS] == "5"
+    tuning.forget_kernels()
+    assert KERNELS not in os.environ
+    assert (KERNELS in tuning.environment(1, tuned, os.environ)) is tuned
+
+
+def test_kernels_that_somebody_else_has_set_stay(untouched, monkeypatch, machine):
+    tuning.choose_kernels()
+    os.environ[KERNELS] = "7"  # by the user, since
+    tuning.forget_kernels()
+    tuning.choose_kernels()
+    assert os.environ[KERNELS] == "7" and "PADDLEVIT_DIST_KERNELS" not in os.environ
+    monkeypatch.delenv(KERNELS)
+    monkeypatch.setenv("PADDLEVIT_DIST_ENVIRONMENT", "")  # a run without tuning
+    tuning.choose_kernels()
+    monkeypatch.delenv("PADDLEVIT_DIST_ENVIRONMENT")
+    machine.cpu = {"vendor": "GenuineIntel", "flags": ["avx2"]}
+    tuning.choose_kernels()
+    assert KERNELS not in os.environ

@@ -1,6 +1,7 @@
 """Names that are imported on first use."""
 
 import sys
+import warnings
 
 import pytest
 
@@ -28,6 +29,19 @@ def test_what_needs_paddle_says_how_to_install_it(name, is_explained):
     )
     assert (str(raised.value), raised.value.name) == ((text, "paddle") if is_explained else ("none", name))
     assert (raised.value is error) is not is_explained
+
+
+def test_the_warning_of_paddles_import_is_hidden_in_the_block_only():
+    before = list(warnings.filters)
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        with lazy_names.needing_paddle("train"):
+            for module in ("paddle.utils.cpp_extension.extension_utils", "own"):
+                warnings.warn_explicit("No ccache found. Please", UserWarning, "file.py", 1, module)
+    assert len(shown) == 1
+    with lazy_names.needing_paddle("train"):
+        pass
+    assert list(warnings.filters) == before
 
 
 def test_an_object_is_imported_from_its_place():

@@ -106,24 +106,6 @@ def test_operations_are_checked_inside_the_block_only():
         paddle.set_flags({names[1]: 0})
 
 
-class Output:
-    """What a model returns in place of a tensor."""
-
-    def __init__(self, loss):
-        self.loss = loss
-
-
-def test_outputs_are_found_in_objects_of_a_class(monkeypatch):
-    found = paddle.DataParallel._find_tensor
-    monkeypatch.setattr(paddle.DataParallel, "_find_tensor", found)
-    paddle_versions.find_outputs_in(Output, "loss")
-    tensor, other = paddle.ones([1]), paddle.zeros([1])
-    finder = paddle.DataParallel.__new__(paddle.DataParallel)
-    for outputs, expected in ((Output(tensor), tensor), ([other], other)):
-        (one,) = paddle.DataParallel._find_tensor(finder, outputs)
-        assert one is expected
-
-
 def test_moments_are_created_before_the_first_step_for_what_is_trained():
     layers = [paddle.nn.Linear(2, 3), paddle.nn.Linear(3, 2)]
     layers[1].bias.stop_gradient = True

@@ -156,8 +156,7 @@ def test_unreadable_kinds_are_named_with_the_reason(encoded, reason):
     assert (copy.path, copy.reason, str(copy)) == ("a/b.jpg", caught.value.reason, str(caught.value))
 
 
-def test_a_gigantic_image_names_its_size_and_the_key_before_it_is_decoded(monkeypatch):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", ReadConfig().max_pixels)  # Pillow's own; other tests raise it
+def test_a_gigantic_image_names_its_size_and_the_key_before_it_is_decoded():
     large = encode(Image.new("1", (300, 200)), "PNG")
     head = b"IHDR" + struct.pack(">II", 30_000, 20_000) + large[24:29]
     gigantic = large[:12] + head + struct.pack(">I", zlib.crc32(head)) + large[33:]
@@ -167,16 +166,17 @@ def test_a_gigantic_image_names_its_size_and_the_key_before_it_is_decoded(monkey
         decode_image(gigantic, "x.png", "RGB")
 
 
-def test_the_limit_can_be_above_pillows_own():
-    before = Image.MAX_IMAGE_PIXELS
-    try:
-        Image.MAX_IMAGE_PIXELS = 10
-        encoded = encode(RGB, "PNG")
-        assert decode_image(encoded, "x", "RGB", ReadConfig(max_pixels=12 * 17)).size == (17, 12)
-        with pytest.raises(UnreadableImage, match="DATA.MAX_PIXELS"):
-            decode_image(encoded, "x", "RGB", ReadConfig(max_pixels=12 * 17 - 1))
-    finally:
-        Image.MAX_IMAGE_PIXELS = before
+def test_the_limit_can_be_above_pillows_own_which_the_program_keeps(monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    encoded = encode(RGB, "PNG")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        image = decode_image(encoded, "x", "RGB", ReadConfig(max_pixels=12 * 17))
+        assert image.size == reading.crop_image(image, (0, 0, 17, 12)).size == (17, 12)
+    with pytest.raises(UnreadableImage, match="DATA.MAX_PIXELS"):
+        decode_image(encoded, "x", "RGB", ReadConfig(max_pixels=12 * 17 - 1))
+    with pytest.raises(Image.DecompressionBombError):
+        Image.open(io.BytesIO(encoded))
 
 
 @pytest.fixture

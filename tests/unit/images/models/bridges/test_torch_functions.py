@@ -49,6 +49,7 @@ def test_methods_are_pytorchs_in_timm_alone():
     values, places = in_timm("x.max(dim=1)", x=x)
     assert (places.numpy() == x.numpy().argmax(1)).all() and (values.numpy() == x.numpy().max(1)).all()
     assert tuple(x.max(axis=1).shape) == (6,)
+    assert in_timm("x.dtype.is_floating_point", x=x) and not hasattr(x.dtype, "is_floating_point")
 
 
 def test_a_view_has_the_shape_that_is_asked_for():

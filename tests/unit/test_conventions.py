@@ -201,3 +201,15 @@ def test_the_first_screen_of_the_readme_has_both_commands_of_a_clone(page):
 def test_the_checks_of_a_change_run_the_test_command_of_the_readme():
     lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert "make test" in [line.partition("#")[0].strip() for line in lines]
+
+
+@pytest.mark.parametrize(
+    "page, number", [("README.md", "Fourteen"), ("README_cn.md", "十四"), ("CHANGELOG.md", "fourteen")]
+)
+def test_pages_count_the_tasks_of_the_package(page, number):
+    sections = re.findall(
+        r"^## TASK (.+)$", (ROOT / "docs/reference/keys.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    tasks = {name for section in sections for name in section.split(" and ") if not name.endswith("_probe")}
+    assert len(tasks) == 14
+    assert number in (ROOT / page).read_text(encoding="utf-8")

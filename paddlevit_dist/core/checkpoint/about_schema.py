@@ -30,6 +30,14 @@ class _SplitFacts(msgspec.Struct):
     )
 
 
+class _PublishedFacts(msgspec.Struct):
+    repository: str | None = None
+    revision: str | None = None
+    configuration: str | None = None
+    split: str | None = None
+    share: Annotated[float, Meta(gt=0, lt=1)] | None = None
+
+
 class _LowRankFacts(msgspec.Struct):
     source: str
     part: str | None
@@ -46,6 +54,7 @@ class AboutFacts(msgspec.Struct):
     input: _InputFacts | None = None
     image_size: Annotated[list[Annotated[int, Meta(gt=0, le=1 << 20)]], Meta(min_length=2, max_length=2)] | None = None
     data: dict[str, _SplitFacts | None] | None = None
+    published_as: dict[str, _PublishedFacts] | None = None  # by split, as ``Dataset.published_as``
     settings: dict[str, Any] | None = None
     versions: dict[str, Any] | None = None
     low_rank: _LowRankFacts | None = None

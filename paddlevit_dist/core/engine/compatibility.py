@@ -89,6 +89,7 @@ def describe(config: RunSettings, task: Task, datasets: dict[str, Any]) -> dict[
         "model": name_network(config, task),
         "input": task.signature(),
         "data": {split: task.signature(samples) for split, samples in datasets.items()},
+        "published_as": {split: dict(each.published_as) for split, each in datasets.items() if each.published_as},
         "versions": {"paddlevit_dist": __version__, "paddle": paddle.__version__},
         "settings": to_plain_settings(config),
     }

@@ -75,6 +75,9 @@ def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: di
         }
         for split, samples in datasets.items()
     }
+    for split, samples in datasets.items():
+        if published := getattr(samples, "published_as", None):
+            data[split]["published_as"] = dict(published)
     facts = {
         "processes": world_size(),
         "device": paddle.get_device().split(":")[0],

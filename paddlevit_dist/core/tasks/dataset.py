@@ -45,6 +45,9 @@ class Dataset:
     is_remote: bool = False
     #: text that depends on the content of samples without files of their own; empty: their files tell
     content_key: str = ""
+    #: where the samples are published, as that place names it: "repository" (at Hugging Face), "revision",
+    #: "configuration" and "split", and the "share" of the split that these samples are; each if known
+    published_as: Mapping[str, str | float] = {}
     #: log lines for the run that opens the dataset
     notices: Sequence[str] = ()
     #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
@@ -289,6 +292,12 @@ class TransformedDataset:
         """The dataset's; empty if it has none."""
         dataset = self._dataset()
         return "" if dataset is None else dataset.content_key
+
+    @property
+    def published_as(self) -> Mapping[str, str | float]:
+        """The dataset's; empty if it has none."""
+        dataset = self._dataset()
+        return {} if dataset is None else dataset.published_as
 
     def listed_digests(self) -> dict[str, bytes]:
         """Return a digest of each buffer of ``Dataset.listed``, by name."""

@@ -51,6 +51,18 @@ _PIPELINES = {
     KEYPOINT_LABELS: "keypoint-detection",
     NO_LABELS: "image-feature-extraction",
 }
+# The hub's names of what reads files of one's own, by the dataset, and of scores.
+_BUILDERS = {
+    "folder": "imagefolder",
+    "unlabeled": "imagefolder",
+    "table": "csv",
+    "keypoint_table": "csv",
+    "hub": "parquet",
+    "hub_boxes": "parquet",
+    "hub_label_maps": "parquet",
+    "tar": "webdataset",
+}
+_METRICS = {"top-1": "accuracy", "mIoU": "mean_iou"}
 
 
 class PublishedScore(NamedTuple):
@@ -101,7 +113,7 @@ def write_hub_folder(
             described.unlink()
             (made / ABOUT).write_text(to_yaml(about), encoding="utf-8")
             scores = [] if part is not None else read_scores(source)
-            card = format_card(folder.resolve().name, about, scores, license_name, _find_public_data(stored))
+            card = format_card(folder.resolve().name, about, scores, license_name, _find_repository(stored))
             images = _write_images(source, made)
             (made / CARD).write_text(card + images, encoding="utf-8")
             names = [path.relative_to(made) for path in made.rglob("*") if path.is_file()]
@@ -145,7 +157,7 @@ def _select_facts(source: str, about: dict[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in about.items() if name != _ORIGIN}, "settings": settings}
 
 
-def _find_public_data(settings: Mapping[str, Any]) -> str | None:
+def _find_repository(settings: Mapping[str, Any]) -> str | None:
     """Return the OWNER/NAME of the data at Hugging Face that a run was trained on; None for any other data."""
     path = str((settings.get("DATA") or {}).get("DATA_PATH") or "")
     return path.removeprefix(_HUB).partition("@")[0] if path.startswith(_HUB) else None
@@ -201,32 +213,41 @@ def format_card(
     about: Mapping[str, Any],
     scores: list[PublishedScore],
     license_name: str | None,
-    public_data: str | None,
+    repository: str | None,
 ) -> str:
-    """Format the content of ``README.md``: facts for the hub as YAML, then what readers need."""
+    """Format the content of ``README.md``: facts for the hub as YAML, then what readers need.
+
+    ``repository`` is the OWNER/NAME of the data at Hugging Face; None for any other data.
+    """
     settings = about["settings"]
     task, data = str(about.get("task", settings.get("TASK"))), settings.get("DATA") or {}
     pipeline = _PIPELINES.get(annotation_type("task", task) or "")
     split = str(data.get("SPLIT") or "val")
-    trained_on = public_data or str(data.get("DATASET"))
+    published = (about.get("published_as") or {}).get(split) or {}
+    name_of_split = published.get("split", split)  # older runs store only their own name
+    source = repository or str(data.get("DATASET"))
+    kind = _BUILDERS.get(source, source)
     facts: dict[str, Any] = {
         "library_name": _LIBRARY,
         **({} if pipeline is None else {"pipeline_tag": pipeline}),
         **({} if license_name is None else {"license": license_name}),
-        **({} if public_data is None else {"datasets": [public_data]}),
+        **({} if repository is None else {"datasets": [repository]}),
     }
     if scores:
-        dataset = {"name": trained_on, "type": trained_on, "split": split}
+        dataset = {"name": kind, "type": kind, "config": published.get("configuration"), "split": name_of_split}
+        dataset |= {"revision": published.get("revision")}
+        dataset |= {"args": {"share": published["share"]} if "share" in published else None}
         result = {
             "task": {"type": pipeline or task},
-            "dataset": dataset,
+            "dataset": {field: value for field, value in dataset.items() if value is not None},
             "metrics": [_describe_score(score) for score in scores],
         }
         facts["model-index"] = [{"name": name, "results": [result]}]
     kept = (about.get("data") or {}).get(split) or {}
     samples = f" ({kept['samples']:,} samples)" if isinstance(kept.get("samples"), int) else ""
     rows = "".join(f"| {_cell(score.name)} | {score.value:.6g} | {_format_interval(score)} |\n" for score in scores)
-    table = f"\n## Scores\n\nOf the split `{split}` of {_cell(trained_on)}{samples}.\n\n" if scores else ""
+    of_split = f"{published['share']:.2g} of the" if "share" in published else "the"
+    table = f"\n## Scores\n\nOf {of_split} split `{name_of_split}` of {_cell(source)}{samples}.\n\n" if scores else ""
     table += f"| score | value | interval |\n|---|---|---|\n{rows}" if scores else ""
     return f"---\n{to_yaml(facts)}---\n\n{_format_text(name, about, task)}{table}"
 
@@ -256,7 +277,7 @@ for row in predictor(["FILE"]):
 
 def _describe_score(score: PublishedScore) -> dict[str, Any]:
     interval = {name: list(value) if name == "interval" else value for name, value in score.interval.items()}
-    entry = {"type": score.name, "name": score.name, "value": score.value}
+    entry = {"type": _METRICS.get(score.name, score.name), "name": score.name, "value": score.value}
     return {**entry, **({"args": interval} if interval else {})}
 
 

@@ -2,13 +2,13 @@
 
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from ...core.logging.record import COMPARED, ENDS
-from ...core.runtime.metrics_file import get_interval
+from ...core.runtime.metrics_file import get_interval, is_number
 from ...core.runtime.printing import one_line
 from .advice import advise
 from .parts import Part, format_numbers, format_time, make_lines, make_table, name_run
@@ -103,7 +103,7 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
     updates = run.num_updates
     facts = {
         "weights": f"of {where}, the best" if where.startswith("epoch") else where if scores else "",
-        "measured on": _join(data, *(f"{name}: {content}" for name, content in splits.items())),
+        "measured on": _join(*_describe_measured(data, splits, run)),
         "trained on": _join(trained, f"{updates:,} updates of {run.facts.get('effective_batch', '?')} samples"),
         "model": _join(model, *_describe_start(run)),
         "compared with": _join(*_describe_comparisons(run, scores)),
@@ -117,6 +117,22 @@ def _make_score(run: ReportedRun, folder: Path) -> Part:
         "command": run.continuation,
         "links": _link_comparisons(run, folder),
     }
+
+
+def _describe_measured(data: str | None, splits: Mapping[str, str], run: ReportedRun) -> list[str]:
+    """Describe the samples of an evaluation by their published names, if these are known, else by the run's own.
+
+    ``data`` is DATA.DATASET, ``splits`` the number of samples of each split.
+    """
+    sources, contents = list[str](), list[str]()
+    for split, number in splits.items():
+        stored = run.data[split].get("published_as")
+        facts = stored if isinstance(stored, dict) else {}
+        names = facts.get("repository", data), facts.get("configuration") if "repository" in facts else None
+        sources.append(" ".join(str(name) for name in names if name))
+        share = f"{facts['share']:.2g} of " if is_number(facts.get("share")) else ""
+        contents.append(f"{share}{facts.get('split', split)}: {number}")
+    return [*dict.fromkeys(sources or [data or ""]), *contents]
 
 
 def _join(*texts: object) -> str:

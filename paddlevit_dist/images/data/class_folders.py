@@ -307,6 +307,7 @@ class ClassFolders(IndexedClassImages):
         index, skipped_files = index_class_folders(root, split, folders, cache_folder, f"folder-{split or 'whole'}")
         super().__init__(root, index, len(index.class_names), skipped_files)
         folder = folders.get(split, split)
+        self.published_as = {"split": folder} if folder else {}
         if folder not in (split, *SPLIT_WORDS.get(split, ())):
             self.notices = [f"note: the {split} images are those in {os.path.join(root, folder)}"]
 

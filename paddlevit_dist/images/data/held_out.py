@@ -41,7 +41,7 @@ class DatasetPart(ImageDataset):
         self._label_matrix: np.ndarray | None = None
         self.kind, self.image_mode, self.is_remote = dataset.kind, dataset.image_mode, dataset.is_remote
         self.num_classes, self.notices, self.skipped_files = dataset.num_classes, dataset.notices, dataset.skipped_files
-        self.groups_by = dataset.groups_by
+        self.groups_by, self.published_as = dataset.groups_by, dataset.published_as
         self.divided = ""  # how samples were kept together, for the log
 
     def __getstate__(self) -> Any:
@@ -125,6 +125,8 @@ def hold_out(
     rows = np.flatnonzero(held_out if split == "val" else ~held_out)
     part = kind(dataset, write_rows(cache_folder, f"held-out-{split}", rows), is_share=True)
     part.divided = divided
+    share = fraction if split == "val" else 1 - fraction
+    part.published_as = {"split": "train", **dataset.published_as, "share": round(share, 6)}
     return part
 
 

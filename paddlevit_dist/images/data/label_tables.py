@@ -45,6 +45,7 @@ class LabeledImages(NamedTuple):
         class_names: in the order of the labels.
         notices: log lines.
         skipped_files: missing images.
+        split: the word by which the table names it.
     """
 
     root: str
@@ -53,6 +54,7 @@ class LabeledImages(NamedTuple):
     class_names: list[str]
     notices: list[str]
     skipped_files: SkippedFiles
+    split: str
 
 
 def read_table(data_path: str | None, split: str, options: TableOptions, has_several: bool) -> LabeledImages:
@@ -98,7 +100,7 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     if has_several:
         notices += describe_unknown(labels[kept], found, rows.path)
     notices += _describe_others(finder, paths, rows.path) if is_first else _describe_shared(found, paths, rows.path)
-    return LabeledImages(root, found, labels[kept], classes.names, notices, skipped)
+    return LabeledImages(root, found, labels[kept], classes.names, notices, skipped, used)
 
 
 def list_splits(data_path: str) -> set[str]:

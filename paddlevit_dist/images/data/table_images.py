@@ -55,6 +55,7 @@ class TableImages(IndexedClassImages):
         table = read_table(data_path, split, options, has_several=isinstance(self, MultiLabelTable))
         super().__init__(table.root, self._store(table, cache_folder), len(table.class_names), table.skipped_files)
         self.notices = table.notices
+        self.published_as = {"split": table.split}
 
     def _store(self, table: LabeledImages, cache_folder: Path) -> PathIndex:
         return _index(table, table.labels, cache_folder, f"table-{self.split}")

@@ -59,6 +59,7 @@ class HubImages(IndexedClassImages):
         if facts["names"] is None:
             self.num_classes = None  # type: ignore[assignment] # without labels
         self.notices = [*filter(None, [opened.notice]), *facts["notices"]]
+        self.published_as = opened.published_as
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:

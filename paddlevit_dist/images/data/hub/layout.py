@@ -39,7 +39,7 @@ class HubFiles(NamedTuple):
         root: folder that names of files are relative to.
         splits: published name of a split -> its files.
         features: of the columns, as files next to the data say; empty: only the data files do.
-        configuration: its name; empty if there are no several.
+        configuration: its name; empty if the files are of none.
     """
 
     root: str
@@ -107,8 +107,7 @@ def find_files(path: str, configuration: str | None = None, takes_first: bool = 
         return HubFiles(path, described) if described else None
     name = _choose_configuration(path, configurations, configuration, takes_first, card)
     features = read_info(card, name, os.path.join(path, CARD))
-    several = name if len(configurations) > 1 or configuration else ""
-    return HubFiles(path, configurations[name], features, several)
+    return HubFiles(path, configurations[name], features, name)
 
 
 def refuse_scripts(root: str) -> None:

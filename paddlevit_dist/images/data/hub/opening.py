@@ -20,7 +20,7 @@ from ..tar_files import OpenFiles
 from .columns import UNLABELED, HubChoices, HubColumns, choose_columns, has_images
 from .features import Feature, find_column
 from .layout import ARROW, CARD, PARQUET, HubFiles, find_files, is_metadata, refuse_scripts
-from .repository import fetch_repository, is_repository
+from .repository import fetch_repository, is_repository, parse_address
 from .storage import DataFile, ImagePlaces, MetadataTable, ensure_arrow, open_data
 
 LAYOUT = (
@@ -63,6 +63,7 @@ class HubSplit(NamedTuple):
         notice: a log line about it, or an empty text.
         features: types of the columns.
         columns: those that are read.
+        data_path: where the files are, as the user names it.
     """
 
     found: HubFiles
@@ -70,6 +71,7 @@ class HubSplit(NamedTuple):
     notice: str
     features: dict[str, Feature]
     columns: HubColumns
+    data_path: str = ""
 
     @property
     def training_name(self) -> str:
@@ -78,6 +80,15 @@ class HubSplit(NamedTuple):
             return self.found.find_split("train")[0]
         except UserError:
             return self.name
+
+    @property
+    def published_as(self) -> dict[str, str | float]:
+        """See ``Dataset``."""
+        facts = {"configuration": self.found.configuration, "split": self.name}
+        if is_repository(self.data_path):  # in a folder named by its commit
+            name, _ = parse_address(self.data_path)
+            facts = {"repository": name, "revision": os.path.basename(self.found.root), **facts}
+        return {name: fact for name, fact in facts.items() if fact}
 
     def open_files(self, name: str) -> list[DataFile]:
         """Open the files of a split; a ``UserError`` if one is damaged or has other columns."""
@@ -150,7 +161,7 @@ def open_split(data_path: str | None, split: str, options: HubOptions) -> HubSpl
     if mode not in ("", *_COLORS):
         read = f"note: datasets converts column {columns.image} to mode {mode}: here its images are read as stored"
         notice = "; ".join(filter(None, [notice, read]))
-    return HubSplit(found, name, notice, features, columns)
+    return HubSplit(found, name, notice, features, columns, os.fspath(data_path or ""))
 
 
 class HubStore:

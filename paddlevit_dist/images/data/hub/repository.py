@@ -38,7 +38,7 @@ def fetch_repository(address: str, configuration: str | None = None) -> str:
 def _fetch(address: str, configuration: str | None) -> str:
     from huggingface_hub import snapshot_download  # not at the top: few runs fetch data
 
-    name, revision = _parse(address)
+    name, revision = parse_address(address)
     patterns = list_patterns(_fetch_card(address), configuration)
     data = [pattern.replace("**/", "").replace("**", "*") for pattern in patterns] or _DATA
     options: dict[str, Any] = {"repo_type": "dataset", "revision": revision, "allow_patterns": [*_LISTS, *data]}
@@ -59,7 +59,7 @@ def _fetch_card(address: str) -> dict[str, Any]:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
-    name, revision = _parse(address)
+    name, revision = parse_address(address)
 
     def fetch() -> str | None:
         try:
@@ -73,7 +73,8 @@ def _fetch_card(address: str) -> dict[str, Any]:
     return {} if file is None else read_card(os.path.dirname(file))
 
 
-def _parse(address: str) -> tuple[str, str | None]:
+def parse_address(address: str) -> tuple[str, str | None]:
+    """Return OWNER/NAME and the revision of a repository, None for its main branch; a UserError for other words."""
     match = _SPELLING.fullmatch(address)
     if match is None:
         raise UserError(f"data path {address}: expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
@@ -82,9 +83,10 @@ def _parse(address: str) -> tuple[str, str | None]:
 
 def _ask(address: str, fetch: Callable[[], Any]) -> Any:
     """Return what Hugging Face's library fetches for a data path; a UserError says what to copy where."""
+    name, _ = parse_address(address)
     advice = (
-        f"copy it with 'hf download {_parse(address)[0]} --repo-type dataset --local-dir FOLDER' where there is a "
-        "network, and give -data_path=FOLDER"
+        f"copy it with 'hf download {name} --repo-type dataset --local-dir FOLDER' where there is a network, and give "
+        "-data_path=FOLDER"
     )
     with in_one_line(f"data path {address}", advice):
         return fetch()

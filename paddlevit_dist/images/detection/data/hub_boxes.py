@@ -79,6 +79,7 @@ class HubBoxes(IndexedDetectionImages):
                 f", as {_path(objects, objects.mask)} is not read (write a file in COCO's format for masks)"
             )
         self.notices = [*filter(None, [opened.notice]), whole, *told, *self.notices]
+        self.published_as = opened.published_as
 
     @classmethod
     def open(cls, config: DetectionSettings, split: str, cache_folder: Path) -> "HubBoxes":

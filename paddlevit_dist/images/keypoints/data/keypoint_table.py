@@ -86,6 +86,7 @@ class KeypointTable(IndexedKeypointImages):
             cache_folder, f"keypoint_table-{split}", key, lambda: _build(rows, chosen, root, files, turned)
         )
         super().__init__(root, index, rows.path, turned)
+        self.published_as = {"split": used}
         note = [f"note: the {split} images are the {used} images of {rows.path}"] if used != split else []
         is_first = "" in tables and (used == "train" or "train" not in parts)
         others = describe_other_splits(rows) if is_first else []

@@ -54,6 +54,7 @@ class HubLabelMaps(LabelMaps):
         told = self._store.index.class_names["notices"]
         whole = f"{self.root}, split {opened.name}: {count(len(self), 'image')} in column {opened.columns.image}"
         self.notices = [*filter(None, [opened.notice]), f"{whole}, label maps in {self._label_column}", *told]
+        self.published_as = opened.published_as
         self.reading = ReadConfig(bool(choices.exif_rotate))
         self._find_classes(MatchedLayout(_ROWS, self.root), cache_folder, choices)
         self._require_classes()

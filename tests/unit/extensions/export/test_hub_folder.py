@@ -69,7 +69,7 @@ def test_the_hub_s_own_classes_read_the_scores_with_their_intervals(run, tmp_pat
     )
     assert data.datasets == ["somebody/leaves"] and data.model_name == "my leaves"
     first, second = data.eval_results
-    assert (first.metric_type, first.metric_value) == ("top-1", 62.5)
+    assert (first.metric_type, first.metric_name, first.metric_value) == ("accuracy", "top-1", 62.5)
     assert first.metric_args == {"interval": [30.5, 86.3], "percent": 95}
     assert (second.metric_type, second.metric_value, second.metric_args) == ("loss", 1.25, None)
     assert (first.task_type, first.dataset_type, first.dataset_split) == (
@@ -77,6 +77,43 @@ def test_the_hub_s_own_classes_read_the_scores_with_their_intervals(run, tmp_pat
         "somebody/leaves",
         "val",
     )
+
+
+@pytest.mark.parametrize(
+    "words, published, expected, of",
+    [
+        (
+            ("DATA.DATA_PATH", "hf:somebody/leaves@v2"),
+            {"repository": "somebody/leaves", "revision": "c0ffee", "configuration": "small", "split": "test"},
+            ("somebody/leaves", "small", "test", "c0ffee", None),
+            "the split `test` of somebody/leaves",
+        ),
+        (
+            ("DATA.DATASET", "hub", "DATA.DATA_PATH", "leaves"),
+            {"configuration": "default", "split": "train", "share": 0.25},
+            ("parquet", "default", "train", None, {"share": 0.25}),
+            "0.25 of the split `train` of hub",
+        ),
+        (
+            ("DATA.DATASET", "folder", "DATA.DATA_PATH", "leaves"),
+            {"split": "Valid"},
+            ("imagefolder", None, "Valid", None, None),
+            "the split `Valid` of folder",
+        ),
+        (("DATA.DATASET", "digits"), None, ("digits", None, "val", None, None), "the split `val` of digits"),
+    ],
+)
+def test_a_card_names_the_data_as_they_are_published(tmp_path, words, published, expected, of):
+    run = write_run(tmp_path / "run", events=[{**EVENT, "epoch": 2, "interval": INTERVAL}], words=words)
+    if published is not None:
+        record = run / "checkpoints" / "epoch_0002" / "about.yaml"
+        stored = yaml.safe_load(record.read_text(encoding="utf-8"))
+        record.write_text(yaml.safe_dump({**stored, "published_as": {"val": published}}, allow_unicode=True))
+    write_hub_folder(str(run), str(tmp_path / "out"), None, None, False)
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    score = card.data.eval_results[0]
+    found = score.dataset_type, score.dataset_config, score.dataset_split, score.dataset_revision, score.dataset_args
+    assert found == expected and f"Of {of} (" in card.text
 
 
 def test_a_card_says_nothing_that_is_not_known_and_names_no_place_of_this_computer(tmp_path):

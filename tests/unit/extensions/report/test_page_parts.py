@@ -41,6 +41,13 @@ def test_a_single_run_has_its_score_with_what_it_was_measured_on_and_several_hav
         "compared with": "1.5 at the first evaluation and 0.75 at the last",
         "state": "complete, 2 epochs; 0 min 1 s on 3 x gpu, odd one",
     }
+    published = {"repository": "me/leaves", "configuration": "small", "split": "train", "share": 0.2}
+    for facts, measured in (
+        (published, "me/leaves small; 0.2 of train: 9 images"),
+        ({"split": "test"}, "coco; test: 9 images"),
+    ):
+        update(one, data={"val": {**counts, "published_as": facts}})
+        assert summary.make_summary(read(one), tmp_path)[0]["facts"]["measured on"] == measured
     table, links, notices = summary.make_summary(read(one, two), tmp_path)
     assert table["columns"] == ["run", "score", "state", "time", "model", "data", "device"] and links["links"] == []
     assert table["rows"] == [

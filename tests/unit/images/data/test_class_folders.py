@@ -192,7 +192,9 @@ def test_a_folder_of_test_images_is_no_validation(root, cache, name):
     (root / "val").rename(root / name)
     assert not ClassFolders.has_validation(str(root))  # so that a part of train is held out
     assert len(ClassFolders(str(root), "test", cache)) == 2
-    assert ClassFolders(str(root), "val", cache).notices == [f"note: the val images are those in {root / name}"]
+    dataset = ClassFolders(str(root), "val", cache)
+    assert dataset.notices == [f"note: the val images are those in {root / name}"]
+    assert dataset.published_as == {"split": name}
     if name == "test":
         shutil.rmtree(root / "train")
         assert ClassFolders.has_validation(str(root))

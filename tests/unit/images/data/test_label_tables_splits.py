@@ -54,6 +54,7 @@ def test_a_column_tells_the_rows_of_validation(root, read, no, yes):
 def test_the_test_split_replaces_a_missing_validation_split(read):
     table = SPLITS.format("subset", "", "train", "train", "test", "test")
     found = read(table, "val")
+    assert found.split == "test"
     assert found.paths == ["a/4.png", "a/5.png"] and "the val images are the test images of" in " ".join(found.notices)
     with pytest.raises(UserError, match=r"has no split 'val' .*train: add a column split or a table val.csv"):
         read("image,label\nb/1.png,dog\nb/2.png,cat\n", "val")

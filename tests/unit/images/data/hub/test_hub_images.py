@@ -110,6 +110,31 @@ def test_a_part_is_held_out_and_crops_read_a_part_of_the_bytes(tmp_path, cache):
     assert not HubImages.has_validation(str(tmp_path / "d"))
 
 
+def test_data_say_how_they_are_published(tmp_path, cache, monkeypatch):
+    commit = "c0ffee" * 6 + "abcd"
+    for name, splits in (
+        ("folder", ("train", "test")),
+        (f"datasets--me--tiny/snapshots/{commit}", ("train", "validation")),
+    ):
+        for split in splits:
+            write_parquet(
+                tmp_path / name / f"{split}.parquet", {"image": images([4, 1, 3]), "label": [2, 2, 1]}, FEATURES
+            )
+    references = tmp_path / "datasets--me--tiny" / "refs"
+    references.mkdir()
+    (references / "main").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (tmp_path / "datasets--me--tiny" / "snapshots" / commit / "README.md").write_text("---\nlicense: mit\n---\n")
+    local = HubImages(str(tmp_path / "folder"), "val", cache)
+    assert local.published_as == {"configuration": "default", "split": "test"}
+    fetched = HubImages("hf:me/tiny", "val", cache)
+    facts = {"repository": "me/tiny", "revision": commit, "configuration": "default"}
+    assert fetched.published_as == {**facts, "split": "validation"}
+    training = HubImages("hf:me/tiny", "train", cache)
+    assert hold_out(training, "val", 0.4, 0, cache).published_as == {**facts, "split": "train", "share": 0.4}
+
+
 def test_images_may_be_files_that_the_rows_name(tmp_path, cache):
     root = tmp_path / "data"
     (root / "below").mkdir(parents=True)

@@ -9,6 +9,7 @@ import numpy as np
 from ..core.metrics.counts import boundary_statistics, count_statistics
 from ..core.runtime.errors import UserError
 from ..core.runtime.printing import count, shorten
+from ..core.tasks.class_labels import require_class_numbers
 from ..core.tasks.sample_names import SampleNames
 from ..core.tasks.score_report import ScoreReport
 from .data.class_lists import ClassList, read_class_list
@@ -17,7 +18,7 @@ from .data.label_pixels import read_label_file, require_map_size
 from .data.reading import read_file
 
 _UNNAMED = 256  # classes, if their number is not given
-
+_NO_CLASS = (255, 65_535)  # in results, of pixels without a class
 _END = ".png"  # suffix of sample names, independent of the files' suffixes
 
 
@@ -60,19 +61,30 @@ def score(truth: str, results: str, rules: LabelMapRules) -> ScoreReport:
     pairs, left_over = _pair_maps(truth, true_files, results, files)
     num_classes = _UNNAMED if rules.classes is None else len(rules.classes)
 
-    def compare(paths: list[tuple[str, str]], index: int) -> tuple[np.ndarray, int, int]:
-        return _compare_maps(*paths[index], rules, num_classes)
+    def compare(paths: list[tuple[str, str]], index: int, off: int = 0) -> tuple[np.ndarray, int, int, np.ndarray]:
+        return _compare_maps(*paths[index], rules, num_classes, off)
 
     compared = list(run_in_threads(compare, pairs, range(len(pairs)), "comparing", len(pairs), np.inf))
     statistics, boundaries = np.moveaxis(
         np.stack([result for result, *_ in compared]), 1, 0
     )  # (images, 3, classes) each
     ignored, outside = (sum(result[place] for result in compared) for place in (1, 2))
+
+    def count_right(off: int) -> int:
+        if not off:
+            return int(statistics[:, 0].sum())
+        return sum(int(compare(pairs, index, off)[0][0, 0].sum()) for index in range(len(pairs)))
+
     if not statistics[:, 1].any():
         raise UserError(f"{truth}: all pixels are {rules.ignored}, which is ignored: there is nothing to compare")
     _require_classes(results, truth, statistics.sum(axis=0), rules.classes is not None)
     occurring = np.flatnonzero(statistics.any(axis=(0, 1)))
     classes = rules.classes
+    theirs = set(np.concatenate([numbers for *_, numbers in compared]).tolist())
+    ours = np.flatnonzero(statistics[:, 1].any(axis=0)).tolist() if classes is None else range(len(classes))
+    if len(theirs) > 1:  # a network that finds one class alone fits better as another by chance
+        advice = f"{'list all classes with -classes=FILE, or ' if classes else ''}write 255 where a pixel has no class"
+        require_class_numbers(results, theirs, truth, ours, count_right, advice, is_closed=classes is not None)
     notices = [f"{results}: {count(left_over, 'map')} without an image in {truth}: skipped"] if left_over else []
     if classes is None:
         unknown = [label for label in occurring.tolist() if not statistics[:, 1, label].any()]
@@ -161,16 +173,18 @@ def _pair_maps(
     return pairs, len(files) - len(pairs)
 
 
-def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) -> tuple[np.ndarray, int, int]:
-    """Count the pixels of one image for ``confusion_scores``.
+def _compare_maps(
+    truth: str, result: str, rules: LabelMapRules, number: int, off: int
+) -> tuple[np.ndarray, int, int, np.ndarray]:
+    """Count the pixels of one image for ``confusion_scores``, with ``off`` subtracted from all classes of the result.
 
-    Returns statistics of the image and of its boundaries, int64 (2, 3, classes); the number of ignored pixels; and the
-    number of pixels with a class for which the result has none.
+    Returns statistics of the image and of its boundaries, int64 (2, 3, classes); the number of ignored pixels; the
+    number of pixels with a class for which the result has none; and the numbers in the result where classes are known.
     """
     labels = _read(truth)
     if not result.lower().endswith(".mat"):
         require_map_size(read_file(result), result, truth, labels.shape)
-    predicted = _read(result)
+    predicted = _read(result) - off
     if labels.shape != predicted.shape:
         sizes = [f"{width} x {height}" for height, width in (predicted.shape, labels.shape)]
         raise UserError(f"{result} has {sizes[0]} pixels (width x height), but {truth} has {sizes[1]}")
@@ -186,12 +200,18 @@ def _compare_maps(truth: str, result: str, rules: LabelMapRules, number: int) ->
             f"{truth} has pixels of class {wrong}, but classes are 0 to {number - 1}; list them with -classes=FILE, "
             "or set -ignore=N to the number that is not a class"
         )
+    stated = predicted[is_known & (predicted >= 0) & (predicted != rules.ignored) & ~np.isin(predicted, _NO_CLASS)]
     no_class = -2  # replaces all other values of the result
     is_class = (predicted >= 0) & (predicted < number) & (predicted != rules.ignored)
     predicted = np.where(is_class, predicted, no_class)
     counted = count_statistics(labels[is_known], predicted[is_known], number)
     tables = np.stack([counted, boundary_statistics(labels, predicted, number, is_known)])
-    return tables, int(is_ignored.sum()), int((is_known & ~is_class).sum())
+    return (
+        tables,
+        int(is_ignored.sum()),
+        int((is_known & ~is_class).sum()),
+        np.flatnonzero(np.bincount(np.minimum(stated, 1 << 16))),
+    )
 
 
 def _read(path: str) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The class of a sample: what people have for it, as a whole number from 0 that is never shifted."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,49 @@ def require_label(label: object, num_classes: int | None) -> None:
         require_finite(array, "label")
     else:
         make_class(label, num_classes)
+
+
+def require_class_numbers(
+    results: str,
+    found: Collection[int],
+    source: str,
+    known: Collection[int],
+    count_right: Callable[[int], int],
+    advice: str,
+    is_closed: bool = True,
+) -> None:
+    """Refuse results that number the classes in another way than the ground truth.
+
+    Where a number is only a position in a list, nothing else shows that a program counts from 1: scores are near 0.
+
+    Args:
+        results, source: names of the results and of the ground truth in the message.
+        found, known: numbers in the results, and numbers of all classes.
+        count_right: returns how many results are right if this, 1 or -1, is first subtracted from each number. It is
+            only called where a number at the end of ``known`` is never found.
+        advice: what else to do, at the end of the message.
+        is_closed: whether a number outside ``known`` is refused; else it is another class, which does not count.
+
+    Raises:
+        UserError: a number is not known, or more results are right with all numbers one lower or higher.
+    """
+    if not found or not known:
+        return
+    (low, high), (first, last) = ((min(numbers), max(numbers)) for numbers in (found, known))
+    unknown, is_range = set(found).difference(known) if is_closed else set(), last - first == len(known) - 1
+    if unknown and not is_range:
+        theirs, ours = (shorten(", ".join(map(str, sorted(numbers))), _LONGEST) for numbers in (unknown, known))
+        raise UserError(f"{results} has classes {theirs}, but {source} only {ours}: {advice}")
+    theirs, ours = (f"{a} to {b}" if a < b else f"{a}" for a, b in ((low, high), (first, last)))
+    ranges = f"{results} numbers the classes {theirs}, but {source} {ours}"
+    advised = {1: f"subtract 1 from each number, or {advice}", -1: f"add 1 to each number, or {advice}"}
+    if unknown:
+        off = next((off for off in advised if first <= low - off and high - off <= last), 0)
+        raise UserError(f"{ranges}: {advised.get(off, advice)}")
+    for off, end in ((1, first), (-1, last)):
+        if is_range and end not in found and (shifted := count_right(off)) > (right := count_right(0)):
+            fit = f"{shifted:,} are right with each number one {'lower' if off > 0 else 'higher'}, {right:,} unchanged"
+            raise UserError(f"{ranges}, and {fit}: {advised[off]}")
 
 
 def _find_named(text: str, num_classes: int | None, class_names: Sequence[str]) -> int:

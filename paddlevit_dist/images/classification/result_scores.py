@@ -9,6 +9,7 @@ import numpy as np
 from ...core.metrics.classification_scores import list_tops
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count, shorten
+from ...core.tasks.class_labels import require_class_numbers
 from ...core.tasks.sample_names import SampleNames
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
 from .result_tables import ClassGroundTruth, ResultTableLayout, TableRow, find_layout, parse_scores, read_listed_classes
@@ -98,7 +99,6 @@ def _load_truth(
         if not predicted & true:
             shown = f"{shorten(', '.join(sorted(predicted)), 60)}: none is a class of {file}"
             raise UserError(f"{path} has classes {shown}, which has {shorten(', '.join(sorted(true)), 60)}")
-        _require_same_start(path, layout, predicted, file, listed)
         classes = sorted(predicted | true, key=lambda name: (not name.isdecimal(), name.zfill(20), name))
         if predicted - true:
             extra = f"classes that {file} does not have: wrong, {shorten(', '.join(sorted(predicted - true)), 60)}"
@@ -121,28 +121,6 @@ def _load_truth(
         file,
         notices,
     )
-
-
-def _require_same_start(
-    path: str, layout: ResultTableLayout, predicted: set[str], file: str, listed: Mapping[str, str]
-) -> None:
-    """Refuse classes that are counted from another number than in the ground truth.
-
-    Both ends are off by one, and more images are right without this difference; few images may lack both ends.
-    """
-    true = set(listed.values())
-    if not all(map(str.isdecimal, predicted | true)):
-        return
-    ours, theirs = sorted(map(int, true)), sorted(map(int, predicted))
-    off = theirs[0] - ours[0]
-    if abs(off) != 1 or theirs[-1] - ours[-1] != off:
-        return
-    finder, labels = SampleNames(list(listed), file), list(map(int, listed.values()))
-    found = ((finder.find_row(row.cells[layout.name]), int(row.cells[layout.best[0]])) for row in layout.rows(path))
-    differences = [label - labels[row] for row, label in found if row is not None]
-    if differences.count(off) > differences.count(0):
-        ranges = f"{theirs[0]} to {theirs[-1]}, but {file} from {ours[0]} to {ours[-1]}"
-        raise UserError(f"{path} has classes from {ranges}: count both from the same number")
 
 
 def _labels(classes: Sequence[str]) -> dict[str, int]:
@@ -245,19 +223,24 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
             f"-logits: {finder.path} has no scores of classes, but {len(finder.layout.best)} best; remove -logits"
         )
     truth, columns = finder.truth, finder.layout.best
-    label_of = _labels(truth.classes)
+    label_of, advice = _labels(truth.classes), "write the names of the classes"
+    numbers = list(map(int, truth.classes)) if all(map(str.isdecimal, truth.classes)) else range(len(truth.classes))
     places = np.zeros(len(truth.names), np.int32)
     off = np.zeros(len(truth.names), np.int64)  # the first class minus the true one, if classes are numbers
-    are_numbers = True
+    found, are_numbers = set[int](), True
     shares = np.full((len(truth.names), 2), np.nan)  # of the true class, and of all
     for place, row in finder.rows():
         names = [row.cells[column].strip() for column in columns]
         unknown = [class_name for class_name in names if class_name not in label_of]
         if unknown:
+            firsts = [row.cells[columns[0]].strip() for row in finder.layout.rows(finder.path)]
+            if all(map(str.isdecimal, firsts)):
+                require_class_numbers(finder.path, set(map(int, firsts)), truth.source, numbers, lambda off: 0, advice)
             name = f"{shorten(repr(unknown[0]), 60)} is not a class of {truth.source}"
             raise UserError(f"{finder.path}, line {row.line}: {name}; it has {shorten(', '.join(truth.classes), 80)}")
         labels = [label_of[class_name] for class_name in names]
-        off[place] = labels[0] - truth.labels[place]
+        found.add(numbers[labels[0]])
+        off[place] = numbers[labels[0]] - numbers[truth.labels[place]]
         are_numbers &= names[0].isdecimal()
         places[place] = labels.index(truth.labels[place]) if truth.labels[place] in labels else len(columns)
         if len(finder.layout.best_scores) == len(truth.classes) == len(set(labels)):
@@ -267,6 +250,10 @@ def _from_best(finder: _ImageFinder, softmax: bool) -> TableAnswers:
     has_loss = bool((np.abs(shares[:, 1] - 1) <= _ROUNDED).all())
     loss = "loss: mean of -ln of the true class's score" if has_loss else "no loss: it needs the scores of all classes"
     protocol = [f"top-k: {ranked} of each row, in their order", loss]
+    if are_numbers and len(found) > 1:  # one class alone fits better as another by chance
+        known = [numbers[label] for label in np.unique(truth.labels)]
+        span, source = range(min(known), max(known) + 1), truth.source
+        require_class_numbers(finder.path, found, source, span, lambda by: int((off == by).sum()), advice, False)
     right, shifted = int((off == 0).sum()), max(int((off == 1).sum()), int((off == -1).sum()))
     notices = []
     if are_numbers and shifted > max(right, len(off) / 2):

@@ -67,6 +67,8 @@ def run(words: list[str]) -> None:
         protocol = [_rules(options), f"{mapping}; an image without a file has no results"]
     else:
         results = scored_files.read_results(options.results, annotations, kind)
+        if annotations.are_positions and results.ids:
+            protocol.append(annotations.describe_ids())
     _print_and_write(options, annotations, results, origin, protocol)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count, shorten
+from ...core.tasks.class_labels import require_class_numbers
 from ...core.tasks.sample_checks import BadSample
 from ...core.tasks.sample_names import SampleNames
 from ...core.tasks.score_report import UNKNOWN, ResultSource, ScoreReport
@@ -78,7 +79,9 @@ def score(truth: PanopticTruth, results: str) -> ScoreReport:
     label_of = _match_categories(truth, content, results)
     places = _match_images(truth, content, results)
 
-    def compare(own: PanopticTruth, index: int) -> tuple[np.ndarray, np.ndarray, int]:
+    def compare(
+        own: PanopticTruth, index: int, label_of: Mapping[int, int] = label_of
+    ) -> tuple[np.ndarray, np.ndarray, int]:
         true = own.read(index)
         found = _read_entry(results, entries, label_of, index, (truth.names[index], true.places.shape))
         if len(np.unique(found.places[found.places >= 0])) < len(found.labels):
@@ -89,6 +92,15 @@ def score(truth: PanopticTruth, results: str) -> ScoreReport:
     entries = [content.annotations[place] for place in places]
     compared = list(run_in_threads(compare, truth, range(len(entries)), "comparing", len(entries), np.inf))
     counts, ious, wrong = map(np.stack, zip(*compared))
+
+    def count_right(off: int) -> int:
+        if not off:
+            return int(counts[:, 0].sum())
+        labels = {number + off: label for number, label in label_of.items()}
+        return sum(int(compare(truth, index, labels)[0][0].sum()) for index in range(len(entries)))
+
+    if not content.categories:
+        _require_same_ids(truth, content, results, count_right)
     segments = int((counts[:, 0] + counts[:, 2]).sum())
     others = len(content.annotations) - len(entries)
     notices = [f"{results}: {count(others, 'image')} without ground truth: skipped"] if others else []
@@ -125,13 +137,17 @@ def _match_categories(truth: PanopticTruth, content: PanopticFile, results: str)
                 f"{results}: category {category.id} is {shorten(category.name, 60)}, but {shorten(known, 60)} in "
                 f"{truth.source}: segments are compared by the ids of their categories"
             )
-    unknown = {each.category_id for entry in content.annotations for each in entry.segments_info} - label_of.keys()
-    if unknown:
-        raise UserError(
-            f"{results} has segments of category {min(unknown)}, which {truth.source} does not have: its categories "
-            f"are {shorten(', '.join(map(str, truth.category_ids)), 80)}"
-        )
+    _require_same_ids(truth, content, results, lambda off: 0)
     return label_of
+
+
+def _require_same_ids(
+    truth: PanopticTruth, content: PanopticFile, results: str, count_right: Callable[[int], int]
+) -> None:
+    """Refuse results that number the categories in another way, see ``require_class_numbers``."""
+    found = {each.category_id for entry in content.annotations for each in entry.segments_info}
+    advice = f"write the ids of {truth.source}"
+    require_class_numbers(results, found, truth.source, truth.category_ids, count_right, advice)
 
 
 def _match_images(truth: PanopticTruth, content: PanopticFile, results: str) -> list[int]:

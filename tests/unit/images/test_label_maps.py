@@ -32,7 +32,7 @@ def count(true, found, classes, ignored):
 
 
 def test_a_report_says_what_was_compared_left_over_and_ignored(tmp_path):
-    true, found = draw(0, [0, 1, 2, 3, 7]), draw(1, [0, 1, 2, 3, 4, 5, 7])
+    true, found = draw(0, [0, 1, 2, 3, 7]), draw(1, [0, 1, 2, 3, 7, 255])
     ends = {"true": "_t.png", "found": "_r.png"}
     for folder, maps in (("true", true), ("found", {**found, "a/w": found["z"]})):
         write(tmp_path / folder, {f"{name}{ends[folder]}": values for name, values in maps.items()})
@@ -45,7 +45,7 @@ def test_a_report_says_what_was_compared_left_over_and_ignored(tmp_path):
     assert (report.sample, report.task, report.kind, report.shown) == ("image", "masks", "confusions", SHOWN)
     assert list(report.shown) == list(SHOWN) and report.more_is_better
     ignored = sum((values == 7).sum() for values in true.values())
-    outside = sum(((true[name] != 7) & np.isin(found[name], [4, 5, 7])).sum() for name in true)
+    outside = sum(((true[name] != 7) & np.isin(found[name], [7, 255])).sum() for name in true)
     assert report.notices == [
         f"{results}: 1 map without an image in {truth}: skipped",
         f"{results}: {outside} pixels without a class where the ground truth has one: counted as wrong",
@@ -134,7 +134,9 @@ def test_results_without_any_class_of_the_truth_have_no_score(tmp_path, pixels, 
     rules = LabelMapRules(classes)
     said = refusal_of(score, str(tmp_path / "truth"), str(tmp_path / "found"), rules)
     assert said.startswith(f"{tmp_path / 'found'}: {told.format(tmp_path / 'truth')}")
-    Image.fromarray(np.array([[2, 2], [2, 1 if classes is None else 2]], np.uint8)).save(tmp_path / "found" / "a.png")
+    Image.fromarray(np.array([[2, 1], [1, 2]] if classes is None else [[2, 2], [2, 2]], np.uint8)).save(
+        tmp_path / "found" / "a.png"
+    )
     assert score(str(tmp_path / "truth"), str(tmp_path / "found"), rules).names == ["a.png"]  # wrong, but some class
 
 
@@ -158,3 +160,19 @@ def test_two_folders_of_label_maps_number_their_common_classes_alike(tmp_path, p
     require_same_numbers(str(truth), str(results), None)
     (tmp_path / "classes.txt").write_text("tree\nroad\n")  # too far above
     require_same_numbers(str(truth), str(results), None)
+
+
+def test_maps_that_number_the_classes_in_another_way_are_refused(tmp_path):
+    true = np.array([[0, 1, 2], [2, 0, 255]])
+    write(tmp_path / "true", {"a.png": true})
+    for found, classes, told in (
+        (true + 1, ["a", "b", "c"], "the classes 1 to 3, but {} 0 to 2: subtract 1"),
+        (true + 1, None, "the classes 1 to 3, but {} 0 to 2, and 5 are right with each number one lower"),
+        (np.where(true == 2, 2, true + 1), ["a", "b", "c"], "and 3 are right with each number one lower, 2 unchanged"),
+        (true + 4, ["a", "b", "c"], "the classes 0 to 6"),
+    ):
+        found = found.copy()
+        found[0, 0] = 0 if found[0, 0] == 4 else found[0, 0]
+        write(tmp_path / "found", {"a.png": found})
+        said = refusal_of(score, str(tmp_path / "true"), str(tmp_path / "found"), LabelMapRules(classes))
+        assert told.format(tmp_path / "true") in said

@@ -48,6 +48,7 @@ class Coco(IndexedDetectionImages):
     layout = _LAYOUT
     #: name of the dataset, in messages and file names of its index
     name = "coco"
+    declares_ids = True
     #: beginning of the name of the file that is read if a folder has several
     preferred = "instances"
 

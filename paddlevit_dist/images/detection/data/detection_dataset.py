@@ -33,6 +33,8 @@ class DetectionDataset(ImageDataset):
     groups_by = {**SUBJECT, **FOLDER}
     #: ascending ids of the categories in the annotation file
     category_ids: tuple[int, ...] = ()
+    #: whether its files declare these ids, as COCO's do; else ids without gaps are positions in a list of names
+    declares_ids: bool = False
     #: whether objects have masks
     has_masks: bool = False
     #: why there are none though the data have some, for messages

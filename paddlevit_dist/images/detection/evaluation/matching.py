@@ -54,6 +54,12 @@ class AnnotationFile(NamedTuple):
     file_names: Sequence[str] = ()  # file names of the images; "" where the file does not give them
     original_names: Sequence[str] = ()  # names of the categories as in the file; "" where there is none
     root: str = ""  # folder of the data set that the images are in; "" for a file
+    #: the ids are positions in a list of names, as in YOLO's files, and not declared, as in COCO's
+    are_positions: bool = False
+
+    def describe_ids(self) -> str:
+        """Name the category of the first id, for results that have no names."""
+        return f"category_id {self.category_ids[0]} is {self.names[0]}, and so on by ascending number"
 
     def get_truth(self, image: int) -> BoxGroundTruth:
         """Return the annotations of an image, by its position."""

@@ -2,7 +2,7 @@
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from tqdm import tqdm
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import open_regular
 from ....core.runtime.printing import count, shorten
+from ....core.tasks.class_labels import require_class_numbers
 from ....core.tasks.class_names import make_unique
 from ...run_lengths import compress_runs, compute_area, outline, parse_segmentation
 from ..coco_files import (
@@ -29,8 +30,6 @@ from ..odd_objects import require_sides
 from .match_tables import MAX_DETECTIONS, MatchTable
 from .matching import AnnotationFile, BoxGroundTruth, CandidateDetections, ImageMasks, make_size_error, match_detections
 from .named_results import NamedResult, match_names
-
-_MOST_NAMED = 10  # categories in a message
 
 
 def read_annotations(path: Place, kind: str = BOXES) -> AnnotationFile:
@@ -115,6 +114,7 @@ class ResultFile(NamedTuple):
     first: np.ndarray  # int64 (images + 1,), first detection of each image
     notices: list[str]  # what differs from what COCO's tools expect
     matched: str = ""  # message on how many images and categories were matched by name; empty if ids decide
+    ids: Collection[Id] = ()  # categories of the results, if ids decide
     has_masks: bool = False  # some results do, whether masks or boxes are compared
 
     def find_rows(self, image: int) -> slice:
@@ -145,7 +145,7 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
     if kind == MASKS and shapes.has_boxes:
         text = "areas are taken from boxes, as in COCO's tools; remove bbox to take them from masks"
         notices = [*notices, f"{path}: results also have boxes, so {text}"]
-    return ResultFile(
+    found = ResultFile(
         path,
         boxes[order],
         np.array(shapes.areas)[order],
@@ -155,8 +155,35 @@ def read_results(path: Place, annotations: AnnotationFile, kind: str = BOXES) ->
         np.searchsorted(rows.images[order], np.arange(len(annotations.image_ids) + 1)),
         notices,
         rows.matched,
+        rows.ids,
         shapes.has_masks,
     )
+
+    def count_right(off: int) -> int:
+        shifted = found._replace(labels=shift_labels(found.labels, off))
+        table = build_match_table(annotations, shifted, kind)
+        return np.count_nonzero(table.true_positives & np.uint64(1))  # all areas, IoU 0.5
+
+    require_same_ids(path, rows.ids, annotations, count_right)
+    return found
+
+
+def require_same_ids(
+    path: str, ids: Collection[Id], annotations: AnnotationFile, count_right: Callable[[int], int]
+) -> None:
+    """Refuse results that number the categories in another way, see ``require_class_numbers``.
+
+    ``ids``: categories of the results where ids decide; else empty.
+    """
+    if all(type(id_) is int for id_ in (*ids, *annotations.category_ids)):
+        advice = "give each result its category_name (predictions.json of Ultralytics counts from 1 since 8.3.49)"
+        known = annotations.category_ids
+        require_class_numbers(path, ids, annotations.path, known, count_right, advice, annotations.are_positions)
+
+
+def shift_labels(labels: np.ndarray, off: int) -> np.ndarray:
+    """Return labels with ``off`` subtracted; -1, an unknown category, is kept."""
+    return np.where(labels < 0, labels, labels - off)
 
 
 class ResultRows(NamedTuple):
@@ -167,6 +194,7 @@ class ResultRows(NamedTuple):
     scores: np.ndarray  # float64 (n,)
     notices: list[str]  # what differs from what COCO's tools expect
     matched: str  # message on how many images and categories were matched by name; empty if ids decide
+    ids: Collection[Id]  # categories of the results, if ids decide
 
 
 def read_rows(
@@ -183,7 +211,7 @@ def read_rows(
         UserError: the file cannot be read, is not a list of results, or names images that the annotations lack.
     """
     images, labels, scores = array("q"), array("q"), array("d")
-    unlisted: dict[Id, None] = {}  # the first categories missing from the annotations
+    ids: dict[Id, None] = {}  # categories in the results
     unknown: dict[Id, int] = {}  # images missing from the annotations -> their first result
     try:
         elements, names = _read_elements(path, kind), match_names(path, annotations)
@@ -200,8 +228,7 @@ def read_rows(
                 unknown.setdefault(image_id, number)
                 continue
             label = names.label(result, category)
-            if label < 0 and len(unlisted) < _MOST_NAMED:
-                unlisted.setdefault(category)
+            ids[category] = None
             images.append(image)
             labels.append(label)
             scores.append(score)
@@ -219,14 +246,15 @@ def read_rows(
         hint = _hint(image_id, names.image_id_positions)
         raise UserError(f"{path}: {message}, such as image_id {image_id!r} of result {number}{hint}")
     rows = np.array(images, np.int64), np.array(labels, np.int64), np.array(scores)
-    if len(labels) and max(labels) < 0:
-        theirs = shorten(", ".join(map(repr, unlisted)), 80)
+    if len(labels) and max(labels) < 0 and not annotations.are_positions:
+        theirs = shorten(", ".join(map(repr, ids)), 80)
         ours = shorten(", ".join(map(repr, annotations.category_ids)), 80)
         raise UserError(
             f"{path}: no result is of a category of {annotations.path}: category_id {theirs}, but it has {ours}: use "
             "its ids, or give each result its category_name"
         )
-    return ResultRows(*rows, [*names.notices, *_notices(path, rows[1], names.unknown)], names.matched)
+    notices = [*names.notices, *_notices(path, rows[1], names.unknown)]
+    return ResultRows(*rows, notices, names.matched, ids if names.labels is None else ())
 
 
 def _read_elements(path: str, kind: type[NamedResult]) -> Iterator[JsonElement]:

@@ -66,6 +66,7 @@ def load_annotations(dataset: DetectionDataset, source: str, kind: str = BOXES) 
         list(dataset.notices),
         file_names=[dataset.identity(index) for index in order],
         original_names=names,
+        are_positions=not dataset.declares_ids and np.ptp(dataset.category_ids) < len(dataset.category_ids),
     )
 
 

@@ -13,12 +13,12 @@ from ....core.tasks.score_kind import Arrays
 from ...data.data_warnings import first_names
 from ...detection.evaluation.matching import AnnotationFile
 from ...detection.evaluation.named_results import NamedResult
-from ...detection.evaluation.scored_files import arrange_annotations, read_rows
+from ...detection.evaluation.scored_files import arrange_annotations, read_rows, require_same_ids, shift_labels
 from ..data.coco_points import KeypointFile
 from ..described_points import DescribedPoints, choose_sigmas
 from ..detected_keypoints import DetectedKeypoints
 from ..keypoint_set import KeypointSet
-from .matching import KeypointCandidates, KeypointMatches, KeypointTruth, PointTable, match_keypoints
+from .matching import MAX_DETECTIONS, KeypointCandidates, KeypointMatches, KeypointTruth, PointTable, match_keypoints
 from .point_scores import PCK_SHARE, compare_object
 
 if TYPE_CHECKING:  # datasets are only read if they are given, and importing them takes time
@@ -48,7 +48,7 @@ class KeypointResults(NamedTuple):
     path: str
     found: KeypointCandidates
     notices: list[str]  # what differs from what COCO's tools expect
-    matched: str  # message on how many images and categories were matched by name; empty if ids decide
+    matched: str  # message on how images and categories were matched, by name or by position; empty if ids decide
 
 
 def read_annotations(path: str, sigmas: Sequence[float] | None = None) -> KeypointAnnotations:
@@ -141,7 +141,16 @@ def read_results(path: str, annotations: KeypointAnnotations) -> KeypointResults
         raise UserError(f"{path}: a result of image_id {image!r} has keypoints far from any image: expected pixels")
     areas = np.array(shapes.areas) if shapes.has_boxes else None
     found = KeypointCandidates(rows.images, points, rows.scores, rows.labels, areas)
-    return KeypointResults(path, found, rows.notices, rows.matched)
+
+    def count_right(off: int) -> int:
+        shifted = found._replace(labels=shift_labels(found.labels, off))
+        table = annotations.match(KeypointResults(path, shifted, [], ""), MAX_DETECTIONS).table
+        return np.count_nonzero(table.true_positives & np.uint64(1))  # all areas, OKS 0.5
+
+    require_same_ids(path, rows.ids, annotations.file, count_right)
+    by_position = [annotations.file.describe_ids()] if annotations.file.are_positions and rows.ids else []
+    matched = "; ".join([*([rows.matched] if rows.matched else []), *by_position])
+    return KeypointResults(path, found, rows.notices, matched)
 
 
 class _ResultShapes:

@@ -99,7 +99,8 @@ class BoxFile:
     def __init__(self, path: str, dataset: KeypointDataset, cache_folder: Path, least_score: float) -> None:
         if not os.path.isfile(path):
             raise UserError(f"HEATMAPS.BOX_FILE {path}: there is no such file")
-        results = read_results(path, load_annotations(dataset, "the split"))
+        known = load_annotations(dataset, "the split")._replace(are_positions=False)  # a detector may find more
+        results = read_results(path, known)
         places = np.argsort(np.argsort(dataset.image_ids))  # of each image among the ascending ids
         is_used = (results.labels >= 0) & (results.scores >= least_score) & (results.boxes[:, 2:] > 0).all(axis=1)
         images = np.repeat(np.arange(len(places)), np.diff(results.first))

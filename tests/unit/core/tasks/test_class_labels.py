@@ -10,9 +10,10 @@ import numpy as np
 import paddle
 import pytest
 from PIL import Image
+from support.refusals import refusal_of
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.tasks.class_labels import make_class, make_classes
+from paddlevit_dist.core.tasks.class_labels import make_class, make_classes, require_class_numbers
 from paddlevit_dist.core.tasks.class_names import make_class_names, make_num_classes
 from paddlevit_dist.core.tasks.dataset import Dataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
@@ -317,3 +318,36 @@ def test_an_opened_dataset_has_what_tasks_expect():
 def test_classes_that_cannot_be_used_are_refused_when_a_dataset_is_opened(attributes, said):
     with pytest.raises(UserError, match=said):
         open_with(**attributes)
+
+
+@pytest.mark.parametrize(
+    ("found", "known", "right", "is_closed", "parts"),
+    [
+        ({1, 2}, (0, 1), {}, True, ("1 to 2, but data 0 to 1", "subtract 1 ")),
+        ({0, 1}, (1, 2), {}, True, ("0 to 1, but data 1 to 2", "add 1 ")),
+        ({5, 7}, (0, 1), {}, True, ("5 to 7, but data 0 to 1: name them",)),
+        ({2, 4}, (2, 7), {}, True, ("has classes 4, but data only 2, 7: name them",)),
+        (
+            {1, 2},
+            (0, 1, 2),
+            {0: 3, 1: 1_204},
+            True,
+            ("1 to 2", "0 to 2", "1,204 are right", "lower, 3 unch", "subtract"),
+        ),
+        ({0, 1}, (0, 1, 2), {0: 3, -1: 4}, True, ("4 are right", "higher, 3 unchanged", "add 1")),
+        ({1, 3}, (0, 1, 2), {0: 3, 1: 4}, False, ("1 to 3, but data 0 to 2, and 4 are right", "subtract 1 ")),
+        ({1, 2}, (0, 1, 2), {0: 4, 1: 4}, True, ()),
+        ({0, 2}, (0, 1, 2), {0: 0, 1: 9, -1: 9}, True, ()),  # both ends are found
+        ({1, 9}, (0, 1, 2), {0: 4, 1: 0}, False, ()),
+        ({2}, (1, 2, 4), {0: 0, 1: 9, -1: 9}, True, ()),  # ids with gaps are not positions
+        (set(), (0, 1), {}, True, ()),
+    ],
+)
+def test_results_that_number_the_classes_in_another_way_are_refused(found, known, right, is_closed, parts):
+    def check():
+        require_class_numbers("results", found, "data", known, lambda off: right.get(off, 0), "name them", is_closed)
+
+    if not parts:
+        return check()
+    told = refusal_of(check)
+    assert all(part in told for part in parts)

@@ -284,6 +284,9 @@ def test_an_unknown_class_of_a_data_set_is_refused(tmp_path):
     (tmp_path / "mine.csv").write_text("id,label\nval 0,ten\n")
     with pytest.raises(UserError, match=r"line 2: 'ten' is not a class of digits \(val\); it has 0, 1, 2"):
         evaluate_classes.run([str(tmp_path / "mine.csv"), "-dataset=digits"])
+    (tmp_path / "mine.csv").write_text("id,label\nval 0,1\nval 1,10\n")
+    with pytest.raises(UserError, match=r"the classes 1 to 10, but digits \(val\) 0 to 9: subtract 1"):
+        evaluate_classes.run([str(tmp_path / "mine.csv"), "-dataset=digits"])
 
 
 @pytest.mark.parametrize(
@@ -323,12 +326,12 @@ def test_classes_counted_from_1_against_truth_from_0_are_not_scored_in_silence(e
     truth = [0, 1, 2, 3, 4, 0]
     assert evaluate(rows(truth), rows(truth))[0]["scores"]["top-1"] == 100
     for one, other in ((0, 1), (1, 0)):
-        with pytest.raises(UserError, match=f"has classes from {other} to {4 + other}, but .* from {one} to"):
+        with pytest.raises(UserError, match=f"the classes {other} to {4 + other}, but .* {one} to {4 + one}, and 6"):
             evaluate(rows([k + one for k in truth]), rows([k + other for k in truth]))
     # A class that is never found hides the range; what would be right tells it.
-    said, told = evaluate(rows([*truth, 1, 4]), rows([1, 2, 3, 4, 3, 1, 2, 4]))
-    assert said["scores"]["top-1"] == 12.5
-    assert "with classes one lower or higher 6 of 8 would be right, and 1 are: does one side count from 1?" in told
+    with pytest.raises(UserError, match="the classes 1 to 4, but .* 0 to 4, and 6 are right .* one lower, 1 unchanged"):
+        evaluate(rows([*truth, 1, 4]), rows([1, 2, 3, 4, 3, 1, 2, 4]))
+    assert evaluate(rows([0, 0, 0, 1]), rows([1, 1, 1, 1]))[0]["scores"]["top-1"] == 25  # one class tells nothing
     told = evaluate(rows([1, 2, 3, 4, 3, 1, 2, 4, 0]), rows([0, 1, 2, 3, 4, 0, 1, 4, 0]))[1]
     assert "with classes one lower or higher 6 of 9 would be right, and 2 are: does one side count from 1?" in told
     assert "counted from 1" not in evaluate(rows(truth), rows([0, 1, 2, 3, 3, 1]))[1]

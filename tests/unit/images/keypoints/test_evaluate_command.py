@@ -234,6 +234,8 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
         {"image_id": 2, "category_id": 1, "keypoints": [23, 14, 1, 70, 90, 1], "score": 0.9},
         {"image_id": 1, "category_id": 1, "keypoints": [10, 10, 1, 60, 98, 1], "score": 0.5},
     ]
+    for result in results:
+        result["category_name"] = {1: "object", 5: "other"}[result["category_id"]]
     (tmp_path / "results.json").write_text(json.dumps(results))
     words = [str(tmp_path), str(tmp_path / "results.json"), "-json"]
     for folder in ("one", "two"):
@@ -261,3 +263,25 @@ def test_one_object_an_image_has_pck_and_radial_errors(tmp_path, capsys, spacing
     ]
     intervals = TablePair.match(*(read_table(str(tmp_path / folder)) for folder in ("one", "two"))).compute_intervals()
     assert intervals.difference["PCK"].value == intervals.difference["mre_px"].value == 0
+
+
+def test_a_position_that_the_data_do_not_have_is_refused(tmp_path):
+    (tmp_path / "points.csv").write_text("image,split,x1,y1,x2,y2\na,val,10,10,60,110\n")
+    Image.new("RGB", (80, 120)).save(tmp_path / "a.png")
+    result = {"image_id": 1, "category_id": 0, "keypoints": [10, 10, 1, 60, 98, 1], "score": 0.5}
+    (tmp_path / "results.json").write_text(json.dumps([result]))
+    with pytest.raises(UserError, match="the classes 0, but keypoint_table .val. 1: add 1 to each number"):
+        evaluate_command.run([str(tmp_path), str(tmp_path / "results.json"), "-json"])
+
+
+def test_categories_counted_from_another_number_are_refused(evaluate):
+    annotations = copy.deepcopy(ANNOTATIONS)
+    annotations["categories"] = [dict(annotations["categories"][0], id=id_, name=f"hand {id_}") for id_ in (1, 2, 3)]
+    for own in annotations["annotations"]:
+        own["category_id"] = 1
+    own = [{**result, "category_id": 2} for result in RESULTS]
+    with pytest.raises(
+        UserError, match="the classes 2, but .* 1 to 3, and 1 are right with each number one lower, 0 unchanged"
+    ):
+        evaluate(annotations, own)
+    assert evaluate(annotations, [{**result, "category_name": "hand 2"} for result in own])[0]["scores"]["AP"] == 0

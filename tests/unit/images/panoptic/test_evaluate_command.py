@@ -115,7 +115,7 @@ def test_a_data_set_is_the_truth(evaluate, tmp_path, capsys):
         (lambda content: content["annotations"][0].pop("image_id"), "has no image_id"),
         (lambda content: content["annotations"][1].update(image_id=0), "two entries of image 0"),
         (lambda content: content["annotations"][0]["segments_info"].pop(), "which no segment has"),
-        (lambda content: content["annotations"][0]["segments_info"][0].update(category_id=4), "of category 4"),
+        (lambda content: content["annotations"][0]["segments_info"][0].update(category_id=4), "has classes 4, but"),
         (
             lambda content: content["annotations"][0]["segments_info"].append({"id": 1, "category_id": 1}),
             "segment 1 has no pixel in",
@@ -270,3 +270,21 @@ def test_a_name_may_begin_with_two_dots(golden, evaluate, tmp_path):
     entry["file_name"] = "..0.png"
     (tmp_path / "found.json").write_text(json.dumps(golden))
     assert json.loads(evaluate("-json"))["samples"] == 9
+
+
+def test_results_that_count_from_another_number_are_refused(evaluate, tmp_path):
+    labels = np.array([[0, 0, 1], [0, 2, 1]])
+    for name, off in (("truth", 0), ("found", 1)):
+        own = np.where(labels == 2, 0, labels) if off else labels  # class 2 is never found
+        rows = [{"id": k + 1, "category_id": k + off, "iscrowd": 0} for k in np.unique(own).tolist()]
+        content = {"annotations": [{"image_id": 1, "file_name": "a.png", "segments_info": rows}]}
+        if name == "truth":
+            content["categories"] = [{"id": k, "name": f"class {k}", "isthing": 1} for k in range(3)]
+        write(tmp_path, name, content, [own + 1])
+    assert (
+        "the classes 1 to 2, but" in (told := refusal_of(evaluate)) and "2 are right with each number one low" in told
+    )
+    content = json.loads((tmp_path / "found.json").read_text())
+    content["categories"] = [{"id": k, "name": f"class {k}", "isthing": 1} for k in range(3)]
+    (tmp_path / "found.json").write_text(json.dumps(content))  # which says what its ids mean
+    assert json.loads(evaluate("-json", "-interval=off"))["scores"]["PQ"] == 0

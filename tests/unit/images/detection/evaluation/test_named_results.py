@@ -195,6 +195,45 @@ def test_results_of_any_origin_are_scored_against_data_in_another_layout(tmp_pat
         evaluate_detections.run(words)
 
 
+@pytest.mark.parametrize(
+    ("found", "off", "told"),
+    [
+        ((0, 1), 1, "numbers the classes 1 to 2, but yolo (val) 0 to 1: subtract 1"),
+        ((0,), 1, "1, but yolo (val) 0 to 1, and 2 are right with each number one lower, 0 unchanged: subtract"),
+        ((0, 1), 0, ""),
+        ((1,), 0, ""),
+    ],
+)
+def test_ids_that_are_positions_are_counted_as_the_data_do(tmp_path, capsys, found, off, told):
+    """Ultralytics counts from 1 in its results, and from 0 in data.yaml."""
+    boxes = {"5": [(0, (2, 3, 9, 8)), (1, (11, 3, 9, 8))], "6": [(0, (4, 5, 7, 9)), (1, (14, 2, 9, 9))]}
+    results = []
+    (tmp_path / "yolo/labels/val").mkdir(parents=True)
+    for stem, own in boxes.items():
+        write_image(tmp_path / f"yolo/images/val/{stem}.png", 20, 30)
+        rows = [f"{label} {(x + w / 2) / 30} {(y + h / 2) / 20} {w / 30} {h / 20}\n" for label, (x, y, w, h) in own]
+        (tmp_path / f"yolo/labels/val/{stem}.txt").write_text("".join(rows))
+        results += [
+            {"image_id": int(stem), "category_id": label + off, "bbox": box, "score": 0.9}
+            for label, box in own
+            if label in found
+        ]
+    (tmp_path / "yolo/classes.txt").write_text("dog\ncat\n")
+    (tmp_path / "r.json").write_text(json.dumps(results))
+    words = [str(tmp_path / "yolo"), str(tmp_path / "r.json"), "-interval=off", "-json"]
+    if told:
+        assert told in refusal_of(evaluate_detections.run, words)
+        for result in results:
+            result["category_name"] = ("dog", "cat")[result["category_id"] - off]
+        (tmp_path / "r.json").write_text(json.dumps(results))
+    evaluate_detections.run(words)
+    scores = json.loads(capsys.readouterr().out)
+    assert [scores["per_category"][name] for name in ("dog", "cat")] == pytest.approx(
+        [float(label in found) for label in (0, 1)]
+    )
+    assert ("category_id 0 is dog, and so on by ascending number" in scores["protocol"]) == (not told)
+
+
 def test_urls_of_images_are_names(tmp_path, capsys):
     image = {"id": 11, "coco_url": "http://images.example.org/val2017/1.png", "height": 20, "width": 30}
     one = {"id": 1, "image_id": 11, "category_id": 7, "bbox": [2, 3, 10, 8], "area": 80, "iscrowd": 0}

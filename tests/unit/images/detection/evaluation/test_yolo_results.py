@@ -182,7 +182,7 @@ def make_dataset(**changes):
     facts = {
         "labeled": True, "has_masks": True, "image_ids": np.array([9, 4]), "sizes": np.array([[6, 10], [5, 7]]),
         "annotations": annotations.__getitem__, "category_ids": [3, 8], "class_names": ["cup", "hat"],
-        "notices": [], "describe": "{}.png".format, "root": "/data", "identity": "{}.png".format,
+        "declares_ids": True, "notices": [], "describe": "{}.png".format, "root": "/data", "identity": "{}.png".format,
     }  # fmt: skip
     return SimpleNamespace(**{**facts, **changes})
 

@@ -58,7 +58,7 @@ def _unseen_detections(run: ReportedRun) -> Iterator[str]:
     text = f"No object is found with a score of at least {shown}; F1 is best"
     if value > 0:
         text = f"F1 is {value:.3f} with detections from a score of {shown} on, and best"
-    yield f"{text}, {highest:.3f}, from {best:.2f} on (DETECTION.SCORE_THRESHOLD)."
+    yield f"{text}, {highest:.3f}, from {best:.10g} on (DETECTION.SCORE_THRESHOLD)."
 
 
 def _worst_class(run: ReportedRun) -> Iterator[str]:

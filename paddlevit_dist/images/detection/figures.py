@@ -30,7 +30,15 @@ from .drawing import fit_in_cell
 from .evaluation.curves import RECALLS, DetectionCurves
 from .evaluation.images import ImageQuality, compute_image_quality
 from .evaluation.match_tables import AREA_RANGES, MAX_DETECTIONS, MatchTable, resolve_detection_limits
-from .evaluation.operating_points import NO_WISHES, ClassDetections, WishedRates, find_thresholds, split_by_class
+from .evaluation.operating_points import (
+    NO_WISHES,
+    ClassDetections,
+    ThresholdCurve,
+    WishedRates,
+    find_thresholds,
+    shorten_threshold,
+    split_by_class,
+)
 from .records import DetectionRecord
 from .suspicious_labels import build_suspect_table, list_suspects, write_suspects
 from .task import Detection
@@ -39,7 +47,7 @@ _SHOWN = 12  # images of the gallery
 _MOST_CURVES = 8
 _MOST_NAMES = 100  # of a confusion matrix; more are not readable
 _NOTHING = "nothing"
-THRESHOLDS = np.linspace(0.05, 0.95, 19)
+_GRID = np.arange(1, 100) / 100  # thresholds that a chart shows
 AP_COLUMNS = ("AP", "AP50", "AP75")  # of tables of categories, in the unit of the scores
 _AT_50 = 0
 
@@ -211,14 +219,19 @@ def chart_best_thresholds(
     thresholds = functools.partial(find_thresholds, classes, names, wished)
     intervals = bootstrap(ProportionRecompute(thresholds, {}, find_range=find_share_range), images)
     rows = []
-    for name in names:
+    kinds = [kind for kind in WishedRates._fields if getattr(wished, kind) is not None]
+    for name, detections in zip(names, classes):
         row: list[Any] = [name]
-        for kind in (field for field in WishedRates._fields if getattr(wished, field) is not None):
+        for kind in kinds:
             interval = intervals.get(wished.name(kind, name))
-            row += [None] * 3 if interval is None else [round(value, 4) for value in interval]
+            if interval is None:
+                row += [None] * 3
+            else:
+                value, low, high = interval
+                row += [shorten_threshold(value, detections.scores), round(low, 4), round(high, 4)]
         rows.append(row)
     columns = ["category"]
-    for kind in (field for field in WishedRates._fields if getattr(wished, field) is not None):
+    for kind in kinds:
         columns += [f"{kind} {getattr(wished, kind):g}", f"{kind}: low", f"{kind}: high"]
     note = (
         "Lowest score from which on the boxes have the wished precision, and highest score from which on they have the "
@@ -230,29 +243,27 @@ def chart_best_thresholds(
 def chart_thresholds(
     table: MatchTable, least_score: float, nouns: tuple[str, str] = ("a box", "boxes"), overlap: str = "an IoU"
 ) -> list[Figure]:
-    """Return a chart of precision, recall and F1 for other score thresholds.
+    """Return a chart of precision, recall and F1 by score threshold, with the best of all scores in its note.
 
     ``nouns`` are what is detected, one and several, and ``overlap`` what matches have 0.5 of.
     """
-    lines: list[tuple[float, float, float]] = []
-    for score in THRESHOLDS:
-        quality = compute_image_quality(table, float(score))
-        right, wrong, missed = (int(part.sum()) for part in quality[:3])
-        if right + missed == 0:
-            return []
-        recall, f1 = right / (right + missed), 2 * right / (2 * right + wrong + missed)
-        lines.append((right / (right + wrong) if right + wrong else np.nan, recall, f1))  # of no detections: none
-    precision, recalls, f1s = (list(column) for column in zip(*lines))
-    best = int(np.argmax(f1s))
-    message = f"F1 is highest, {f1s[best]:.3f}, with {nouns[1]} from a score of {THRESHOLDS[best]:.2f} on"
-    message = message if f1s[best] > 0 else "nothing is found: no detection matches an annotation"
+    curve = ThresholdCurve.from_table(table)
+    if not curve.annotated:
+        return []
+    message, best = "nothing is found: no detection matches an annotation", []
+    if curve.right.any():
+        best = [curve.find_best()]
+        (f1,) = curve.compute_rates(np.array(best))[2]
+        message = f"F1 is highest, {f1:.3f}, with {nouns[1]} from a score of {best[0]:.10g} on"
+    thresholds = np.unique([*_GRID, *best, least_score])
+    precision, recall, f1s = curve.compute_rates(thresholds)
     shown = f"{nouns[1]} from {least_score:g} on are shown (DETECTION.SCORE_THRESHOLD)"
     return [
         Chart(
             "Choice of the score threshold",
             f"lowest score of {nouns[0]}",
             "fraction",
-            {"precision": (THRESHOLDS, precision), "recall": (THRESHOLDS, recalls), "F1": (THRESHOLDS, f1s)},
+            {"precision": (thresholds, precision), "recall": (thresholds, recall), "F1": (thresholds, f1s)},
             note=f"{message}; {shown}. At {overlap} of 0.5.",
         )
     ]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....core.intervals import quotient
 from .curves import RECALLS
 from .match_tables import IOU_THRESHOLDS, MatchTable
 
@@ -83,11 +84,9 @@ def find_thresholds(
 
 def _find(detections: ClassDetections, wished: WishedRates, weights: np.ndarray) -> tuple[float, float]:
     """Return the thresholds of a class for precision and recall in one draw, weights (images,)."""
-    scores, own = detections.scores, weights[detections.images]
-    is_last = np.append(np.diff(scores) != 0, True)[: len(scores)]  # of equal scores
-    number, right = np.cumsum(own)[is_last], np.cumsum(own * detections.is_right)[is_last]
+    scores, number, right = _accumulate(detections.scores, detections.is_right, weights[detections.images])
     is_present = np.diff(number, prepend=0.0) > 0  # a score of an image that is not drawn cannot be one
-    scores, number, right = (column[is_present] for column in (scores[is_last], number, right))
+    scores, number, right = (column[is_present] for column in (scores, number, right))
     total = float(np.dot(detections.annotated.astype(np.float64), weights[detections.true_images]))
     precise = found = np.nan
     if wished.precision is not None:
@@ -97,3 +96,54 @@ def _find(detections: ClassDetections, wished: WishedRates, weights: np.ndarray)
         reached = np.flatnonzero(right >= wished.recall * total * (1 - _ROUNDING))
         found = scores[reached[0]] if len(reached) else np.nan
     return float(precise), float(found)
+
+
+def _accumulate(
+    scores: np.ndarray, is_right: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each of the falling scores once, and the weights of all and of right detections from it on."""
+    is_last = np.append(np.diff(scores) != 0, True)[: len(scores)]  # of equal scores
+    return scores[is_last], np.cumsum(weights)[is_last], np.cumsum(weights * is_right)[is_last]
+
+
+class ThresholdCurve(NamedTuple):
+    """Precision, recall and F1 of all classes together, of the detections with at least each of their scores."""
+
+    scores: np.ndarray  # float (n,), falling, each once
+    number: np.ndarray  # int64 (n,), detections with at least this score
+    right: np.ndarray  # int64 (n,)
+    annotated: int  # annotations that count
+
+    @classmethod
+    def from_table(cls, table: MatchTable) -> "ThresholdCurve":
+        """Count the detections of a table, without ignored ones."""
+        counted = np.flatnonzero((table.ignored & np.uint64(1)) == 0)
+        order = counted[np.argsort(-table.scores[counted], kind="stable")]
+        is_right = (table.true_positives[order] & np.uint64(1)) != 0
+        return cls(
+            *_accumulate(table.scores[order], is_right, np.ones(len(order), np.int64)), int(table.num_true.sum())
+        )
+
+    def compute_rates(self, thresholds: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return precision, NaN without detections, recall and F1 at these thresholds, float64 (thresholds,) each."""
+        places = np.searchsorted(-self.scores, -thresholds.astype(self.scores.dtype), side="right")
+        number, right = (np.append(0, column)[places] for column in (self.number, self.right))
+        return quotient(right, number), right / self.annotated, 2 * right / (number + self.annotated)
+
+    def find_best(self) -> float:
+        """Return the threshold with the highest F1, the highest such one; there must be detections."""
+        best = int(np.argmax(self.right / (self.number + self.annotated)))
+        return shorten_threshold(float(self.scores[best]), self.scores)
+
+
+def shorten_threshold(threshold: float, scores: np.ndarray) -> float:
+    """Return the number with the fewest digits, at least two, with which the same detections are kept as with a score.
+
+    Rounded to the next number, a threshold may omit the detection whose score it is.
+    """
+    below = np.max(scores, initial=-np.inf, where=scores < threshold)
+    for digits in range(2, 9):
+        for short in (round(threshold, digits), round(threshold - 10**-digits, digits)):
+            if np.float32(below) < np.float32(short) <= np.float32(threshold):
+                return short
+    return threshold

@@ -74,8 +74,7 @@ class BoxScores(ScoreKind):
         """Return the range of fractions: COCO's numbers, the AP of each class, and its thresholds."""
         limits = np.asarray(arrays.get("limits", MAX_DETECTIONS)).tolist()
         names = [*stat_names(limits), *(self.class_score.format(name) for name in classes)]
-        wished = _read_wishes(arrays)
-        thresholds = [wished.name(kind, name) for kind in WishedRates._fields if any(wished) for name in classes]
+        thresholds = [threshold.format(name) for threshold in _list_thresholds(arrays) for name in classes]
         return dict.fromkeys([*(f"{prefix}{name}" for prefix in PREFIXES for name in names), *thresholds], SHARE_RANGE)
 
     def counts(self, arrays: Arrays) -> dict[str, int]:

@@ -72,8 +72,8 @@ def test_classes_that_are_not_found_are_told_first(tmp_path):
 @pytest.mark.parametrize(
     "shown, text",
     [
-        (0.5, "No object is found with a score of at least 0.5; F1 is best, 0.600, from 0.30 on"),
-        (0.4, "F1 is 0.400 with detections from a score of 0.4 on, and best, 0.600, from 0.30 on"),
+        (0.5, "No object is found with a score of at least 0.5; F1 is best, 0.600, from 0.3 on"),
+        (0.4, "F1 is 0.400 with detections from a score of 0.4 on, and best, 0.600, from 0.3 on"),
         (0.3, None),
     ],
 )

@@ -130,18 +130,17 @@ def test_a_threshold_is_chosen_by_f1(table):
     # (score, right at an IoU of 0.5 with its class): of six annotations; the box in the crowd does not count
     boxes = [(0.95, 1), (0.9, 1), (0.8, 0), (0.75, 0), (0.7, 1), (0.65, 0), (0.3, 1)]
     precision, recall, f1 = [], [], []
-    for score in figures.THRESHOLDS:
+    thresholds = sorted({*(number / 100 for number in range(1, 100)), 0.7})
+    for score in thresholds:
         hits = [is_right for value, is_right in boxes if np.float32(value) >= np.float32(score)]
         precision.append(sum(hits) / len(hits) if hits else np.nan)
         recall.append(sum(hits) / 6)
         f1.append(2 * sum(hits) / (len(hits) + 6))
     for name, values in (("precision", precision), ("recall", recall), ("F1", f1)):
         np.testing.assert_allclose(chart.lines[name][1], values, err_msg=name)
-        assert chart.lines[name][0] is figures.THRESHOLDS
-    best = int(np.argmax(f1))
-    assert chart.note.startswith(
-        f"F1 is highest, {f1[best]:.3f}, with boxes from a score of {0.05 * (best + 1):.2f} on;"
-    )
+        assert chart.lines[name][0].tolist() == thresholds
+    best = max((2 * sum(r for _, r in boxes[:k]) / (k + 6), boxes[k - 1][0]) for k in range(1, len(boxes) + 1))
+    assert chart.note.startswith(f"F1 is highest, {best[0]:.3f}, with boxes from a score of {best[1]:g} on;")
     assert "boxes from 0.5 on are shown" in chart.note
     assert (chart.x_label, chart.y_label) == ("lowest score of a box", "fraction")
     (chart,) = figures.chart_thresholds(table._replace(true_positives=0 * table.true_positives), 0.5)
@@ -151,13 +150,13 @@ def test_a_threshold_is_chosen_by_f1(table):
 
 
 def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):
-    calls = []
+    calls, score = [], float(np.float32(0.75))
 
     def draw(recompute, number):
         calls.append(number)
         classes, names, wished = recompute.values.args
         assert names == NAMES and len(classes) == 4 and recompute.find_range(NAMES[0]) == (0.0, 1.0)
-        return {wished.name(kind, "bee"): (0.12345, 0.1, 0.2) for kind in wished._fields if getattr(wished, kind)}
+        return {wished.name(kind, "bee"): (score, 0.12345, 0.2) for kind in wished._fields if getattr(wished, kind)}
 
     monkeypatch.setattr(figures, "bootstrap", draw)
     (figure,) = figures.chart_best_thresholds(split_by_class(table), 3, NAMES, WishedRates(0.9, 0.8))
@@ -165,7 +164,7 @@ def test_thresholds_are_listed_for_what_is_wished(table, monkeypatch):
         *("category", "precision 0.9", "precision: low", "precision: high"),
         *("recall 0.8", "recall: low", "recall: high"),
     ]
-    bee = ["bee", 0.1235, 0.1, 0.2, 0.1235, 0.1, 0.2]
+    bee = ["bee", 0.75, 0.1235, 0.2, 0.75, 0.1235, 0.2]
     assert figure.rows == [[name, *[None] * 6] if name != "bee" else bee for name in NAMES] and calls == [3]
     (figure,) = figures.chart_best_thresholds(split_by_class(table), 3, NAMES, WishedRates(recall=0.75))
     assert figure.columns == ["category", "recall 0.75", "recall: low", "recall: high"]

@@ -7,11 +7,15 @@ import pytest
 
 from paddlevit_dist.core.intervals import bootstrap
 from paddlevit_dist.images.detection.detections import DetectedObjects
+from paddlevit_dist.images.detection.evaluation.images import compute_image_quality
+from paddlevit_dist.images.detection.evaluation.match_tables import MatchTable
 from paddlevit_dist.images.detection.evaluation.matching import BoxGroundTruth
 from paddlevit_dist.images.detection.evaluation.operating_points import (
     ClassDetections,
+    ThresholdCurve,
     WishedRates,
     find_thresholds,
+    shorten_threshold,
 )
 from paddlevit_dist.images.detection.metrics import DetectionMetrics
 
@@ -84,3 +88,61 @@ def test_metrics_have_the_thresholds_of_each_class_and_their_intervals():
             assert intervals[key].low <= value <= intervals[key].high and intervals[key].low < intervals[key].high
     assert checked >= 3
     assert not any(name.startswith("score for") for name in DetectionMetrics(["cat"]).compute({"images": 0}))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_score_has_a_higher_f1_than_the_best(seed, dtype):
+    random, images = np.random.default_rng(seed), 5
+    counts = random.integers(0, 8, images)
+    scores = random.integers(1, 30, counts.sum()).astype(dtype) / 31 if seed % 2 else random.random(counts.sum())
+    bits = random.integers(0, 3, len(scores)).astype(np.uint64)  # 0: wrong, 1: right, 2: ignored
+    right = np.bincount(np.repeat(np.arange(images), counts)[bits == 1], minlength=images)
+    table = MatchTable.empty(1)._replace(
+        image_ids=np.arange(images),
+        counts=counts,
+        num_true=right + random.integers(0, 3, images),
+        labels=np.zeros(len(scores), np.uint16),
+        scores=scores.astype(dtype),
+        true_positives=(bits == 1).astype(np.uint64),
+        ignored=(bits == 2).astype(np.uint64),
+    )
+
+    def compute_f1(score):
+        quality = compute_image_quality(table, score)
+        hits, wrong, missed = (int(part.sum()) for part in quality[:3])
+        return 2 * hits / (2 * hits + wrong + missed)
+
+    curve = ThresholdCurve.from_table(table)
+    best = curve.find_best()
+    assert compute_f1(best) == max(map(compute_f1, table.scores)) == curve.compute_rates(np.array([best]))[2][0]
+    some = np.array([0.0, 0.3, 0.5, 0.77, 1.0])
+    np.testing.assert_allclose(curve.compute_rates(some)[2], list(map(compute_f1, some)), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold", "expected"),
+    [
+        ([0.9], 0.9, 0.9),
+        ([0.8379, 0.2], 0.8379, 0.83),  # 0.84 would omit it
+        ([0.8379, 0.834, 0.2], 0.8379, 0.837),
+        ([0.8379, 0.8378999], 0.8379, 0.8379),
+        ([0.8379, 0.2], 0.2, 0.2),
+    ],
+)
+def test_a_short_threshold_keeps_the_same_detections(scores, threshold, expected):
+    scores = np.array(scores, np.float32)
+    threshold = float(np.float32(threshold))
+    assert shorten_threshold(threshold, scores.astype(np.float64)) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("wished", [WishedRates(0.9), WishedRates(recall=0.5)])
+def test_one_wish_alone_is_found(wished):
+    metrics = DetectionMetrics(["dog"], wished=wished)
+    truth = BoxGroundTruth(np.array([[5.0, 5, 20, 20]]), np.array([0]), np.array([400.0]), np.array([False]))
+    found = DetectedObjects(np.array([[5, 5, 25, 25]], np.float32), np.array([0.75], np.float32), np.array([0]))
+    metrics.update(0, truth, found)
+    (kind,) = [kind for kind in wished._fields if getattr(wished, kind)]
+    values, name = metrics.compute(metrics.state), wished.name(kind, "dog")
+    assert [own for own in values if own.startswith("score for")] == [name] and values[name] == 0.75
+    assert metrics.scores.find_ranges({"wished": np.array(wished, float)}, ["dog"])[name] == (0.0, 1.0)

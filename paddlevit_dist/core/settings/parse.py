@@ -258,32 +258,48 @@ def _explain_unknown_key(setting: KeySetting) -> str:
 
 
 def advise_key(name: str) -> str:
-    """Return "the closest is KEY" for a key that does not exist; if no key is close, where all are listed."""
-    closest = find_closest_key(name)
-    return f"the closest is {closest}" if closest else f"'{program('train')} -cfg=RECIPE -h keys' lists all"
+    """Return the key that is meant by one that does not exist, or where all are listed.
 
-
-def find_closest_key(name: str) -> str:
-    """Return the key that is meant by ``name``, first among those that end in the same or a known word; else "".
-
-    A known word in the section of its key, or in none, means this key: TRAIN.LEARNING_RATE is TRAIN.BASE_LR.
+    In a section that exists, letters are compared with its own keys only: another section's is about something else.
+    Elsewhere the same name counts, and another tool's name.
     """
     section, _, end = name.upper().rpartition(".")
     translated = command_line.translate_to_key(end)
-    if translated and section in ("", translated.rpartition(".")[0]):
-        return translated
+    own = {key[len(section) + 1 :]: key for key in find_keys() if section and key.startswith(f"{section}.")}
+    if not own:
+        closest, elsewhere = _find_closest_key(name, end, translated), ""
+    elif translated in own.values():
+        closest, elsewhere = translated, ""
+    else:
+        theirs = [] if translated else find_similar(end, command_line.OTHER_NAMES)
+        is_same = any(
+            each.replace("_", "") == end.lower().replace("_", "") for each in theirs
+        )  # DROPRATE is drop_rate, not DROPPATH
+        parts = [each for each in own if set(each.split("_")) < set(end.split("_"))]
+        close = [own[each] for each in (*find_similar(end, own), *parts)]
+        translations = list(map(command_line.translate_to_key, theirs))
+        ordered = [*translations, *close] if is_same else [*close, *translations]
+        closest = next((key for key in ordered if key in own.values()), "")
+        same = find_similar(name, [key for key in find_keys() if key.endswith(f".{end}")])
+        elsewhere = translated or ("" if closest else next(iter(same), ""))
+    advice = [f"the closest is {closest}"] if closest else []
+    advice += [f"here, {end} is {elsewhere}"] if elsewhere else []
+    return "; ".join(advice) or f"'{program('train')} -cfg=RECIPE -h keys' lists all"
+
+
+def _find_closest_key(name: str, end: str, translated: str) -> str:
+    """Return the key that a name without a section of ours means, by the same or a known word, or by letters; or ""."""
     by_end: dict[str, list[str]] = {}
     for key in find_keys():
         by_end.setdefault(key.rpartition(".")[2], []).append(key)
-    if end not in by_end and translated:
+    if translated and ("." not in name or end not in by_end):
         return translated
     ends = [end] if end in by_end else find_similar(end, by_end, 3)
     others = [] if end in by_end else find_similar(end, command_line.OTHER_NAMES, 3)
     close = [key for each in ends for key in by_end[each]]
     close += filter(None, map(command_line.translate_to_key, others))
-    in_section = [key for key in close if key.rpartition(".")[0] == section]
-    whole = find_similar(name, in_section or close) if end in by_end else []
-    return next(iter([*whole, *in_section, *close, *find_similar(name, find_keys())]), "")
+    whole = find_similar(name, close) if end in by_end else []
+    return next(iter([*whole, *close, *find_similar(name, find_keys())]), "")
 
 
 def _list_translated(values: Mapping[str, Any]) -> str:

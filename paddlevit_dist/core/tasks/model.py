@@ -14,6 +14,7 @@ from ..registry.lookup import require_derived
 from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
 from ..runtime.hints import suggest
+from ..settings.habits import OTHER_OPTIONS
 from .network_checks import require_free
 
 KeyMap = Callable[[Mapping[str, Any]], dict[str, Any]]
@@ -148,7 +149,9 @@ class Model(nn.Layer):
         takes_any = _list_parameters(cls).takes_any and not lists_names
         for key in () if takes_any else options:
             if key not in valid:
-                hint = suggest(key, valid)
+                ours = OTHER_OPTIONS.get(key)
+                is_taken = ours in valid or ours == "image_size"  # a separate argument
+                hint = suggest(key, valid) if ours is None else f"did you mean '{ours}'? " if is_taken else ""
                 raise UserError(
                     f"model '{name}' has no option '{key}': {hint}valid options: {', '.join(sorted(valid))}"
                 )

@@ -213,14 +213,27 @@ def test_arguments_of_programs_are_words():
             "command line: warmup_epoch (3) is not a known key: the closest is TRAIN.WARMUP_EPOCHS",
         ),
         ("TRAIN.LR 0.1", "command line: TRAIN.LR (0.1) is not a known key: the closest is TRAIN.BASE_LR"),
-        ("MODEL.CROP_PCT 1", "command line: MODEL.CROP_PCT (1) is not a known key: the closest is DATA.CROP_PCT"),
+        ("MODEL.CROP_PCT 1", "command line: MODEL.CROP_PCT (1) is not a known key: here, CROP_PCT is DATA.CROP_PCT"),
         *(
             (f"{key} 1", f"command line: {key} (1) is not a known key: the closest is {closest}")
             for key, closest in (
                 ("TRAIN.LEARNING_RATE", "TRAIN.BASE_LR"),
                 ("LEARNING_RATE", "TRAIN.BASE_LR"),
-                ("MODEL.LEARNING_RATE", "PROBE.LEARNING_RATE"),
+                ("MODEL.DROPRATE", "MODEL.DROPOUT"),
+                ("DATA.SHAPES.TRAIN_COUNT", "DATA.SHAPES.TRAIN"),
+                ("DATA.SHAPES.OBJECTS", "DATA.SHAPES.OBJECTS_PER_IMAGE"),
+                ("HEATMAPS.SIGMAS", "HEATMAPS.SIGMA"),
+                ("DATA.EPOCHS", "DATA.NO_AUGMENT_EPOCHS; here, EPOCHS is TRAIN.NUM_EPOCHS"),
             )
+        ),
+        (
+            "DETECTION.QUERIES 9",  # MODEL.NUM_QUERIES is another section's
+            "command line: DETECTION.QUERIES (9) is not a known key: "
+            f"'{program('train')} -cfg=RECIPE -h keys' lists all",
+        ),
+        (
+            "MODEL.LEARNING_RATE 1",
+            "command line: MODEL.LEARNING_RATE (1) is not a known key: here, LEARNING_RATE is TRAIN.BASE_LR",
         ),
         ("TRAIN.EPOCHS 3", "command line: TRAIN.EPOCHS (3) is not a known key: the closest is TRAIN.NUM_EPOCHS"),
         ("-batchsize 3", "-batchsize is not a known flag: did you mean '-batch_size'?"),

@@ -118,7 +118,7 @@ def test_keys_of_another_family_name_the_model_too(refuse, load_text, write):
     )
 
     message = refuse(load_text, misspelled + "  SPLIT_SIZES: [1, 2, 7, 7]")
-    assert message.startswith("x.yaml:3: MODEL.SPLIT_SIZES ([1, 2, 7, 7]) is not a known key: the closest is MODEL.")
+    assert message.startswith("x.yaml:3: MODEL.SPLIT_SIZES ([1, 2, 7, 7]) is not a known key: ")
     assert hint in message
     message = refuse(load_text, misspelled + "  NUM_HEADS: [4, 8, many]")
     assert message.startswith("x.yaml:3: MODEL.NUM_HEADS is [4, 8, 'many']: expected a whole number >= 1")

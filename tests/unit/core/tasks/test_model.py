@@ -64,6 +64,24 @@ def registered():
     del REGISTRY.models["of_a_user"]
 
 
+@pytest.mark.parametrize(
+    ("model", "theirs", "ours"),
+    [
+        ("vit_tiny_patch16_224", "img_size", "image_size"),
+        ("vit_tiny_patch16_224", "drop_rate", "dropout"),
+        ("vit_tiny_patch16_224", "drop_path_rate", "drop_path"),
+        ("vit_tiny_patch16_224", "proj_drop_rate", ""),
+        ("resnet18", "attn_drop_rate", ""),
+        ("pvt_v2_b0", "sr_ratios", "reductions"),
+    ],
+)
+def test_an_option_of_timms_is_answered_by_what_means_the_same(model, theirs, ours):
+    with pytest.raises(UserError, match=f"has no option '{theirs}'") as refused:
+        create_model(model, **{theirs: 1})
+    hint = str(refused.value).partition(": ")[2].partition("valid options")[0]
+    assert hint == (f"did you mean '{ours}'? " if ours else "")
+
+
 def test_a_class_of_a_users_has_its_options_and_variants(registered):
     assert variant_options(registered) == {"width": 6}
     assert model_options(registered) == ({"width": 6}, {"width": 6}, {"patch_size": 4}, [])

@@ -21,6 +21,7 @@ from ..settings.every_run import RunSettings
 from ..settings.table import COMMAND_LINE
 from ..tasks.step_types import EvaluationStep, StepPosition
 from ..tasks.task import Task
+from ..tasks.task_factory import build_metrics
 from . import gpu_memory
 from .resume import read_resumed_section
 from .step import accumulation_groups
@@ -174,7 +175,7 @@ def _train_and_evaluate(config: RunSettings, task: Task, datasets: dict[str, Any
             trainer.step.launch(group, position, trainer.schedule.learning_rate)
     trainer.step.flush()
     trainer.model.eval()
-    evaluator, step = trainer.evaluator, EvaluationStep(task.build_metrics(), epoch=1)
+    evaluator, step = trainer.evaluator, EvaluationStep(build_metrics(task), epoch=1)
     with (
         paddle.no_grad(),
         evaluator.precision.patch_forward(trainer.model),

@@ -19,7 +19,6 @@ from ..registry.extension_points import WRITE_EVALUATED
 from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
-from ..runtime.printing import describe_value
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.made_results import is_ours
@@ -31,6 +30,7 @@ from ..tasks.score import HIGHER, LOWER, Score, to_plain
 from ..tasks.step_types import EvaluationStep
 from ..tasks.table_checks import require_line
 from ..tasks.task import Records, Task
+from ..tasks.task_factory import build_metrics
 from . import gpu_memory
 from .metrics_check import check_values, find_problem
 from .precision import EvaluationPrecision
@@ -114,7 +114,7 @@ class Evaluator:
         there are no values and no line. ``writer`` and ``epoch``: see ``EvaluationStep``; ``observers``: called after
         each batch. Raises StopRequested on every rank if one is asked to stop.
         """
-        metrics = self._build_metrics()
+        metrics = build_metrics(self.task)
         step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
         self.values, self.undefined, self.intervals, self.table = {}, (), {}, None
         with gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)):
@@ -176,7 +176,7 @@ class Evaluator:
         They get the first batch, and metrics all samples if something is wrong there, since a score may need samples of
         a class. Every rank must call this. Raises UserError, or StopRequested on every rank.
         """
-        metrics = self._build_metrics()
+        metrics = build_metrics(self.task)
         parts, has_network = (self.task, metrics, getattr(metrics, "scores", metrics)), has_own_layers(self.model)
         has_metrics = not all(is_ours(type(part)) for part in parts)
         if not has_metrics and not has_network:
@@ -189,21 +189,11 @@ class Evaluator:
             state = self._evaluate(label, EvaluationStep(metrics, None, epoch), number=1)
         if not has_metrics or not self._agree(find_problem(self.task, metrics, state)):
             return
-        metrics = self.task.build_metrics()
+        metrics = build_metrics(self.task)
         state = self._evaluate(label, EvaluationStep(metrics, None, epoch))
         problem = self._agree(find_problem(self.task, metrics, state))
         if problem:
             raise UserError(problem)
-
-    def _build_metrics(self) -> Metrics:
-        """Build the task's metrics; UserError if a user's method returns something else."""
-        metrics: object = self.task.build_metrics()
-        if not isinstance(metrics, Metrics):
-            raise UserError(
-                f"{type(self.task).__name__}.build_metrics returns {describe_value(metrics)}, expected metrics, "
-                "such as TableMetrics or super().build_metrics()"
-            )
-        return metrics
 
     @staticmethod
     def _agree(problem: str) -> str:

@@ -12,6 +12,7 @@ from ..distributed import StopRequested, all_gather, is_main
 from ..engine.evaluation import EvaluationObserver, Evaluator
 from ..tasks.step_types import EvaluationStep
 from ..tasks.task import Records, Task
+from ..tasks.task_factory import build_metrics
 
 IndexedRecords = list[tuple[int, Any]]  # index of a sample and its record
 
@@ -40,7 +41,7 @@ class FigureRecorder(EvaluationObserver):
         was_training = self.model.training
         self.model.eval()
         try:
-            step = EvaluationStep(self.task.build_metrics(), keeps_records=True)
+            step = EvaluationStep(build_metrics(self.task), keeps_records=True)
             batches = contextlib.closing(evaluator.batches("evaluation for the report", step))
             with paddle.no_grad(), evaluator.precision.patch_forward(self.model), batches as evaluated:
                 for batch, records in evaluated:

@@ -7,7 +7,16 @@ import numpy as np
 
 from ..intervals import ClassificationCounts, ScoreRange, means
 from ..intervals.score_ranges import ERROR_RANGE, PERCENT_RANGE
-from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind, are_below
+from ..tasks.score_kind import (
+    CROSS_ENTROPY,
+    LOSS,
+    Arrays,
+    FormatInterval,
+    ScoreKind,
+    are_below,
+    format_losses,
+    name_loss,
+)
 
 BEST = 5  # classes with the largest scores
 
@@ -18,7 +27,7 @@ def list_tops(num_classes: int) -> tuple[int, ...]:
 
 
 class ClassificationScores(ScoreKind):
-    """Accuracies, recalls and the mean loss of samples that have one class each.
+    """Accuracies, recalls and the mean cross-entropy of samples that have one class each.
 
     Arrays have a row for each sample: "labels", int; "places", int, the number of classes ranked above the true one;
     "losses", float, NaN if unknown; "predictions", int, the best class, -1 for none. "top" are the k of top-k accuracy.
@@ -32,6 +41,7 @@ class ClassificationScores(ScoreKind):
     unsaved = ("confidences",)
     class_means = {"balanced accuracy": "recall {}"}
     logs_classes = False
+    has_cross_entropy = True
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Compute accuracies and recalls in percent, and the mean loss."""
@@ -41,11 +51,11 @@ class ClassificationScores(ScoreKind):
         if "predictions" in arrays:  # -1: scores that are not finite have an infinite loss, which ends a training run
             loss = np.where(weights @ (arrays["predictions"] < 0) > 0, np.inf, loss)
         accuracies = {f"top-{k}": values.pop(f"top-{k}") for k in top}
-        return {**accuracies, "loss": loss, **values}
+        return {**accuracies, name_loss(arrays): loss, **values}
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of the mean recall."""
-        return {"loss": ERROR_RANGE, "balanced accuracy": PERCENT_RANGE}
+        return {**dict.fromkeys((LOSS, CROSS_ENTROPY), ERROR_RANGE), "balanced accuracy": PERCENT_RANGE}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the samples that are right among the best k, and all samples."""
@@ -55,12 +65,12 @@ class ClassificationScores(ScoreKind):
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
         """Format the line that an evaluation ends with."""
         top5 = f" top-5 {values['top-5']:.2f}" if "top-5" in values else ""
-        return f"top-1 {values['top-1']:.2f}{format_interval('top-1', 1)}{top5} loss {values.get('loss', np.nan):.4f}"
+        return f"top-1 {values['top-1']:.2f}{format_interval('top-1', 1)}{top5} {format_losses(values)}"
 
     def columns(self, arrays: Arrays) -> dict[str, Sequence[Any]]:
         """Return the names of the true and of the best class, whether they are equal, and the score of the best class.
 
-        The rank of the true class is from 1. Last is the loss.
+        The rank of the true class is from 1. Last is the cross-entropy.
         """
         places, best = arrays["places"], arrays["predictions"]
         is_known = best >= 0
@@ -70,7 +80,7 @@ class ClassificationScores(ScoreKind):
             "correct": places == 0,
             "confidence": np.where(is_known, arrays["confidences"], np.nan),
             "rank": [place + 1 if known else None for place, known in zip(places.tolist(), is_known)],
-            "loss": arrays["losses"],
+            name_loss(arrays): arrays["losses"],
         }
 
     def is_valid(self, arrays: Arrays, samples: int, classes: int) -> bool:

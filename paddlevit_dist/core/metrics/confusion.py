@@ -9,7 +9,7 @@ from ..intervals import ScoreRange, confusion_scores
 from ..intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
 from ..runtime.printing import shorten
 from ..tasks.metrics import TableMetrics
-from ..tasks.score_kind import Arrays, FormatInterval, ScoreKind
+from ..tasks.score_kind import CROSS_ENTROPY, LOSS, Arrays, FormatInterval, ScoreKind, format_losses, name_loss
 
 MEANS = ("mIoU", "accuracy", "mean class accuracy", "mean Dice", "boundary IoU")
 _LONGEST_LIST = 60  # letters of the names of classes
@@ -29,16 +29,18 @@ class ConfusionScores(ScoreKind):
     class_score = "IoU {}"
     class_means = dict.fromkeys(("mIoU", "mean class accuracy", "mean Dice", "boundary IoU"), class_score)
     is_ranking = False
+    has_cross_entropy = True
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute ``intervals.confusion_scores``."""
         losses, boundaries = arrays["losses"], arrays.get("boundaries")
-        return confusion_scores(arrays["statistics"], self.classes, losses, boundaries)(weights)
+        values = confusion_scores(arrays["statistics"], self.classes, losses, boundaries)(weights)
+        return {name_loss(arrays) if name == LOSS else name: column for name, column in values.items()}
 
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of fractions."""
         names = (*MEANS, *(f"IoU {name}" for name in classes))
-        return {"loss": ERROR_RANGE, **dict.fromkeys(names, SHARE_RANGE)}
+        return {**dict.fromkeys((LOSS, CROSS_ENTROPY), ERROR_RANGE), **dict.fromkeys(names, SHARE_RANGE)}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the labeled elements."""
@@ -48,7 +50,7 @@ class ConfusionScores(ScoreKind):
         """Return the number of labeled elements and the scores of each sample, without losses that are not known."""
         numbers = arrays["statistics"][:, 1].sum(axis=1)
         scores = super().columns(arrays)
-        unknown = {"loss"} if np.isnan(arrays["losses"]).all() else {}
+        unknown = {name_loss(arrays)} if np.isnan(arrays["losses"]).all() else {}
         return {_name_elements(arrays): numbers, **{name: scores[name] for name in scores if name not in unknown}}
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
@@ -58,7 +60,7 @@ class ConfusionScores(ScoreKind):
             f"mean class accuracy {values['mean class accuracy']:.4f}"
         )
         if "boundary IoU" not in values:
-            return f"{text} loss {values.get('loss', np.nan):.4f}"
+            return f"{text} {format_losses(values)}"
         shares = f"mean Dice {values['mean Dice']:.4f} boundary IoU {values['boundary IoU']:.4f}"
         absent = [name for name in self.classes if f"IoU {name}" not in values]
         number = f"{len(absent)} of {len(self.classes)} classes neither labeled nor predicted"

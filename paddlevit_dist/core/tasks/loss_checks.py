@@ -69,6 +69,12 @@ def has_own_step(task: Any) -> bool:
     return any(step is not None and not is_ours(step) for step in steps)
 
 
+def has_own_loss(task: Any) -> bool:
+    """Return whether a user has written the task's loss, so that a cross-entropy of an evaluation may be another."""
+    methods = (getattr(type(task), name, None) for name in ("train_step", "summed_loss"))
+    return any(method is not None and not is_ours(method) for method in methods)
+
+
 def read_normalizers(counts: Any, task: Any) -> list[float]:
     """Return what ``loss_normalizers`` of a task returned for each of ``traits.normalizer_names``.
 

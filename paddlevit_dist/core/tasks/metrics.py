@@ -14,8 +14,10 @@ from ..intervals.resampling import FEW
 from ..intervals.score_ranges import require_inside
 from .packed_columns import exchange_columns
 from .score import Score
-from .score_kind import Arrays, ScoreKind, require_score_kind
+from .score_kind import LOSS, OWN_LOSS, Arrays, ScoreKind, require_score_kind
 from .table_checks import require_draws, require_line, require_rows
+
+_COUNT = "loss count"  # samples in the sum of ``add_own_loss``
 
 
 class SampleTable(NamedTuple):
@@ -218,6 +220,8 @@ class TableMetrics(PerSampleMetrics):
     indices: Sequence[int] | None = None
     #: whether all samples of a split are added; False if the first ones try the metrics
     is_complete: bool = True
+    #: whether the task's loss is one of a user, and not the cross-entropy of the table
+    has_own_loss: bool = False
     #: result of ``gather_columns`` after ``compute``, in the main process; None in others
     gathered: tuple[np.ndarray | None, dict[Any, np.ndarray]] | None = None
 
@@ -261,6 +265,19 @@ class TableMetrics(PerSampleMetrics):
 
             self._batches.append((names, read_later(*values)))
 
+    def expect_own_loss(self, is_added: bool) -> None:
+        """Note that the task's loss is one of a user, see ``has_own_loss``; ``is_added``: by ``add_own_loss``."""
+        self.has_own_loss = True
+        if is_added:
+            import paddle  # nothing else here needs it
+
+            self.state |= {LOSS: paddle.zeros([1], dtype="float64"), _COUNT: 0}
+
+    def add_own_loss(self, total: Any, count: int) -> None:
+        """Add the loss of a batch, a tensor () summed over its samples, and their number. This does not wait."""
+        self.state[LOSS] = self.state[LOSS] + total.detach().astype("float64").reshape([1])
+        self.state[_COUNT] += count
+
     def rows(self) -> dict[str, np.ndarray]:
         """Return the columns of this rank's samples, (samples, ...) each; none without samples."""
         names = self._batches[0][0] if self._batches else []
@@ -275,7 +292,8 @@ class TableMetrics(PerSampleMetrics):
 
     def to_arrays(self, table: Sequence[np.ndarray]) -> Arrays:
         """Return the arrays that ``scores`` reads, from the columns of all samples in the order of ``column_names``."""
-        return {**dict(zip(self.column_names, table)), **self.settings}
+        marks = {OWN_LOSS: np.ones(len(table[0]), bool)} if self.has_own_loss else {}
+        return {**dict(zip(self.column_names, table)), **marks, **self.settings}
 
     def compute(self, state: dict[str, Any]) -> dict[str, float]:
         """Compute the defined values of all ranks' samples, and counts. Every rank must call this.
@@ -301,6 +319,8 @@ class TableMetrics(PerSampleMetrics):
                 require_inside(name, float(column[0]), find_range(name))
         hidden = () if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
         known = {name: float(column[0]) for name, column in columns.items() if name not in hidden}
+        if state.get(_COUNT):
+            known[LOSS] = state[LOSS].item() / state[_COUNT]
         self._undefined = {name for name, value in known.items() if np.isnan(value)}
         defined = {name: value for name, value in known.items() if name not in self._undefined}
         return {**defined, **self.scores.counts(arrays)}

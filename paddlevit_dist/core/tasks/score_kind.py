@@ -6,6 +6,7 @@ A kind of scores is registered by the name that ``SampleTable.kind`` has. It can
 import copy
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ from .class_names import require_unique
 from .score import CLASSES, DECISIONS, PERCENT, POOLED, SAMPLES, Score, find_direction, split_names
 from .table_checks import require_names, require_texts
 
+LOSS, CROSS_ENTROPY = "loss", "cross_entropy"
+OWN_LOSS = "has_own_loss"  # bool (samples,), an array of tables of tasks whose loss a user has written
 Arrays = Mapping[str, np.ndarray]
 FormatInterval = Callable[[str, int], str]  # formats the interval of a value after a space: its name, its decimals
 
@@ -75,6 +78,8 @@ class ScoreKind:
     class_means: Mapping[str, str] = {}
     #: whether an evaluation logs the scores of classes
     logs_classes: bool = True
+    #: whether there is a cross-entropy, which has the name of ``name_loss``: that of the task's loss, if it is that
+    has_cross_entropy: bool = False
 
     def __init__(self, classes: Sequence[str] = ()) -> None:
         self.classes = list(classes)
@@ -323,6 +328,17 @@ def _recompute_by(self: ScoreKind, owner: Any, parts: Sequence[Arrays], classes:
 
 def _get_range(ranges: Mapping[str, ScoreRange | None], name: str) -> ScoreRange | None:
     return ranges.get(name, UNBOUNDED)
+
+
+def name_loss(arrays: Arrays) -> str:
+    """Return the name of the cross-entropy of a table: "loss" is that of the task, which may be another one."""
+    return CROSS_ENTROPY if OWN_LOSS in arrays else LOSS
+
+
+def format_losses(values: Mapping[str, float]) -> str:
+    """Format the loss, and the cross-entropy if that is not the loss, for ``ScoreKind.summary``."""
+    names = [name for name in (LOSS, CROSS_ENTROPY) if name in values] or [LOSS]
+    return " ".join(f"{name} {values.get(name, math.nan):.4f}" for name in names)
 
 
 def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:

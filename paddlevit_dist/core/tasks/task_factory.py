@@ -3,12 +3,14 @@
 from ..registry.lookup import require_derived, resolve
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
-from ..runtime.printing import shorten
+from ..runtime.printing import describe_value, shorten
 from ..settings.every_run import RunSettings
 from ..settings.table import default_config
 from . import protocols
 from .aspects import find_location, require_no_override
+from .loss_checks import has_own_loss
 from .made_results import is_ours
+from .metrics import Metrics, TableMetrics
 from .task import Task
 
 
@@ -24,6 +26,23 @@ def make_task(config: RunSettings) -> Task:
     task: Task = cls(config)
     require_best_metric(task)
     return task
+
+
+def build_metrics(task: Task) -> Metrics:
+    """Build a task's metrics, whose cross-entropy is called the loss only if a user has not written another one.
+
+    Raises UserError: a user's method returns something else.
+    """
+    metrics: object = task.build_metrics()
+    if not isinstance(metrics, Metrics):
+        raise UserError(
+            f"{type(task).__name__}.build_metrics returns {describe_value(metrics)}, expected metrics, such as "
+            "TableMetrics or super().build_metrics()"
+        )
+    if isinstance(metrics, TableMetrics) and metrics.scores.has_cross_entropy and has_own_loss(task):
+        summed_loss = getattr(type(task), "summed_loss", None)
+        metrics.expect_own_loss(is_added=summed_loss is not None and not is_ours(summed_loss))
+    return metrics
 
 
 def name_network(config: RunSettings, task: Task) -> str:

@@ -345,7 +345,7 @@ def explain_stop(plan: SearchPlan, ranked: Sequence[int], folder: str, epoch: in
     best, own = (find_best(Path(name), plan.score) for name in (best_folder, folder))
     if own and (own["value"] > best["value"] if plan.more_is_better else own["value"] < best["value"]):
         return ""  # an earlier epoch of it is better
-    difference = compare_at(best_folder, folder, epoch)
+    difference = compare_at(best_folder, folder, epoch, plan.score)
     if difference is None or not is_worse(difference, plan.more_is_better):
         return ""
     first, sign = max(_COMPARED_FROM * epochs, settled), 1 if plan.more_is_better else -1
@@ -402,7 +402,7 @@ def format_search(optuna: ModuleType, study: "Study", plan: SearchPlan) -> list[
     p = format_p_value(found["p"])
     of = first.about["of"], second.about["of"]
     numbers = f"trial {ranked[0].number}, {of[0]}; against the second, trial {ranked[1].number}, {of[1]}"
-    lines.append(one_line(f"best: {numbers}: {plan.score} {difference}, p {p}, {found['finding']}"))
+    lines.append(one_line(f"best: {numbers}: {first.about['score']} {difference}, p {p}, {found['finding']}"))
     lines.append(
         f"it is the best of {len(ranked)} on these samples: expect less on others; evaluate it on a test split"
     )

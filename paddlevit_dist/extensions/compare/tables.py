@@ -18,7 +18,7 @@ from ...core.runtime.printing import shorten
 from ...core.runtime.run_folders import suggest_runs
 from ...core.runtime.text_files import parse_json
 from ...core.tasks.sample_groups import GROUP, SampleGroups
-from ...core.tasks.score_kind import ScoreKind, find_score_kind
+from ...core.tasks.score_kind import CROSS_ENTROPY, LOSS, OWN_LOSS, ScoreKind, find_score_kind
 from ...core.tasks.score_report import ScoreReport
 from .run_settings import load_run_settings
 
@@ -87,6 +87,8 @@ def write_evaluated(intervals: Path, evaluation: "Evaluator", facts: dict[str, A
         return
     config, task = evaluation.config, evaluation.task
     score, more_is_better = task.best_metric
+    if score == LOSS and OWN_LOSS in sample_table.arrays:
+        score = CROSS_ENTROPY  # samples have no loss of a user's own
     key_effects, names = effects(config), [evaluation.samples.name(index) for index in table.indices.tolist()]
     settings = {name: value for name, value in leaves(config).items() if key_effects[name] == "score"}
     about = {

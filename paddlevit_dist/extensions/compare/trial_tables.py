@@ -35,14 +35,14 @@ def _table_file(folder: str, epoch: int) -> Path:
     return Path(folder, "tables", f"epoch_{epoch:04d}.npz")
 
 
-def compare_at(best: str, folder: str, epoch: int) -> ConfidenceInterval | None:
-    """Return the difference of a run from the best one at the same epoch; None if that was not evaluated then."""
+def compare_at(best: str, folder: str, epoch: int, score: str) -> ConfidenceInterval | None:
+    """Return how a run differs in a score from the best one at an epoch; None if it was not evaluated for samples."""
     files = [_table_file(name, epoch) for name in (best, folder)]
     if not all(file.exists() for file in files):
         return None
     first, second = (read_table(str(file)) for file in files)
     pair = TablePair.match(first, second)
-    return pair.compute_intervals().difference.get(first.about["score"])
+    return pair.compute_intervals().difference.get(score)
 
 
 def read_score(folder: str, score: str) -> tuple[float, int] | None:

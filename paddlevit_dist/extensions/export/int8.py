@@ -24,7 +24,7 @@ from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.protocols import count_samples, load_meta
 from ...core.tasks.step_types import EvaluationStep
 from ...core.tasks.task import Task
-from ...core.tasks.task_factory import make_task
+from ...core.tasks.task_factory import build_metrics, make_task
 from . import functions, onnx_files
 from .descriptions import require_exportable
 from .differences import OutputDifference, compare
@@ -229,7 +229,7 @@ class Quantizer:
         number, generator = min(self._number, len(samples)), np.random.default_rng(0)
         chosen = np.linspace(0, len(samples) - 1, number).round().astype(int).tolist()
         size = self._source.config.DATA.BATCH_SIZE_EVAL or self._source.config.DATA.BATCH_SIZE
-        step = EvaluationStep(task.build_metrics())
+        step = EvaluationStep(build_metrics(task))
         with paddle.no_grad(), Heartbeat(self._log).at("calibrating"):
             for start in range(0, number, size):
                 batch = task.collate([samples.sample(index, generator) for index in chosen[start : start + size]])

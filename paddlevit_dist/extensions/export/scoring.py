@@ -29,6 +29,7 @@ from ...core.tasks.model_factory import build_model, build_outline
 from ...core.tasks.protocols import count_samples
 from ...core.tasks.step_types import EvaluationStep, ExportParts
 from ...core.tasks.task import Task
+from ...core.tasks.task_factory import build_metrics
 from . import functions
 from .descriptions import require_exportable
 from .differences import INT8, OutputDifference, compare
@@ -327,7 +328,7 @@ class ExportComparison(EvaluationObserver):
             layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, ExportedLayer)
         )
         self._is_labeled = run.eval_dataset.labeled
-        self._metrics = run.task.build_metrics()
+        self._metrics = build_metrics(run.task)
         self._replayed = _ReplayLayer()
         self._trained = require_exportable(run.task).evaluated_model(self._replayed)
         self._of = ""  # what is compared, in words

@@ -21,6 +21,7 @@ from ...core.tasks.class_names import resolve_class_names
 from ...core.tasks.dataset import is_training_split
 from ...core.tasks.loss_checks import require_form, require_sums
 from ...core.tasks.made_results import is_ours
+from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_network, model_options, require_unset
 from ...core.tasks.network_checks import check_network
@@ -347,6 +348,14 @@ class Classification(LabeledImageTask, ClassifierTask):
         """Compute logits (batch, classes); if there are several views, of their mean probability."""
         compute = check_network(model, LOGITS, self.num_classes)
         return compute_logits(lambda images: compute(self.normalizer(images)), batch["images"], self._join_views)
+
+    def _add_own_loss(self, logits: paddle.Tensor, labels: paddle.Tensor, metrics: Any) -> None:
+        """Add ``summed_loss`` if a user's class has one."""
+        if isinstance(metrics, TableMetrics) and not is_ours(type(self).summed_loss):
+            logits = logits.astype("float32")
+            loss = self.summed_loss(logits, labels, None)
+            self._require_sum(loss, logits, labels)
+            metrics.add_own_loss(loss, len(labels))
 
     def build_metrics(self) -> ClassificationMetrics:
         """Return the metrics of an evaluation."""

@@ -10,7 +10,7 @@ from ...core.intervals import ScoreRange, means, nanmean, quotient
 from ...core.intervals.recompute import Recompute
 from ...core.intervals.score_ranges import ERROR_RANGE, SHARE_RANGE
 from ...core.runtime.json_format import format_json
-from ...core.tasks.score_kind import Arrays, FormatInterval, ScoreKind, join_arrays
+from ...core.tasks.score_kind import CROSS_ENTROPY, LOSS, Arrays, FormatInterval, ScoreKind, join_arrays, name_loss
 from .curves import GOALS, sigmoid, sort_labels, transpose_weights
 
 KIND = "labels"
@@ -37,6 +37,7 @@ class LabelScores(ScoreKind):
     right_rate = "exact match"
     settings = ("goal",)
     unsaved = ("goal",)
+    has_cross_entropy = True
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function that computes mAP, AUC, AP of all labels together and of each class, F1, and the rest.
@@ -66,7 +67,7 @@ class LabelScores(ScoreKind):
                 "macro F1": nanmean(np.stack(f1, axis=1)),
                 **of_images(weights),
                 "Hamming loss": quotient(micro.chosen + micro.positives - 2 * micro.hits, micro.known),
-                "loss": np.where(infinite, np.inf, loss),
+                name_loss(parts[0]): np.where(infinite, np.inf, loss),
                 **{self.class_score.format(name): column for name, column in zip(names, ap.T)},
             }
             thresholds = {THRESHOLD.format(name): one.threshold for name, one in zip(names, each)}
@@ -77,7 +78,8 @@ class LabelScores(ScoreKind):
     def find_ranges(self, arrays: Arrays, classes: Sequence[str]) -> dict[str, ScoreRange | None]:
         """Return the ranges of the loss and of fractions."""
         of_classes = [score.format(name) for score in (self.class_score, THRESHOLD) for name in classes]
-        return {"loss": ERROR_RANGE, **dict.fromkeys([*_FRACTIONS, *of_classes], SHARE_RANGE)}
+        names = [*_FRACTIONS, *of_classes]
+        return {**dict.fromkeys((LOSS, CROSS_ENTROPY), ERROR_RANGE), **dict.fromkeys(names, SHARE_RANGE)}
 
     def counts(self, arrays: Arrays) -> dict[str, int]:
         """Count the images and the known labels."""
@@ -90,7 +92,7 @@ class LabelScores(ScoreKind):
             parts[0] += format_interval("mAP", 3)
         if "exact match" in values:
             parts.append(f"exact match {values['exact match']:.2f}%{format_interval('exact match', 1)}")
-        parts += [f"{name} {values[name]:.4f}" for name in ("Hamming loss", "loss") if name in values]
+        parts += [f"{name} {values[name]:.4f}" for name in ("Hamming loss", LOSS, CROSS_ENTROPY) if name in values]
         missing = [name for name in self.classes if self.class_score.format(name) not in values]
         if missing:
             named = ", ".join(missing[:_MOST_NAMED]) + (", …" if len(missing) > _MOST_NAMED else "")
@@ -111,7 +113,7 @@ class LabelScores(ScoreKind):
             "prediction": [self._join(row) for row in chosen],
             "correct": [right if number else None for right, number in zip(find_exact(labels, chosen), numbers)],
             "wrong labels": (known & (chosen != (labels == 1))).sum(axis=1).tolist(),
-            "loss": quotient(sum_losses(labels, arrays["logits"]), numbers),
+            name_loss(arrays): quotient(sum_losses(labels, arrays["logits"]), numbers),
             **{f"probability {name}": column for name, column in zip(self.classes, sigmoid(arrays["logits"]).T)},
         }
 

@@ -12,7 +12,7 @@ from ...core.intervals import ScoreRange, nanmean, panoptic_scores, weighted_sum
 from ...core.intervals.score_ranges import SHARE_RANGE
 from ...core.metrics.confusion import ConfusionScores
 from ...core.runtime.compiled import compiled
-from ...core.tasks.score_kind import Arrays, FormatInterval, are_below
+from ...core.tasks.score_kind import Arrays, FormatInterval, are_below, format_losses
 from .matching import DECISIONS, IOU_THRESHOLDS
 
 _AT_50, _AT_25 = (int(np.argmin(np.abs(IOU_THRESHOLDS - iou))) for iou in (0.5, 0.25))
@@ -94,7 +94,7 @@ class InstanceScores(ConfusionScores):
             text = (
                 f"AP {values['AP']:.4f}{format_interval('AP', 3)} AP50 {values['AP50']:.4f} AP25 {values['AP25']:.4f}"
             )
-        text = f"{text} mIoU {values['mIoU']:.4f} loss {values.get('loss', np.nan):.4f}"
+        text = f"{text} mIoU {values['mIoU']:.4f} {format_losses(values)}"
         if "PQ" not in values:
             return text
         segments = " ".join(f"{kind} {values[kind]:.4f}" for kind in ("SQ", "RQ", "PQ_dagger"))

@@ -29,6 +29,15 @@ def shares(confusion):
         return right / (true + taken - right), right / true
 
 
+def test_the_cross_entropy_is_not_called_the_loss_if_a_user_has_written_another():
+    metrics = counted(POINTS)
+    metrics.expect_own_loss(is_added=False)
+    values = metrics.compute({})
+    assert "loss" not in values and values["cross_entropy"] == pytest.approx(2 / 16)
+    assert "cross_entropy" in metrics.columns(metrics.per_sample())
+    assert metrics.summary(values).endswith("cross_entropy 0.1250")
+
+
 def test_counts_of_all_samples_are_summed_before_they_are_divided():
     metrics = counted(POINTS, tuple(NAMES))
     values = metrics.compute({})

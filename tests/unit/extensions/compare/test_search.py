@@ -41,10 +41,10 @@ def test_a_trial_is_stopped_if_its_interval_is_on_the_worse_side_of_the_best(tmp
         write_trial(folder, epoch, others, 0.0)
         assert trial_tables.keep_table(str(best)) == trial_tables.keep_table(str(folder)) == epoch
         assert trial_tables.keep_table(str(folder)) is None  # seen before
-        difference = trial_tables.compare_at(str(best), str(folder), epoch)
+        difference = trial_tables.compare_at(str(best), str(folder), epoch, "top-1")
         assert difference.value == pytest.approx(-100 * (others - wrong) / 400)
         assert search.is_worse(difference, more_is_better=True)
-    assert trial_tables.compare_at(str(best), str(folder), 7) is None
+    assert trial_tables.compare_at(str(best), str(folder), 7, "top-1") is None
     for low, high, worse in ((-3, -1, True), (-3, 1, False), (1, 3, False)):
         interval = ConfidenceInterval(value=(low + high) / 2, low=low, high=high)
         assert search.is_worse(interval, more_is_better=True) is worse

@@ -11,7 +11,8 @@ from support.thread_ranks import acting_as
 from support.trainings.small_runs import DIGITS
 
 from paddlevit_dist.core import settings
-from paddlevit_dist.core.tasks.step_types import StepPosition
+from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import build_metrics
 from paddlevit_dist.images.classification.task import Classification
 
 LABELS = [3, 9, 0, 3, 5]
@@ -118,3 +119,46 @@ def test_a_users_loss_is_the_sum_of_images(mixing, owner, words):
     batch = {"images": paddle.zeros([5, 1, 16, 16], "uint8"), "labels": paddle.to_tensor(LABELS)}
     refusal = refusal_of(task.train_step, lambda images: paddle.zeros([5, 10]), batch, StepPosition(1, 4, 9))
     assert refusal.startswith(words)
+
+
+class OwnStep(Classification):
+    def train_step(self, model, batch, step):
+        return super().train_step(model, batch, step)
+
+
+def evaluate(owner, logits, *words):
+    """Evaluate five images in two batches of unequal sizes; return metrics and values."""
+    task = owner(settings.load([*DIGITS, *words]).values)
+    task.num_classes = 10
+    metrics = build_metrics(task)
+    for rows in (slice(0, 3), slice(3, 5)):
+        batch = {"images": paddle.zeros([len(LABELS[rows]), 1, 16, 16], "uint8")}
+        batch["labels"] = paddle.to_tensor(LABELS[rows])
+        task.eval_step(lambda images, rows=rows: paddle.to_tensor(logits[rows]), batch, EvaluationStep(metrics))
+    return metrics, metrics.compute(metrics.state)
+
+
+def test_the_loss_of_an_evaluation_is_the_users():
+    logits = np.random.default_rng(0).standard_normal((5, 10)).astype(np.float32)
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    entropies = -np.log(shares[np.arange(5), LABELS])
+    targets = np.full((5, 10), 0.02)
+    targets[np.arange(5), LABELS] += 0.8
+    metrics, values = evaluate(SquaredErrors, logits)
+    assert values["loss"] == pytest.approx(((shares - targets) ** 2).sum() / 5, rel=1e-5)
+    assert values["cross_entropy"] == pytest.approx(entropies.mean(), rel=1e-5)
+    assert f"loss {values['loss']:.4f} cross_entropy {values['cross_entropy']:.4f}" in metrics.summary(values)
+    table = metrics.per_sample()
+    columns, stored = metrics.columns(table), metrics.to_sample_table(table)
+    assert "loss" not in columns and columns["cross_entropy"] == pytest.approx(entropies, rel=1e-5)
+    again = metrics.scores.compute(stored.arrays, np.array([[1.0, 0, 0, 0, 0]]))  # as compare does
+    assert "loss" not in again and again["cross_entropy"] == pytest.approx(entropies[:1], rel=1e-5)
+    _, of_step = evaluate(OwnStep, logits)
+    assert "loss" not in of_step and of_step["cross_entropy"] == values["cross_entropy"]
+    _, ours = evaluate(Classification, logits, "TRAIN.SMOOTHING", "0.3")  # ours stays what it is
+    assert ours["loss"] == values["cross_entropy"] and "cross_entropy" not in ours
+
+
+@pytest.mark.parametrize("owner", [MeanErrors, NoErrors])
+def test_a_users_loss_is_checked_in_an_evaluation(owner):
+    assert f"{owner.__name__}.summed_loss" in refusal_of(evaluate, owner, np.eye(5, 10, dtype=np.float32))

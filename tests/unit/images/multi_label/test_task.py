@@ -1,8 +1,11 @@
 """The task of several labels: what its batches hold, which labels count, and what it refuses."""
 
+import math
+
 import numpy as np
 import paddle
 import pytest
+from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.samples.tagged_images import NAMES, make_task
 from support.trainings.updates import waits_of_an_update
@@ -13,10 +16,12 @@ from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.dataset import reading_generator
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import build_metrics
 from paddlevit_dist.core.tasks.task_factory import make_task as make_any_task
 from paddlevit_dist.images import ImageDataset
 from paddlevit_dist.images.multi_label.mixing import BOXES, KNOWN, TARGETS, WEIGHTS, apply_mix, mix_labels
 from paddlevit_dist.images.multi_label.samples import find_missing_labels
+from paddlevit_dist.images.multi_label.task import MultiLabel
 from paddlevit_dist.images.transforms.on_device import BatchMixing
 
 MIXED = "TRAIN.MIXUP_ALPHA 0.8 TRAIN.CUTMIX_ALPHA 1.0".split()
@@ -267,3 +272,21 @@ def test_an_evaluated_batch_waits_for_nothing(tmp_path):
     with paddle.no_grad(), counted_waits() as waits:
         task.eval_step(model, batch, EvaluationStep(metrics, keeps_records=True))
     assert not len(waits), str(waits)
+
+
+def test_a_loss_that_is_never_called_is_refused():
+    own = type("Own", (MultiLabel,), {"summed_loss": lambda self, logits, labels, mix: logits.sum()})
+    assert refusal_of(own, load(["-cfg=multi_digits"]).values).startswith("Own.summed_loss is never called")
+
+
+def test_the_cross_entropy_of_a_users_step_is_not_called_its_loss():
+    own = type("Own", (MultiLabel,), {"train_step": lambda self, model, batch, step: {}})
+    found = {}
+    for task in (own, MultiLabel):
+        opened = task(load(["-cfg=multi_digits", "MODEL.NUM_CLASSES", "2"]).values)
+        opened.evaluated_classes = ["a", "b"]
+        metrics = build_metrics(opened)
+        metrics.update(paddle.zeros([3, 2]), paddle.ones([3, 2], "int8"))
+        found[task] = metrics.compute(metrics.state)
+    assert found[own]["cross_entropy"] == found[MultiLabel]["loss"] == pytest.approx(math.log(2))
+    assert "loss" not in found[own] and "cross_entropy" not in found[MultiLabel]

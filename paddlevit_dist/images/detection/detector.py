@@ -21,6 +21,7 @@ from ..models.layers import normal as normal
 from ..models.layers import single_or_double as single_or_double
 from ..models.layers import uniform as uniform
 from ..models.layers import zeros as zeros
+from ..models.segmenter import drop_layers as drop_layers
 from .denoising import ContrastiveNoise, DenoisingQueries
 from .detections import DetectedObjects
 
@@ -311,6 +312,7 @@ def build_backbone(
     model_defaults = model_options(name).defaults
     fixed = {key: value for key, value in {"any_size": True, **fixed}.items() if key in model_defaults}
     model = create_model(name, num_classes=0, **{**fixed, **(options or {})})
+    drop_layers(model, ("head.last_conv",))
     number = len(model.feature_strides)
     if not number:
         raise UserError(f"backbone '{name}' has no feature maps: use a ResNet, a Swin, a PVTv2 or a ConvNeXt")

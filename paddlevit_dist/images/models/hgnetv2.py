@@ -277,7 +277,11 @@ class HGNetV2(Classifier):
             stages.append(HGStage(styles[index + 1], inputs, outputs, depth, index > 0, middle, size, number, is_light))
             inputs = outputs
         self.stages = nn.LayerList(stages)
-        self._style, self._width, self._dropout = styles[-1], inputs, dropout
+        scales = [AffineScale()] if use_lab else []
+        self.head = nn.Layer()
+        self.head.last_conv = nn.Sequential(nn.Conv2D(inputs, _HEAD, 1, bias_attr=False), nn.ReLU(), *scales)
+        self.head.dropout = nn.Dropout(dropout)
+        self.embed_dim = _HEAD
         self.reset_classifier(num_classes)
         parts: list[nn.Layer] = [self.stem, *stages]
         for part in parts[:frozen_stages]:
@@ -293,28 +297,12 @@ class HGNetV2(Classifier):
         return maps
 
     def forward_features(self, x):
-        """(batch, 2048): the mean of the last map, widened; (batch, dims[-1]) of a model without classes."""
-        x = self.feature_maps(x)[-1].mean(axis=[2, 3], keepdim=True)
-        return (x if self.num_classes == 0 else self.head.last_conv(x)).flatten(1)
+        """Compute (batch, 2048): the mean of the last map, widened."""
+        return self.head.last_conv(self.feature_maps(x)[-1].mean(axis=[2, 3], keepdim=True)).flatten(1)
 
     def forward(self, x):
         """Compute logits (batch, num_classes), or the features when the model has no classes."""
-        x = self.forward_features(x)
-        return x if self.num_classes == 0 else self.head.fc(self.head.dropout(x))
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the last layer with a newly initialized one for ``num_classes``, or with nothing for 0."""
-        self.num_classes = num_classes
-        self.embed_dim = _HEAD if num_classes else self._width
-        if not num_classes:
-            self.head = nn.Layer()
-            return
-        if not hasattr(self, "head") or not self.head.sublayers():
-            scales = [AffineScale()] if self._style.scales else []
-            self.head = nn.Layer()
-            self.head.last_conv = nn.Sequential(nn.Conv2D(self._width, _HEAD, 1, bias_attr=False), nn.ReLU(), *scales)
-            self.head.dropout = nn.Dropout(self._dropout)
-        self.head.fc = self.new_classifier(num_classes)
+        return self.head.fc(self.head.dropout(self.forward_features(x)))
 
     def recomputed_layers(self) -> list[nn.Layer]:
         """Return the blocks if all batch norms are fixed; a batch norm that learns would count each batch twice."""

@@ -118,8 +118,10 @@ class Segmenter(Model):
 def drop_layers(backbone: Model, names: Sequence[str]) -> None:
     """Remove layers of a classifier that no map depends on: they would never learn."""
     for name in names:
-        if hasattr(backbone, name):
-            setattr(backbone, name, nn.Identity())
+        *owners, last = name.split(".")
+        owner = functools.reduce(lambda layer, part: getattr(layer, part, None), owners, backbone)
+        if hasattr(owner, last):
+            setattr(owner, last, nn.Identity())
 
 
 def pixel_classifier(channels: int, num_classes: int) -> Conv2D:

@@ -13,6 +13,7 @@ from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection.rtdetr.decoder import LocalizationQualityHead
 from paddlevit_dist.images.detection.rtdetr.network import RtDetr
+from paddlevit_dist.images.models.segmenter import drop_layers
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.golden import noisy_image
 from support.networks.golden_networks import GoldenNetworks, building, find_by_ending, sample
@@ -102,6 +103,7 @@ def make_backbone(model: str, dtype: str, **options: Any) -> paddle.nn.Layer:
     built = _of_hgnet(MODELS[model]["config"]["backbone_config"])
     with weights_of_zero():
         backbone = create_model("hgnetv2_b0", num_classes=0, **built, **options).to(dtype=dtype)
+    drop_layers(backbone, ("head.last_conv",))
     state = {name: value for name, value in make_weights(model).items() if name.startswith(BACKBONE)}
     report = load_weights(backbone, state, strict=True)
     assert report.unexpected == []

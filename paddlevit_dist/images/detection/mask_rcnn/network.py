@@ -23,7 +23,7 @@ from ...run_lengths import encode
 from .. import key_names
 from ..boxes import clip_boxes, decode_boxes
 from ..detections import DetectedObjects
-from ..detector import DetectionCriterion, DetectionTargets, Detector, Outputs, uniform, zeros
+from ..detector import DetectionCriterion, DetectionTargets, Detector, Outputs, drop_layers, uniform, zeros
 from .criterion import MaskRcnnCriterion, crop_mask_targets, sample_region_targets
 from .region_heads import RegionHeads, build_placeholder_region, paste
 from .region_proposals import ProposalNetwork, suppress
@@ -194,6 +194,7 @@ class MaskRCNN(Detector):
         super().__init__()
         options = {**(backbone_options or {}), **({"drop_path": drop_path} if drop_path else {})}
         body = create_model(backbone, num_classes=0, **options)
+        drop_layers(body, ("head.last_conv",))
         if tuple(body.feature_strides[-4:]) != (4, 8, 16, 32):
             raise UserError(
                 f"Mask R-CNN needs maps of strides 4, 8, 16 and 32, but {backbone} has {tuple(body.feature_strides)}: "

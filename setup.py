@@ -77,11 +77,12 @@ DETECTION = ["scipy>=1.7,<2"]  # assigns predicted to true boxes (DETR's matchin
 # newer Paddle than tested is not refused, but reported when a run begins.
 EXTRAS = {
     "cpu": ["paddlepaddle>=2.6.2", NUMBA],  # Paddle's CPU build: every path runs, with gloo between processes
-    "gpu": ["paddlepaddle-gpu>=3", NUMBA],  # Paddle's CUDA build, from Paddle's own index: PyPI has none
+    "gpu": ["paddlepaddle-gpu>=3", NUMBA, TRITON],  # Paddle's CUDA build, from Paddle's own index: PyPI has none
     "gpu26": [
         "paddlepaddle-gpu>=2.6.2,<3",  # PyPI's, for GPUs up to Ampere; needs NVIDIA's libraries
         "numpy>=1.21,<2",  # it was built against numpy 1
         NUMBA,
+        TRITON,
     ],
     "fast": [FAST],  # DATA.DECODER fast; version 5 also draws text in many scripts
     "tensorboard": ["tensorboard>=2.12,<3"],  # -log_to=tensorboard: its own writer, without TensorFlow or torch

@@ -301,6 +301,7 @@ class Checkpointer:
             "paddle": paddle.__version__,
             "undecayed": state.undecayed,
             "training_means": means,
+            "choices": dict(state.choices),
         }
         optimizer = self._copy_optimizer() if moments is None else moments
         own = {} if state.own is None else {name: each.numpy().copy() for name, each in state.own.tensors().items()}

@@ -239,6 +239,7 @@ class StateLoader:
                 raise UserError(f"-resume={directory}: {error}; use the settings it was saved with") from error
         state.precision.load_state_dict(extra["scaler"])
         state.nan_guard.load_state_dict(extra["skipped_updates"])
+        state.choices.update(extra.get("choices", {}))  # earlier versions stored none
         state.begin_after(**{name: content.position[name] for name in ("epoch", "consumed")})
         file = directory / AVERAGED
         if state.ema is None and file.is_file():

@@ -36,7 +36,7 @@ from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
 from ..tasks.made_results import require_described
 from ..tasks.model_factory import build_model
-from ..tasks.protocols import FeatureCaching, get_sample_check
+from ..tasks.protocols import Capturable, FeatureCaching, get_sample_check
 from ..tasks.step_types import StepPosition
 from ..tasks.task import Task
 from .checkpointing import Checkpointer
@@ -159,6 +159,10 @@ class Trainer:
         self.schedule, self.precision = self.state.schedule, self.state.precision
         self.optimizer, self.ema, self.nan_guard = self.state.optimizer, self.state.ema, self.state.nan_guard
         self.restore()
+        capture = get_aspect(task, Capturable)
+        captures = self.state.choose("TRAIN.CAPTURE", train.CAPTURE)
+        if captures and capture is not None:
+            capture.use_one_shape()
         wrapped = data_parallel(self.model, self.batch_norm, train.FIND_UNUSED_PARAMETERS, train.BUCKET_MEGABYTES)
         for layer in self.state.own_layers:
             prepare_batch_norms(layer, self.batch_norm)
@@ -176,7 +180,7 @@ class Trainer:
             nan_guard=self.nan_guard,
             average=self.ema,
             own=self.state.own,
-            captures=train.CAPTURE,
+            captures=captures,
             bucket_megabytes=train.BUCKET_MEGABYTES,
             log=run_log.log_and_print,
         )

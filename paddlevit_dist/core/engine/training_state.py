@@ -7,6 +7,7 @@ import paddle
 
 from ..data.sampler import TrainingSampler
 from ..distributed import broadcast_statistics, rank, recompute_layers, world_size
+from ..runtime import device_graph
 from ..runtime.errors import UserError
 from ..runtime.printing import agree, count
 from ..settings.every_run import RunSettings, TrainSection
@@ -31,6 +32,11 @@ from .precision import TrainingPrecision, compile_model
 from .schedule import RateSchedule, build_schedule
 from .sharding import Shards
 
+# Updates from which "auto" compares captured passes and fused kernels with plain ones. The comparison of a graph runs
+# the passes nine times and captures them once, which takes about as long as 30 updates gain (ViT-Ti/16 in bfloat16 on
+# an H200: 8.6 of 23.5 ms each). A limit of ten times that leaves most of the gain, also where less is gained.
+LEAST_UPDATES = 300
+
 
 class TrainingState(NamedTuple):
     """The parts of a training run that change with each step. Each has ``state_dict`` and ``load_state_dict``.
@@ -40,6 +46,7 @@ class TrainingState(NamedTuple):
         optimizer: a Paddle optimizer, perhaps with a fused step.
         ema: the average of the weights, of TRAIN.MODEL_EMA or the task's own; None: there is none.
         undecayed: names of parameters with two or more axes that have no weight decay.
+        choices: whether settings that may be "auto" are on in this run, by name; checkpoints store it.
         shards: which rank keeps which part of optimizer and average; None: every rank keeps all.
         own: the task's own state; None: it has none.
     """
@@ -52,8 +59,23 @@ class TrainingState(NamedTuple):
     sampler: TrainingSampler
     schedule: RateSchedule
     undecayed: list[str]
+    choices: dict[str, bool]
     shards: Shards | None = None
     own: TaskState | None = None
+
+    def choose(self, setting: str, value: bool | str) -> bool:
+        """Return whether a setting that makes updates faster on GPUs is on, and store the choice.
+
+        "auto" is on in a process that trains alone on a CUDA GPU, if the run is not over before the comparison with
+        plain passes has paid off. A resumed run does as it did before, and one that has stored no choice trains
+        plainly.
+        """
+        if value == "auto":
+            is_resumed = self.schedule.update > 0
+            is_wanted = self.choices.get(setting, False) if is_resumed else self.schedule.total_updates >= LEAST_UPDATES
+            value = is_wanted and world_size() == 1 and not device_graph.reason_against()
+        self.choices[setting] = bool(value)
+        return self.choices[setting]
 
     @property
     def optimizer_state(self) -> OptimizerState:
@@ -150,7 +172,7 @@ def build_training_state(
         ema = own.average
     has_scaler = precision.scaler is not None
     nan_guard = NonFiniteGuard(train.MAX_SKIPPED_UPDATES, has_scaler, explain_not_finite, log)
-    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, shards, own)
+    return TrainingState(model, optimizer, ema, precision, nan_guard, sampler, schedule, undecayed, {}, shards, own)
 
 
 def _get_decay_factor(train: TrainSection, schedule: RateSchedule) -> Callable[[], float] | None:

@@ -221,10 +221,10 @@ class TrainSection(Section):
         AT_LEAST_1,
         effect="neutral",
     )
-    CAPTURE: bool = key(
-        False,
+    CAPTURE: Literal[True, False, "auto"] = key(
+        "auto",
         "on CUDA GPUs, launch forward and backward passes of a task and network that allow it as a graph, by one call "
-        "of the host, after a comparison with the passes themselves; tested without a GPU only",
+        "of the host, after a comparison with the passes themselves; auto: on one GPU, in runs of 300 updates or more",
         effect="neutral",
     )
     FIND_UNUSED_PARAMETERS: bool = key(

@@ -151,6 +151,9 @@ class Capturable(ABC):
         is built.
         """
 
+    def use_one_shape(self) -> None:  # noqa: B027 - a task whose batches have one shape need not implement it
+        """Let all batches have one shape, if the task can; called before the first batch. By default, do nothing."""
+
 
 class FeatureCaching(ABC):
     """Computes values of frozen layers once, before training or evaluation. Asked for in ``core/engine/trainer.py``."""

@@ -129,12 +129,13 @@ def measure_steps(training: Any, config: RunSettings, clock: Callable[[], float]
         return clock() - started
 
     seconds = []
-    least = 3 if config.TRAIN.CAPTURE else 2  # passes are captured from the second update on
+    captures = training.step.captured is not None
+    least = 3 if captures else 2  # passes are captured from the second update on
     while len(losses) < least or (len(losses) <= _UPDATES and losses[-1] > losses[0] / 2):
         seconds.append(update())
         if max(all_gather(clock() - began)) > _SECONDS and len(losses) >= least:
             break
-    captured = {"captured": _compare_captured(training.step, update)} if config.TRAIN.CAPTURE else {}
+    captured = {"captured": _compare_captured(training.step, update)} if captures else {}
     memory = max(all_gather(memory_mib() or 0.0))
     parameters = training.model.parameters()
     trained = sum(p.size for p in parameters if not p.stop_gradient) / sum(p.size for p in parameters)

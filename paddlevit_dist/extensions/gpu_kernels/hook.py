@@ -1,5 +1,6 @@
 """The hook of GPU_KERNELS: before the first update, it replaces layers where the GPU agrees with Paddle."""
 
+import importlib.util
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ from ...core.engine.hooks import Hook
 from ...core.engine.precision import TrainingPrecision
 from ...core.engine.trainer import Trainer
 from ...core.runtime import autocast, device_kinds
+from ...images.models.layers import DropPath
 
 _Case = tuple[str, int, str]  # kernel, width and dtype
 
@@ -22,8 +24,23 @@ class FusedKernelsHook(Hook):
     """Train by fused kernels. Evaluations, exports and the names of weights do not change."""
 
     def __init__(self, run: Trainer) -> None:
-        for line in use_fused_kernels(run.model, run.precision):
-            run.run_log.log_and_print(line)
+        setting = run.config["GPU_KERNELS"]
+        if setting == "auto" and (importlib.util.find_spec("triton") is None or _has_both_drops(run.model)):
+            setting = False
+        if run.state.choose("GPU_KERNELS", setting):
+            for line in use_fused_kernels(run.model, run.precision):
+                run.run_log.log_and_print(line)
+
+
+def _has_both_drops(model: paddle.nn.Layer) -> bool:
+    """Return whether a model has dropout and stochastic depth, which the kernels draw together.
+
+    Such a run was compared with plain ones by training on an H200, and its loss after 132 updates was higher: 1.938
+    (standard deviation 0.08) for 1.837 (0.05), of four seeds each. Until that is explained, "auto" is off there.
+    """
+    layers = model.sublayers()
+    has_dropout = any(isinstance(layer, paddle.nn.Dropout) and layer.p for layer in layers)
+    return has_dropout and any(isinstance(layer, DropPath) and layer.rate for layer in layers)
 
 
 def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> list[str]:

@@ -1,6 +1,7 @@
 """Configuration key of fused kernels."""
 
 import importlib.util
+from typing import Literal
 
 from ...core.runtime.errors import UserError
 from ...core.settings.every_run import RunSettings
@@ -11,17 +12,18 @@ from ...core.settings.table import ConfigView, KeyTable
 class GpuKernelSettings(RunSettings):
     """Key of fused kernels."""
 
-    GPU_KERNELS: bool = key(
-        False,
+    GPU_KERNELS: Literal[True, False, "auto"] = key(
+        "auto",
         "train by fused Triton kernels (residual + layer norm + cast, bias + GELU, dropout) on a CUDA GPU that "
-        "computes with them what Paddle's operations compute; needs the extra triton",
+        "computes with them what Paddle's operations compute; needs the extra triton; auto: if it is installed, on one "
+        "GPU, in runs of 300 updates or more, unless the network has both dropout and stochastic depth",
         training_only=True,
         effect="machine",
     )
 
 
 def _check(config: ConfigView[GpuKernelSettings]) -> list[str]:
-    if config.values.GPU_KERNELS and importlib.util.find_spec("triton") is None:
+    if config.values.GPU_KERNELS is True and importlib.util.find_spec("triton") is None:
         raise UserError(
             f"{config['GPU_KERNELS']} needs the package triton, which is not installed: "
             "pip install '.[triton]' in a clone, or set GPU_KERNELS False"

@@ -1,5 +1,6 @@
 """What a log says of labeled images, what ``doctor`` checks of them, and what is asked of their models."""
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,11 @@ class ClassifierCapture(TaskAspect, Capturable):
         if type(self.task) is not Classification:
             return "it is derived from the task of classifiers"
         return "its teacher may be any network" if self.task.teacher is not None else ""
+
+    def use_one_shape(self) -> None:
+        """Let random erasing process the images without boxes, too."""
+        if self.task.erasing is not None:
+            self.task.erasing = dataclasses.replace(self.task.erasing, takes_all=True)
 
 
 class ClassifierRecomputation(TaskAspect, Recomputable):

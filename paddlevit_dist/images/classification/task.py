@@ -201,8 +201,7 @@ class Classification(LabeledImageTask, ClassifierTask):
         self.mixing = None if config.EVAL else build_mixing(train)
         self.erasing = None
         if train.RANDOM_ERASE_PROB:
-            amount = train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT
-            self.erasing = RandomErasing(*amount, takes_all=train.CAPTURE)
+            self.erasing = RandomErasing(train.RANDOM_ERASE_PROB, train.RANDOM_ERASE_MODE, train.RANDOM_ERASE_COUNT)
 
     def build_dataset(self, split: str, cache_folder: Path) -> ClassificationSamples:
         """Open a split with its transform, check it, and log what was found."""

@@ -12,6 +12,7 @@ from support.networks.plain_layers import plain_layers
 from support.recorded_graph import recorded_graphs
 from support.trainings.small_runs import DIGITS, TINY, losses, make_trainer, make_weights
 
+from paddlevit_dist.core.checkpoint import store as checkpoint_store
 from paddlevit_dist.core.engine import TrainStep
 from paddlevit_dist.core.engine.precision import TrainingPrecision
 from paddlevit_dist.core.tasks.protocols import Capturable
@@ -113,3 +114,23 @@ def require_the_same_run(tmp_path: Path, recipe: str) -> None:
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_recipes_train_in_a_graph_as_without_one(tmp_path, recipe):
     require_the_same_run(tmp_path, RECIPES[recipe])
+
+
+def test_a_resumed_run_captures_its_passes_if_it_did_so_before(tmp_path, monkeypatch):
+    """TRAIN.CAPTURE is auto by default: a run decides at its start, and a run of an earlier version did not."""
+
+    def run(*words: str) -> str:
+        log = tmp_path / "log.txt"
+        before = log.read_text(encoding="utf-8") if log.exists() else ""
+        common = [*DIGITS, *TINY, "-epochs=3", "-batch_size=8", "TRAIN.RANDOM_ERASE_PROB", "0.5", "KEEP_EPOCHS", "3"]
+        make_trainer(tmp_path, [*common, *words], {"train": 48, "val": 16}).train()
+        return log.read_text(encoding="utf-8").removeprefix(before)
+
+    monkeypatch.setattr("paddlevit_dist.core.engine.training_state.LEAST_UPDATES", 18)
+    with plain_layers(), recorded_graphs() as graphs:
+        assert CAPTURED in run("-stop_after_epoch=1")
+        monkeypatch.setattr("paddlevit_dist.core.engine.training_state.LEAST_UPDATES", 19)
+        assert CAPTURED in run("-resume=auto", "-stop_after_epoch=2")
+    assert len(graphs) == 2
+    assert checkpoint_store.read(tmp_path / "checkpoints" / "epoch_0002").extra["choices"]["TRAIN.CAPTURE"] is True
+    assert CAPTURED not in run("-resume=auto", "TRAIN.CAPTURE", "False")

@@ -93,7 +93,7 @@ def loader_of(tmp_path, *words, task=None, datasets=None, files=None, taken=None
         return SimpleNamespace(load_state_dict=lambda values: taken.append((name, values)))
 
     parts = {name: take(name) for name in ("optimizer_state", "precision", "nan_guard")}
-    parts |= {"sampler": SimpleNamespace(consumed=0, epoch=4, global_batch_size=8), "undecayed": []}
+    parts |= {"sampler": SimpleNamespace(consumed=0, epoch=4, global_batch_size=8), "undecayed": [], "choices": {}}
     parts |= {"begin_after": lambda *words, **more: taken.append(words or more), "schedule": SimpleNamespace(update=77)}
     state = SimpleNamespace(**{"ema": None, "own": None, "model": Weights(), **parts, **state})
     datasets = {"val": SimpleNamespace(is_random_split=False)} if datasets is None else datasets

@@ -11,7 +11,8 @@ from support.thread_ranks import acting_as
 from paddlevit_dist import UserError, create_model
 from paddlevit_dist.core.data.sampler import TrainingSampler
 from paddlevit_dist.core.engine.nan_guard import SCALER_SKIPS
-from paddlevit_dist.core.engine.training_state import build_sampler, build_training_state
+from paddlevit_dist.core.engine.training_state import LEAST_UPDATES, build_sampler, build_training_state
+from paddlevit_dist.core.runtime import device_graph
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.model import Model
 from paddlevit_dist.core.tasks.protocols import Recomputable
@@ -244,3 +245,35 @@ def test_weights_are_cast_together_only_where_each_rank_uses_all_once(key):
     with forced_device():
         printed = build(*words, model=TwoProducts(), task=RecomputedTask(config_of()))[1]
     assert any(" are cast to half precision " in line for line in printed) == (key is None)
+
+
+LONG = ("-epochs=60",)  # LEAST_UPDATES
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "update", "stored", "ranks", "has_graphs", "expected"),
+    [
+        ("auto", LONG, 0, {}, 1, True, True),
+        ("auto", ("-epochs=59",), 0, {}, 1, True, False),
+        ("auto", LONG, 0, {}, 2, True, False),
+        ("auto", LONG, 0, {}, 1, False, False),
+        ("auto", LONG, 5, {}, 1, True, False),  # of a version that stored no choice
+        ("auto", ("-epochs=59",), 5, {"a": True}, 1, True, True),
+        ("auto", LONG, 5, {"a": False}, 1, True, False),
+        ("auto", LONG, 5, {"a": True}, 1, False, False),
+        (True, (), 0, {}, 2, False, True),
+        (True, LONG, 5, {"a": False}, 1, True, True),
+        (False, LONG, 5, {"a": True}, 1, True, False),
+    ],
+)
+def test_what_makes_updates_faster_is_chosen_once_for_a_run(
+    monkeypatch, value, words, update, stored, ranks, has_graphs, expected
+):
+    state, _ = build(*words)
+    assert words != LONG or state.schedule.total_updates == LEAST_UPDATES
+    state.schedule.load_state_dict({"update": update})
+    state.choices.update(stored)
+    monkeypatch.setattr(device_graph, "reason_against", lambda: "" if has_graphs else "only CUDA GPUs have graphs")
+    with acting_as(0, ranks):
+        assert state.choose("a", value) is expected
+    assert state.choices == {"a": expected}

@@ -112,6 +112,8 @@ def test_updates_of_two_ranks_are_measured_until_the_loss_is_halved(tmp_path, mo
         terms = {"ce": LossTerm(paddle.to_tensor(4 * loss), 4, 0.25), "none": LossTerm(paddle.zeros([]), 0, 1.0)}
         return [{**terms, "shown": LossTerm(paddle.to_tensor(9.0), 0, 0.0)}, {}]
 
+    step.captured = None
+
     def read(epochs):
         yield from ({"images": (*epochs, number)} for number in range(5))
 

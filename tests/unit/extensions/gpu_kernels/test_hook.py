@@ -169,3 +169,22 @@ def test_an_error_is_told_without_the_frames_that_paddle_draws():
     drawn = "  In transformed code:\n\n==== Error ====\nno kernel  for\n this device"
     assert hook._one_line(ValueError(drawn)) == "ValueError: In transformed code: no kernel for this device"
     assert hook._one_line(ValueError("x" * 400)) == f"ValueError: {'x' * 300}"
+
+
+@pytest.mark.parametrize(
+    ("value", "drops", "has_triton", "asked"),
+    [
+        ("auto", {"dropout": 0.1}, True, "auto"),
+        ("auto", {"drop_path": 0.1}, True, "auto"),
+        ("auto", {"dropout": 0.1, "drop_path": 0.1}, True, False),
+        ("auto", {}, False, False),
+        (True, {"dropout": 0.1, "drop_path": 0.1}, True, True),
+    ],
+)
+def test_by_default_networks_with_both_kinds_of_dropout_are_left_out(module_specs, value, drops, has_triton, asked):
+    if not has_triton:
+        module_specs["triton"] = None
+    chosen = []
+    state = SimpleNamespace(choose=lambda *words: chosen.append(words))
+    hook.FusedKernelsHook(SimpleNamespace(config={"GPU_KERNELS": value}, model=build(**drops), state=state))
+    assert chosen == [("GPU_KERNELS", asked)]

@@ -20,4 +20,4 @@ def test_without_triton_the_key_is_refused(module_specs):
     with pytest.raises(UserError, match=r"GPU_KERNELS .*triton.*pip install '\.\[triton\]' in a clone") as refusal:
         settings.load(["-cfg=vit_digits", "GPU_KERNELS", "True"])
     assert "\n" not in str(refusal.value)
-    assert settings.load(["-cfg=vit_digits"]).values.GPU_KERNELS is False
+    assert settings.load(["-cfg=vit_digits"]).values.GPU_KERNELS == "auto"

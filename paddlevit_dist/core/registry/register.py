@@ -99,6 +99,8 @@ def register_score_kind(name: str, target: Target, replace: bool = False) -> Non
     ``tasks.ScoreKind``, or its location, "module:attribute". Raises UserError: the name is in use, and ``replace`` was
     not given.
     """
+    if hasattr(target, "check_methods"):  # of a class; that of a location is checked when it is imported
+        target.check_methods()
     _register("score_kind", name, target, None, replace)
 
 

@@ -346,7 +346,7 @@ class TableMetrics(PerSampleMetrics):
     def bootstrap_values(self, table: Sequence[np.ndarray], weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the scores of weighted samples by ``ScoreKind.recompute``, which prepares a table once."""
         if self._prepared is None or self._prepared[0] is not table[0]:
-            self._prepared = table[0], self.scores.recompute([self.to_arrays(table)], self.class_names)
+            self._prepared = table[0], self.scores.recompute_scores([self.to_arrays(table)], self.class_names)
         return require_draws(self.scores, self._prepared[1](weights), len(weights))
 
     def declare(self, table: Sequence[np.ndarray]) -> ProportionRecompute:

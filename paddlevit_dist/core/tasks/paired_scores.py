@@ -77,7 +77,7 @@ class PairedScores:
             order: int (samples,), the row in the second table of each sample of the first.
             numbers: see ``PairedScores``.
         """
-        declared, of_second = kind.declare_recomputed(tables[:1], classes), kind.recompute(tables[1:], classes)
+        declared, of_second = kind.declare_recomputed(tables[:1], classes), kind.recompute_scores(tables[1:], classes)
         is_ordered = np.array_equal(order, np.arange(len(order)))
         reorder = (lambda weights: weights) if is_ordered else functools.partial(_reorder, order)
         second = dataclasses.replace(declared, values=lambda weights: of_second(reorder(weights)))
@@ -87,7 +87,7 @@ class PairedScores:
             sizes = kind.count_objects(tables[0])
             sizes = np.ones(len(order)) if sizes is None or not sizes.any() else sizes
             return build(functools.partial(subtract_swapped, _build_subtract(declared, second), sizes=sizes), sizes)
-        joined = kind.recompute(tables, classes)
+        joined = kind.recompute_scores(tables, classes)
 
         def score(weights: np.ndarray) -> Mapping[str, np.ndarray]:
             """Score answers of the first model where a weight is 1, and of the second where it is 0."""

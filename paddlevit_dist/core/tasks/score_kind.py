@@ -6,6 +6,7 @@ A kind of scores is registered by the name that ``SampleTable.kind`` has. It can
 import copy
 import dataclasses
 import functools
+import itertools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -84,21 +85,41 @@ class ScoreKind:
     def __init__(self, classes: Sequence[str] = ()) -> None:
         self.classes = list(classes)
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        owner = next(each for each in cls.__mro__ if vars(each).keys() & {"compute", "recompute"})
-        if owner is ScoreKind:
+    @classmethod
+    def check_methods(cls) -> None:
+        """Raise UserError if the class does not say how scores are computed, or has a method of former versions."""
+        owners = cls._list_scoring()
+        if not owners:
             raise UserError(f"{cls.__name__} needs the method compute(self, arrays, weights)")
-        # Who has one of both has the other by it, since an inherited one would compute the parent's scores. It calls
-        # the owner's, not that of the instance, so that super() works in both.
-        if "recompute" not in vars(owner):
-            cls.recompute = functools.partialmethod(_recompute_by, owner)  # type: ignore[assignment, method-assign]
-        elif "compute" not in vars(owner):
-            cls.compute = functools.partialmethod(_compute_by, owner)  # type: ignore[assignment, method-assign]
+        turns = [pair for pair in itertools.pairwise(owners) if pair[0][1].isdisjoint(pair[1][1])]
+        if len(turns) > 1:  # super() in the first would call the last, and so skip what the one between them adds
+            (owner, names), (parent, inherited) = turns[0]
+            raise UserError(
+                f"{owner.__name__} has {names.pop()}, but {parent.__name__} has {inherited.pop()}: use the same in both"
+            )
         if hasattr(cls, "find_range"):  # of 0.1.0rc1; ranges that nothing reads would change intervals
             raise UserError(
                 f"{cls.__name__} needs find_ranges(self, arrays, classes) instead of find_range(self, name)"
             )
+
+    @classmethod
+    def _list_scoring(cls) -> list[tuple[type, set[str]]]:
+        """Return the classes with ``compute``, ``recompute`` or both, the nearest first, with the names of these."""
+        owners = [(each, vars(each).keys() & {"compute", "recompute"}) for each in cls.__mro__ if each is not ScoreKind]
+        return [(owner, names) for owner, names in owners if names]
+
+    def compute_scores(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Return the scores as ``compute`` does, by the method that the nearest class has: an inherited one ignores it.
+
+        Call this and ``recompute_scores``, and write one of ``compute`` and ``recompute``.
+        """
+        _, names = self._list_scoring()[0]
+        return self.compute(arrays, weights) if "compute" in names else ScoreKind.compute(self, arrays, weights)
+
+    def recompute_scores(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
+        """Return the function that ``recompute`` returns, by the method that the nearest class has."""
+        _, names = self._list_scoring()[0]
+        return self.recompute(parts, classes) if "recompute" in names else ScoreKind.recompute(self, parts, classes)
 
     def compute(self, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
         """Compute the scores of weighted samples.
@@ -112,15 +133,18 @@ class ScoreKind:
             Values by name, float (draws,); NaN where a value is not defined. Values of one draw must not depend on the
             others.
         """
-        raise NotImplementedError
+        return self.recompute([arrays], self.classes)(weights)
 
     def recompute(self, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
         """Return a function from weights of the samples of all tables, in their order, to values as in ``compute``."""
-        raise NotImplementedError
+        named, arrays = copy.copy(self), self.join(parts)
+        named.classes = list(classes)
+        return named.declare(functools.partial(named.compute, arrays), arrays, classes)
 
     def declare_recomputed(self, parts: Sequence[Arrays], classes: Sequence[str]) -> ProportionRecompute:
         """Return ``recompute`` of tables with all that this kind declares; a parent's ``recompute`` knows less."""
-        return self.declare(self.recompute(parts, classes), parts[0] if len(parts) == 1 else self.join(parts), classes)
+        arrays = parts[0] if len(parts) == 1 else self.join(parts)
+        return self.declare(self.recompute_scores(parts, classes), arrays, classes)
 
     def declare(self, values: Recompute, arrays: Arrays, classes: Sequence[str]) -> ProportionRecompute:
         """Declare to intervals which of these values are rates, the ranges of others, and the samples of classes.
@@ -250,7 +274,7 @@ class ScoreKind:
         By default they are the values of each sample alone.
         """
         samples = len(next(array for name, array in arrays.items() if name not in self.settings))
-        values = [self.compute(self.select(arrays, row), np.ones((1, 1))) for row in range(samples)]
+        values = [self.compute_scores(self.select(arrays, row), np.ones((1, 1))) for row in range(samples)]
         return {name: [float(row[name][0]) for row in values] for name in values[0]}
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
@@ -314,18 +338,6 @@ class ScoreKind:
         return None
 
 
-def _compute_by(self: ScoreKind, owner: Any, arrays: Arrays, weights: np.ndarray) -> Mapping[str, np.ndarray]:
-    """Compute the scores by ``recompute`` of this class, as ``ScoreKind.compute``."""
-    return owner.recompute(self, [arrays], self.classes)(weights)
-
-
-def _recompute_by(self: ScoreKind, owner: Any, parts: Sequence[Arrays], classes: Sequence[str]) -> Recompute:
-    """Recompute the scores by ``compute`` of this class, as ``ScoreKind.recompute``."""
-    named, arrays = copy.copy(self), self.join(parts)
-    named.classes = list(classes)
-    return named.declare(functools.partial(owner.compute, named, arrays), arrays, classes)
-
-
 def _get_range(ranges: Mapping[str, ScoreRange | None], name: str) -> ScoreRange | None:
     return ranges.get(name, UNBOUNDED)
 
@@ -355,6 +367,7 @@ def find_score_kind(name: str, classes: Sequence[str] = ()) -> ScoreKind | None:
     if name not in known:
         return None
     kind: ScoreKind = require_derived(resolve("score_kind", name), ScoreKind)()
+    kind.check_methods()
     require_unique(classes, f"scores of {name}: classes")
     kind.classes = list(classes)
     return kind

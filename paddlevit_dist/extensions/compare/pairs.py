@@ -133,7 +133,7 @@ def _find_other_labels(first: EvaluationTable, second: EvaluationTable, order: n
 def explain_undefined(table: EvaluationTable) -> str:
     """Explain that the score of a table has no value."""
     score, classes = table.about["score"], table.about["classes"]
-    if score in table.kind.recompute([table.arrays], classes)(np.ones((1, len(table.names)))):
+    if score in table.kind.recompute_scores([table.arrays], classes)(np.ones((1, len(table.names)))):
         return f"{score} is not defined for these samples"
     return (
         f"{score} is not a score of the kind {table.about['kind']}: let the metrics return a SampleTable of a kind of "

@@ -128,5 +128,5 @@ def _score(pairs: LabelPairs, groups: Mapping[str, Labels], names: Sequence[str]
     metrics = VolumeMetrics(list(groups), False, list(groups.values())[1:])
     for predicted, true in pairs:
         metrics.update(keep_largest(predicted, find_labels(names, groups)), true, np.ones(3))
-    values = metrics.scores.compute(metrics.rows(), np.ones((1, len(pairs))))
+    values = metrics.scores.compute_scores(metrics.rows(), np.ones((1, len(pairs))))
     return {name: float(column[0]) for name, column in values.items() if not np.isnan(column[0])}

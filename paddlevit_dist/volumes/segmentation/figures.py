@@ -99,7 +99,7 @@ def segmentation_figures(
     """
     arrays = {"sums": np.stack([record for _, record in records])}  # (volumes, classes - 1, columns)
     scores = VolumeScores(class_names[1:])
-    totals = scores.compute(arrays, np.ones((1, len(records))))
+    totals = scores.compute_scores(arrays, np.ones((1, len(records))))
     numbers = [select(arrays["sums"], what).sum(axis=0).astype(int).tolist() for what in ("labeled", "missed")]
     rows = []
     columns, few = scores.columns(arrays), []

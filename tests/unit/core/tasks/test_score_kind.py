@@ -115,7 +115,7 @@ def test_a_value_outside_of_its_range_is_refused_and_one_at_its_end_is_not():
 
 def test_a_kind_with_the_method_of_former_versions_is_refused():
     with pytest.raises(UserError, match=r"^Old needs find_ranges\(self, arrays, classes\) instead of find_range"):
-        type("Old", (Kappa,), {"find_range": lambda self, name: (0, 1)})
+        register_score_kind("old", type("Old", (Kappa,), {"find_range": lambda self, name: (0, 1)}))
 
 
 def test_a_kind_is_found_by_its_name():
@@ -180,13 +180,18 @@ class AddsByMixin(Doubles, Errors):
     [
         (Errors, {"error": 3}),
         (AddsByCompute, {"error": 3, "samples": 4}),
-        (AddsByRecompute, {"error": 3, "samples": 4, "classes": 2}),
-        (type("Grandchild", (AddsByRecompute,), {}), {"error": 3, "samples": 4, "classes": 2}),
+        (type("Grandchild", (AddsByCompute,), {}), {"error": 3, "samples": 4}),
         (AddsByMixin, {"error": 6}),
     ],
 )
-def test_who_overrides_one_of_both_methods_is_asked_by_both(kind, expected):
+def test_either_override_is_used(kind, expected):
     arrays, weights = {"wrong": np.array([1, 0, 1])}, np.array([[1, 1, 2]])
-    by_compute, by_recompute = kind("ab").compute(arrays, weights), kind().recompute([arrays], ["a", "b"])(weights)
+    by_compute = kind("ab").compute_scores(arrays, weights)
+    by_recompute = kind().recompute_scores([arrays], ["a", "b"])(weights)
     assert {name: value.item() for name, value in by_compute.items()} == expected
     assert {name: value.item() for name, value in by_recompute.items()} == expected
+
+
+def test_a_method_that_would_skip_what_its_parent_adds_is_refused():
+    with pytest.raises(UserError, match="^AddsByRecompute has recompute, but AddsByCompute has compute: use"):
+        AddsByRecompute.check_methods()

@@ -29,7 +29,8 @@ def evaluate(samples: str, indices: list) -> tuple[dict, SampleTable]:
 
 
 def compute(tables: list[SampleTable], weights: np.ndarray) -> dict[str, np.ndarray]:
-    return require_score_kind(tables[0].kind).recompute([table.arrays for table in tables], tables[0].classes)(weights)
+    kind = require_score_kind(tables[0].kind)
+    return kind.recompute_scores([table.arrays for table in tables], tables[0].classes)(weights)
 
 
 def draw(seed: int) -> tuple[list, np.ndarray]:
@@ -71,7 +72,7 @@ def test_the_line_of_an_evaluation_has_the_scores_of_its_table(samples, seed):
     indices, _ = draw(seed)
     values, table = evaluate(samples, indices)
     scores = require_score_kind(table.kind, table.classes)
-    computed = scores.compute(table.arrays, np.ones((1, len(indices))))
+    computed = scores.compute_scores(table.arrays, np.ones((1, len(indices))))
     defined = {name: float(value[0]) for name, value in computed.items() if np.isfinite(value[0])}
     shown = {name: value for name, value in values.items() if isinstance(value, float)}
     assert shown.keys() <= defined.keys() and len(shown) > 2
@@ -94,7 +95,7 @@ def test_a_subclass_that_has_compute_alone_is_asked_and_its_parent_still_joins_t
         def compute(self, arrays, weights):
             return {**super().compute(arrays, weights), "samples": weights.sum(axis=1)}
 
-    found = OwnScores().recompute([table.arrays for table in tables], tables[0].classes)(weights)
+    found = OwnScores().recompute_scores([table.arrays for table in tables], tables[0].classes)(weights)
     assert found.pop("samples").tolist() == [len(counts), counts.sum()]
     require_equal(found, compute(tables, weights))
 
@@ -111,7 +112,7 @@ def test_no_name_of_a_class_gives_two_scores_one_name(samples):
     def name_values(names):
         names = [*names, *(f"class {place}" for place in range(len(names), len(metrics.class_names)))]
         kind = require_score_kind(metrics.kind, names[: len(metrics.class_names)])
-        scores = kind.compute(arrays, np.ones((1, SIX)))
+        scores = kind.compute_scores(arrays, np.ones((1, SIX)))
         return [scores, kind.columns(arrays), kind.hits(arrays, kind.classes), kind.counts(arrays)]
 
     plain = name_values([])

@@ -1,6 +1,5 @@
 """Base class of all datasets of volumes with landmarks."""
 
-import inspect
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.registry.required_methods import is_builtin
 from ..core.runtime.printing import describe_value
 from ..core.tasks.dataset import Dataset
 from ..core.tasks.listed_dataset import create_dataset
-from ..core.tasks.made_results import is_ours
 from ..core.tasks.sample_checks import BadSample
 from ..core.tasks.sample_groups import SUBJECT
 from .settings import MAX_VOXELS, VolumeSettings
@@ -41,7 +40,7 @@ class NamedVolumes(Dataset):
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
         super().make_facts(name)
-        if not is_ours(type(self)):
+        if not is_builtin(self.__class__):
             self.number_classes(name)
         require_cases(map(self.case, range(len(self))), name)
 
@@ -58,7 +57,7 @@ class NamedVolumes(Dataset):
 
         It follows from the description of a derived class.
         """
-        is_default = inspect.unwrap(type(self).describe) is NamedVolumes.describe
+        is_default = self.__class__.describe is NamedVolumes.describe
         return Dataset.describe(self, index) if is_default else super().identity(index)
 
 

@@ -49,6 +49,7 @@ def draw(values: RunSettings, target: Path) -> None:
     from ..data.sampler import SampleKey, sample_generator
     from ..logging.record import cache_folder
     from ..tasks.aspects import get_aspect
+    from ..tasks.listed_samples import open_samples
     from ..tasks.protocols import Drawable
     from ..tasks.task_factory import make_task
 
@@ -56,7 +57,7 @@ def draw(values: RunSettings, target: Path) -> None:
     drawable = get_aspect(task, Drawable)
     if drawable is None:
         raise UserError(f"inspect data: TASK {values.TASK} cannot draw its samples")
-    samples = task.build_dataset("train", cache_folder(values))
+    samples = open_samples(task, "train", cache_folder(values))
     order = choose_shown(samples, np.random.default_rng(values.SEED).permutation(len(samples)).tolist())
     names = legend(drawable.image_legend(), _TALLEST)
     evaluated = enlarge(drawable.visualize_eval_samples(samples, order[: _ROWS[1]]))

@@ -134,6 +134,7 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
     from ..logging.callbacks import find_callbacks
     from ..logging.progress import Heartbeat, write_line
     from ..logging.record import SEEDS, cache_folder, find_stamp, note_end, require_writable
+    from ..tasks.listed_samples import open_samples
     from ..tasks.task_factory import make_task
 
     if plan.is_main:
@@ -153,7 +154,7 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
     heartbeat = Heartbeat(write_line, shown=plan.is_main)
     find_weights(run.values, folder / "checkpoints", write_line, fetches=False)
     with heartbeat.at("reading the datasets"):
-        datasets = {split: task.build_dataset(split, cache_folder(run.values)) for split in splits}
+        datasets = {split: open_samples(task, split, cache_folder(run.values)) for split in splits}
     if not run.values.EVAL:
         require_labeled(task, datasets)
     with heartbeat.at("fetching the weights"):

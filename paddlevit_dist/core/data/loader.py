@@ -28,7 +28,7 @@ from ..runtime import process_exit, signals
 from ..runtime.errors import UserError
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import DescribedSamples
-from ..tasks.made_results import name_sample
+from ..tasks.opened_dataset import name_sample
 from ..tasks.sample_checks import BadSample, UnlikeSamples
 from .loader_watchdog import LoaderWatchdog, abandon, describe_dead, list_workers
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
@@ -53,7 +53,7 @@ class _ReadingDataset(paddle.io.Dataset):
 
     def __init__(self, samples: _Samples, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
         super().__init__()
-        require_methods(type(samples), "")
+        require_methods(samples.__class__, "")
         self.samples = samples
         dataset = getattr(samples, "dataset", None)
         self.remote = dataset if getattr(dataset, "is_remote", False) else None

@@ -16,12 +16,11 @@ from ..logging.progress import Heartbeat, ProgressBar
 from ..logging.record import RunLog
 from ..metrics.confidence import IntervalConfig, PerSampleResults, compute_intervals, to_event, to_json
 from ..registry.extension_points import WRITE_EVALUATED
-from ..registry.required_methods import require_methods
+from ..registry.required_methods import is_builtin, require_methods
 from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
-from ..tasks.made_results import is_ours
 from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
 from ..tasks.network_checks import has_own_layers, keep_buffers, require_unchanged
 from ..tasks.protocols import get_sample_check
@@ -178,7 +177,7 @@ class Evaluator:
         """
         metrics = build_metrics(self.task)
         parts, has_network = (self.task, metrics, getattr(metrics, "scores", metrics)), has_own_layers(self.model)
-        has_metrics = not all(is_ours(type(part)) for part in parts)
+        has_metrics = not all(is_builtin(type(part)) for part in parts)
         if not has_metrics and not has_network:
             return
         require_methods(type(metrics), "")

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..intervals.score_ranges import InvalidScoreError
+from ..registry.required_methods import is_builtin
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import require_free_names
 from ..runtime.printing import describe_value
-from ..tasks.made_results import is_ours
 from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
 from ..tasks.score import HIGHER, LOWER
 from ..tasks.table_checks import require_line
@@ -139,7 +139,7 @@ def describe_owner(metrics: Metrics) -> str:
 
 def _find_shower(metrics: Metrics) -> str:
     """Return the name of the class whose ``summary`` a user has written, or that shows our metrics."""
-    return describe_owner(metrics) if is_ours(type(metrics).summary) else type(metrics).__name__
+    return describe_owner(metrics) if is_builtin(type(metrics).summary) else type(metrics).__name__
 
 
 def describe_failure(metrics: Metrics, method: str, error: Exception) -> str:

@@ -34,8 +34,8 @@ from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
 from ..tasks.callback import RunFacts
 from ..tasks.dataset import TransformedDataset
-from ..tasks.made_results import require_described
 from ..tasks.model_factory import build_model
+from ..tasks.opened_dataset import require_described
 from ..tasks.protocols import Capturable, FeatureCaching, get_sample_check
 from ..tasks.step_types import StepPosition
 from ..tasks.task import Task

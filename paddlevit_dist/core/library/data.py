@@ -10,6 +10,7 @@ import paddle
 
 from ..launch.stale_resources import temporary_folder
 from ..tasks.dataset import TransformedDataset
+from ..tasks.listed_samples import open_samples
 from ..tasks.task import Task
 from ..tasks.task_factory import make_task
 from .runs import PathLike, load_config
@@ -40,7 +41,7 @@ def open_dataset(config: PathLike, split: str = "train", **keys: Any) -> "Opened
     values.freeze()
     try:
         task = make_task(values)
-        samples = task.build_dataset(split, folder)
+        samples = open_samples(task, split, folder)
     except BaseException:
         held.close()
         raise

@@ -49,7 +49,7 @@ def resolve(kind: str, name: str) -> Any:
 
 def require_derived(target: Any, base: type) -> Any:
     """Return ``target``, a registered class or an object of one, if it is derived from ``base``, or raise UserError."""
-    cls = target if isinstance(target, type) else type(target)
+    cls = target if isinstance(target, type) else target.__class__
     if not issubclass(cls, base):
         name = getattr(target, "__name__", cls.__name__)
         statement = f"from {base.__module__} import {base.__name__}"

@@ -178,10 +178,7 @@ def _import(module: ModuleLocation, source: str) -> None:
 
 
 def _wrap_error(source: str, error: BaseException) -> OwnCodeError:
-    """Return an ``OwnCodeError`` with the frames of the user's code only."""
-    importing = (__file__, importlib.__file__, "<frozen importlib")
-    message = f"{source} raises {type(error).__name__} when it is imported: {error}"
-    return OwnCodeError.wrap(message, error, lambda code: code.co_filename.startswith(importing))
+    return OwnCodeError.wrap(f"{source} raises {type(error).__name__} when it is imported: {error}", error)
 
 
 def _require_origin(module: ModuleLocation, source: str) -> None:

@@ -24,8 +24,8 @@ def require_read_names(cls: Any, place: str = "") -> None:
     """
     if not isinstance(cls, type):
         return
-    own = [each for each in cls.__mro__ if not _is_ours(each)]
-    ours = {name for each in cls.__mro__ if _is_ours(each) for name in _list_names(each)}
+    own = [each for each in cls.__mro__ if not is_builtin(each)]
+    ours = {name for each in cls.__mro__ if is_builtin(each) for name in _list_names(each)}
     given = {name for each in own for name in _list_names(each)}
     methods = [each for owner in own for each in vars(owner).values() if isinstance(each, FunctionType)]
     read = {name for method in methods for name in method.__code__.co_names}
@@ -39,12 +39,13 @@ def require_read_names(cls: Any, place: str = "") -> None:
                 )
 
 
-def _is_ours(cls: type) -> bool:
-    return _find_package(cls) == __name__.partition(".")[0]
+def is_builtin(code: Any) -> bool:
+    """Return whether a class or a function is one of this package."""
+    return _find_package(code) == __name__.partition(".")[0]
 
 
-def _find_package(cls: type) -> str:
-    return cls.__module__.partition(".")[0]
+def _find_package(code: Any) -> str:
+    return str(code.__module__).partition(".")[0]
 
 
 def _list_names(cls: type) -> set[str]:

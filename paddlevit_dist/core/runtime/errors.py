@@ -1,9 +1,11 @@
 """The errors that end a run, and their output by the entry point."""
 
+import importlib
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from traceback import format_exception
-from types import CodeType
 
 from . import environment, limits, printing, process_exit, signals
 
@@ -25,19 +27,19 @@ class DeviceFailure(UserError):
 
 
 class OwnCodeError(UserError):
-    """A user's module or network raises an exception: one line, and the traceback of the user's frames."""
+    """A user's module, network or dataset raises an exception: its traceback, and one line below it."""
 
     def __init__(self, message: str, traceback: str = "") -> None:
         super().__init__(message)
         self.traceback = traceback
 
     @classmethod
-    def wrap(cls, message: str, error: BaseException, is_ours: Callable[[CodeType], bool]) -> "OwnCodeError":
-        """Return the error with the traceback of ``error`` from the first frame on whose code is not ours."""
+    def wrap(cls, message: str, error: BaseException) -> "OwnCodeError":
+        """Return the error with the traceback of ``error``, from the first frame of the user's code if there is one."""
         frames = error.__traceback__
-        while frames is not None and is_ours(frames.tb_frame.f_code):
+        while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_PACKAGE_FOLDERS):
             frames = frames.tb_next
-        return cls(message, "".join(format_exception(type(error), error, frames)))
+        return cls(message, "".join(format_exception(type(error), error, frames or error.__traceback__)))
 
     def attach(self, error: BaseException) -> None:
         """Let this be shown if ``error`` ends the run; it stays of its type, for code that handles it."""
@@ -52,6 +54,8 @@ class OwnCodeError(UserError):
         return None if attached is None else cls(*attached)
 
 
+# What imports and calls users' code: this package, and Python's import.
+_PACKAGE_FOLDERS = (str(Path(__file__).parents[2]), os.path.dirname(importlib.__file__), "<frozen importlib")
 _ATTACHED = "paddlevit_dist_own_code"  # attribute of an exception: texts, so that it can still be pickled
 
 
@@ -138,9 +142,9 @@ def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
 
 
 def _report(error: UserError) -> int:
-    print(f"error: {printing.one_line(error)}", file=sys.stderr)
     if isinstance(error, OwnCodeError):
         print(printing.block(error.traceback), end="", file=sys.stderr)
+    print(f"error: {printing.one_line(error)}", file=sys.stderr)
     return error.exit_code
 
 

@@ -18,7 +18,7 @@ from ..settings.every_run import RunSettings
 from .class_labels import make_classes, show_value
 from .class_names import list_numbers, make_class_names, make_num_classes, require_classes
 from .listed_dataset import adapt, create_dataset, is_listed
-from .made_results import DESCRIPTIONS, is_ours, make_description, make_opened, make_results
+from .opened_dataset import make_description, wrap_dataset
 from .sample_groups import SampleGroups, read_groups
 
 
@@ -59,14 +59,6 @@ class Dataset:
     #: further methods by index: if they raise an exception in a user's class, the message names the sample
     indexed: Sequence[str] = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        more = {} if is_ours(cls) else {**DESCRIPTIONS, **dict.fromkeys(cls.indexed)}
-        for name, maker in {**cls.makers, **more}.items():
-            make_results(cls, name, maker)
-        if isinstance(vars(cls).get("open"), classmethod):
-            setattr(cls, "open", classmethod(make_opened(vars(cls)["open"].__func__)))  # noqa: B010 (for mypy)
-
     def __init__(self, data_path: str | None, split: str, cache_folder: Path | None, options: Any = None) -> None:
         """Open a split, usually "train" or "val"; any other name may exist. By default, keep the arguments.
 
@@ -82,13 +74,14 @@ class Dataset:
         self.data_path, self.split, self.cache_folder, self.options = data_path, split, cache_folder, options
 
     @classmethod
-    @make_opened
     def open(cls: "type[DatasetType]", config: Any, split: str, cache_folder: Path) -> "DatasetType":
         """Open the dataset that the frozen configuration describes.
 
         A dataset with its own keys overrides this, and names the settings that it reads as the type of ``config``.
         """
-        return create_dataset(cls, config.DATA.DATA_PATH, split, cache_folder)
+        dataset = create_dataset(cls, config.DATA.DATA_PATH, split, cache_folder)
+        opened: DatasetType = wrap_dataset(dataset, split, f"dataset {config.DATA.DATASET}")
+        return opened
 
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect: texts, ``int`` and an array of integers.
@@ -122,11 +115,9 @@ class Dataset:
 
         Raises UserError as ``make_class_names`` does.
         """
-        return (
-            ()
-            if self.class_names is None
-            else make_class_names(self.class_names, f"{type(self).__name__}: class_names")
-        )
+        if self.class_names is None:
+            return ()
+        return make_class_names(self.class_names, f"{self.__class__.__name__}: class_names")
 
     def _set(self, attribute: str, given: Any, made: Any, name: str) -> None:
         """Set an attribute to what was made of the value that it has, unless that is the same object."""
@@ -256,11 +247,6 @@ class TransformedDataset:
     dataset: Any
     #: seed of the augmentation in ``self[index]``
     seed = 0
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if not is_ours(cls):
-            make_results(cls, "describe", "make_description")
 
     def make_description(self, description: Any) -> str:
         """Return what ``describe`` of a user's class returned as text, if it is a text or a path."""
@@ -438,8 +424,25 @@ def is_training_split(config: RunSettings, split: str) -> bool:
     return split == "train" and not config.EVAL
 
 
-def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetType]:
-    """Return the class of the dataset DATA.DATASET; of a user's class that only has a length and an index, one by it.
+class RegisteredDataset:
+    """A registered class of datasets, with its attributes, whose ``open`` returns the adapter of the dataset."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        self.wrapped_class = cls
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.wrapped_class, name)
+
+    def open(self, config: Any, split: str, cache_folder: Path) -> Any:
+        """Open a split as ``Dataset.open`` does."""
+        dataset = self.wrapped_class.open(config, split, cache_folder)
+        return wrap_dataset(dataset, split, f"dataset {config.DATA.DATASET}")
+
+
+def dataset_class(config: RunSettings, base: type[DatasetType]) -> Any:
+    """Return the class of the dataset DATA.DATASET; its ``open`` opens a split for tasks.
+
+    Of a user's class that only has a length and an index, it is one derived from ``base``.
 
     Raises:
         UserError: the name is unknown, the dataset holds another kind of samples, or is not derived from ``base``.
@@ -465,5 +468,4 @@ def dataset_class(config: RunSettings, base: type[DatasetType]) -> type[DatasetT
             f"dataset {config.DATA.DATASET} holds {holds}, but TASK {config.TASK} reads {base.holds}; set "
             f"DATA.DATASET to one of {', '.join(candidates)}"
         )
-    dataset_type: type[DatasetType] = require_derived(target, base)
-    return dataset_type
+    return RegisteredDataset(require_derived(target, base))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
-from .made_results import make_description
+from .opened_dataset import make_description
 
 _ARGUMENTS = ("data_path", "split", "cache_folder")
 _OF_ALL = ("class_names", "num_classes", "labels", "labeled", "root", "groups_by", "notices", "content_key")

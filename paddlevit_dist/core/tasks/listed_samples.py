@@ -1,16 +1,17 @@
 """Samples of a user's object with a length and samples by index, such as a list or a ``paddle.io.Dataset``."""
 
-import functools
 import random
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ..registry.required_methods import is_builtin
 from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
 from .dataset import Dataset, TransformedDataset
 from .listed_dataset import ListedItems
+from .opened_dataset import OpenedDataset, wrap_dataset
 
 _LARGEST_SEED = 1 << 32
 _DATASET_FACTS = ("root", "groups_by", "content_key")  # that ``TransformedDataset`` asks its ``Dataset`` for
@@ -60,24 +61,14 @@ class ListedSamples(TransformedDataset):
         return self.dataset if isinstance(self.dataset, Dataset) else _ListedFacts(self.dataset)
 
 
-def make_samples(cls: type[Any]) -> None:
-    """Let ``build_dataset`` of a task return ``TransformedDataset``, also if a derived class returns another object."""
-    method = cls.build_dataset
-    is_made = getattr(method, "makes_samples", None) is method
-    if is_made or not callable(method) or getattr(method, "__isabstractmethod__", False):
-        return
+def open_samples(task: Any, split: str, cache_folder: Any) -> Any:
+    """Open the samples of a split by ``build_dataset`` of a task, as a ``TransformedDataset`` for all that reads them.
 
-    @functools.wraps(method)
-    def build_dataset(self: Any, split: str, *more: Any, **options: Any) -> Any:
-        samples = method(self, split, *more, **options)
-        is_outermost = getattr(type(self), "build_dataset", None) is build_dataset
-        return samples if isinstance(samples, TransformedDataset) or not is_outermost else _wrap(self, split, samples)
-
-    setattr(build_dataset, "makes_samples", build_dataset)  # noqa: B010 (an attribute of a function, for mypy)
-    cls.build_dataset = build_dataset
-
-
-def _wrap(task: Any, split: str, samples: Any) -> ListedSamples:
+    Raises UserError as it does, or if a user's task returns no samples.
+    """
+    samples = task.build_dataset(split, cache_folder)
+    if isinstance(samples, TransformedDataset):
+        return samples if is_builtin(type(samples)) else OpenedDataset(samples, split)
     try:
         number = -1 if isinstance(samples, (Mapping, str, bytes)) else len(samples)
     except Exception:  # such as an io.IterableDataset's
@@ -89,4 +80,4 @@ def _wrap(task: Any, split: str, samples: Any) -> ListedSamples:
         )
     if not number:
         raise UserError(f"{type(task).__name__}.build_dataset returns no samples for {split}")
-    return ListedSamples(samples)
+    return ListedSamples(wrap_dataset(samples, split, "its dataset") if isinstance(samples, Dataset) else samples)

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ..registry.required_methods import is_builtin
 from ..runtime.errors import UserError
 from ..runtime.metrics_file import require_free_names
 from ..runtime.printing import describe_value
-from .made_results import is_ours
 from .sample_arrays import as_array
 from .step_types import LossTerm, Number
 
@@ -66,13 +66,13 @@ def require_form(terms: Any, owner: type, method: str) -> None:
 def has_own_step(task: Any) -> bool:
     """Return whether a user has written ``train_step`` of the task, or terms that it adds."""
     steps = (getattr(type(task), name, None) for name in ("train_step", "further_terms"))
-    return any(step is not None and not is_ours(step) for step in steps)
+    return any(step is not None and not is_builtin(step) for step in steps)
 
 
 def has_own_loss(task: Any) -> bool:
     """Return whether a user has written the task's loss, so that a cross-entropy of an evaluation may be another."""
     methods = (getattr(type(task), name, None) for name in ("train_step", "summed_loss"))
-    return any(method is not None and not is_ours(method) for method in methods)
+    return any(method is not None and not is_builtin(method) for method in methods)
 
 
 def read_normalizers(counts: Any, task: Any) -> list[float]:

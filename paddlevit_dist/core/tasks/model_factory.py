@@ -121,8 +121,7 @@ def accelerate(model: paddle.nn.Layer) -> None:
 def explain_options(name: str, options: Mapping[str, Any] | None) -> Iterator[None]:
     """Name MODEL.OPTIONS in the line about an exception inside the block that builds the network ``name`` with them.
 
-    Raises UserError if one is a text and its default is not, or the reverse, else ``OwnCodeError`` with the traceback
-    from the constructor on, whose mistake it may be.
+    Raises UserError if one is a text and its default is not, or the reverse, else ``OwnCodeError`` with the traceback.
     """
     try:
         yield
@@ -136,7 +135,7 @@ def explain_options(name: str, options: Mapping[str, Any] | None) -> Iterator[No
             value = options.get(option)
             if None not in (value, default) and isinstance(value, str) != isinstance(default, str):
                 raise UserError(f"{message}; {option} is {show(default)} by default") from error
-        raise OwnCodeError.wrap(message, error, lambda code: code.co_name != "__init__") from error
+        raise OwnCodeError.wrap(message, error) from error
 
 
 def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:

@@ -9,9 +9,9 @@ from typing import Any
 import paddle
 from paddle import nn
 
+from ..registry.required_methods import is_builtin
 from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
-from .made_results import is_ours
 
 # Kinds of values of a base class's attributes, by the kind of their default, or by name if that is None.
 _KINDS: dict[Any, Any] = {tuple: (tuple, list), dict: Mapping, int: Integral, float: Real, str: str}
@@ -32,7 +32,7 @@ def require_free(cls: type, name: str, value: object, is_of_class: bool = False)
     used, is_fine = vars(owner)[name], True
     if isinstance(value, (nn.Layer, paddle.Tensor)):
         is_fine = isinstance(used, property) and used.fset is not None
-    elif not is_ours(owner):
+    elif not is_builtin(owner):
         return
     elif isinstance(used, classmethod):
         is_fine = not is_of_class or isinstance(value, classmethod)

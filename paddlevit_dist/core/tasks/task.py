@@ -10,7 +10,6 @@ import paddle
 from ..registry.required_methods import missing_method
 from ..settings.every_run import RunSettings
 from .dataset import TransformedDataset
-from .listed_samples import make_samples
 from .metrics import Metrics
 from .step_types import EvaluationStep, LossTerm, StepPosition, TaskTraits
 
@@ -49,10 +48,6 @@ class Task:
     #: name of a protocol -> class of the aspect, or its "module:Class", where ".module" is next to the task's
     aspects: Mapping[str, str | type]
     reads_options: bool  # of the network; ``model_factory.join_options`` sets it
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        make_samples(cls)
 
     def __init__(self, config: RunSettings) -> None:
         self.config = config

@@ -1,6 +1,7 @@
 """Build the task that a configuration names, and name its network."""
 
 from ..registry.lookup import require_derived, resolve
+from ..registry.required_methods import is_builtin
 from ..runtime.errors import UserError
 from ..runtime.hints import find_similar
 from ..runtime.printing import describe_value, shorten
@@ -9,7 +10,6 @@ from ..settings.table import default_config
 from . import protocols
 from .aspects import find_location, require_no_override
 from .loss_checks import has_own_loss
-from .made_results import is_ours
 from .metrics import Metrics, TableMetrics
 from .task import Task
 
@@ -41,13 +41,13 @@ def build_metrics(task: Task) -> Metrics:
         )
     if isinstance(metrics, TableMetrics) and metrics.scores.has_cross_entropy and has_own_loss(task):
         summed_loss = getattr(type(task), "summed_loss", None)
-        metrics.expect_own_loss(is_added=summed_loss is not None and not is_ours(summed_loss))
+        metrics.expect_own_loss(is_added=summed_loss is not None and not is_builtin(summed_loss))
     return metrics
 
 
 def name_network(config: RunSettings, task: Task) -> str:
     """Return MODEL.NAME, or what builds the network if a user's task does and MODEL.NAME has its default."""
-    if config.MODEL.NAME != default_config().MODEL.NAME or is_ours(type(task).build_model):
+    if config.MODEL.NAME != default_config().MODEL.NAME or is_builtin(type(task).build_model):
         return config.MODEL.NAME
     return f"{type(task).__name__}.build_model"
 

@@ -53,6 +53,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     from ...core.logging.record import cache_folder
     from ...core.settings.table import effects
     from ...core.tasks.aspects import get_aspect
+    from ...core.tasks.listed_samples import open_samples
     from ...core.tasks.protocols import Drawable
     from ...core.tasks.task_factory import make_task
 
@@ -73,7 +74,7 @@ def _draw(table: EvaluationTable, names: Sequence[str], data_path: str | None) -
     drawable = get_aspect(task, Drawable)
     if drawable is None:
         raise UserError(f"task {config.TASK} has no images of its samples")
-    samples = task.build_dataset(config.DATA.SPLIT, cache_folder(config))
+    samples = open_samples(task, config.DATA.SPLIT, cache_folder(config))
     places = {samples.name(index): index for index in range(len(samples))}
     drawn = {}
     for name in dict.fromkeys(names):

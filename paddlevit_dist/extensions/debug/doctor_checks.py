@@ -26,6 +26,7 @@ from ...core.runtime.printing import block, one_line
 from ...core.settings.every_run import RunSettings
 from ...core.tasks.aspects import get_aspect
 from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.listed_samples import open_samples
 from ...core.tasks.protocols import Checkable, LogContributor, describe_samples, get_sample_check
 from ...core.tasks.task import Task
 from ...core.tasks.task_factory import make_task
@@ -70,7 +71,7 @@ class CheckContext:
     def samples(self) -> dict[str, Any]:
         """Datasets by split. An existing cache of a run is read; otherwise the cache is temporary."""
         cache = Path(self.config.DATA.CACHE_FOLDER or Path(self.config.SAVE, "data"))
-        return {split: self.task.build_dataset(split, cache if cache.is_dir() else self.folder) for split in _OPENED}
+        return {split: open_samples(self.task, split, cache if cache.is_dir() else self.folder) for split in _OPENED}
 
 
 class DoctorCheck(NamedTuple):
@@ -251,7 +252,7 @@ def run_device_test(tf32: bool, deterministic: bool, target: str, precision: tup
 
 def check_data(context: CheckContext) -> CheckResult:
     """Check that both splits can be opened, and that random samples can be read and transformed."""
-    from ...core.tasks.made_results import describe_sample
+    from ...core.tasks.opened_dataset import describe_sample
 
     task, bad, opened, lines, milliseconds = context.task, [], 0, [], {}
     for split, number in _OPENED.items():

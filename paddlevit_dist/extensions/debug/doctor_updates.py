@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...core.engine.step import TrainStep
+from ...core.registry.required_methods import is_builtin
 from ...core.runtime import device_kinds
 from ...core.settings.every_run import RunSettings
 from ...core.tasks.aspects import get_aspect
 from ...core.tasks.dataset import TransformedDataset
 from ...core.tasks.loss_checks import has_own_loss
-from ...core.tasks.made_results import is_ours
 from ...core.tasks.protocols import Checkable
 from ...core.tasks.step_types import StepPosition
 from ...core.tasks.task import Task
@@ -46,7 +46,7 @@ def check_step(context: CheckContext) -> CheckResult:
     arguments = (config, context.task, context.samples["train"], str(target))
     launch_workers(run_device_steps, arguments, plan, config.WATCHDOG_SECONDS, in_child=True)
     checkable = get_aspect(context.task, Checkable)
-    is_known = checkable and not (has_own_loss(context.task) and is_ours(type(checkable).expected_losses))
+    is_known = checkable and not (has_own_loss(context.task) and is_builtin(type(checkable).expected_losses))
     expected = checkable.expected_losses() if checkable and is_known else {}
     result = judge_steps(json.loads(target.read_bytes()), expected)
     noun = device_kinds.get_kind(plan.device).noun

@@ -18,7 +18,7 @@ from ...core.engine.step import COUNTS, CountingCollate, compute_loss, step_seed
 from ...core.engine.trainer import Trainer
 from ...core.runtime.paddle_versions import as_written
 from ...core.runtime.printing import one_line
-from ...core.tasks.made_results import describe_sample
+from ...core.tasks.opened_dataset import describe_sample
 from ...core.tasks.step_types import StepPosition
 from .layer_watch import BadTensor, LayerWatch, find_first_operation
 

@@ -45,6 +45,7 @@ from ...core.settings.every_run import RunSettings
 from ...core.settings.key import OPTIONS
 from ...core.settings.table import leaves
 from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.listed_samples import open_samples
 from ...core.tasks.model_factory import build_model
 from ...core.tasks.step_types import LossTerm, StepPosition
 from ...core.tasks.task import Task
@@ -341,7 +342,7 @@ def run(configuration: Configuration) -> None:
         write_line(f"off, since results depend on the rank or on rounding: {', '.join(['dropout layers', *off])}")
         # An existing cache of a run is read; otherwise the cache is temporary.
         task = make_task(config)
-        train = task.build_dataset("train", cache if cache.is_dir() else folder)
+        train = open_samples(task, "train", cache if cache.is_dir() else folder)
         results: dict[str, Any] = {}
         for number, variant in enumerate(variants):
             if variant.accumulated > 1 and results[variants[0].name].has_batch_norm:

@@ -21,6 +21,7 @@ from ...core.runtime.printing import shorten
 from ...core.runtime.transfers import batch_to_device, read
 from ...core.settings.every_run import RunSettings
 from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.listed_samples import open_samples
 from ...core.tasks.protocols import count_samples, load_meta
 from ...core.tasks.step_types import EvaluationStep
 from ...core.tasks.task import Task
@@ -158,7 +159,7 @@ class Quantizer:
         config = self._source.config
         task = make_task(config)
         load_meta(task, self._source.learned)
-        samples = task.build_dataset(split, cache_folder(config))
+        samples = open_samples(task, split, cache_folder(config))
         return task, samples
 
     def __call__(self, file: Path, about: dict[str, Any]) -> OutputDifference:

@@ -11,6 +11,7 @@ from ...core.logging.record import cache_folder
 from ...core.runtime.errors import UserError
 from ...core.settings.every_run import RunSettings
 from ...core.tasks.dataset import Dataset
+from ...core.tasks.listed_samples import open_samples
 from ...core.tasks.task_factory import make_task
 from .search import FILE, find_copies, read_leaks, write_leaks
 from .settings import LeakageSettings
@@ -48,7 +49,7 @@ def _build_training_set(config: RunSettings) -> Any:
         values.DATA.ON_INVALID_SAMPLE = "skip"  # unreadable samples have no copies to search for
     if values.TRAIN_DATA is not None:
         values.DATA.DATA_PATH = values.TRAIN_DATA
-    return getattr(make_task(values).build_dataset("train", cache_folder(config)), "dataset", None)
+    return getattr(open_samples(make_task(values), "train", cache_folder(config)), "dataset", None)
 
 
 class WithoutLeaks(EvaluationObserver):

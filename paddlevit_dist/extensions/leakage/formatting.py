@@ -15,6 +15,7 @@ from ...core.runtime.files import atomic_file
 from ...core.runtime.printing import one_line
 from ...core.settings.every_run import RunSettings
 from ...core.tasks.dataset import Dataset, TransformedDataset
+from ...core.tasks.listed_samples import open_samples
 from ...core.tasks.task import Task
 from ...core.tasks.task_factory import make_task
 from ...images.data.image_dataset import ImageDataset
@@ -33,7 +34,7 @@ def run(arguments: list[str]) -> None:
     values = configuration.load(arguments, configuration.DEFAULT_RECIPE, command="inspect leaks").values
     with output_folder(values.SAVE, (FILE, _SHEET)) as folder:
         task = make_task(values)
-        train = task.build_dataset("train", cache_folder(values))
+        train = open_samples(task, "train", cache_folder(values))
         print_findings(*_search(values, task, train, float("inf")), task, folder)
 
 
@@ -51,7 +52,7 @@ def _search(
     config: RunSettings, task: Task, train: TransformedDataset, seconds: float
 ) -> tuple[SearchResult, Dataset, Dataset]:
     """Return the search result, and the datasets "val" and "train"."""
-    samples = task.build_dataset("val", cache_folder(config))
+    samples = open_samples(task, "val", cache_folder(config))
     val, train_dataset = (cast(Dataset, getattr(split, "dataset", None)) for split in (samples, train))
     return find_copies(val, train_dataset, cache_folder(config), seconds), val, train_dataset
 

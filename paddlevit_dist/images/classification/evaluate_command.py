@@ -55,9 +55,10 @@ def run(words: list[str]) -> None:
 def _open(values: Any, split: str, cache: Path) -> Any:
     """Open the data set: images as a training run does, or other samples, such as shapes."""
     from ...core.registry.lookup import require_derived, resolve
-    from ...core.tasks.dataset import Dataset
+    from ...core.tasks.dataset import Dataset, RegisteredDataset
     from .opening import open_images
 
     if "VAL_FRACTION" in values.DATA:  # a task of images
         return open_images(values, split, cache)[0]
-    return require_derived(resolve("dataset", values.DATA.DATASET), Dataset).open(values, split, cache)
+    cls = require_derived(resolve("dataset", values.DATA.DATASET), Dataset)
+    return RegisteredDataset(cls).open(values, split, cache)

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+from ...core.registry.required_methods import is_builtin
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.printing import one_line
 from ...core.tasks.class_names import require_classes
 from ...core.tasks.dataset import format_place
-from ...core.tasks.made_results import is_ours
 from ..data.held_out import DatasetPart
 from ..data.image_dataset import ImageDataset
 from ..data.image_samples import open_share
@@ -36,7 +36,7 @@ def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes
     """
     data = config.DATA
     whole = getattr(dataset, "dataset", dataset)  # not a held-out part of it
-    is_own = isinstance(whole, ImageDataset) and not is_ours(type(whole))
+    is_own = isinstance(whole, ImageDataset) and not is_builtin(whole.__class__)
     if dataset.num_classes is None or (is_own and not dataset.num_classes):
         require_classes(whole, f"dataset {data.DATASET}")
     found = int(dataset.num_classes)

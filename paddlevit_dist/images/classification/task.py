@@ -12,6 +12,7 @@ import paddle.nn.functional as F
 from ...core.distributed import rank
 from ...core.losses import log_softmax
 from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
+from ...core.registry.required_methods import is_builtin
 from ...core.runtime import device_graph
 from ...core.runtime.device_kinds import accelerator_bytes
 from ...core.runtime.printing import one_line
@@ -20,7 +21,6 @@ from ...core.tasks.class_labels import require_label
 from ...core.tasks.class_names import resolve_class_names
 from ...core.tasks.dataset import is_training_split
 from ...core.tasks.loss_checks import require_form, require_sums
-from ...core.tasks.made_results import is_ours
 from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_network, model_options, require_unset
@@ -278,7 +278,7 @@ class Classification(LabeledImageTask, ClassifierTask):
 
     def _require_sum(self, loss: paddle.Tensor, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
         """Check the first loss of a user's ``summed_loss``."""
-        if self._has_checked_sum or is_ours(type(self).summed_loss):
+        if self._has_checked_sum or is_builtin(type(self).summed_loss):
             return
 
         def compute(logits: paddle.Tensor, labels: paddle.Tensor) -> dict[str, LossTerm]:
@@ -350,7 +350,7 @@ class Classification(LabeledImageTask, ClassifierTask):
 
     def _add_own_loss(self, logits: paddle.Tensor, labels: paddle.Tensor, metrics: Any) -> None:
         """Add ``summed_loss`` if a user's class has one."""
-        if isinstance(metrics, TableMetrics) and not is_ours(type(self).summed_loss):
+        if isinstance(metrics, TableMetrics) and not is_builtin(type(self).summed_loss):
             logits = logits.astype("float32")
             loss = self.summed_loss(logits, labels, None)
             self._require_sum(loss, logits, labels)

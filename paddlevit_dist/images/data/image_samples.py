@@ -8,6 +8,7 @@ import numpy as np
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count
 from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place
+from ...core.tasks.opened_dataset import wrap_dataset
 from ..settings import ImageSettings
 from .held_out import DatasetPart, hold_out
 from .image_dataset import ImageDataset
@@ -61,7 +62,8 @@ def open_share(
         fraction, key = data.VAL_FRACTION_IF_MISSING, "VAL_FRACTION_IF_MISSING"
     open_whole = getattr(kind, "whole", None)  # of class folders, which need no training folder then
     if fraction is not None and open_whole is not None:
-        dataset = open_whole(data.DATA_PATH, cache_folder)
+        whole = open_whole(data.DATA_PATH, cache_folder)
+        dataset = wrap_dataset(whole, "train", f"dataset {data.DATASET}")
     else:
         dataset = kind.open(config, split if fraction is None else "train", cache_folder)
     _require_equal_numbers(dataset, split, data)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...core.registry.required_methods import is_builtin
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count
-from ...core.tasks.made_results import is_ours
 from ...core.tasks.metrics import TableMetrics
 from ...core.tasks.score_kind import Arrays
 from ..run_lengths import compress_runs
@@ -133,7 +133,7 @@ class DetectionMetrics(MatchMetrics):
         if self.limits != MAX_DETECTIONS:
             parts.append(f"({self.limits[-1]:,} detections per image and category, COCO uses 100)")
         # Defined whenever AP is; a user's kind may not compute it.
-        if recall not in values and (is_ours(type(self.scores)) or recall in self.find_undefined(values)):
+        if recall not in values and (is_builtin(type(self.scores)) or recall in self.find_undefined(values)):
             parts.append("(no annotations: -1 in COCO's tools)")
         if values.get("not finite"):  # unknown for a part of the images
             parts.append(f"({values['not finite']:,} detections are not finite)")

@@ -5,6 +5,7 @@ import pytest
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core import settings
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.volumes import (
     DecodedVolume,
@@ -165,7 +166,7 @@ def test_a_form_of_a_volume_is_read_as_the_plain_one(form):
         arguments["affine"] = [[0.5, 0, 0, 7], [0, 1, 0, 8], [0, 0, 2, 9], [0, 0, 0, 1]]
     found = make_volume(arguments.pop("array"), **arguments)
     require_same_volume(found, VOLUME)
-    assert Heads((found, POINTS)).read(0)[0].array is found.array
+    assert OpenedDataset(Heads((found, POINTS))).read(0)[0].array is found.array
 
 
 def test_a_volume_has_the_statistics_of_its_voxels():
@@ -187,13 +188,13 @@ def test_a_form_of_a_volume_is_refused(form):
 
 @pytest.mark.parametrize("form", READ_POINTS)
 def test_positions_are_read_as_plain_ones(form):
-    np.testing.assert_array_equal(Heads((VOLUME, READ_POINTS[form])).read(0)[1], POINTS, strict=True)
+    np.testing.assert_array_equal(OpenedDataset(Heads((VOLUME, READ_POINTS[form]))).read(0)[1], POINTS, strict=True)
 
 
 @pytest.mark.parametrize("form", MISSING)
 def test_a_landmark_is_missing_if_a_coordinate_is_unknown(form):
     expected = np.array([[0, 1, 2], [np.nan] * 3])
-    np.testing.assert_array_equal(Heads([VOLUME, MISSING[form]]).read(0)[1], expected, strict=True)
+    np.testing.assert_array_equal(OpenedDataset(Heads([VOLUME, MISSING[form]])).read(0)[1], expected, strict=True)
     np.testing.assert_array_equal(make_landmarks(MISSING[form], NAMES), expected, strict=True)
 
 
@@ -201,16 +202,16 @@ def test_a_landmark_is_missing_if_a_coordinate_is_unknown(form):
 def test_positions_are_refused_by_a_line_that_names_the_sample(form):
     points, said = REFUSED_POINTS[form]
     with pytest.raises(BadSample, match=rf"^sample 0 .*: .*{said}"):
-        Heads((VOLUME, points)).read(0)
+        OpenedDataset(Heads((VOLUME, points))).read(0)
 
 
 @pytest.mark.parametrize("form", READ_LABELS)
 def test_labels_are_read_as_plain_ones(form):
     arguments = {"axes": "zyx", "spacing": SPACING, "class_names": CLASSES, **READ_LABELS[form]}
-    found = Livers(([VOLUME], make_label_map(arguments.pop("array"), **arguments))).read(0)[1]
+    found = OpenedDataset(Livers(([VOLUME], make_label_map(arguments.pop("array"), **arguments)))).read(0)[1]
     np.testing.assert_array_equal(found.array, LABELS, strict=True)
     assert [*found.places] == [1, 2] and (LABELS[tuple(found.places[2].T)] == 2).all()
-    assert Livers(([VOLUME], LABEL_MAP)).read(0)[1].array is LABELS
+    assert OpenedDataset(Livers(([VOLUME], LABEL_MAP))).read(0)[1].array is LABELS
 
 
 @pytest.mark.parametrize("form", REFUSED_LABELS)
@@ -265,7 +266,7 @@ def other(volume=VOLUME, **changes):
 )
 def test_a_sample_of_landmarks_that_does_not_fit_is_refused(sample, said):
     with pytest.raises(BadSample, match=said):
-        Heads(sample).read(0)
+        OpenedDataset(Heads(sample)).read(0)
 
 
 @pytest.mark.parametrize(
@@ -282,13 +283,13 @@ def test_a_sample_of_landmarks_that_does_not_fit_is_refused(sample, said):
 )
 def test_a_sample_of_labels_that_does_not_fit_is_refused(sample, said):
     with pytest.raises(BadSample, match=said):
-        Livers(sample).read(0)
+        OpenedDataset(Livers(sample)).read(0)
 
 
 def test_one_channel_needs_no_list_and_no_source():
-    channels, labels = Livers((VOLUME, None)).read(0)
+    channels, labels = OpenedDataset(Livers((VOLUME, None))).read(0)
     assert isinstance(channels[0], DecodedVolume) and labels is None
-    assert Livers((VOLUME, None)).source(0).geometry.shape == SHAPE
+    assert OpenedDataset(Livers((VOLUME, None))).source(0).geometry.shape == SHAPE
 
 
 def test_channels_have_one_shape():
@@ -297,7 +298,7 @@ def test_channels_have_one_shape():
 
     short = make_volume(ARRAY[:, :2], axes="zyx", spacing=SPACING)
     with pytest.raises(BadSample, match=r"channel T2 has the shape \(2, 2, 4\), and channel T1 \(2, 3, 4\)"):
-        Both(([VOLUME, short], None)).read(0)
+        OpenedDataset(Both(([VOLUME, short], None))).read(0)
 
 
 def at(spacing=SPACING, shift=0.0, make=make_volume, array=ARRAY):
@@ -321,7 +322,7 @@ def test_volumes_and_labels_of_different_places_are_refused_as_their_files_are(l
         channels = ["T1", "T2"]
 
     label_map, volume = at(**labels, make=make_label_map, array=LABELS), at(**labels)
-    dataset, other_channel = Livers(([at()], label_map)), Both(([at(), volume], None))
+    dataset, other_channel = map(OpenedDataset, (Livers(([at()], label_map)), Both(([at(), volume], None))))
     if said is None:
         assert dataset.read(0)[1].array.shape == other_channel.read(0)[0][1].array.shape == SHAPE
         return
@@ -344,8 +345,8 @@ def test_first_volumes_of_own_datasets_are_described():
 
     where = "note: the first 1 volumes of dataset synthetic_landmarks: "
     fine = {"ear_left": [0, 0, 1], "ear_right": [0, 0, 2], "chin": [0, 1, 1]}
-    assert task._describe_first(Ears((VOLUME, fine))) == []
-    exchanged, absent = (task._describe_first(Ears((VOLUME, {**fine, **other}))) for other in OTHERS)
+    assert task._describe_first(OpenedDataset(Ears((VOLUME, fine)))) == []
+    exchanged, absent = (task._describe_first(OpenedDataset(Ears((VOLUME, {**fine, **other})))) for other in OTHERS)
     assert [note.startswith(f"{where}in 1 of 1 volumes landmarks named left") for note in exchanged] == [True]
     assert absent == [f"{where}no volume has a position of chin: the model cannot learn it"]
 
@@ -369,10 +370,10 @@ def test_numbers_of_labels_are_one_for_each_class():
 def test_first_label_maps_of_own_datasets_are_described():
     task = VolumeSegmentation(settings.load(LIVERS).values)
     task.channels = ["intensity"]
-    assert task._describe_first(Livers(([VOLUME], LABEL_MAP))) == []
+    assert task._describe_first(OpenedDataset(Livers(([VOLUME], LABEL_MAP)))) == []
     empty = make_volume(np.ones(SHAPE), axes="zyx", spacing=SPACING)
     nothing = make_label_map(np.zeros(SHAPE, bool), axes="zyx", spacing=SPACING)
-    assert task._describe_first(Livers((empty, nothing))) == [
+    assert task._describe_first(OpenedDataset(Livers((empty, nothing)))) == [
         "note: no voxel of the first 1 volumes of dataset synthetic_organs has a class but the background",
         "note: all voxels of the first 1 volumes of dataset synthetic_organs have one intensity in channel intensity",
     ]
@@ -406,12 +407,12 @@ def test_volumes_whose_predictions_would_overwrite_one_another_are_refused(base,
 def test_labels_that_are_no_classes_are_refused_where_a_volume_is_read_by_its_name():
     form = {"axes": "zyx", "spacing": SPACING}
     with pytest.raises(BadSample) as refused:
-        Livers(([VOLUME], make_label_map(LABELS + 1, **form))).read(0)
+        OpenedDataset(Livers(([VOLUME], make_label_map(LABELS + 1, **form)))).read(0)
     assert str(refused.value) == (
         "sample 0 (volume head): 8 of 24 voxels have a label that is out of range, such as 3: with 3 classes labels go "
         "from 0, the background, to 2, and 255 means no class"
     )
-    Livers(([VOLUME], make_label_map(np.where(LABELS == 2, 255, LABELS), **form))).read(0)
+    OpenedDataset(Livers(([VOLUME], make_label_map(np.where(LABELS == 2, 255, LABELS), **form)))).read(0)
 
 
 def test_volumes_are_described_by_their_names_but_identified_by_their_origin():

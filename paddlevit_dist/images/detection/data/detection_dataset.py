@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from ....core.registry.required_methods import is_builtin
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ....core.tasks.class_labels import show_value
 from ....core.tasks.dataset import Dataset
-from ....core.tasks.made_results import is_ours
 from ....core.tasks.sample_arrays import as_array
 from ....core.tasks.sample_groups import FOLDER, SUBJECT
 from ...data.image_dataset import ImageDataset
@@ -74,7 +74,7 @@ class DetectionDataset(ImageDataset):
         """Make what the attributes say of the classes what tasks expect; without ids, categories are 1, 2, ..."""
         super().make_facts(name)
         self._make_categories(name)
-        if not is_ours(type(self)):
+        if not is_builtin(self.__class__):
             self._check_image_ids(name)
         self._rules = None
 

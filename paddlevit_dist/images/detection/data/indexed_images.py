@@ -18,12 +18,12 @@ from PIL import Image
 
 from ....core.data.checked_files import DamagedCacheError, checked_file, map_verified, read_checked, write_array
 from ....core.data.path_index import PathIndex, ensure_path_index, make_batch
+from ....core.registry.required_methods import is_builtin
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import map_array
 from ....core.runtime.json_format import format_json
 from ....core.runtime.spelling import compose, find_spelling
 from ....core.tasks.class_names import make_unique
-from ....core.tasks.made_results import is_ours
 from ...data.reading import ReadConfig, WrongSize, decode_image, read_file
 from .detection_dataset import DetectionDataset, format_counts
 from .image_annotations import ImageAnnotations
@@ -267,11 +267,11 @@ class IndexedDetectionImages(DetectionDataset):
 
     def make_truth(self, truth: Any, image: Image.Image) -> ImageAnnotations:
         """Return annotations, which ``annotations`` has made unless a user's class reads the image."""
-        return truth if is_ours(type(self).read) else super().make_truth(truth, image)
+        return truth if is_builtin(type(self).read) else super().make_truth(truth, image)
 
     def make_annotations(self, annotations: Any) -> ImageAnnotations:
         """Return annotations, which were checked when they were indexed unless a user's class makes them."""
-        return annotations if is_ours(type(self).annotations) else super().make_annotations(annotations)
+        return annotations if is_builtin(type(self).annotations) else super().make_annotations(annotations)
 
     def describe(self, index: int) -> str:
         """Return the file of image ``index``."""

@@ -50,14 +50,14 @@ def test_mistakes_are_one_line(project, words, message):
     assert said.startswith(message.format(project))
 
 
-def test_an_exception_of_the_module_shows_where_it_was_raised_after_one_line(project):
+def test_an_exception_of_the_module_shows_where_it_was_raised_above_one_line(project):
     (project / "broken.py").write_text("import missing_library\n")
 
     ended = run_command([*ENTRY, "inspect", "vit", "-import=broken.py"], folder=project)
 
-    first, *lines = ended.err.splitlines()
+    *lines, last = ended.err.splitlines()
     assert ended.code == 2
-    assert first == (
+    assert last == (
         "error: -import=broken.py raises ModuleNotFoundError when it is imported: No module named 'missing_library'"
     )
     assert lines[0].startswith("Traceback") and f'File "{project}/broken.py", line 1, in <module>' in lines[1]

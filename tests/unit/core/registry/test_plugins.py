@@ -155,7 +155,7 @@ def test_a_folder_that_was_removed_is_told(project):
     assert refuse("plug_things") == "the current folder has been removed: change to another one"
 
 
-def test_the_exception_of_a_module_has_only_frames_of_the_user(project):
+def test_the_exception_of_a_module_has_its_traceback(project):
     Path("plug_broken.py").write_text("import plug_depth\n")
     Path("plug_depth.py").write_text("import a_module_that_nobody_has\n")
     Path("plug_leaves.py").write_text("import sys\nsys.exit('bye')\n")
@@ -167,8 +167,7 @@ def test_the_exception_of_a_module_has_only_frames_of_the_user(project):
     )
     details = refusal.value.traceback
     assert details.startswith("Traceback") and details.rstrip().endswith("No module named 'a_module_that_nobody_has'")
-    assert details.count("plug_broken.py") == details.count("plug_depth.py") == 1
-    assert "plugins.py" not in details and "importlib" not in details.partition("plug_depth.py")[0]
+    assert details.count("plug_broken.py") == details.count("plug_depth.py") == 1 and "plugins.py" not in details
     assert refuse("plug_leaves", kind=OwnCodeError) == "-import=plug_leaves raises SystemExit when it is imported: bye"
 
 

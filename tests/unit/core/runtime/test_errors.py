@@ -49,8 +49,8 @@ def failing(error):
     [
         (UserError("no file"), True, 2, "error: no file\n"),
         (DeviceFailure("no GPU"), True, 1, "error: no GPU\n"),
-        (OwnCodeError("own.py: ValueError", "a\nerror: b\n"), True, 2, "error: own.py: ValueError\na\n  error: b\n"),
-        (own("sample 1: KeyError: 2", "a\n", KeyError(2)), True, 2, "error: sample 1: KeyError: 2\na\n"),
+        (OwnCodeError("own.py: ValueError", "a\nerror: b\n"), True, 2, "a\n  error: b\nerror: own.py: ValueError\n"),
+        (own("sample 1: KeyError: 2", "a\n", KeyError(2)), True, 2, "a\nerror: sample 1: KeyError: 2\n"),
         (WorkerFailure(3, "ValueError: x\nmore", "trace\n"), True, 1, None),
         (Stopped("SIGTERM", "epoch 2 is saved"), True, 75, "stopped: asked to stop (SIGTERM): epoch 2 is saved\n"),
         (KeyboardInterrupt(), False, 130, "interrupted\n"),

@@ -15,7 +15,8 @@ from support.refusals import refusal_of
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks.class_labels import make_class, make_classes, require_class_numbers
 from paddlevit_dist.core.tasks.class_names import make_class_names, make_num_classes
-from paddlevit_dist.core.tasks.dataset import Dataset
+from paddlevit_dist.core.tasks.dataset import Dataset, RegisteredDataset
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.images import DetectionDataset
 from paddlevit_dist.points import SceneDataset, ShapeDataset
@@ -264,7 +265,7 @@ READ = {
 
 @pytest.mark.parametrize("names", NAME_FORMS, ids=lambda names: type(names).__name__)
 @pytest.mark.parametrize("base", READ)
-def test_a_dataset_that_is_not_opened_reads_names_of_any_form(base, names):
+def test_the_adapter_reads_names_of_any_form(base, names):
     sample, find_labels = READ[base]
 
     class Own(base):
@@ -276,10 +277,10 @@ def test_a_dataset_that_is_not_opened_reads_names_of_any_form(base, names):
         def read(self, index):
             return sample
 
-    assert find_labels(Own(None, "val", None)[0]) == [2]
+    assert find_labels(OpenedDataset(Own(None, "val", None))[0]) == [2]
     Own.class_names = "cow"
     with pytest.raises(UserError, match="^Own: class_names are 'cow'; expected a list of texts"):
-        Own(None, "val", None)[0]
+        OpenedDataset(Own(None, "val", None))[0]
 
 
 class Bars(Dataset):
@@ -292,7 +293,7 @@ class Bars(Dataset):
 
 def open_with(**attributes):
     config = SimpleNamespace(DATA=SimpleNamespace(DATA_PATH=None, DATASET="bars"))
-    return type("Own", (Bars,), attributes).open(config, "train", None)
+    return RegisteredDataset(type("Own", (Bars,), attributes)).open(config, "train", None)
 
 
 def test_an_opened_dataset_has_what_tasks_expect():

@@ -11,6 +11,7 @@ from support.registrations import forgotten
 from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.listed_dataset import adapt, create_dataset
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images import DetectionDataset, ImageDataset
 from paddlevit_dist.points import SceneDataset
@@ -187,8 +188,8 @@ def test_what_one_task_alone_asks_for_is_taken_over():
     volumes = adapt(Scans, SegmentedVolumes)(None, "val", None)
     assert [volumes.case(index) for index in range(2)] == ["val_0", "val_1"] and volumes.channels == ["MR"]
     assert adapt(Scans, VolumeDataset)(None, "val", None).list_class_names() == ["none", "ball"]  # of landmarks
-    assert adapt(Scans, SceneDataset)(None, "val", None).read(0).rgb.tolist() == [[255, 128, 0]]
-    boxes = adapt(Scans, DetectionDataset)(None, "val", None).annotations(0)
+    assert OpenedDataset(adapt(Scans, SceneDataset)(None, "val", None)).read(0).rgb.tolist() == [[255, 128, 0]]
+    boxes = OpenedDataset(adapt(Scans, DetectionDataset)(None, "val", None)).annotations(0)
     assert (boxes.boxes.tolist(), boxes.labels.tolist()) == ([[1, 2, 3, 4]], [1])
 
 

@@ -17,6 +17,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import BadSample, MeasuredTask, Predictable, StepPosition, Task, get_aspect
+from paddlevit_dist.core.tasks.listed_samples import open_samples
 from paddlevit_dist.core.tasks.measured_task import NamedParts, stack_samples
 from paddlevit_dist.core.tasks.protocols import get_sample_check
 from paddlevit_dist.core.tasks.step_types import EvaluationStep
@@ -47,7 +48,7 @@ def make_batch(task, samples, indices):
 
 
 def test_the_task_of_the_page_learns_the_loss_and_scores_the_mean_of_each_measure(counting):
-    samples, indices = counting.build_dataset("val", None), range(12)
+    samples, indices = open_samples(counting, "val", None), range(12)
     assert isinstance(samples.dataset, io.Dataset) and len(samples) == 100
     batch, network = make_batch(counting, samples, indices), counting.build_model()
     assert {name: str(value.dtype) for name, value in batch.items()} == {
@@ -207,14 +208,14 @@ class Drawn:
 
 
 def test_anything_with_a_length_and_an_index_is_a_dataset_whose_draws_repeat():
-    samples = make_own(samples=[(1.0, 2), (3.0, 4)]).build_dataset("train", None)
+    samples = open_samples(make_own(samples=[(1.0, 2), (3.0, 4)]), "train", None)
     assert len(samples) == 2 and samples[1] == (3.0, 4) and samples.describe(1) == "sample 1"
-    drawn = make_own(samples=Drawn()).build_dataset("train", None)
+    drawn = open_samples(make_own(samples=Drawn()), "train", None)
     assert drawn.describe(2) == "drawn 2" and drawn.class_names == ["a"]
     first = [drawn[index] for index in range(3)]
     np.random.seed(1)
     assert [drawn[index] for index in range(3)] == first and len(set(first)) == 3
-    assert make_own(samples=drawn).build_dataset("train", None) is drawn
+    assert open_samples(make_own(samples=drawn), "train", None) is drawn
 
 
 class Stream(io.IterableDataset):
@@ -231,12 +232,12 @@ def test_what_a_users_samples_say_of_themselves_is_taken_over():
         def describe(self, index):
             return f"/data/w{index // 2}/{index}"
 
-    samples = make_own(samples=Weeks(range(4))).build_dataset("val", None)
+    samples = open_samples(make_own(samples=Weeks(range(4))), "val", None)
     assert samples.groups("week").names.tolist() == ["0", "0", "1", "1"]
     assert (samples.labeled, samples.notices, samples.identities()) == (False, ("two weeks",), None)
     placed = Weeks(range(4))
     placed.root = "/data"
-    samples = make_own(samples=placed).build_dataset("val", None)
+    samples = open_samples(make_own(samples=placed), "val", None)
     assert samples.name(3) == "w1/3" and len(set(samples.identities())) == 4
     placed.describe = lambda index: index
     with pytest.raises(UserError, match="^Weeks describes a sample as 0: "):
@@ -246,7 +247,7 @@ def test_what_a_users_samples_say_of_themselves_is_taken_over():
 @pytest.mark.parametrize("samples", [None, iter([1]), {"a": 1}, "abc", 3, Stream(), len])
 def test_what_has_no_length_or_index_is_refused(samples):
     with pytest.raises(UserError, match="^Own.build_dataset returns .* for val, expected samples with a length and an"):
-        make_own(samples=samples).build_dataset("val", None)
+        open_samples(make_own(samples=samples), "val", None)
 
 
 def test_any_task_without_samples_is_refused():
@@ -255,7 +256,7 @@ def test_any_task_without_samples_is_refused():
             return []
 
     with pytest.raises(UserError, match="^Bare.build_dataset returns no samples for train$"):
-        Bare(SimpleNamespace()).build_dataset("train", None)
+        open_samples(Bare(SimpleNamespace()), "train", None)
 
 
 def test_predictions_are_rows_of_files(tmp_path):

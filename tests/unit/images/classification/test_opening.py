@@ -52,6 +52,7 @@ def opened(monkeypatch, tmp_path):
             has_validation=note("asked", has_validation), open=note("open", whole), whole=note("whole", whole)
         )
         monkeypatch.setattr(image_samples, "dataset_class", lambda config, base: kind)
+        monkeypatch.setattr(image_samples, "wrap_dataset", lambda dataset, *names: dataset)
         part = Part(number=3, dataset=whole, calls=calls)
         monkeypatch.setattr(image_samples, "hold_out", note("held out", part))
         config = load(["-dataset=folder", "-data_path=data", f"-output={tmp_path}", *words]).values

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.images import DetectionDataset, KeypointDataset, PanopticDataset, SegmentationDataset
 
 KINDS = [DetectionDataset, KeypointDataset, PanopticDataset, SegmentationDataset]
@@ -12,7 +13,7 @@ KINDS = [DetectionDataset, KeypointDataset, PanopticDataset, SegmentationDataset
 
 def make_own(base, **attributes):
     methods = {"__len__": lambda self: 3, "read": lambda self, index: None, "is_thing": [True, False]}
-    return type("Own", (base,), {**methods, **attributes})(None, "train", None)
+    return OpenedDataset(type("Own", (base,), {**methods, **attributes})(None, "train", None))
 
 
 @pytest.mark.parametrize("base", KINDS)

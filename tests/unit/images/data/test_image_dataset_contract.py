@@ -14,6 +14,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.tasks import BadSample
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.images import ImageDataset, SegmentationDataset
 
 NAMES = ("digits", "mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet2012", "folder", "tar", "table", "hub")
@@ -170,15 +171,15 @@ def test_what_a_users_class_reads_is_an_image_of_eight_bits_with_its_truth(base,
             return self.sample
 
     for mode in ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "CMYK"):
-        image, found = Own(Image.new(mode, (6, 4)), truth).read(0)
+        image, found = OpenedDataset(Own(Image.new(mode, (6, 4)), truth)).read(0)
         assert found is truth and image.mode == (mode if base is ImageDataset else "RGB")
     for mode in ("F", "I", "I;16"):
         with pytest.raises(
             BadSample, match=f"^sample 0: its image has Pillow's mode {mode}: scale its numbers to 8 bits"
         ):
-            Own(Image.new(mode, (6, 4)), truth).read(0)
+            OpenedDataset(Own(Image.new(mode, (6, 4)), truth)).read(0)
     with pytest.raises(BadSample, match="^sample 0: its image has 0 x 4 pixels: expected one or more"):
-        Own(Image.new("RGB", (0, 4)), truth).read(0)
+        OpenedDataset(Own(Image.new("RGB", (0, 4)), truth)).read(0)
     for sample in (
         (np.zeros((4, 6), np.float32), truth),
         (Image.new("L", (6, 4)),),
@@ -187,4 +188,4 @@ def test_what_a_users_class_reads_is_an_image_of_eight_bits_with_its_truth(base,
         with pytest.raises(
             BadSample, match=rf"^sample 0: Own.read returns tuple of .*, expected \(PIL image, {expected}\)$"
         ):
-            Own(*sample).read(0)
+            OpenedDataset(Own(*sample)).read(0)

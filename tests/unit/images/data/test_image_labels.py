@@ -7,6 +7,7 @@ from PIL import Image
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks import BadSample
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.images import ImageDataset, SegmentationDataset
 from paddlevit_dist.images.data.held_out import DatasetPart, write_rows
 from paddlevit_dist.images.data.image_labels import CLASS, LABELS, make_label_map, make_label_matrix, make_labels
@@ -190,15 +191,15 @@ class Maps(SegmentationDataset):
 
 @pytest.mark.parametrize("truth, form, expected", [(CLASS, "wing", 1), (LABELS, ["wing"], [0, 1, 0]), ("", "w", "w")])
 def test_a_users_dataset_returns_the_label_that_its_task_reads(truth, form, expected):
-    dataset = type("Own", (Photos,), {"truth_is": form})()
+    dataset = OpenedDataset(type("Own", (Photos,), {"truth_is": form})())
     dataset.read_as(truth)
     made = dataset.read(0)[1]
     assert (made.tolist() if isinstance(made, np.ndarray) else made) == expected
 
 
 def test_a_users_label_maps_are_made_with_and_without_their_image():
-    assert Maps().read(0)[1].tolist() == Maps().read_labels(0).tolist() == MAP.tolist()
-    wrong = type("Own", (Maps,), {"truth_is": [[0, 7, 1], [0, 0, 0]]})()
+    assert OpenedDataset(Maps()).read(0)[1].tolist() == OpenedDataset(Maps()).read_labels(0).tolist() == MAP.tolist()
+    wrong = OpenedDataset(type("Own", (Maps,), {"truth_is": [[0, 7, 1], [0, 0, 0]]})())
     for read in (wrong.read, wrong.read_labels):
         with pytest.raises(BadSample, match=r"^sample 0: pixel \(0, 1\) has class 7, as 1 of 6 pixels are out of"):
             read(0)
@@ -244,7 +245,7 @@ def test_images_of_one_class_in_a_part_are_told(tmp_path):
 
 
 def test_a_label_that_is_no_class_is_refused_before_a_run():
-    dataset = type("Own", (Halves,), {"read_labels": [0, "left"]})()
+    dataset = OpenedDataset(type("Own", (Halves,), {"read_labels": [0, "left"]})())
     dataset.read_as(CLASS)
     with pytest.raises(BadSample, match=r"^sample 1: label is 'left', expected the name of a class \(top, bottom\)"):
         find_only_class(dataset, "train", 2)

@@ -17,6 +17,7 @@ from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.core import settings
 from paddlevit_dist.core.losses import dice_losses, row_lovasz_softmax
 from paddlevit_dist.core.tasks.aspects import get_aspect
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, ParameterGrouping
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import StepPosition
@@ -140,10 +141,10 @@ def test_labels_of_another_type_are_the_same_and_of_another_size_a_bad_sample():
         kind = type("Changed", (OwnSet,), {"read": lambda self, index: (own.read(index)[0], self.change(plain))})
         kind.change = staticmethod(change if not is_right else lambda labels: labels.astype(np.int64))
         if is_right:
-            np.testing.assert_array_equal(kind("3", "train", None).read(1)[1], plain, strict=True)
+            np.testing.assert_array_equal(OpenedDataset(kind("3", "train", None)).read(1)[1], plain, strict=True)
         else:
             with pytest.raises(BadSample, match=r"its labels are ndarray uint8 \(5, 5\): expected \(5, 6\), like"):
-                kind("3", "train", None).read(1)
+                OpenedDataset(kind("3", "train", None)).read(1)
 
 
 def test_a_label_that_is_no_class_is_refused():

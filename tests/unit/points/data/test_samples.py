@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.points.data.augment import PointDropout
 from paddlevit_dist.points.data.samples import PointSample, SceneSamples, SceneView, collate_samples
@@ -65,7 +66,7 @@ def test_voxels_have_the_features_of_their_first_point_or_the_mean(kind):
 
 def test_steps_are_applied_and_bad_scenes_refused():
     def make(scene, *steps):
-        return Voxelized(Scenes([scene]), steps, "first", features=("time",))
+        return Voxelized(OpenedDataset(Scenes([scene])), steps, "first", features=("time",))
 
     kept = make(make_scene(200), PointDropout(0.5)).sample(0, np.random.default_rng(0)).scene
     assert 70 < len(kept.xyz) < 130

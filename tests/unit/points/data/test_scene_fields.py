@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.points import Scene, SceneDataset, make_scene
 from paddlevit_dist.points.data.first_scenes import describe_scenes
@@ -153,23 +154,23 @@ def require_same(found, fields):
 
 @pytest.mark.parametrize("form", READ)
 def test_a_form_is_read_as_the_plain_one(form):
-    require_same(Rooms({**PLAIN, **READ[form]}).read(0), EXPECTED.get(form, {}))
+    require_same(OpenedDataset(Rooms({**PLAIN, **READ[form]})).read(0), EXPECTED.get(form, {}))
     if "channels" not in READ[form]:
-        require_same(Rooms(Scene(**{**PLAIN, **READ[form]})).read(0), EXPECTED.get(form, {}))
+        require_same(OpenedDataset(Rooms(Scene(**{**PLAIN, **READ[form]}))).read(0), EXPECTED.get(form, {}))
 
 
 @pytest.mark.parametrize("form", REFUSED)
 def test_a_form_is_refused_by_a_line_that_names_sample_and_field(form):
     fields, said = REFUSED[form]
     with pytest.raises(BadSample, match=said) as refused:
-        Rooms({**PLAIN, **fields}).read(0)
+        OpenedDataset(Rooms({**PLAIN, **fields})).read(0)
     assert str(refused.value).startswith("sample 0: ") and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("sample", [None, XYZ, tuple(PLAIN.values()), "room", [], {"xyz": XYZ}])
 def test_what_is_not_a_scene_is_refused(sample):
     with pytest.raises(BadSample, match="Rooms.read returns"):
-        Rooms(sample).read(0)
+        OpenedDataset(Rooms(sample)).read(0)
 
 
 def test_names_of_classes_may_be_an_array():
@@ -195,7 +196,7 @@ def test_a_range_of_colors_that_is_none_is_refused(ends):
 
 
 def test_arrays_of_the_stated_types_are_not_copied():
-    made = Rooms(Scene(**PLAIN, channels={"normal": NORMAL})).read(0)
+    made = OpenedDataset(Rooms(Scene(**PLAIN, channels={"normal": NORMAL}))).read(0)
     assert all(getattr(made, name) is PLAIN[name] for name in ("xyz", "rgb", "semantic", "instance"))
     assert made.channels["normal"] is NORMAL
 
@@ -238,6 +239,6 @@ def test_first_scenes_of_any_source_are_described(changes, said):
 
 
 def test_a_unit_that_does_not_suit_the_voxels_is_told_for_own_scenes():
-    rooms = Rooms({**PLAIN, "xyz": XYZ * 1000})
+    rooms = OpenedDataset(Rooms({**PLAIN, "xyz": XYZ * 1000}))
     assert rooms.unit_notice(1000 * 0.05) is None
     assert rooms.unit_notice(0.05).startswith("scene room spans 180,000 voxels of DATA.VOXEL_SIZE_M")

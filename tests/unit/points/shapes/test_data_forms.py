@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.points import SampledShape, ShapeDataset, make_shape
 
@@ -41,7 +42,7 @@ class Objects(ShapeDataset):
 )
 def test_a_form_is_read_as_the_plain_one(changes):
     for sample in ({**PLAIN, **changes}, SampledShape(**{**PLAIN, **changes})):
-        found = Objects(sample).read(0)
+        found = OpenedDataset(Objects(sample)).read(0)
         np.testing.assert_array_equal(found.xyz, XYZ, strict=True)
         np.testing.assert_array_equal(found.normals, NORMALS, strict=True)
         assert found.label == 1 and type(found.label) is int
@@ -50,7 +51,7 @@ def test_a_form_is_read_as_the_plain_one(changes):
 def test_normals_and_label_may_be_unknown_and_single_precision_stays():
     found = make_shape(XYZ.astype(np.float32))
     assert found.xyz.dtype == np.float32 and found.normals is None and found.label == -1
-    assert Objects({"xyz": XYZ, "label": None}).read(0).label == -1
+    assert OpenedDataset(Objects({"xyz": XYZ, "label": None})).read(0).label == -1
     assert make_shape(XYZ).xyz is XYZ
 
 
@@ -76,7 +77,7 @@ def test_normals_and_label_may_be_unknown_and_single_precision_stays():
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_form_is_refused(changes, said):
     with pytest.raises(BadSample, match=f"^sample 0: .*{said}") as refused:
-        Objects({**PLAIN, **changes}).read(0)
+        OpenedDataset(Objects({**PLAIN, **changes})).read(0)
     assert "\n" not in str(refused.value)
     with pytest.raises(BadSample, match="Objects.read returns"):
-        Objects((XYZ, 1)).read(0)
+        OpenedDataset(Objects((XYZ, 1))).read(0)

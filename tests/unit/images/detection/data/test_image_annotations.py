@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from support.refusals import refusal_of
 
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.images import DetectionDataset, ImageAnnotations, make_annotations
 from paddlevit_dist.images.detection.data.image_annotations import ObjectRules
@@ -282,10 +283,10 @@ def is_outcome(dataset, read, outcome, where="sample 0: "):
 @pytest.mark.parametrize("form", BOX_FORMS)
 def test_boxes_in_odd_forms_are_read_right_or_refused(form):
     given, outcome = BOX_FORMS[form]
-    dataset = OwnBoxes(given)
+    dataset = OpenedDataset(OwnBoxes(given))
     is_outcome(dataset, lambda index: dataset.read(index)[1], outcome)
     is_outcome(dataset, dataset.annotations, outcome)
-    alone = OwnAnnotations(given)
+    alone = OpenedDataset(OwnAnnotations(given))
     if "image's" not in str(outcome) and "runs of another size" != form:  # the image is not opened
         is_outcome(alone, alone.annotations, outcome)
 
@@ -293,7 +294,7 @@ def test_boxes_in_odd_forms_are_read_right_or_refused(form):
 @pytest.mark.parametrize("form", POINT_FORMS)
 def test_points_in_odd_forms_are_read_right_or_refused(form):
     given, outcome = POINT_FORMS[form]
-    dataset = OwnPoints(given)
+    dataset = OpenedDataset(OwnPoints(given))
     outcome = outcome if isinstance(outcome, str) else {"points": POINTS, **outcome}
     is_outcome(dataset, lambda index: dataset.read(index)[1], outcome)
     is_outcome(dataset, dataset.annotations, outcome)

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 from support.refusals import refusal_of
 
+from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.images.data.reading import UnreadableImage
 from paddlevit_dist.images.detection.data import split_checks
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
@@ -44,7 +45,7 @@ class OwnPoints(Own, KeypointDataset):
 
 
 def look(dataset):
-    return note_first_objects(dataset, "train", "own")
+    return note_first_objects(OpenedDataset(dataset), "train", "own")
 
 
 def test_plain_objects_and_no_objects_are_nothing_to_tell():

@@ -7,7 +7,8 @@ For each number of GPUs and each precision these contenders take turns, of so ma
 
 - plain: our model, forward pass, cross-entropy, backward pass, Paddle's AdamW, on one batch that is on the device
 - trainer: the recipe by ``Trainer.train()``, each update on the same batch, which is on the device as the loader has
-  put it there: what the engine costs
+  put it there: what users get, with captured passes and fused kernels where the run chooses them, which a line tells.
+  ``TRAIN.CAPTURE False GPU_KERNELS False`` at the end: what the engine costs
 - recipe: the same with the recipe's dropout, and each batch from the run's own loader: processes that hand over uint8
   images of noise, which nobody has to decode or transform. A training on files is no faster than its files are read
 - timm: timm's model in a plain loop of torch, eager, on one batch that is on the device, by PYTHON, which has both
@@ -117,6 +118,7 @@ class Contender:
                 rank.send(updates)
         answers = [self._answer(rank) for rank in self._ranks]
         self.losses = self.losses or answers[0]["losses"]
+        self.facts |= {"captured": answers[0]["captured"]} if "captured" in answers[0] else {}
         peaks = [answer["peak_bytes"] for answer in answers]
         self.peak_bytes = None if None in peaks else max(peaks)
         for name in self.memory:
@@ -409,18 +411,14 @@ def main(arguments: list[str] | None = None) -> int:
 def measure_all(options: argparse.Namespace, counts: Sequence[int], precisions: Sequence[str]) -> int:
     """Measure and print every column; return the exit code."""
     result: dict[str, float] = {}
-    failed, told = False, False
+    failed = False
     single: dict[str, list[float]] = {}
     for processes in counts:
         for precision in precisions:
             start_all = functools.partial(started, options=options, precision=precision, processes=processes)
             cells, facts = measure(get_kinds(options, precision), start_all, options)
-            if not told:
-                told = True
-                for kind, said in facts.items():
-                    print(
-                        f"  {kind}: " + ", ".join(f"{name} {value}" for name, value in said.items() if name != "rank")
-                    )
+            for kind, said in facts.items():
+                print(f"  {kind}: " + ", ".join(f"{name} {value}" for name, value in said.items() if name != "rank"))
             trusted = drop_disagreeing(cells, precision)
             found = get_ratios(trusted)
             name = f"{processes}x {precision}"

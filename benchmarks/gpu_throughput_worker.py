@@ -4,8 +4,8 @@
 
 It is run by the interpreter that has the framework, and needs nothing of this repository but ``clock.py`` for timm.
 Each process connects to the Unix socket ADDRESS, says its rank and device, and answers each request, a number of
-updates, with the seconds that they took, the peak of its device's memory and the losses of its first three updates; to
-so many below 0, what the profiler has seen in them. OPTIONS is a JSON object.
+updates, with the seconds that they took, the peak of its device's memory, the losses of its first three updates, and
+whether passes are captured; to so many below 0, what the profiler has seen in them. OPTIONS is a JSON object.
 """
 
 import json
@@ -59,10 +59,13 @@ class Turns:
 
     #: of the first updates, which are not measured
     losses: list[float]
+    #: told with each answer
+    facts: dict[str, Any]
 
     def __init__(self, parent: Any, rank: int, **facts: Any) -> None:
         self._parent = parent
         self.losses = []
+        self.facts: dict[str, Any] = {}
         self._left = 0
         self._started = 0.0
         self._parent.send({"rank": rank, **clock.device_facts(), **facts})
@@ -75,7 +78,7 @@ class Turns:
             elif self._started:
                 seconds = clock.now() - self._started
                 memory = {"peak_bytes": clock.peak_bytes(), **clock.memory_bytes()}
-                self._parent.send({"seconds": seconds, "losses": self.losses, **memory})
+                self._parent.send({"seconds": seconds, "losses": self.losses, **memory, **self.facts})
             try:
                 asked = self._parent.recv()
             except EOFError:
@@ -255,25 +258,35 @@ def trainer_loop(values: Any, start: Callable[..., Turns], loads: bool) -> None:
     import paddle
 
     from paddlevit_dist import Trainer, rank
+    from paddlevit_dist.core.engine.hooks import Hook, UpdateRecord
     from paddlevit_dist.core.tasks.task_factory import make_task
 
     task = make_task(values)
     classifies = values.TASK == "classification"
 
-    class Timed(type(task)):  # type: ignore[misc]
-        turns: Any = None
+    class TurnsHook(Hook):
+        """Times updates, not calls of ``train_step``, which captured passes do not make."""
 
-        def train_step(self, model: Any, batch: Any, step: Any) -> Any:
-            self.turns = self.turns or start(**{"fused kernels": name_fused(model)})
+        def __init__(self, trainer: Any) -> None:
+            self.trainer = trainer
+            self.turns = start(**{"fused kernels": name_fused(trainer.model)})
+
+        def before_step(self, step: Any) -> None:
+            captured = self.trainer.step.captured
+            self.turns.facts["captured"] = captured is not None and captured.is_on
             self.turns.update_begins()
-            terms = super().train_step(model, batch, step)
-            if classifies and not loads:
-                self.turns.note_loss(
-                    lambda: sum(t.weight * t.sum.item() / values.DATA.BATCH_SIZE for t in terms.values())
-                )
-            return terms
 
-    class FirstBatchAgain(Trainer):
+        def after_step(self, update: UpdateRecord) -> None:
+            if classifies and not loads:
+                terms = update.terms[0].values()
+                self.turns.note_loss(lambda: sum(t.weight * t.sum.item() / values.DATA.BATCH_SIZE for t in terms))
+
+    class TimedTrainer(Trainer):
+        def _add_hooks(self) -> None:
+            super()._add_hooks()
+            self.hooks.append(TurnsHook(self))
+
+    class FirstBatchAgain(TimedTrainer):
         def prepare_training(self) -> None:
             super().prepare_training()
             epochs = self.loader.epochs
@@ -291,8 +304,7 @@ def trainer_loop(values: Any, start: Callable[..., Turns], loads: bool) -> None:
 
             self.loader.epochs = again
 
-    task.__class__ = Timed
-    (Trainer if loads else FirstBatchAgain)(values, task, get_samples(values, task)).train()
+    (TimedTrainer if loads else FirstBatchAgain)(values, task, get_samples(values, task)).train()
 
 
 def noise(shape: Any, classes: int, seed: int) -> Any:

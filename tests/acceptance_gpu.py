@@ -184,6 +184,39 @@ def captured_passes(place: Place) -> str:
     return ", ".join(said)
 
 
+READING_NETWORK = '''"""A network that reads from the device in each pass, which no graph can repeat."""
+
+from paddlevit_dist import register_model
+from paddlevit_dist.images.models.vit import VisionTransformer
+
+
+class ReadingTransformer(VisionTransformer):
+    is_capturable = True
+
+    def forward(self, images):
+        logits = super().forward(images)
+        return logits if logits.mean().item() < 1e9 else 0.0 * logits
+
+
+register_model("reading_transformer", ReadingTransformer)
+'''
+
+
+def failing_capture(place: Place) -> str:
+    """A capture that fails in the middle ends, and the run goes on with the losses of plain passes."""
+    module = place.folder / "reading_network.py"
+    module.write_text(READING_NETWORK, encoding="utf-8")
+    words = [*DIGITS, f"-import={module}", "-ngpus=1", "-epochs=1", "TRAIN.TF32", "false", *WITHOUT_WARM_UP]
+    for name in ("False", "True"):
+        job(place, name, *words, "MODEL.NAME", "reading_transformer", "TRAIN.CAPTURE", name)
+    lines = [line for line in (place.folder / "True" / "log.txt").read_text().splitlines() if "(TRAIN.CAPTURE)" in line]
+    assert len(lines) == 1 and "passes are not captured" in lines[0], "\n".join(lines) or "the log tells nothing"
+    plain, failed = (losses(place.folder / name) for name in ("False", "True"))
+    difference = largest_difference(plain, failed, sorted(plain)[:FIRST_UPDATES])
+    assert difference <= BETWEEN_NUMBERS, f"losses differ by {difference:.1e}"
+    return f"{lines[0]}; losses differ by {difference:.1e} in {FIRST_UPDATES} updates"
+
+
 def fused_speed(place: Place) -> str:
     """ViT-Ti/16 in bfloat16 with fused kernels is no slower than without; what else was tried is told."""
     from support.networks.fused_speed import Sizes, measure_all
@@ -360,6 +393,7 @@ ROWS: dict[str, Row] = {
     },
     "fused kernels": Row("losses of Paddle's operations to rounding, if Triton is there", 240, fused_kernels),
     "captured passes": Row("losses of passes without a graph to rounding", 240, captured_passes),
+    "a capture that fails": Row("goes on with the losses of plain passes to rounding", 240, failing_capture),
     "speed of fused kernels": Row("an update takes no longer than by Paddle's operations", 600, fused_speed, gpus=1),
     "kill -9 and resume": Row("losses and weights bit for bit", 150, resumes_after_a_kill),
     "evaluation": Row(f"top-1 of the training, loss within {EVALUATED:g}", 90, evaluates_the_same),

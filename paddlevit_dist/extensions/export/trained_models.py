@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from .foreign_weights import Size
 
 
+_INPUT_KEYS = tuple(
+    f"DATA.{key}" for key in ("IMAGENET_MEAN", "IMAGENET_STD", "CROP_PCT", "CROP_MODE", "INTERPOLATION")
+)
+
+
 class TrainedModel(NamedTuple):
     """Model with its weights, and the information needed to use it."""
 
@@ -53,12 +58,13 @@ def load_trained_model(
     Raises:
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
-    others = [word for word in words if not word.startswith(OPTIONS)]
-    if name is not None and others:
-        raise UserError(f"export: {others[0]}: -model={name} builds a network without a run's keys; remove one of both")
     if name is not None:
-        given = load(words).values.MODEL.OPTIONS or {}
-        return _load_foreign_weights(source, name, image_size, in_channels, part, given)
+        others = [word for word in words if not word.startswith((OPTIONS, *_INPUT_KEYS))]
+        if others:
+            raise UserError(
+                f"export: {others[0]}: -model={name} builds a network without a run's keys; remove one of both"
+            )
+        return _load_foreign_weights(source, name, image_size, in_channels, part, words)
     from ...core.inference.trained import build_trained, open_source
     from ...core.tasks.protocols import load_meta
     from ...core.tasks.task_factory import make_task, name_network
@@ -120,7 +126,7 @@ def _load_foreign_weights(
     image_size: "Size",
     in_channels: int | None,
     part: str | None,
-    given: Mapping[str, Any],
+    words: Sequence[str],
 ) -> TrainedModel:
     """Load weights of another program into a registered model, with the preprocessing that they expect, if known."""
     from ...core.checkpoint.load import count_classes, load_weights
@@ -136,9 +142,10 @@ def _load_foreign_weights(
     name = find_name("model", name)
     name = REGISTRY.aliases.get(name, name)
     _require_tensors(name)
+    given = load(words).values.MODEL.OPTIONS or {}
     parts, kind = None, annotation_type("model", name)
     if kind == CLASS_LABELS or ":" in name:
-        parts, image_size = make_classifier_parts(source, name, image_size, in_channels)
+        parts, image_size = make_classifier_parts(source, name, image_size, in_channels, words)
     detection = find_detection(name)
     if detection is not None:
         parts, image_size = make_detector_parts(source, name, image_size, *detection), None  # it takes any size
@@ -165,8 +172,11 @@ def _load_foreign_weights(
     if kind == KEYPOINT_LABELS and detection is None:
         facts["points"] = None  # whose heatmaps they are
     if parts is not None:
-        exportable, detector_parts = parts
-        model, facts = exportable.exported_model(model), {**facts, **detector_parts.about}
+        exportable, input_parts = parts
+        notes = [about["note"] for about in (facts, input_parts.about) if "note" in about]
+        facts |= input_parts.about
+        facts |= {"note": "; ".join(notes)} if notes else {}
+        model = exportable.exported_model(model)
         facts.update(describe_run(exportable.task.config, CheckpointMeta(num_classes, facts.get("classes"))))
     model.eval()
     return TrainedModel(model, facts, parts and parts[1])

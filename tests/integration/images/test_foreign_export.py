@@ -8,6 +8,7 @@ import pytest
 import yaml
 from PIL import Image
 
+from paddlevit_dist import Predictor
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.extensions.export.command import run
 from paddlevit_dist.extensions.export.foreign_weights import make_classifier_parts
@@ -39,9 +40,22 @@ def test_files_beside_the_weights_are_in_the_description(folder):
     np.testing.assert_allclose(example["input"][0], pixels / 127.5 - 1, atol=1e-6)
 
 
-def test_what_no_file_says_of_the_weights_is_not_made_up(folder):
-    about = load_trained_model(str(folder), "resnet18", image_size=64).about
-    assert about["input_shape"][2:] == [64, 64] and not {"mean", "preprocessing", "classes", "note"} & about.keys()
+def test_an_export_of_weights_alone_predicts_as_the_model_does_with_the_usual_input(folder):
+    (folder / "images").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)
+    Image.fromarray(pixels).save(folder / "images" / "a.png")
+    run([str(folder / "model.pdparams"), str(folder / "out"), "-model=resnet18", "-image_size=64", "DATA.CROP_PCT=1"])
+    about = yaml.safe_load((folder / "out.about.yaml").read_text(encoding="utf-8"))
+    assert "says what the weights expect" in about["note"] and "classes" not in about
+    rows = Predictor(str(folder / "out"))([str(folder / "images" / "a.png")])
+    model = create_model("resnet18", num_classes=2)
+    model.set_state_dict(paddle.load(str(folder / "model.pdparams")))
+    model.eval()
+    normalized = ((pixels / 255 - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).transpose(2, 0, 1)[None]
+    logits = model(paddle.to_tensor(normalized.astype("float32"))).numpy()[0]
+    probabilities = np.exp(logits) / np.exp(logits).sum()
+    [row] = rows
+    assert row["class"] == str(probabilities.argmax()) and row["score"] == pytest.approx(probabilities.max(), abs=1e-5)
 
 
 def test_published_weights_have_their_own_input():

@@ -31,7 +31,7 @@ from .core.registry.register import (
     register_task,
     register_transform,
 )
-from .core.runtime.errors import Stopped, UserError
+from .core.runtime.errors import Stopped, StorageOutage, UserError
 from .core.settings.key import Key, Range
 from .core.tasks.callback import Callback
 from .images.classification.image_transform import create_transform
@@ -55,6 +55,7 @@ __all__ = [
     "Range",
     "ScanNetAP",
     "Stopped",
+    "StorageOutage",
     "TrainedRun",
     "Trainer",
     "TrainingSampler",

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from ..runtime.errors import UserError
+from ..runtime.outages import read_through_outages
 
 MODEL: str = "model.pdparams"  # weights
 AVERAGED: str = "model_ema.pdparams"  # their average if the run has one
@@ -34,7 +35,7 @@ def parse_name(name: str) -> tuple[str, int] | None:
 def list_checkpoints(folder: Path) -> list[tuple[str, int, Path]]:
     """List kind, number and path of each checkpoint in a folder. Raises UserError if the folder cannot be read."""
     try:
-        entries = [(parse_name(path.name), path) for path in folder.iterdir()]
+        entries = [(parse_name(path.name), path) for path in read_through_outages(lambda: list(folder.iterdir()))]
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -45,7 +46,7 @@ def list_checkpoints(folder: Path) -> list[tuple[str, int, Path]]:
 def linked_name(folder: Path, name: str) -> str | None:
     """Return the name of the checkpoint that a link in ``folder`` points to; None if it is not a link to one there."""
     try:
-        parent, linked = os.path.split(os.readlink(folder / name))
+        parent, linked = os.path.split(read_through_outages(lambda: os.readlink(folder / name)))
     except OSError:
         return None
     is_in_folder = os.path.realpath(folder / parent) == os.path.realpath(folder)

@@ -1,6 +1,7 @@
 """Finds the checkpoint that a run continues from, and the settings of the run that trained weights."""
 
 import contextlib
+import functools
 import math
 import os
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.errors import UserError
+from ..runtime.outages import read_through_outages
 from ..runtime.printing import shorten
 from ..runtime.run_folders import suggest_runs
 from .directory_names import MODEL, STATE, linked_name, list_checkpoints
@@ -24,12 +26,19 @@ def newest_good(folder: Path, log: Callable[[str], None]) -> Path | None:
     copies = [copy for copy in (folder / "last", folder / "best") if copy.is_dir() and not copy.is_symlink()]
     for path in [*sorted(newest_first(folder), key=lambda path: path.name != last), *copies]:
         try:
-            verify(path)
+            _verify_listed(path)
         except DamagedCheckpointError as error:
             log(f"damaged checkpoint skipped: {error}")
             continue
         return path
     return None
+
+
+def _verify_listed(directory: Path) -> None:
+    """Verify a checkpoint that was just listed: it is not damaged if its drive is away, see ``find_outage``."""
+    is_empty = directory.is_dir() and not any(directory.iterdir())
+    absent = [os.path.realpath(directory)] if is_empty else []
+    read_through_outages(functools.partial(verify, directory), was_there=True, absent=absent)
 
 
 def holds_any(folder: Path) -> bool:
@@ -77,7 +86,7 @@ def resolve(source: str, run_folder: Path, log: Callable[[str], None]) -> Path |
             return good
     path = path.resolve()
     try:
-        verify(path)
+        _verify_listed(path)
         return path
     except DamagedCheckpointError as error:
         good = newest_good(path.parent, log)

@@ -1,6 +1,7 @@
 """Whether the files of a checkpoint have their recorded size and digest, and JSON the expected form."""
 
 import contextlib
+import functools
 import hashlib
 import os
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from ..runtime.errors import UserError
+from ..runtime.outages import read_through_outages
 from ..runtime.printing import shorten
 from ..runtime.text_files import read_bytes
 from .directory_names import MANIFEST, STATE
@@ -79,10 +81,10 @@ def verify_while_reading(path: Path) -> Iterator[None]:
 def find_damage(path: Path, expected: dict[str, Any] | None) -> str | None:
     """Describe how a file differs from its entry in the manifest; None if it does not."""
     try:
-        size = path.stat().st_size
+        size = read_through_outages(path.stat, was_there=True).st_size
         if expected is None or size != expected["bytes"]:
             return f"{path} has {size} bytes, {expected and expected['bytes']} were written"
-        if fingerprint(path) != expected:
+        if read_through_outages(functools.partial(fingerprint, path), was_there=True) != expected:
             return f"{path} has changed since it was written (SHA-256 differs)"
     except OSError as error:
         return f"{path} cannot be read ({error.strerror or error})"

@@ -5,6 +5,7 @@ Files are used only if their content is what this package writes.
 
 import contextlib
 import copy
+import errno
 import functools
 import os
 from collections.abc import Mapping
@@ -173,7 +174,8 @@ def verify(directory: Path) -> None:
     optional = {key for key in (AVERAGED, OWN, ABOUT, SAMPLES) if (directory / key).exists()}
     for name in sorted({MODEL, OPTIMIZER, STATE, *optional, *files}):
         if not (directory / name).is_file():
-            raise DamagedCheckpointError(f"{directory / name} is missing")
+            missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory / name))
+            raise DamagedCheckpointError(f"{directory / name} is missing") from missing
         damage = find_damage(directory / name, files.get(name))
         if damage:
             raise DamagedCheckpointError(damage)

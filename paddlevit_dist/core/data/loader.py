@@ -25,7 +25,8 @@ from ..launch.devices import cpu_cores, default_workers, startable_loaders
 from ..launch.stale_resources import require_semaphores
 from ..registry.required_methods import require_methods
 from ..runtime import process_exit, signals
-from ..runtime.errors import UserError
+from ..runtime.errors import StorageOutage, UserError
+from ..runtime.outages import read_through_outages
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import DescribedSamples
 from ..tasks.opened_dataset import name_sample
@@ -72,7 +73,8 @@ class _ReadingDataset(paddle.io.Dataset):
         try:
             if key.batch is not None and self.remote is not None:
                 self.remote.prefetch(key.batch)
-            sample = self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))
+            read = lambda: self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))  # noqa: E731
+            sample = read_through_outages(read, was_there=True)
             if self.check is not None:
                 self.check(sample)
             return sample
@@ -85,16 +87,17 @@ class _ReadingDataset(paddle.io.Dataset):
 
 class _SampleFailure:
     def __init__(self, error: BaseException, where: str, rank_number: int) -> None:
-        self.is_user_error = isinstance(error, UserError)
+        is_told = isinstance(error, (UserError, StorageOutage))
+        self.exit_code = error.exit_code if is_told else None
         if isinstance(error, BadSample):
             self.message = f"{where}, read by rank {rank_number}: {error.reason}"
             return
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        self.message = str(error) if self.is_user_error else f"{where}: {type(error).__name__}: {error}\n{trace}"
+        self.message = str(error) if is_told else f"{where}: {type(error).__name__}: {error}\n{trace}"
 
     def as_batch(self) -> dict[str, np.ndarray]:
         """Return a batch with one array, the pickled error: Paddle's queues carry nothing else."""
-        return {_FAILURE: np.frombuffer(pickle.dumps((self.is_user_error, self.message)), dtype=np.uint8).copy()}
+        return {_FAILURE: np.frombuffer(pickle.dumps((self.exit_code, self.message)), dtype=np.uint8).copy()}
 
 
 class CollateFunction:
@@ -247,8 +250,12 @@ class DeviceLoader:
                     return
                 watchdog.batches_due -= 1
                 if _FAILURE in batch:
-                    is_user_error, message = pickle.loads(batch[_FAILURE].numpy().tobytes())
-                    raise UserError(message) if is_user_error else SampleFailure(message)
+                    exit_code, message = pickle.loads(batch[_FAILURE].numpy().tobytes())
+                    kinds: dict[int | None, type[Exception]] = {
+                        None: SampleFailure,
+                        StorageOutage.exit_code: StorageOutage,
+                    }
+                    raise kinds.get(exit_code, UserError)(message)
                 if is_first and self._prefix is not None:
                     tensors = [value for value in batch.values() if isinstance(value, paddle.Tensor)]
                     require_room(tensors, self.prefetch * self.num_workers, self._prefix)

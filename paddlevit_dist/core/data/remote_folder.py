@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ..runtime import signals
-from ..runtime.errors import UserError
+from ..runtime.errors import StorageOutage, UserError
 from ..runtime.text_files import is_whole
 from .link_pages import list_links
 from .request_errors import find_wish, give_reason, is_final, is_missing, network_errors
@@ -324,7 +324,7 @@ class RemoteFolder:
                 if is_final(error):
                     raise UserError(f"{problem}: {give_reason(error)}") from error
                 if seconds >= limit:
-                    raise UserError(
+                    raise StorageOutage(
                         f"{problem} in {attempts} attempts within {seconds:.0f} s: {give_reason(error)}"
                     ) from error
                 self._tell_once(f"{problem}: {give_reason(error)}; requests that fail are repeated for {limit:g} s")

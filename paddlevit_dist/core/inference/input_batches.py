@@ -12,6 +12,7 @@ from ..data.loader import DeviceLoader, build_loader
 from ..data.sampler import EvaluationSampler, sample_generator
 from ..distributed import rank, world_size
 from ..runtime.errors import UserError
+from ..runtime.outages import read_through_outages
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.prediction import InputSamples, PredictionRecord, PredictionWriter
@@ -40,7 +41,7 @@ class PredictionDataset(TransformedDataset):
         """Return index of the input, its sample or None, and the reason why it is unreadable or None."""
         number = int(self.remaining[index])
         try:
-            sample = self.samples.sample(number, generator)
+            sample = read_through_outages(lambda: self.samples.sample(number, generator), was_there=True)
             self._check(sample)
         except UserError as error:
             return number, None, format_reason(error, self.describe(index))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import limits, printing
-from ..runtime.errors import OwnCodeError, Stopped, UserError
+from ..runtime.errors import OwnCodeError, Stopped, StorageOutage, UserError
 from ..runtime.files import atomic_file
 from ..runtime.json_format import format_json
 from ..runtime.signals import ProcessInterrupted, get_name
@@ -68,7 +68,7 @@ def wait_for_parent() -> None:
 
 def reason(error: BaseException) -> str:
     """Format an error: its message, preceded by its type unless it is a user's mistake."""
-    return str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, (UserError, StorageOutage)) else f"{type(error).__name__}: {error}"
 
 
 def record_finish() -> None:
@@ -84,7 +84,8 @@ def record_failure(error: BaseException) -> None:
     if isinstance(error, ProcessInterrupted):
         record_interruption(error.number, error.again)
         return
-    mistake, own = str(error) if isinstance(error, UserError) else limits.explain(error), None
+    is_told = isinstance(error, (UserError, StorageOutage))
+    mistake, own = str(error) if is_told else limits.explain(error), None
     if mistake is None or isinstance(error, OwnCodeError):
         own = OwnCodeError.find(error)
         mistake = mistake if own is None else str(own)
@@ -158,7 +159,7 @@ def is_killed(exit_code: int) -> bool:
 
 def is_echo(error: Exception) -> bool:
     """Return whether ``error`` only reports that another rank is gone."""
-    if isinstance(error, (UserError, ConnectionError)):  # these name their own cause
+    if isinstance(error, (UserError, StorageOutage, ConnectionError)):  # these name their own cause
         return isinstance(error, PeerGone)
     return looks_like_a_lost_peer({"kind": EXCEPTION, "message": str(error)})
 

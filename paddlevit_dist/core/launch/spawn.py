@@ -34,7 +34,7 @@ from ..registry.register import (
     register_transform,
 )
 from ..runtime import printing, process_exit, signals
-from ..runtime.errors import DeviceFailure, OwnCodeError, Stopped, UserError, WorkerFailure
+from ..runtime.errors import DeviceFailure, OwnCodeError, Stopped, StorageOutage, UserError, WorkerFailure
 from . import failures, secret, stale_resources, status, tuning
 from .devices import ProcessPlan, is_pool_worker
 from .watchdog import Watchdog, dump_stacks_on_request
@@ -246,7 +246,7 @@ def _worker_entry(
         sys.stdout.flush()
         failures.wait_for_parent()
         # Exit handlers and the group's destructors must not wait for peers; the parent informs the user.
-        os._exit(error.exit_code if isinstance(error, UserError) else 1)
+        os._exit(error.exit_code if isinstance(error, (UserError, StorageOutage)) else 1)
     signals.record_only()
     failures.record_finish()
     process_exit.end(0)
@@ -330,8 +330,8 @@ def raise_cause(cause: dict[str, Any]) -> None:
     if cause.get("own_traceback") is not None:
         raise OwnCodeError(cause["message"], cause["own_traceback"])
     if cause["kind"] == failures.USER_ERROR:
-        kind = DeviceFailure if cause.get("exit_code") == DeviceFailure.exit_code else UserError
-        raise kind(cause["message"])
+        kinds: dict[int, type[Exception]] = {kind.exit_code: kind for kind in (DeviceFailure, StorageOutage)}
+        raise kinds.get(cause.get("exit_code", 0), UserError)(cause["message"])
     if cause["kind"] == failures.STOPPED:
         raise Stopped(signals.stop_reason() or cause["reason"], cause["saved"])
     if cause["kind"] == failures.INTERRUPTED:

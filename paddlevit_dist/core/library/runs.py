@@ -87,6 +87,7 @@ def train(
         UserError: a setting, file or value is wrong; the process continues.
         KeyboardInterrupt: Ctrl-C; a checkpoint is saved, and ``resume="auto"`` with this ``output`` continues.
         Stopped: SIGTERM or STOP_AFTER_SECONDS; a checkpoint is saved.
+        StorageOutage: the drive or server of the data is away; ``resume="auto"`` continues from the last checkpoint.
     """
     options = {"epochs": epochs, "data_path": data_path, "output": output, **keys}
     folder = _run(_format_arguments(config, devices, options))

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..launch.lock import FILE as LOCK
 from ..runtime import printing
-from ..runtime.errors import Stopped, UserError, WorkerFailure
+from ..runtime.errors import Stopped, StorageOutage, UserError, WorkerFailure
 from ..runtime.files import atomic_file, os_errors_as_user_errors, remove_abandoned
 from ..runtime.json_format import format_json
 from ..runtime.metrics_file import METRICS, recorded_events
@@ -157,7 +157,7 @@ def output_folder(
     folder = make_folder(path, is_numbered)
     try:
         yield folder
-    except UserError:
+    except (UserError, StorageOutage):
         # A remaining lock belongs to another run, which has created the folder at the same time.
         if is_new and not any((folder / name).exists() for name in (*records, LOCK)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -280,9 +280,9 @@ def find_stamp(file: Path) -> int:
 def note_end(folder: Path, stamp: int, error: BaseException, is_training: bool) -> None:
     """Record why a run ends before its time in ``log.txt``; for training, also in ``metrics.jsonl``.
 
-    There, a stop and the loss of a rank are an interruption: the same command may be repeated. Any other end is a
-    failure. Training has begun once it has written its ``run.json``, whose ``find_stamp`` was ``stamp`` before.
-    Called by the process that reports for the run.
+    There, a stop and the loss of a rank or of storage are an interruption: the same command may be repeated. Any other
+    end is a failure. Training has begun once it has written its ``run.json``, whose ``find_stamp`` was ``stamp``
+    before. Called by the process that reports for the run.
     """
     saved, kind = {}, INTERRUPTION
     is_lost = isinstance(error, WorkerFailure) and error.is_lost
@@ -292,7 +292,7 @@ def note_end(folder: Path, stamp: int, error: BaseException, is_training: bool) 
         reason, saved = f"asked to stop ({error.reason})", {"saved": error.saved}
     else:
         reason = str(error).partition("\n")[0] or type(error).__name__
-        kind = INTERRUPTION if is_lost else FAILURE
+        kind = INTERRUPTION if is_lost or isinstance(error, StorageOutage) else FAILURE
     run_log = RunLog(folder, writes=True)
     has_begun = find_stamp(folder / "run.json") not in (0, stamp)
     if not is_training or not (has_begun or is_lost):

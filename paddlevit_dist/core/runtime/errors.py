@@ -26,6 +26,15 @@ class DeviceFailure(UserError):
     exit_code = 1
 
 
+class StorageOutage(Exception):
+    """Storage is away, and was asked again: one line, and the exit code of a stopped run, which can be continued.
+
+    It is not a UserError, which code may take for a fact about the data.
+    """
+
+    exit_code = signals.STOPPED
+
+
 class OwnCodeError(UserError):
     """A user's module, network or dataset raises an exception: its traceback, and one line below it."""
 
@@ -116,7 +125,7 @@ def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
             _call(function)
         finally:
             signals.record_only()
-    except UserError as error:
+    except (UserError, StorageOutage) as error:
         return _report(error)
     except WorkerFailure as error:
         first, _, rest = str(error).partition("\n")  # such as the traceback in another process, or Paddle's own
@@ -141,7 +150,7 @@ def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
     return 0
 
 
-def _report(error: UserError) -> int:
+def _report(error: UserError | StorageOutage) -> int:
     if isinstance(error, OwnCodeError):
         print(printing.block(error.traceback), end="", file=sys.stderr)
     print(f"error: {printing.one_line(error)}", file=sys.stderr)

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import limits
-from .errors import UserError
+from .errors import StorageOutage, UserError
+from .outages import read_through_outages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +76,7 @@ def os_errors_as_user_errors(what: object, hint: str = "") -> Iterator[None]:
     """Turn an error of the file system into a UserError: what could not be written, why, what to do, and ``hint``."""
     try:
         yield
-    except UserError:
+    except (UserError, StorageOutage):
         raise
     except Exception as error:
         found = error if isinstance(error, OSError) else limits.find_os_error(error)
@@ -268,7 +269,7 @@ def require_regular(path: AnyPath) -> None:
 def is_folder(entry: os.DirEntry[Any]) -> bool:
     """Return whether an entry of ``os.scandir`` is a folder or a link to one; a link to itself is not."""
     try:
-        return bool(entry.is_dir())
+        return bool(read_through_outages(entry.is_dir))
     except OSError:
         return False
 
@@ -282,15 +283,30 @@ def count_by_suffix(names: Iterable[str]) -> str:
 
 
 def open_regular(path: AnyPath, mode: str = "r", **options: Any) -> Any:
-    """Open a file for reading; refuse anything that is not a regular file, with an OSError, as all errors."""
-    require_regular(path)
-    return open(path, mode, **options)
+    """Open a file for reading; refuse anything that is not a regular file, with an OSError, as all errors.
+
+    Raises StorageOutage if its storage stays away.
+    """
+
+    def open_once() -> Any:
+        require_regular(path)
+        return open(path, mode, **options)
+
+    return read_through_outages(open_once)
 
 
 def read_regular(path: AnyPath) -> bytes:
-    """Read the content of a file; refuse anything that is not a regular file, with an OSError, as all errors."""
-    with open_regular(path, "rb") as stream:
-        return stream.read()
+    """Read the content of a file; refuse anything that is not a regular file, with an OSError, as all errors.
+
+    Raises StorageOutage if its storage stays away.
+    """
+
+    def read_once() -> bytes:
+        require_regular(path)
+        with open(path, "rb") as stream:
+            return stream.read()
+
+    return read_through_outages(read_once)
 
 
 def read_content(path: str | os.PathLike[str], max_bytes: int = -1) -> bytes:

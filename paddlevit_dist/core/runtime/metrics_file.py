@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from .errors import UserError
+from .files import open_regular
 from .text_files import parse_json
 
 METRICS = "metrics.jsonl"
@@ -29,7 +30,7 @@ def recorded_events(folder: Path) -> Iterator[dict[str, Any]]:
 
     A line that is not an event, such as the last line of a run that was killed, has the kind "unreadable".
     """
-    with contextlib.suppress(FileNotFoundError), open(folder / METRICS, "rb") as file:
+    with contextlib.suppress(FileNotFoundError), open_regular(folder / METRICS, "rb") as file:
         while line := file.readline(_LONGEST_EVENT):
             if line.strip():
                 yield _parse(line)

@@ -15,6 +15,7 @@ import yaml
 
 from .errors import UserError
 from .files import open_regular, read_regular, readable
+from .outages import read_through_outages
 from .printing import shorten
 
 LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
@@ -31,8 +32,12 @@ Facts = TypeVar("Facts")
 
 def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
     """Read a file: an OSError if it cannot be read, a ValueError if it is longer than ``largest`` bytes."""
-    with open_regular(path, "rb") as stream:
-        content = stream.read(largest + 1)
+
+    def read_once() -> bytes:
+        with open_regular(path, "rb") as stream:
+            return stream.read(largest + 1)
+
+    content = read_through_outages(read_once)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes, far more than such files need")
     return content

@@ -1,10 +1,12 @@
 """Folders of images with annotation files: list the images, and detect changes."""
 
+import functools
 import hashlib
 import os
 from collections.abc import Iterable
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.outages import read_through_outages
 from ...core.runtime.spelling import compose
 from .formats import get_suffix, list_folders, list_names, readable_suffixes
 
@@ -36,7 +38,7 @@ def stamp(kind: str, files: Iterable[str]) -> bytes:
     key = hashlib.sha256(kind.encode())
     for file in files:
         try:
-            status = os.stat(file)
+            status = read_through_outages(functools.partial(os.stat, file))
             times = f"{status.st_mtime_ns}\0{status.st_ctime_ns}"  # programs set the first, as cp -p and unzip do
             line = f"{os.path.abspath(file)}\0{status.st_size}\0{times}\n"
         except OSError:

@@ -13,6 +13,7 @@ from PIL import Image, ImageFile, features
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_folder, open_regular
+from ...core.runtime.outages import read_through_outages
 
 # Names of the folders and files of each split.
 SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validation"), "test": ("test", "testing")}
@@ -120,10 +121,9 @@ def walk_files(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os
     while folders:  # no recursion: trees may be deeper than Python's stack
         folder, parents = folders.pop()
         try:
-            status = os.stat(folder)
+            status = read_through_outages(functools.partial(os.stat, folder))
             file_id = status.st_dev, status.st_ino
-            with os.scandir(folder) as scanned:
-                entries = list(scanned)
+            entries = read_through_outages(functools.partial(_scan, folder))
         except OSError as error:
             refused(folder, f"it cannot be listed: {error.strerror}")
             continue
@@ -137,16 +137,20 @@ def walk_files(top: bytes, refused: Callable[[bytes, str], None]) -> Iterator[os
                 yield entry
 
 
+def _scan(folder: Any, most: int | None = None) -> list[os.DirEntry[Any]]:
+    with os.scandir(folder) as entries:
+        return list(itertools.islice(entries, most))
+
+
 def iterate_entries(folder: str, may_be_absent: bool = False, most: int | None = None) -> Iterator[os.DirEntry[str]]:
     """Yield the entries of a folder, or the first ``most``, unordered, without hidden ones.
 
     A folder that cannot be listed has none if it ``may_be_absent``; else a ``UserError`` is raised.
     """
     try:
-        with os.scandir(folder) as entries:
-            for entry in itertools.islice(entries, most):
-                if not is_hidden(os.fsencode(entry.name)):
-                    yield entry
+        for entry in read_through_outages(functools.partial(_scan, folder, most)):
+            if not is_hidden(os.fsencode(entry.name)):
+                yield entry
     except OSError as error:
         if not may_be_absent:
             raise UserError(f"folder {folder} cannot be listed: {error.strerror}") from error

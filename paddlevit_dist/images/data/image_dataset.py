@@ -46,6 +46,8 @@ class ImageDataset(Dataset):
     is_random_split: bool = False
     #: other files in the folders, not read; None: not searched for
     skipped_files: SkippedFiles | None = None
+    #: folders of images that were missing when the dataset was opened
+    absent_folders: frozenset[str] = frozenset()
     #: whether an image is converted to RGB; classifiers take gray images, too
     needs_rgb: bool = False
     #: what the label of an image is, set by the task: CLASS, LABELS, or ANY, what a user's own task reads

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from ...core.launch.devices import cpu_cores
 from ...core.runtime.errors import UserError
+from ...core.runtime.outages import find_missing_folder
 from ...core.runtime.printing import count, one_line
 from ...core.tasks.sample_checks import BadSample
 from .formats import readable_formats
@@ -349,6 +350,7 @@ class SplitInspection:
         if dataset.reading is not None:  # image files; other datasets were checked in full when they were opened
             opened = open_split(dataset, split)
             opened.refuse_bad(self.replaces_bad and split == "train")
+            dataset.absent_folders = frozenset(filter(None, (find_missing_folder(bad.path) for bad in opened.bad)))
             lines += opened.findings()
             readable = [result for result in opened.results if not result.error]
             if seen is not None and readable and seen not in self._told:

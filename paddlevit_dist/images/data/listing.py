@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.outages import read_through_outages
 from ...core.runtime.printing import count
 from ...core.tasks.prediction import stamps
 from .formats import (
@@ -67,7 +68,7 @@ class InputListing:
         """List a file, a folder and its subfolders, a tar file, a Parquet or Arrow file, or a video."""
         shown = os.fsdecode(path)
         try:
-            status = os.stat(path)
+            status = read_through_outages(functools.partial(os.stat, path))
         except (OSError, ValueError) as error:
             self.unreadable.append((shown, getattr(error, "strerror", None) or str(error)))
             return

@@ -1,5 +1,6 @@
 """The list of unreadable images, and their replacement in training."""
 
+import functools
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ...core import distributed
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
+from ...core.runtime.outages import read_through_outages
 from .reading import UnreadableImage
 
 if TYPE_CHECKING:
@@ -67,7 +69,8 @@ class ReplacementReader:
         for _ in range(min(len(dataset), _LONGEST_ROW_OF_BAD)):
             if tried not in self._next:
                 try:
-                    return read(tried)
+                    again = functools.partial(read, tried)
+                    return read_through_outages(again, was_there=True, absent=getattr(dataset, "absent_folders", ()))
                 except UnreadableImage as error:
                     self._note(UnreadableFile.from_error(error))
                     self._next[tried] = (tried + 1) % len(dataset)

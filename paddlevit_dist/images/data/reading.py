@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from ...core.runtime.errors import UserError
+from ...core.runtime.errors import StorageOutage, UserError
 from ...core.runtime.files import NotAFile, read_regular
 from ...core.runtime.spelling import find_spelling
 from ...core.tasks import dataset as dataset_base
@@ -122,7 +122,7 @@ def raise_as_unreadable(path: str) -> Iterator[None]:
     """Turn Pillow's errors into UnreadableImage: its format readers raise almost any type on corrupt input."""
     try:
         yield
-    except (MemoryError, UserError):
+    except (MemoryError, UserError, StorageOutage):
         raise
     except Exception as error:
         raise UnreadableImage(path, _reason(error)) from error

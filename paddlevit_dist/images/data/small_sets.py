@@ -22,6 +22,7 @@ from PIL import Image
 from ...core.data.checked_files import DamagedCacheError, map_verified, write_array
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import map_array, open_regular
+from ...core.runtime.outages import read_through_outages
 from ...core.tasks.dataset import require_split
 from .image_dataset import ImageDataset
 from .reading import SPLITS, check_labels, require_folder
@@ -138,7 +139,7 @@ class ConvertedSet(SmallSet):
     @staticmethod
     def _stamp(source: Path) -> tuple[str, int, int]:
         try:
-            status = source.stat()
+            status = read_through_outages(source.stat)
         except OSError:
             return str(source), 0, 0  # reported when it is read
         return str(source.resolve()), status.st_size, status.st_mtime_ns

@@ -44,7 +44,11 @@ class OpenFiles:
                 self._files.popitem(last=False)[1].close()
             self._files[path] = open(path, "rb", buffering=0)  # noqa: SIM115 - stays open
         content = np.empty(size, dtype=np.uint8)
-        return content[: os.preadv(self._files[path].fileno(), [content], offset)]
+        try:
+            return content[: os.preadv(self._files[path].fileno(), [content], offset)]
+        except OSError:  # a network drive that is back does not know the files that were open before
+            self._files.pop(path).close()
+            raise
 
 
 _LARGEST_LABEL_BYTES = 1 << 20

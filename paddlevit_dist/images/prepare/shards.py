@@ -6,6 +6,7 @@ label and the path of its source. A page is a PPM or PGM file; a crop reads only
 """
 
 import contextlib
+import functools
 import io
 import os
 import tarfile
@@ -20,6 +21,7 @@ from ...core.data.prepare_workers import check_stop, spans, work
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, is_temporary
 from ...core.runtime.json_format import format_json
+from ...core.runtime.outages import read_through_outages
 from ..data.image_dataset import FILE as CLASSES_FILE
 from ..data.prepared import FILE as RECORD_FILE
 from ..data.prepared import Preparation, read_preparation, write_preparation
@@ -113,7 +115,8 @@ def _write_shard(dataset: Any, first: int, end: int, base: str, source: str, set
                 check_stop()
                 path = dataset.describe(index)
                 try:
-                    suffix, content = shrink_image(dataset.encoded(index), path, dataset.reading, settings)
+                    encoded = read_through_outages(functools.partial(dataset.encoded, index), was_there=True)
+                    suffix, content = shrink_image(encoded, path, dataset.reading, settings)
                 except UnreadableImage as error:
                     if not settings.skip_bad:
                         raise UserError(

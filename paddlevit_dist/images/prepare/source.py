@@ -1,5 +1,6 @@
 """The datasets in the folder given to ``prepare images``, by layout and split, and their unreadable images."""
 
+import functools
 import os
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from ...core.data.prepare_workers import check_stop, spans, work
 from ...core.registry.lookup import resolve
 from ...core.runtime.errors import UserError
+from ...core.runtime.outages import read_through_outages
 from ..data.class_folders import ClassFolders, find_split_folders
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import FIRST_OF_KIT, LISTS
@@ -76,7 +78,7 @@ def _check(number: int, dataset: ImageDataset, first: int, end: int) -> list[tup
     for index in range(first, end):
         check_stop()
         try:
-            dataset.read(index)
+            read_through_outages(functools.partial(dataset.read, index), was_there=True)
         except UnreadableImage as error:
             bad.append((number, index, UnreadableFile.from_error(error)))
     return bad

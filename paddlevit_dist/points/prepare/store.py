@@ -11,6 +11,7 @@ from ...core.data.prepare_workers import check_stop, work
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file, readable, require_regular
 from ...core.runtime.json_format import format_json
+from ...core.runtime.outages import read_through_outages
 from ...core.runtime.printing import describe_value
 from ...core.runtime.text_files import read_json
 from ..data.scene import Scene
@@ -165,7 +166,7 @@ def _write(reader: SceneReader, source: RawScene, path: str, key: bytes) -> tupl
     check_stop()
     num_before = len(reader.remarks)
     try:
-        scene = reader.read(source)
+        scene = read_through_outages(lambda: reader.read(source), was_there=True)
         if not isinstance(scene, Scene):
             raise UserError(f"{source.files[0]}: read returns {describe_value(scene)}, expected a Scene")
     except UserError as error:

@@ -22,6 +22,7 @@ from ....core.registry.required_methods import is_builtin
 from ....core.runtime.errors import UserError
 from ....core.runtime.files import map_array
 from ....core.runtime.json_format import format_json
+from ....core.runtime.outages import read_through_outages
 from ....core.runtime.spelling import compose, find_spelling
 from ....core.tasks.class_names import make_unique
 from ...data.reading import ReadConfig, WrongSize, decode_image, read_file
@@ -358,6 +359,6 @@ class IndexedDetectionImages(DetectionDataset):
 def _list_names(folder: str) -> set[str]:
     """Return the composed names in a folder; empty if it cannot be listed."""
     try:
-        return set(map(compose, os.listdir(find_spelling(folder))))
+        return set(map(compose, read_through_outages(lambda: os.listdir(find_spelling(folder)))))
     except OSError:
         return set()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....core.runtime.errors import UserError
+from ....core.runtime.outages import find_missing_folder
 from ....core.runtime.printing import count
 from ...data.data_warnings import DataWarnings
 from ...data.held_out import write_rows
@@ -57,6 +58,7 @@ def check_files(dataset: DetectionDataset, split: str, is_replaced: bool) -> lis
     missing = dataset.missing()
     if not len(missing):
         return lines
+    dataset.absent_folders = frozenset(filter(None, map(find_missing_folder, map(dataset.describe, missing))))
     shown = ", ".join(map(dataset.describe, missing[:3]))
     scope = f"{len(missing):,} of {len(dataset):,} images of {split} are missing, such as {shown}"
     if is_replaced and len(missing) < len(dataset):

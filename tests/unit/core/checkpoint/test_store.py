@@ -11,12 +11,14 @@ import pytest
 from support.refusals import refusal_of
 from support.trainings.runs import STATE
 
-from paddlevit_dist import UserError
+from paddlevit_dist import StorageOutage, UserError
+from paddlevit_dist.core.checkpoint import finding
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
 from paddlevit_dist.core.checkpoint.directory_names import list_checkpoints
 from paddlevit_dist.core.checkpoint.finding import newest_first
 from paddlevit_dist.core.checkpoint.records import read_evaluated_values, resolve_checkpoint
 from paddlevit_dist.core.checkpoint.weights import read_weights
+from paddlevit_dist.core.runtime import outages
 
 
 @pytest.fixture()
@@ -71,6 +73,32 @@ def test_any_damage_to_any_file_is_noticed_and_the_one_before_is_used(tmp_path, 
     said = []
     assert checkpoint_store.newest_good(tmp_path, said.append) == good
     assert len(said) == 1 and name in said[0]
+
+
+def test_a_checkpoint_whose_drive_is_away_for_a_moment_is_not_damaged(tmp_path, model, monkeypatch, simulated_time):
+    monkeypatch.setattr(outages, "_ends", -outages.SECONDS)
+    folder, away = tmp_path / "checkpoints", tmp_path / "away"
+    folder.mkdir()
+    save(folder, 1, model)
+    last = save(folder, 2, model)
+    verify, failures, said = finding.verify, [], []
+
+    def verify_on_a_lost_drive(directory):
+        if not failures:
+            failures.append(folder.rename(away))
+        verify(directory)
+
+    monkeypatch.setattr(finding, "verify", verify_on_a_lost_drive)
+    simulated_time.meanwhile = lambda number: away.rename(folder) if number == 2 else None
+    assert checkpoint_store.newest_good(folder, said.append) == last and said == []
+    simulated_time.meanwhile = lambda number: None
+    failures.clear()
+    with pytest.raises(StorageOutage, match="epoch_0002"):
+        checkpoint_store.newest_good(folder, said.append)
+    away.rename(folder)
+    for file in last.iterdir():
+        file.unlink()
+    assert checkpoint_store.newest_good(folder, said.append).name == "epoch_0001" and "epoch_0002" in said[0]
 
 
 def test_weights_are_compared_with_the_manifest_where_there_is_one_of_a_checkpoint(tmp_path, model):

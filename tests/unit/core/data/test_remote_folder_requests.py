@@ -11,7 +11,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from support.hosts.s3_folder import SentBody
 
-from paddlevit_dist import UserError
+from paddlevit_dist import StorageOutage, UserError
 from paddlevit_dist.core.data import remote_folder, request_errors
 from paddlevit_dist.core.data.remote_folder import RangeRequest, RemoteFile, RemoteFolder, RemoteReader
 
@@ -62,7 +62,7 @@ def ask(loop, folder, errors):
 
 def test_pauses_double_up_to_a_limit_and_end_after_500_first_ones(clock, capsys):
     folder = RemoteFolder("http://a", first_pause_seconds=2.0)
-    with pytest.raises(UserError) as failed:
+    with pytest.raises(StorageOutage) as failed:
         ask(clock, folder, (ConnectionResetError(f"no {number}") for number in range(100)))
     assert clock.pauses == [4.0 / 2, 4.0, 8.0, 16.0, 32.0, 64.0, *[120.0] * 7, 34.0]
     assert str(failed.value) == "http://a/b cannot be read in 15 attempts within 1000 s: no 14"

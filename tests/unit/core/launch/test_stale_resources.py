@@ -100,7 +100,7 @@ def test_a_programs_folder_is_removed_once_it_was_killed_and_that_of_a_run_with_
         stale_resources.remove_killed()
         assert (folder / "large").exists()
         mark = next(path for path in temporary.iterdir() if path != folder)
-        own = folder.name.split("_")[-2]
+        own = mark.name.split("_")[-2]
         of_killed = [temporary / path.name.replace(own, THEIRS) for path in (mark, folder)]
         of_killed[0].touch()
         of_killed[1].mkdir()

@@ -14,6 +14,7 @@ import paddle
 import pytest
 
 from paddlevit_dist.core.launch import devices, tuning
+from paddlevit_dist.core.runtime import signals
 
 AVX512 = ["avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl"]
 
@@ -216,6 +217,7 @@ def test_signals_wait_while_paddle_is_imported_and_are_handled_again(monkeypatch
     (tmp_path / "paddle.py").write_text(PADDLE)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "paddle")
+    signals.install()
     tuning.import_paddle()
     assert signal.SIGTERM in sys.modules["paddle"].MASK
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

@@ -60,7 +60,7 @@ def test_a_file_appears_once_it_is_complete_and_replaces_another(tmp_path, monke
             out.write(b"new")
             (temporary,) = (each for each in tmp_path.iterdir() if each != path)
             assert path.read_bytes() == b"old" and files.is_temporary(temporary.name)
-            assert temporary.name.startswith(f"a.{os.getpid()}.")
+            assert temporary.name.startswith("a.") and f".{os.getpid()}." in temporary.name
     finally:
         os.umask(before)
     assert path.read_bytes() == b"new" and stat.S_IMODE(path.stat().st_mode) == 0o640 and synchronized == [3]

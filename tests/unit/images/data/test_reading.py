@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from paddlevit_dist import UserError
+from paddlevit_dist import StorageOutage, UserError
+from paddlevit_dist.core.runtime import outages
 from paddlevit_dist.images.data import reading
 from paddlevit_dist.images.data.class_folders import ClassFolders
 from paddlevit_dist.images.data.quarantine import (
@@ -203,6 +204,19 @@ def test_the_next_readable_image_takes_the_place_and_brings_its_label(images, tm
         assert [label for _, label in read] == [0, 1, 1, 1, 1, 0]
     other = pickle.loads(pickle.dumps(replacements))
     assert other.read(images.read, 2, images)[1] == 1  # whatever was read before
+
+
+def test_images_of_a_folder_that_is_away_are_waited_for_and_read_again(images, tmp_path, simulated_time, monkeypatch):
+    monkeypatch.setattr(outages, "_ends", -outages.SECONDS)
+    replacements, folder, away = ReplacementReader(tmp_path), tmp_path / "data" / "train" / "ant", tmp_path / "away"
+    folder.rename(away)
+    simulated_time.meanwhile = lambda number: away.rename(folder) if number == 3 else None
+    assert replacements.read(images.read, 0, images)[1] == 0 and replacements.collect() == []
+    folder.rename(away)
+    with pytest.raises(StorageOutage, match=r"ant/0.png cannot be reached"):
+        replacements.read(images.read, 0, images)
+    images.absent_folders = frozenset([str(folder)])  # it was not there when the data were opened
+    assert replacements.read(images.read, 0, images)[1] == 1 and len(replacements.collect()) == 3
 
 
 def test_a_folder_that_cannot_be_written_is_named(images, tmp_path):

@@ -1,6 +1,5 @@
 """What is known of weights without a run that are exported: the input that they expect, and their classes."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ...core.runtime.errors import UserError
@@ -12,14 +11,11 @@ if TYPE_CHECKING:
 Size = int | tuple[int, int] | None  # pixels of a side, or (height, width)
 
 
-def make_classifier_parts(
-    source: str, name: str, image_size: Size, in_channels: int | None, words: Sequence[str] = ()
-) -> tuple[Any, Any]:
+def make_classifier_parts(source: str, name: str, image_size: Size, in_channels: int | None) -> tuple[Any, Any]:
     """Return the ``Exportable`` of a classifier without a run and its ``ExportParts``, and the size of its images.
 
     Weights that nothing describes have the input that is usual for their model, as in an evaluation, and a note. Both
-    are None, and the size is unchanged, if there is none, or if images do not have three channels. ``words`` are keys
-    of a command line.
+    are None, and the size is unchanged, if there is none, or if images do not have three channels.
     """
     from ...core import settings
     from ...core.settings.command_line import format_words
@@ -28,19 +24,16 @@ def make_classifier_parts(
 
     if in_channels not in (None, 3):
         return None, image_size
-    named = ["TASK", "classification", "MODEL.NAME", name, "-dataset=folder", "-eval", f"-pretrained={source}"]
+    words = ["TASK", "classification", "MODEL.NAME", name, "-dataset=folder", "-eval", f"-pretrained={source}"]
     size = format_words({"DATA.IMAGE_SIZE": image_size}) if image_size else []
-    values = cast("ClassificationSettings", settings.load([*named, *size, *words]).values)
+    values = cast("ClassificationSettings", settings.load([*words, *size]).values)
     match = find_expected_input(values)
     if match is None:
         return None, image_size
     exportable = require_exportable(make_task(values))
     parts = exportable.export_parts()
     if not match.is_described:
-        note = (
-            f"nothing next to {source} says what the weights expect of images: what no key says (DATA.IMAGENET_MEAN, "
-            f"IMAGENET_STD, CROP_PCT) is usual for {match.source}"
-        )
+        note = f"nothing next to {source} says what the weights expect of images: the input is usual for {match.source}"
         parts = parts._replace(about={**parts.about, "note": note})
     return (exportable, parts), values.DATA.IMAGE_SIZE
 

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from .foreign_weights import Size
 
 
-_INPUT_KEYS = tuple(
-    f"DATA.{key}" for key in ("IMAGENET_MEAN", "IMAGENET_STD", "CROP_PCT", "CROP_MODE", "INTERPOLATION")
-)
-
-
 class TrainedModel(NamedTuple):
     """Model with its weights, and the information needed to use it."""
 
@@ -59,7 +54,7 @@ def load_trained_model(
         UserError: weights are missing, damaged or from another architecture, or the model is unknown.
     """
     if name is not None:
-        others = [word for word in words if not word.startswith((OPTIONS, *_INPUT_KEYS))]
+        others = [word for word in words if not word.startswith(OPTIONS)]
         if others:
             raise UserError(
                 f"export: {others[0]}: -model={name} builds a network without a run's keys; remove one of both"
@@ -145,7 +140,7 @@ def _load_foreign_weights(
     given = load(words).values.MODEL.OPTIONS or {}
     parts, kind = None, annotation_type("model", name)
     if kind == CLASS_LABELS or ":" in name:
-        parts, image_size = make_classifier_parts(source, name, image_size, in_channels, words)
+        parts, image_size = make_classifier_parts(source, name, image_size, in_channels)
     detection = find_detection(name)
     if detection is not None:
         parts, image_size = make_detector_parts(source, name, image_size, *detection), None  # it takes any size

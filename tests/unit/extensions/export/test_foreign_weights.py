@@ -52,9 +52,6 @@ def test_weights_that_nothing_describes_have_the_usual_input_of_their_model_and_
     (_, parts), size = make_classifier_parts(str(weights), "vit_tiny_patch16_224", 48, None)
     assert size == 48 and parts.about["mean"] == [0.5] * 3
     assert "says what the weights expect" in parts.about["note"] and "vit_tiny_patch16_224" in parts.about["note"]
-    keys = ["DATA.IMAGENET_MEAN=[0.1,0.2,0.3]", "DATA.CROP_PCT=0.5"]
-    (_, parts), _ = make_classifier_parts(str(weights), "vit_tiny_patch16_224", 48, None, keys)
-    assert parts.about["mean"] == [0.1, 0.2, 0.3] and parts.about["crop_pct"] == 0.5
     assert make_classifier_parts(str(weights), "resnet", 48, None) == (None, 48)  # of no known input
     (_, parts), size = make_classifier_parts("resnet18.tv_in1k", "resnet18", None, 3)
     assert size == 224 and parts.about["mean"] == [0.485, 0.456, 0.406]

@@ -30,7 +30,8 @@ class ExpandedWords(NamedTuple):
 
     words: list[str]
     lines: list[str]  # which say what is evaluated
-    stored: files.StoredSettings | None = None  # settings of this, in place of a file; code that they name is not run
+    stored: files.StoredSettings | None = None  # settings of this, in place of a file
+    is_trusted: bool = True  # False: a run's or a file's settings, without -cfg: code that they name is not run
 
 
 def find_output_keys(config: Path) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def expand_run(words: Sequence[str]) -> ExpandedWords:
 
     An evaluation (``-eval``) takes a run, weights, or an exported model, as a word that is neither a flag, nor a key,
     nor the value of a key. ``-resume=RUN`` takes the run's settings where no ``-cfg`` is given. Other flags replace the
-    run's.
+    run's. Either may be a stranger's, so that the modules that it names are not imported.
 
     Raises:
         UserError: the folder has runs of several seeds, the words name other settings or weights, too, or nothing says
@@ -54,7 +55,7 @@ def expand_run(words: Sequence[str]) -> ExpandedWords:
     if set(HELP) & set(words):
         return ExpandedWords(list(words), [])
     expanded = _expand_evaluated(words) if _EVALUATES & set(words) else ExpandedWords(list(words), [])
-    return expanded._replace(words=_expand_resumed(expanded.words))
+    return _expand_resumed(expanded)
 
 
 def _expand_evaluated(words: Sequence[str]) -> ExpandedWords:
@@ -62,23 +63,25 @@ def _expand_evaluated(words: Sequence[str]) -> ExpandedWords:
     expanded: list[str] = []
     lines: list[str] = []
     stored: files.StoredSettings | None = None
+    is_trusted = True
     for place, word in enumerate(words):
         others = [*words[:place], *words[place + 1 :]]
         is_free = not is_value and not word.startswith("-") and "=" not in word
         if is_free and (run := _find_named(word)) is not None:
             expanded += [*_expand(run, others, "pretrained"), f"-pretrained={word}"]
+            is_trusted = False
             weights = "its best weights" if Path(os.path.expanduser(word)) == run else f"weights {word}"
             lines.append(f"evaluating the run {run}: settings of {run / CONFIG}, {weights}")
         elif is_free and (alone := _expand_alone(word, others)) is not None:
             expanded += alone.words
             lines += alone.lines
-            stored = alone.stored
+            stored, is_trusted = alone.stored, alone.is_trusted
         elif is_free and not find_key(word) and (near := suggest_runs(word)):
             raise UserError(f"{word} is not a run's folder{near}")
         else:
             is_value = not is_value and takes_next_word(word)
             expanded.append(word)
-    return ExpandedWords(expanded, lines, stored)
+    return ExpandedWords(expanded, lines, stored, is_trusted)
 
 
 def _expand_alone(word: str, others: Sequence[str]) -> ExpandedWords | None:
@@ -101,7 +104,7 @@ def _expand_alone(word: str, others: Sequence[str]) -> ExpandedWords | None:
     line = f"evaluating the exported model {word}"
     if "cfg" in given:
         return ExpandedWords([setting], [line])
-    of_run = _find_exported_settings(word, exported_weights, given)
+    of_run = _find_exported_settings(exported_weights, given)
     described_by, about = READ_EXPORTED_ABOUT.require()(word)
     if of_run:
         file = of_run[0].partition("=")[2]
@@ -109,10 +112,10 @@ def _expand_alone(word: str, others: Sequence[str]) -> ExpandedWords | None:
         if isinstance(about.get("settings"), dict):
             changed = format_words(_list_changes(_store(about["settings"], described_by), file, others))
             lines += [f"settings of {described_by} that differ: {' '.join(changed)}"] if changed else []
-        return ExpandedWords([*of_run, *changed, setting], lines)
+        return ExpandedWords([*of_run, *changed, setting], lines, is_trusted=False)
     if isinstance(about.get("settings"), dict):
         stored = _store(about["settings"], described_by)
-        return ExpandedWords([setting], [f"{line}: settings of {described_by}"], stored)
+        return ExpandedWords([setting], [f"{line}: settings of {described_by}"], stored, is_trusted=False)
     if exported_weights is not None and {"dataset", "DATA.DATASET"}.isdisjoint(given):
         raise UserError(
             f"{word} was exported from {exported_weights}, which is not in the folder of a run here: name recipe and "
@@ -149,7 +152,7 @@ def _expand_weights(word: str, others: Sequence[str]) -> ExpandedWords | None:
             f"evaluate: the model of {word} is unknown: its folder contains neither an about.yaml with settings nor a "
             "run's config.yaml; name the recipe that it was trained with: -cfg=FILE"
         )
-    return ExpandedWords(words, [f"{line}: settings that are stored with them"], _store(settings, word))
+    return ExpandedWords(words, [f"{line}: settings that are stored with them"], _store(settings, word), False)
 
 
 def _store(settings: dict[str, Any], source: str) -> files.StoredSettings:
@@ -169,22 +172,12 @@ def _read_names(words: Sequence[str]) -> set[str]:
     return {*given, *(name for name, _ in overrides)}
 
 
-def _find_exported_settings(model: str, weights: str | None, named: Collection[str]) -> list[str]:
-    """Return flags and keys for the settings of the run that a model was exported from; empty if it is not here.
-
-    An exported file may come from a stranger: a ``UserError`` says that these settings run code.
-    """
+def _find_exported_settings(weights: str | None, named: Collection[str]) -> list[str]:
+    """Return flags and keys for the settings of the run that a model was exported from; empty if it is not here."""
     run = None if weights is None or not {"dataset", "DATA.DATASET"}.isdisjoint(named) else find_run(weights)
     if run is None:
         return []
     config = run / CONFIG
-    settings = {setting.name: setting.value for setting in files.read_file(str(config))}
-    if settings.get("IMPORTS"):
-        raise UserError(
-            f"{model} was exported from the run {run}, whose settings import {settings['IMPORTS']}: if you trust "
-            f"these, add -cfg={config}"
-        )
-    refuse_clone_model(settings.get("MODEL.NAME"), str(config))
     keys = {name: value for name, value in find_output_keys(config).items() if name not in named}
     return [f"-cfg={config}", *(f"{name}={value}" for name, value in keys.items())]
 
@@ -205,15 +198,16 @@ def _list_changes(stored: files.StoredSettings, config: str, words: Sequence[str
     return changed
 
 
-def _expand_resumed(words: list[str]) -> list[str]:
+def _expand_resumed(expanded: ExpandedWords) -> ExpandedWords:
     """Add a run's own settings and output folder to a command line that resumes it and names no file of settings."""
+    words = expanded.words
     if not any(word.lstrip("-").startswith("resume") for word in words):
-        return words
+        return expanded
     given, _ = read_words(words)
     source = given["resume"].values[-1] if "resume" in given else ""
     if "cfg" in given or source in ("", "auto") or (run := _find_named(source)) is None:
-        return words
-    return [*_expand(run, words), *words]
+        return expanded
+    return expanded._replace(words=[*_expand(run, words), *words], is_trusted=False)
 
 
 def _find_named(source: str) -> Path | None:

@@ -34,9 +34,9 @@ def run(arguments: list[str]) -> None:
     from ..launch import devices, tuning
 
     devices.refuse_to_start_in_a_worker()
-    arguments, lines, stored = expand_run(arguments)
+    arguments, lines, stored, is_trusted = expand_run(arguments)
     try:
-        run = configuration.load(arguments, configuration.DEFAULT_RECIPE, is_trusted=stored is None, stored=stored)
+        run = configuration.load(arguments, configuration.DEFAULT_RECIPE, is_trusted, stored=stored)
     except configuration.RecipeMissing as error:
         if error.reason and signals.looks_like_training(arguments) and sys.stdin.isatty() and sys.stdout.isatty():
             offer(error)

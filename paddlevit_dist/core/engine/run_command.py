@@ -32,6 +32,7 @@ def format_command(use: str, source: str, config: RunSettings) -> str:
     path = config.DATA.DATA_PATH
     if path is not None and not _is_same((trained.get("DATA") or {}).get("DATA_PATH"), Path(path)):
         arguments.append(f"-data_path={path}")
+    arguments += [f"-import={module}" for module in config.IMPORTS]  # a run's settings alone import nothing
     return program("evaluate" if use == "evaluate" else "train") + " " + shlex.join(arguments)
 
 

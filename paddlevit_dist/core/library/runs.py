@@ -134,7 +134,7 @@ def evaluate(
         options["output"] = run_folder if output is None else output
         folder = _run(["-eval", *_format_arguments(run_config, devices, options)], is_trusted=False)
     else:
-        words, _, stored = expand_run(["-eval", source, *_format_arguments(None, devices, options)])
+        words, _, stored, _ = expand_run(["-eval", source, *_format_arguments(None, devices, options)])
         if source in words:
             raise UserError(
                 f"evaluate: {source} has no config.yaml of a run: add config, a recipe or YAML file"

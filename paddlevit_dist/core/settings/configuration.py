@@ -63,8 +63,8 @@ def load(
         default_recipe: the YAML file to use where the command line names neither a file nor data, and there are no
             ``stored`` settings. Data without a file is then an error, names have to be registered, and a dataset that
             is not named is guessed from DATA.DATA_PATH. None: only the defaults; the readers look names up.
-        is_trusted: import the modules that the files name in IMPORTS. False for files that came with weights: only
-            modules that the command line names are imported.
+        is_trusted: import the modules that the files name in IMPORTS. False for a run's file or settings that came
+            with weights: only modules that the command line names are imported.
         command: the command whose help is printed.
         stored: settings in place of a file, below the ones of the command line.
 
@@ -83,7 +83,7 @@ def load(
     else:
         if user_modules.load([setting for setting in given.settings if setting.source == COMMAND_LINE]):
             given = read_given(argv, stored)  # they may register keys
-        refuse_code(given)
+        given = dataclasses.replace(given, notices=[*given.notices, *refuse_code(given)])
     try:
         if stored is not None:
             return _configure(given, None, default_recipe is not None, stored.is_checked)

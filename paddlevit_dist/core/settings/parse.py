@@ -89,12 +89,12 @@ def import_modules(given: GivenSettings, stored: files.StoredSettings | None = N
     return dataclasses.replace(given, settings=user_modules.merge_imports(given.settings, imported))
 
 
-def refuse_code(given: GivenSettings) -> None:
-    """Raise ``UserError`` if settings that came with weights need code of others, which is not imported for them."""
+def refuse_code(given: GivenSettings) -> list[str]:
+    """Raise ``UserError`` if settings of a run or weights need code, which is not run for them; return notices."""
     model = given.find_last("MODEL.NAME")
     if model is not None and model.source != COMMAND_LINE:
         model_sources.refuse_clone_model(model.value, model.origin)
-    user_modules.explain_missing(given.settings)
+    return user_modules.explain_missing(given.settings)
 
 
 def add_default_recipe(given: GivenSettings, recipe: str) -> GivenSettings:

@@ -11,7 +11,7 @@ from ..runtime.printing import one_line
 from .key import show
 from .key_tables import common_tables
 from .table import COMMAND_LINE, KeySetting, index_keys
-from .values import InvalidValue
+from .values import InvalidValue, read_word
 
 _NAME = "IMPORTS"
 
@@ -47,25 +47,37 @@ def merge_imports(settings: list[KeySetting], names: Sequence[str]) -> list[KeyS
     return [*others, dataclasses.replace(imports[-1], value=list(names))] if imports else others
 
 
-def explain_missing(settings: Sequence[KeySetting], error: UserError | None = None) -> None:
-    """Raise the error of a configuration that came with weights: its modules are not imported, as weights are data.
+def explain_missing(settings: Sequence[KeySetting], error: UserError | None = None) -> list[str]:
+    """Report modules that only the settings of a run or of weights name, so that they are not imported.
+
+    Returns:
+        A notice of modules that an evaluation may not need.
 
     Raises:
-        UserError: it needs a module that this command has not imported; the message names it. Otherwise ``error``.
+        UserError: something is unknown, or a training run would continue without them; the message says how to import
+            them. Otherwise ``error``.
     """
-    missing = plugins.find_missing([name for name, _ in _list_modules(settings)])
+    modules = _list_modules(settings)
+    missing = plugins.find_missing([name for name, _ in modules])
     values = {setting.name: setting.value for setting in settings}
     unknown = [
         f"{key} {show(values[key])} is not known"
         for key, table in (("TASK", REGISTRY.tasks), ("MODEL.NAME", REGISTRY.models))
         if key in values and str(values[key]) not in table
     ]
+    advice = f"add {' '.join(f'-import={name}' for name in missing)}"
     if missing and (error is not None or unknown):
-        flags = " ".join(f"-import={name}" for name in missing)
         reason = unknown[0] if unknown else str(error)
-        raise UserError(f"{reason}: these weights were trained with your own code: add {flags}") from None
+        raise UserError(f"{reason}: these weights were trained with your own code: {advice}") from None
     if error is not None:
         raise error
+    if not missing:
+        return []
+    origin = next(setting.origin for name, setting in modules if name in missing)
+    place = f"{origin}: {_NAME} has {', '.join(missing)}, which only a command imports"
+    if read_word(values.get("EVAL")) is not True:
+        raise UserError(f"{place}: {advice}")
+    return [f"{place}: if the results need it, {advice}"]
 
 
 def _list_modules(settings: Sequence[KeySetting]) -> list[tuple[str, KeySetting]]:

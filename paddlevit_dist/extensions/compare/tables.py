@@ -1,6 +1,7 @@
 """Write and read the results of each sample of an evaluation, a file in the run's folder."""
 
 import hashlib
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -208,8 +209,7 @@ def _require_valid(table: EvaluationTable) -> None:
 
 def _explain_unregistered(file: Path, about: dict[str, Any]) -> str:
     """Format the error for a table whose kind of scores no imported module registers, with the modules to import."""
-    imports = load_run_settings(file.parent).get("IMPORTS")
-    names = [str(name) for name in imports] if isinstance(imports, list) else []
+    names = _list_imports(file.parent)
     missing, call = find_missing(names), f"register_score_kind({about['kind']!r}, ...)"
     advice = f"call {call} in your module" if names else f"import the module that calls {call} with -import=MODULE"
     if missing:
@@ -218,6 +218,12 @@ def _explain_unregistered(file: Path, about: dict[str, Any]) -> str:
         f"compare: the metrics of task {about['task']} have results of the kind {about['kind']!r} ({file}), and no "
         f"ScoreKind of this name is registered: {advice} (docs/guides/extending.md)"
     )
+
+
+def _list_imports(run: Path) -> list[str]:
+    """Return the modules that a run's settings import; empty if they cannot be read."""
+    imports = load_run_settings(run).get("IMPORTS")
+    return [str(name) for name in imports] if isinstance(imports, list) else []
 
 
 def _list_files(run: str) -> list[Path]:
@@ -233,8 +239,9 @@ def _list_files(run: str) -> list[Path]:
     files = [place / name for name in FILES if (place / name).is_file()]
     if files:
         return files
+    words = shlex.join(["evaluate", run, *(f"-import={name}" for name in _list_imports(place))])
     raise UserError(
         f"compare: {run} has neither {FILES[0]} nor {FILES[1]}, which an evaluation with EVALUATION.INTERVAL writes; "
-        f"to write one, run: paddlevit-dist evaluate {run}; "
+        f"to write one, run: paddlevit-dist {words}; "
         "metrics of your own write it if they have to_sample_table (docs/guides/extending.md)"
     )

@@ -93,7 +93,9 @@ class ReportedRun(NamedTuple):
         is_stopped = last.get("kind") == "evaluation" and str(last.get("epoch")) == stop
         if self.saved is None or is_at_end or not (is_left or is_stopped):
             return None
-        return shlex.join(["python", "-m", "paddlevit_dist", "train", f"-resume={self.folder}"])
+        imports = self.settings.get("IMPORTS", "[]").replace("'", "")  # as YAML
+        words = [f"-resume={self.folder}", *([f"IMPORTS={imports}"] if imports != "[]" else [])]
+        return shlex.join(["python", "-m", "paddlevit_dist", "train", *words])
 
     @property
     def classes(self) -> list[str]:

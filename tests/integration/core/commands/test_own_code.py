@@ -344,7 +344,7 @@ def test_a_task_without_classes_predicts_and_is_exported_and_evaluated(tmp_path)
         "export run exported -import=sums.py",
     ):
         well(run_command([*ENTRY, *words.split()], folder=tmp_path))
-    words = "evaluate exported -cfg=run/config.yaml -num_workers=0 -output=scores"
+    words = "evaluate exported -import=sums.py -num_workers=0 -output=scores"
     said = well(run_command([*ENTRY, *words.split()], folder=tmp_path)).out
 
     assert json.loads((tmp_path / "out" / "predictions.jsonl").read_text())["input"] == "ones.npy"

@@ -1,8 +1,10 @@
 """Words of ``evaluate`` that name a run or an exported model, and of ``train`` that resume a run."""
 
+import re
 import shutil
 
 import pytest
+from support.hosts.paddlevit_clone import write_family
 from support.refusals import refusal_of
 
 from paddlevit_dist.core.commands.run_folder import expand_run
@@ -11,7 +13,7 @@ from paddlevit_dist.core.settings import load
 
 
 def expand_evaluated(words):
-    expanded, lines, stored = expand_run(["-eval", *words])
+    expanded, lines, stored, _ = expand_run(["-eval", *words])
     assert stored is None
     return expanded[1:], lines
 
@@ -95,8 +97,9 @@ def test_an_exported_model_has_data_and_settings_of_its_run(folder):
 
 def load_alone(*words):
     """Load what an evaluation of a file without its run is, and the lines that say so."""
-    expanded, lines, stored = expand_run(["-eval", *words])
-    return load(expanded, "vit_digits", is_trusted=False, stored=stored).values, lines
+    expanded, lines, stored, is_trusted = expand_run(["-eval", *words])
+    assert not is_trusted
+    return load(expanded, "vit_digits", is_trusted, stored=stored).values, lines
 
 
 _ALONE = """settings: {SAVE: elsewhere/run, EVAL: false, ALLOW_CHANGES: true, TASK: classification, IMPORTS: [gone.py],
@@ -121,8 +124,8 @@ def test_weights_and_exported_files_without_their_run_have_the_settings_beside_t
     assert (values.EVAL, values.ALLOW_CHANGES, values.DATA.CACHE_FOLDER) == (True, False, None)
     assert values.SAVE == "./output" and (values.DATA.SPLIT, values.DATA.BATCH_SIZE) == ("train", 6)
     assert len(lines) == 1 and lines[0].startswith("evaluating the ") and word in lines[0]
-    named, _, stored = expand_run(["-eval", word, "-cfg=vit_digits"])
-    assert stored is None and "-cfg=vit_digits" in named and len(named) == 3
+    named, _, stored, is_trusted = expand_run(["-eval", word, "-cfg=vit_digits"])
+    assert stored is None and is_trusted and "-cfg=vit_digits" in named and len(named) == 3
     if exported:
         values, _ = load_alone(word, "-dataset=folder", "-data_path=.")
         assert (values.DATA.DATASET, values.MODEL.DEPTH) == ("folder", 3)
@@ -146,15 +149,52 @@ def test_weights_without_settings_are_told_and_their_code_is_not_run(tmp_path, m
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [("IMPORTS: [my_things]", "add -cfg="), ("MODEL: {NAME: 'paddlevit:/a/b/c/d.yaml'}", "do not run the code")],
-)
-def test_settings_of_a_run_that_a_file_alone_names_run_no_code(folder, line, said):
-    (folder / "out/mine/config.yaml").write_text(f"SAVE: out/mine\n{line}\n")
+def load_run(*words):
+    """Load a command's settings as the command does."""
+    expanded, _, stored, is_trusted = expand_run(words)
+    return load(expanded, "vit_digits", is_trusted, stored=stored)
+
+
+@pytest.fixture
+def theirs(folder, request):
+    """The name of a module that writes the file ``ran``; another in each test, as a process imports one once."""
+    name = re.sub(r"\W", "_", request.node.name) + ".py"
+    (folder / name).write_text("open('ran', 'w').close()\n")
+    return name
+
+
+@pytest.mark.parametrize("words", [["-eval", "out/mine"], ["-resume=out/mine"], ["-eval", "net.onnx"]])
+def test_code_that_only_a_runs_settings_name_is_not_run(folder, theirs, words):
     (folder / "net.onnx").touch()
     (folder / "net.about.yaml").write_text("weights: out/mine/checkpoints/epoch_0001\n")
-    assert said in refusal_of(expand_evaluated, ["net.onnx"])
+    config = folder / "out/mine/config.yaml"
+    config.write_text(f"SAVE: out/mine\nIMPORTS: [{theirs}]\nMODEL: {{NAME: of_theirs}}\n")
+    message = refusal_of(load_run, *words)
+    assert message.startswith("MODEL.NAME 'of_theirs' is not known: ") and message.endswith(f"add -import={theirs}")
+    config.write_text(f"SAVE: out/mine\nIMPORTS: [{theirs}]\nMODEL: {{NAME: vit}}\n")
+    if "-eval" in words:
+        (notice,) = [notice for notice in load_run(*words).notices if theirs in notice]
+    else:  # a run must not go on as another one
+        notice = refusal_of(load_run, *words)
+    assert f"config.yaml:2: IMPORTS has {theirs}" in notice and notice.endswith(f"add -import={theirs}")
+    assert not (folder / "ran").exists()
+    assert not any(theirs in notice for notice in load_run(*words, f"-import={theirs}").notices)
+    assert (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("words", [["-eval", "out/mine"], ["-resume=out/mine"], ["-eval", "net.onnx"]])
+def test_a_clone_that_only_a_runs_settings_name_is_not_run(folder, words):
+    (folder / "net.onnx").touch()
+    (folder / "net.about.yaml").write_text("weights: out/mine/checkpoints/epoch_0001\n")
+    file = write_family(folder, "made_up")
+    (folder / "out/mine/config.yaml").write_text(f"SAVE: out/mine\nMODEL: {{NAME: 'paddlevit:{file}'}}\n")
+    assert "do not run the code" in refusal_of(load_run, *words)
+
+
+def test_code_that_a_named_file_imports_is_run(folder, theirs):
+    (folder / "out/mine/config.yaml").write_text(f"SAVE: out/mine\nIMPORTS: [{theirs}]\n")
+    load_run("-resume=out/mine", "-cfg=out/mine/config.yaml")
+    assert (folder / "ran").exists()
 
 
 @pytest.mark.parametrize("words", [[], ["-data_path=my_data"], ["-cfg=vit_digits", "SEED", "5"]])
@@ -198,7 +238,7 @@ def test_resuming_a_run_takes_its_settings_unless_a_file_of_settings_is_named(fo
         3, "out/mine", "out/mine", 7,
     )  # fmt: skip
     for words in (["-resume=out/mine", "-cfg=vit_digits"], ["-resume=auto"], ["-resume=x.pdparams"], ["-h", "resume"]):
-        assert expand_run(words) == (words, [], None)
+        assert expand_run(words) == (words, [], None, True)
 
 
 def test_what_ended_or_allowed_a_run_does_not_hold_for_the_next_command(folder):

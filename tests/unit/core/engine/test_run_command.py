@@ -23,8 +23,9 @@ def run(tmp_path, monkeypatch):
     return f"{folder}/checkpoints/epoch_0001"
 
 
-def command(use, source, save="my run", data="data", weights="my run"):
-    values = SimpleNamespace(SAVE=save, DATA=SimpleNamespace(DATA_PATH=data), MODEL=SimpleNamespace(PRETRAINED=weights))
+def command(use, source, save="my run", data="data", weights="my run", imports=()):
+    model = SimpleNamespace(PRETRAINED=weights)
+    values = SimpleNamespace(SAVE=save, DATA=SimpleNamespace(DATA_PATH=data), MODEL=model, IMPORTS=imports)
     return format_command(use, source, values).partition("paddlevit_dist ")[2] or format_command(use, source, values)
 
 
@@ -38,6 +39,7 @@ def test_an_evaluation_names_the_configuration_of_the_run(run):
 def test_a_resumed_run_keeps_its_folder_and_another_gets_its_own(run):
     assert command("resume", run).endswith("train '-resume=my run'")
     assert command("resume", run, save="new").endswith(f" '-resume={run}' -output=new")
+    assert command("resume", run, imports=["own.py"]).endswith("train '-resume=my run' -import=own.py")
 
 
 def test_weights_outside_of_a_run_and_other_uses_have_no_command(run, tmp_path):

@@ -397,6 +397,8 @@ def test_a_run_that_was_stopped_counts_its_saved_updates_and_says_how_to_continu
         assert score["command"] == command
     with_lock = read(tmp_path / "within")[0]._replace(is_running=True)  # while its last page is written
     assert with_lock.continuation is not None
+    own = with_lock._replace(settings={"IMPORTS": str(["own.py"])})
+    assert own.continuation == f"python -m paddlevit_dist train -resume={tmp_path / 'within'} 'IMPORTS=[own.py]'"
     going_on = with_lock._replace(metrics=read(write_run(tmp_path / "on", training(20)[:2]))[0].metrics)
     assert going_on.continuation is None and going_on._replace(is_running=False).continuation is not None
     done = going_on._replace(metrics=read(write_run(tmp_path / "done"))[0].metrics, is_running=False)

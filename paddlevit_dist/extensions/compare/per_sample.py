@@ -18,7 +18,6 @@ from ...core.runtime.printing import cell, utf8
 from ...core.tasks.metrics import PerSampleMetrics
 from ...core.tasks.protocols import get_sample_name
 from ...core.tasks.sample_groups import GROUP
-from ...core.tasks.task_factory import build_metrics
 from .settings import CompareSettings
 
 _DIGITS = 6
@@ -32,7 +31,7 @@ class PerSampleWriter(EvaluationObserver):
         run.evaluator.keeps_table = True
         if not run.eval_dataset.labeled:
             raise UserError(f"-per_sample: the samples of {run.config.DATA.SPLIT} have no labels: drop -per_sample")
-        if not isinstance(build_metrics(run.task), PerSampleMetrics):
+        if not isinstance(run.task.build_metrics(), PerSampleMetrics):
             raise UserError(self._format_unsupported())
 
     def after_evaluate(self, facts: dict[str, Any]) -> None:

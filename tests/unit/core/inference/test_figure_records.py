@@ -11,10 +11,11 @@ from support.thread_ranks import ThreadRanks
 from paddlevit_dist import all_gather
 from paddlevit_dist.core.distributed import StopRequested
 from paddlevit_dist.core.inference.figure_records import FigureRecorder
+from paddlevit_dist.core.tasks.metrics import Metrics
 
 
 def make_recorder(indices=(4, 1, 9)):
-    task = SimpleNamespace(build_metrics=lambda: "metrics")
+    task = SimpleNamespace(build_metrics=Metrics)
     return FigureRecorder(task, paddle.nn.Linear(1, 1), list(indices))
 
 
@@ -48,7 +49,7 @@ def test_an_evaluation_for_figures_leaves_the_model_as_it_was(is_training, error
     recorder.model.train() if is_training else recorder.model.eval()
 
     def batches(name, step):
-        seen.append((name, step.metrics, step.keeps_records, recorder.model.training, paddle.is_grad_enabled()))
+        seen.append((name, type(step.metrics), step.keeps_records, recorder.model.training, paddle.is_grad_enabled()))
         yield {}, lambda: ["four", "one"]
         if error is not None:
             raise error
@@ -56,7 +57,7 @@ def test_an_evaluation_for_figures_leaves_the_model_as_it_was(is_training, error
 
     precision = SimpleNamespace(patch_forward=contextlib.nullcontext)
     recorder.evaluate(SimpleNamespace(batches=batches, precision=precision))
-    assert seen == [("evaluation for the report", "metrics", True, False, False)]
+    assert seen == [("evaluation for the report", Metrics, True, False, False)]
     assert recorder.model.training is is_training
     records, problems = recorder.gather()
     if error is None:

@@ -14,6 +14,7 @@ from support.trainings.report_runs import write_run
 from paddlevit_dist import UserError
 from paddlevit_dist.core.tasks import Task
 from paddlevit_dist.core.tasks.figures import FigureTable
+from paddlevit_dist.core.tasks.metrics import Metrics
 from paddlevit_dist.core.tasks.protocols import Reportable
 from paddlevit_dist.extensions.report import hook, store
 
@@ -58,7 +59,7 @@ class FiguresTask(Task, Reportable):
         self.make = make
 
     def build_metrics(self):
-        return "metrics"
+        return Metrics()
 
     def figures(self, dataset, records, model):
         return self.make(dataset, records, model)
@@ -66,7 +67,7 @@ class FiguresTask(Task, Reportable):
 
 def evaluate(label, step):
     """Evaluate two samples, whose records are told if they are kept."""
-    assert (label, step.metrics, step.keeps_records) == ("evaluation for the report", "metrics", True)
+    assert (label, type(step.metrics), step.keeps_records) == ("evaluation for the report", Metrics, True)
     yield {}, lambda: ["r4 again", "r2 again"]
 
 

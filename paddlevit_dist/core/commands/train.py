@@ -20,6 +20,7 @@ from ..runtime.lazy_names import import_object
 from ..runtime.metrics_file import METRICS
 from ..runtime.printing import one_line
 from ..settings.every_run import RunSettings
+from ..settings.names import suggest_without_weights
 from ..settings.table import COMMAND_LINE
 from .run_folder import expand_run
 
@@ -158,7 +159,13 @@ def _carry_out(run: configuration.Configuration, plan: "ProcessPlan", folder: Pa
     if not run.values.EVAL:
         require_labeled(task, datasets)
     with heartbeat.at("fetching the weights"):
-        find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
+        try:
+            find_weights(run.values, folder / "checkpoints", write_line, fetches=True)
+        except UserError as error:
+            other = suggest_without_weights(run.values)
+            if not other or run.sources["MODEL.PRETRAINED"] == COMMAND_LINE:
+                raise
+            raise UserError(f"{error}; or start from random weights with -cfg={other}") from error
     if plan.is_main and run.values.get("EXCLUDE_LEAKED"):
         FIND_IN_TRAINING.require()(run.values, datasets, folder)
     if not run.values.EVAL:

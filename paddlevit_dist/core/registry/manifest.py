@@ -37,7 +37,7 @@ class Manifest(NamedTuple):
             tables of the registered task that it is derived from, or all keys.
         key_tables: key tables that every run reads.
         recipes: task, dataset, annotations or package -> recipe (-cfg=NAME) that messages suggest; the one of a task
-            is also what a run reads that names no data.
+            is also what a run reads that names no data. "DATASET from scratch" has one without published weights.
         recipe_folders: full paths of folders with recipes, which -cfg=NAME finds after the recipes here.
         callbacks: name for -log_to -> class derived from ``Callback``.
         transforms: name for ``DATA.TRANSFORMS`` -> transform of images and label maps.

@@ -88,6 +88,13 @@ def suggest_recipe(*asked: str, task: str | None = None) -> str:
     return next((recipe for recipe in found if task in (None, _find_task(recipe))), found[0])
 
 
+def suggest_without_weights(values: CfgNode) -> str:
+    """Return the recipe for a run's dataset and task that starts from random weights; empty if there is none."""
+    rows = {name: recipe for manifest in REGISTRY.manifests for name, recipe in manifest.recipes.items()}
+    recipe = rows.get(f"{values.DATA.DATASET} from scratch", "")
+    return recipe if recipe and _find_task(recipe) == values.TASK else ""
+
+
 def _find_task(recipe: str) -> str:
     """Return the task of a recipe."""
     return next((each.value for each in reversed(files.read_file(recipe)) if each.name == "TASK"), DEFAULT_TASK)

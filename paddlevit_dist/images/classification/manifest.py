@@ -35,6 +35,7 @@ MANIFEST = Manifest(
         "folder": "finetune_folder",
         "table": "finetune_folder",
         "hub": "finetune_folder",
+        **dict.fromkeys(("folder from scratch", "table from scratch", "hub from scratch"), "scratch_folder"),
         CLASS_LABELS: "vit_tiny_patch16_224",
         "classification": "vit_digits",
         "linear_probe": "probe_linear",

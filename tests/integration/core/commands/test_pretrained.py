@@ -5,7 +5,7 @@ import json
 import paddle
 import pytest
 from support.processes import run_main, succeeded
-from support.trainings.runs import DIGITS
+from support.trainings.runs import DIGITS, write_images
 
 from paddlevit_dist import create_model
 
@@ -56,3 +56,12 @@ def test_data_are_looked_at_before_weights_are_fetched(kind, tmp_path):
     (tmp_path / "flat/1.png").write_bytes(b"")
     ended = run_main("-cfg=finetune_folder", f"-data_path={tmp_path / kind}", f"-output={tmp_path / 'run'}")
     assert ended.code == 2 and str(tmp_path / kind) in ended.err and "huggingface" not in ended.err
+
+
+@pytest.mark.parametrize("words", [[], ["-pretrained=vit_tiny_patch16_224.augreg_in21k_ft_in1k"]])
+def test_without_a_network_the_recipe_from_random_weights_is_named(tmp_path, words):
+    write_images(tmp_path / "images")
+    run = ["-cfg=finetune_folder", f"-data_path={tmp_path / 'images'}", f"-output={tmp_path / 'run'}", *words]
+    ended = run_main(*run, HF_HUB_OFFLINE="1", HF_HOME=str(tmp_path / "none"))
+    assert ended.code == 2 and "HF_HUB_OFFLINE" in ended.err
+    assert ("-cfg=scratch_folder" in ended.err) == (not words)  # weights that are typed are wanted

@@ -1,12 +1,15 @@
 """Say what to look at next: what a run's curves, classes and data show, with the setting that would change it."""
 
+import math
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...core.runtime.metrics_file import is_number
-from ...core.runtime.printing import one_line, shorten
+from ...core.runtime.printing import agree, count, one_line, shorten
 from ...core.tasks.score import HIGHER
 from .parts import format_numbers
 from .runs import Points, ReportedRun
@@ -26,13 +29,81 @@ _FEW = 0.5  # of the median number of samples of a class
 _MUCH_LOWER = 0.8  # of the highest F1
 _APART = 0.04  # precision and recall
 _UNCALIBRATED = 5.0  # mean confidence minus accuracy, percent
+_MISSED = "nothing"  # what an object that is not found is taken for
+_TWO_SIDED = 1.96  # standard errors
+_SKILL = 0.02  # share of what an answer for all misses
+_MOSTLY = 0.8  # of the answers
+_FEW_UPDATES = 1_000
+_LEARNED = 0.5  # of the first loss
 _LONGEST_LIST = 120  # letters of names
 
 
 def advise(run: ReportedRun) -> list[str]:
     """Return a line for each thing that stands out, the largest first."""
+    if chance := _compare_with_chance(run):  # what differs between classes, and confidence, then mean nothing
+        rules: tuple[Callable[[ReportedRun], Iterable[str]], ...] = (_unused_epochs, _overfitting, _width)
+        return [one_line(line) for line in (chance, *(line for find in rules for line in find(run)))]
     rules = (_unseen_detections, _worst_class, _unequal_rates, _miscalibration, _unused_epochs, _overfitting, _width)
     return [one_line(line) for find in rules for line in find(run)]
+
+
+def _compare_with_chance(run: ReportedRun) -> str:
+    """Say that the answers say nothing about the classes, and why that is likely; empty if they do.
+
+    They do not if neither the share of right answers is above that of the commonest class, nor the mean share of each
+    class above what one answer for all gives. Both may be above by chance, or by a few percent of what is missing.
+    """
+    found = next((each for each in run.list_figures("matrix") if "is_pairs" not in each), {})
+    names, cells = found.get("names"), found.get("cells")
+    if not isinstance(names, list) or not isinstance(cells, list) or _MISSED in names or len(cells) % 3:
+        return ""
+    if not all(isinstance(number, int) for number in cells):
+        return ""
+    true, predicted, numbers = np.array(cells, np.int64).reshape(-1, 3).T
+    of_class, answered, hits = (
+        np.bincount(classes, numbers * counts, len(names))
+        for classes, counts in ((true, 1), (predicted, 1), (true, true == predicted))
+    )
+    total, occurring = of_class.sum(), np.flatnonzero(of_class)
+    if len(occurring) < 2:
+        return ""
+    right, commonest, even = hits.sum() / total, of_class.max() / total, 1 / len(occurring)
+    recalls = hits[occurring] / of_class[occurring]
+    deviation = math.sqrt((recalls * (1 - recalls) / of_class[occurring]).sum()) * even
+    for value, chance, error in (
+        (right, commonest, math.sqrt(right * (1 - right) / total)),
+        (recalls.mean(), even, deviation),
+    ):
+        if value - chance > max(_TWO_SIDED * error, _SKILL * (1 - chance)):
+            return ""
+    most = np.flatnonzero(of_class == of_class.max())
+    answer = f"{names[most[0]]}, the commonest class" if len(most) == 1 else "one class"
+    text = f"The model is {'not measurably' if right > commonest else 'no'} better than always answering {answer}"
+    text += f": {right:.1%} of its answers are right, {commonest:.1%} of those would be"
+    if answered.max() > _MOSTLY * total:
+        text += f"; it answers {names[int(answered.argmax())]} for {int(answered.max()):,} of {int(total):,}"
+    return f"{text}. {_explain_chance(run)}"
+
+
+def _explain_chance(run: ReportedRun) -> str:
+    """Say why a run has probably learned nothing that helps on the evaluated samples."""
+    updates, losses = int(run.num_updates), [loss for _, loss in run.metrics.training.get("loss", ())]
+    if not updates:
+        return "The weights may be of other classes, or of images that were prepared in another way."
+    if len(losses) > 1 and losses[-1] < _LEARNED * losses[0]:
+        return (
+            f"The loss of training fell from {losses[0]:.4g} to {losses[-1]:.4g}: look whether both splits have the "
+            "same kind of samples and the right labels ('inspect data')."
+        )
+    reasons = []
+    if updates < _FEW_UPDATES:
+        reasons.append(f"{count(updates, 'update')} {agree(updates)} few (TRAIN.NUM_EPOCHS, DATA.BATCH_SIZE)")
+    frozen = run.settings.get("TRAIN.FREEZE", "")
+    if re.search(r"\w", frozen) and frozen != "None":
+        reasons.append(f"frozen layers learn nothing (TRAIN.FREEZE {frozen})")
+    rate = run.settings.get("TRAIN.BASE_LR", "")
+    reasons.append(f"the learning rate may be too low or too high (TRAIN.BASE_LR{rate and f' {rate}'})")
+    return f"Likely reasons: {'; '.join(reasons)}."
 
 
 def _find_line(run: ReportedRun, title: str, name: str | None = None) -> Points:
@@ -79,7 +150,7 @@ def _worst_class(run: ReportedRun) -> Iterator[str]:
         text = f"{kind.capitalize()} {names[worst]} has the lowest {score}, {shown}{unit}; the median is {median}"
         other = _find_taken_for(run, names[worst])
         if other is not None and len({*table.get(_TAKEN_FOR, ())}) > 1:  # not of all classes
-            text += "; it is most often " + ("missed" if other == "nothing" else f"taken for {other}")
+            text += "; it is most often " + ("missed" if other == _MISSED else f"taken for {other}")
         yield f"{text}{_describe_rare(run, str(names[worst]))}."
 
 
@@ -112,6 +183,8 @@ def _describe_rare(run: ReportedRun, name: str) -> str:
 def _describe_unfound(kind: str, table: dict[str, list[Any]], score: str, places: list[int], run: ReportedRun) -> str:
     """Describe the classes in these rows, which are not found, and what gives them more weight."""
     names = [str(table[kind][place]) for place in places]
+    if len(names) == len(table[kind]):
+        return f"No {kind} is found: {score} is 0 for all {len(names)}. {_explain_chance(run)}"
     if len(names) > 1:
         listed = shorten(", ".join(names), _LONGEST_LIST)
         text = f"{len(names)} of {len(table[kind])} {_PLURALS.get(kind, kind)} have {score} 0: {listed}"

@@ -69,6 +69,57 @@ def test_classes_that_are_not_found_are_told_first(tmp_path):
     assert line.startswith("2 of 3 classes have IoU 0: sink, door; they have 25 % of the labeled points. ")
 
 
+def classify(values):
+    """Figures of a classifier: its confusions, a table with the recall of each class, and its calibration."""
+    values, names = np.array(values), ["bowl", "cup", "fork", "plate"][: len(values)]
+    recalls = 100 * np.diag(values) / values.sum(axis=1)
+    table = FigureTable("Classes", ("class", "recall %"), [*zip(names, map(float, recalls))])
+    return [ConfusionMatrix("Confusion", names, values), table, *calibrate(0.4, 0.1)]
+
+
+CUPS = [[1, 14, 0, 0], [0, 15, 0, 0], [0, 14, 0, 1], [1, 13, 1, 0]]  # 16 of 60 are right
+
+
+def test_a_model_at_chance_is_not_advised_about_its_classes(tmp_path):
+    events = [event("training", epoch=n, update=7 * n, loss=1.4 - n / 100) for n in (1, 2)]
+    config = "TRAIN.FREEZE: ['blocks.*']\nTRAIN.BASE_LR: 0.0003\nTRAIN.CLASS_WEIGHTS: null\nTRAIN.SMOOTHING: 0.0\n"
+    (line,) = read_advice(tmp_path / "run", events, classify(CUPS), config=config)
+    text, reasons = line.split("Likely reasons: ")
+    assert "not measurably better than always answering one class: 26.7% of its answers are right, 25.0%" in text
+    assert "it answers cup for 56 of 60" in text
+    assert all(part in reasons for part in ("14 updates are few", "TRAIN.FREEZE ['blocks.*']", "TRAIN.BASE_LR 0.0003"))
+    assert "WEIGHTS" not in line and "SMOOTHING" not in line
+    fallen = [event("training", epoch=n, update=7000 * n, loss=1.4 / n**3) for n in (1, 2)]
+    (line,) = read_advice(tmp_path / "fallen", fallen, classify(CUPS))
+    assert "fell from 1.4 to 0.175" in line and "reasons" not in line
+    (line,) = read_advice(tmp_path / "weights", [], classify(CUPS))
+    assert "weights may be of other classes" in line
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        ([[90, 0], [10, 0]], "bowl, the commonest class: 90.0% "),  # all are bowls
+        ([[89, 1], [10, 0]], "bowl, the commonest class: 89.0% "),
+        ([[80, 10], [3, 7]], None),  # fewer are right, and the rare class is found
+        ([[450_000, 50_000], [53_000, 6_000]], "bowl"),  # pixels
+        ([[20, 10], [10, 20]], None),  # 67 %, of 50
+        ([[16, 14], [14, 16]], "one class"),  # 53 %
+        ([[9, 0], [0, 0]], None),
+    ],
+)
+def test_better_than_chance_are_more_right_answers_or_more_of_each_class(tmp_path, values, answer):
+    figures = [ConfusionMatrix("Confusion", ["bowl", "cup"], np.array(values))]
+    told = read_advice(tmp_path / "run", [event("training", epoch=1, update=1, loss=1.0)], figures)
+    assert len(told) == (answer is not None) and all(f"always answering {answer}" in line for line in told)
+
+
+def test_if_no_class_is_found_weights_are_not_advised(tmp_path):
+    table = FigureTable("Classes", ("category", "AP"), [("cat", 0.0), ("dog", 0.0)])
+    (line,) = read_advice(tmp_path / "run", [event("training", epoch=1, update=3, loss=1.0)], [table])
+    assert line.startswith("No category is found: AP is 0 for all 2. Likely reasons: 3 updates are few")
+
+
 @pytest.mark.parametrize(
     "shown, text",
     [

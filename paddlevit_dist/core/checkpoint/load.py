@@ -38,6 +38,7 @@ _IGNORED_SUFFIXES = (
     "relative_position_index",
     "relative_coords_table",
     "attn_mask",
+    "attn_mask_probs",
     "position_ids",
     "mask_token",
     "masked_embed",

@@ -11,7 +11,9 @@ from ...core.tasks.model import KeyMap
 from ..models.foundation_names import FOUNDATION, OF_HUGGING_FACE
 from ..models.key_names import BACKBONE, Rule, rename
 
-_PLACES = ("attn_mask_probs", "criterion.empty_weight", "pixel_mean", "pixel_std")  # no parameters
+_PLACES = ("criterion.empty_weight", "pixel_mean", "pixel_std")  # no parameters
+#: how likely queries see their masks only, for each block, also in an evaluation of transformers
+MASKED = "attn_mask_probs"
 _TABLE = "embeddings.position_embeddings.weight"
 _HEADS: tuple[Rule, ...] = (
     (r"^class_predictor\.", "class_head."),
@@ -22,15 +24,17 @@ _HEADS: tuple[Rule, ...] = (
     (r"^mask_head\.2\.", "mask_head.fc2."),
     (r"^mask_head\.4\.", "mask_head.fc3."),
 )
-_OUR_HEADS = ("class_head.", "upscale.", "query.", "mask_head.")
+_OUR_HEADS = ("class_head.", "upscale.", "query.", "mask_head.", MASKED)
 _ENCODER = re.compile(r"^(?:encoder\.)?backbone\.")
 # The authors' DINOv3 is transformers', whose embeddings they call patch_embed, and layers blocks.
 _DINOV3: tuple[Rule, ...] = ((r"^patch_embed\.", "embeddings."), (r"^blocks\.", "layers."))
 
 
 def _split(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the heads under our names, and the rest."""
+    """Return the heads under our names, with ``MASKED`` unless it is zero, and the rest."""
     plain = {re.sub(r"^(?:module\.)?network\.", "", name): value for name, value in state.items()}
+    if not np.any(plain.get(MASKED, 0)):
+        plain.pop(MASKED, None)
     named = rename({name: plain[name] for name in plain if not name.endswith(_PLACES)}, _HEADS)
     heads = {name: value for name, value in named.items() if name.startswith(_OUR_HEADS)}
     return from_torch_names(heads), {name: value for name, value in named.items() if name not in heads}

@@ -16,6 +16,7 @@ from paddle import nn
 from ...core.registry.lookup import resolve
 from ...core.runtime import autocast
 from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
 from ...core.runtime.transfers import constant
 from ...core.tasks.model import ClassLayout, Model, group_by_layers
 from ...core.tasks.model_factory import create_model, variant_options
@@ -314,7 +315,15 @@ class Eomt(Model):
                 "them: add DINOv3's weights first, with 'convert FILE OUT -base=DINOV3_FILE'"
             )
         own = {name.removeprefix(BACKBONE): value for name, value in state.items() if name.startswith(BACKBONE)}
-        return list(self.backbone.list_source_notices(naming, own))
+        notices = list(self.backbone.list_source_notices(naming, own))
+        masked = np.atleast_1d(np.asarray(state.get(key_names.MASKED, 0.0)))
+        if (masked > 0).any():
+            notices.append(
+                f"{key_names.MASKED} is {shorten(', '.join(f'{value:g}' for value in masked), 40)}: transformers "
+                "limits queries to their masks also in an evaluation, this package never does: expect lower scores, or "
+                "continue the training with -pretrained until the masks have ended (MODEL.OPTIONS.annealing)"
+            )
+        return notices
 
     def list_license_notices(self, naming: str) -> list[str]:
         """Return a line on the license of DINOv3's weights."""

@@ -9,6 +9,7 @@ from support.networks.golden_eomt import GOLDEN, MODELS, make_network, name_like
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.checkpoint.foreign_names import from_torch_names
+from paddlevit_dist.core.checkpoint.load import load_weights
 from paddlevit_dist.core.commands.differences import add_backbone
 from paddlevit_dist.core.tasks.model_factory import build_outline, create_model
 from paddlevit_dist.images.mask_queries.key_names import EOMT
@@ -68,3 +69,15 @@ def test_golden_eomt_published_names_and_shapes_are_those_of_our_sizes(size):
     assert {name: shape[::-1] if name in transposed else shape for name, shape in ours.items()} == expected
     assert model.num_queries == config["num_queries"] and model.num_blocks == config["num_blocks"]
     assert sum(int(np.prod(shape)) for shape in expected.values()) == about["parameters"]
+
+
+@pytest.mark.parametrize("prefix", ["network.", ""])
+def test_weights_that_transformers_evaluates_with_masks_are_told(prefix):
+    model = next(name for name, about in MODELS.items() if about["parameters"] < 1e7)
+    network, state = make_network(model, "float32"), name_like_authors(model)
+    state = {f"{prefix}{name.removeprefix('network.')}": value for name, value in state.items()}
+    for probability in (0.0, 0.25):
+        state[f"{prefix}attn_mask_probs"] = np.array([0.0, probability, 0.0], np.float32)
+        report = load_weights(network, state, strict=True)
+        assert [line for line in report.notices if "attn_mask_probs is 0, 0.25, 0: " in line] == report.notices
+        assert bool(report.notices) == (probability > 0)

@@ -128,8 +128,6 @@ class BackboneTask(Task):
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Build the model; a new training run loads MODEL.BACKBONE_PRETRAINED into its backbone."""
-        if self._learned is not None and self._learned.num_classes is None and num_classes is not None:
-            self._name_classes(num_classes, self._learned)  # as many as the weights have
         model = self.create_network(num_classes or self.num_classes)
         source = self.config.MODEL.BACKBONE_PRETRAINED
         if source is not None and self._starts_training():

@@ -33,7 +33,8 @@ class PanopticSection(Section):
     CATEGORIES: PathText | None = key(
         None,
         "file with the categories of maps whose numbers contain the class, below DATA_PATH or absolute, as a list in "
-        "COCO's format: id, name and isthing; None: categories.json",
+        "COCO's format: id, name and isthing; None: categories.json; also which classes are things in weights that do "
+        "not say it",
         effect="data",
     )
     ID_DIVISOR: int = key(
@@ -70,8 +71,7 @@ def _find_unused(view: ConfigView[PanopticSettings]) -> Iterator[IgnoredKeys]:
             file = f"DATA.{split}_ANNOTATIONS"
             yield IgnoredKeys((f"DATA.{split}_IMAGES",), file, "images are found by the names of folders: {}")
     if view.values.DATA.DATASET == _DRAWN:
-        names = ("CATEGORIES", "ID_DIVISOR")
-        yield IgnoredKeys(tuple(f"PANOPTIC.{name}" for name in names), "DATA.DATASET", "shapes are drawn: {}")
+        yield IgnoredKeys(("PANOPTIC.ID_DIVISOR",), "DATA.DATASET", "shapes are drawn: {}")
 
 
 TABLE = KeyTable(rows(PanopticSettings), check=_check, find_ignored=_find_unused)

@@ -1,5 +1,6 @@
 """Panoptic segmentation of images: training, evaluation and prediction of a network with queries."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from ...core.registry.lookup import annotation_type
 from ...core.registry.manifest import SEGMENT_LABELS
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import one_line
+from ...core.runtime.printing import one_line, shorten
 from ...core.runtime.transfers import read
 from ...core.tasks.dataset import TransformedDataset, is_training_split
 from ...core.tasks.metrics import Metrics
@@ -23,11 +24,12 @@ from ...core.tasks.sample_checks import require_labels
 from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...core.tasks.task import Records
 from ..backbone_task import TURNED, BackboneTask, is_turned
-from ..data.class_lists import published_classes
 from ..data.image_samples import open_dataset
+from ..data.panoptic_files import Categories, read_categories
 from ..mask_queries.criterion import QueryTargets
 from ..mask_queries.points import NumberMaps
 from ..mask_queries.segments import MaskView, SegmentRules, find_segments
+from .data.layouts import find_published
 from .data.panoptic_dataset import PanopticDataset, summarize_segments
 from .data.segments import Segments
 from .metrics import PanopticMetrics
@@ -35,7 +37,6 @@ from .samples import HOST, EvaluatedSegments, PanopticSample, PanopticSamples, S
 from .settings import PanopticSettings
 from .transforms import build_evaluation_transform, build_training_transform, see_segments
 
-_COCO_THINGS = 80  # the first of its 133 categories
 _PALETTE = r"^([0-9a-f]{6}){1,65536}\Z"
 
 
@@ -147,14 +148,34 @@ class PanopticSegmentation(BackboneTask):
             self.category_ids = facts.category_ids
 
     def _name_classes(self, number: int, meta: CheckpointMeta) -> None:
-        """Take the names from the weights; as many classes as COCO has are COCO's, of others all are things."""
-        published = published_classes("coco_panoptic", None, 0)
-        is_coco = number == len(published.names) and list(meta.class_names or published.names) == published.names
-        if is_coco:
-            meta = meta._replace(class_names=tuple(published.names))
-        super()._name_classes(number, meta)
-        self.is_thing = [not is_coco or label < _COCO_THINGS for label in range(number)]
-        self.category_ids = list(published.numbers if is_coco else range(1, number + 1))
+        """Take the classes of weights that do not say which are things from PANOPTIC.CATEGORIES or published data."""
+        file, names = self.config.PANOPTIC.CATEGORIES, list(meta.class_names or ())
+        is_told = len(meta.read_data(_SplitFacts).things or ()) == number
+        if file is not None and not is_told:
+            known = read_categories(os.path.join(self.config.DATA.DATA_PATH or "", file))
+            order = [known.names.index(name) for name in names if name in known.names] or range(len(known.names))
+            if known.is_thing is None or not number == len(order) == len(known.names):
+                listed = shorten(", ".join(known.names), 80) if known.is_thing else "without isthing"
+                raise UserError(
+                    f"PANOPTIC.CATEGORIES {file} lists {len(known.names):,} categories, {listed}, but the weights have "
+                    f"{number:,} classes, {shorten(', '.join(names) or 'without names', 80)}: list each with isthing"
+                )
+            columns = [known.ids, known.names, known.is_thing]
+            ids, listed_names, is_thing = ([column[place] for place in order] for column in columns)
+            palette = None if known.palette is None else known.palette[list(order)]
+            found = Categories(ids, listed_names, palette, is_thing)
+        elif (published := find_published(number, names)) is not None:
+            found = published
+        else:
+            found = Categories(list(range(1, number + 1)), names, None, [True] * number)
+            notice = (
+                f"things and stuff of {number:,} classes are not known: each is a thing; PANOPTIC.CATEGORIES "
+                'categories.json lists them, as [{"id": 1, "name": "car", "isthing": 1}]'
+            )
+            if not is_told and notice not in self.notices:
+                self.notices.append(notice)
+        super()._name_classes(number, meta._replace(class_names=tuple(names or found.names) or None))
+        self.is_thing, self.category_ids, self.palette = list(found.is_thing or ()), list(found.ids), found.palette
 
     def check_sample(self, sample: PanopticSample) -> None:
         """Check the labels of a sample."""

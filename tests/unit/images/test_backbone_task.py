@@ -120,8 +120,7 @@ def test_the_weights_of_a_backbone_are_for_the_start_of_a_training(tmp_path, wor
     with pytest.raises(UserError, match="layer.bias") if starts else contextlib.nullcontext():
         prepare().build_model(7)
     allowing = prepare("-allow_changes")
-    allowing.num_classes = 3
-    allowing.load_meta(CheckpointMeta(None, ("q",)))
+    allowing.load_meta(CheckpointMeta(2, ("q",)))
     allowing.build_model(2)
     assert allowing.class_names == ["q", "1"]
     (tmp_path / "checkpoints" / "last").mkdir(parents=True)

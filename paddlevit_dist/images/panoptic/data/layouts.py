@@ -1,14 +1,19 @@
-"""Where images and their maps of segments are: COCO's, Cityscapes' and ADE20K's folders, and folders of one's own."""
+"""Published data of segments: COCO's, Cityscapes' and ADE20K's folders and categories; and folders of one's own."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ...data.box_layouts import list_first_folders
+from ...data.class_lists import published_classes
 from ...data.map_layouts import IMAGE_FOLDERS, LAYOUTS, PANOPTIC, LabelMapLayout, MatchedLayout, fits_layout
+from ...data.panoptic_files import Categories
 from . import ade20k
 
 IDS = "ids"  # kind of a layout: numbers that contain the class
-CITYSCAPES, ADE20K = "cityscapes", "ade20k"
+CITYSCAPES, ADE20K, COCO = "cityscapes", "ade20k", "coco_panoptic"
+_COCO_THINGS = 80  # the first of its 133 categories
+# Source: cityscapesScripts, cityscapesscripts/helpers/labels.py: classes with instances.
+_CITYSCAPES_THINGS = ("person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle")
 DATASET = "panoptic"  # registered name of the dataset that reads all of them
 _SEGMENT_FOLDERS = (
     *("panoptic", "panoptic_maps", "segments", "segment_maps", "segment_ids", "instances", "instance_ids", "ids"),
@@ -59,6 +64,35 @@ _ADE20K = (
         kind=IDS,
     ),
 )
+
+
+def list_published(section: str) -> Categories:
+    """Return the categories of ``CITYSCAPES``, ``ADE20K`` or ``COCO``, with their numbers in the published files."""
+    classes = published_classes(section, None, 0)
+    is_thing = {
+        CITYSCAPES: lambda place: classes.names[place] in _CITYSCAPES_THINGS,
+        ADE20K: lambda place: classes.numbers[place] not in ade20k.STUFF,
+        COCO: lambda place: place < _COCO_THINGS,
+    }[section]
+    numbers = range(len(classes.names))
+    return Categories(list(classes.numbers), classes.names, classes.palette, list(map(is_thing, numbers)))
+
+
+def find_published(number: int, names: Sequence[str]) -> Categories | None:
+    """Return the published categories of a network with this number of classes; None: it has others.
+
+    ``names``: its names, also with synonyms as in the files of transformers ("road, route"): most have to be published
+    at this place. Without names the number decides, unless it is a common one.
+    """
+    for section in (COCO, ADE20K, CITYSCAPES):
+        known = list_published(section)
+        equal = [
+            name.casefold() in map(str.strip, own.casefold().replace(";", ",").split(","))
+            for name, own in zip(known.names, names)
+        ]
+        if number == len(known.names) and (2 * sum(equal) > number if names else section != CITYSCAPES):
+            return known
+    return None
 
 
 def find_segment_layout(root: str) -> MatchedLayout | None:

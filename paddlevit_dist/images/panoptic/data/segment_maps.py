@@ -13,7 +13,6 @@ from ....core.runtime.json_format import format_json
 from ....core.runtime.printing import count, shorten
 from ....core.runtime.text_files import parse_json
 from ....core.tasks.sample_checks import BadSample
-from ...data.class_lists import published_classes
 from ...data.label_pixels import read_label_file
 from ...data.map_files import MapFiles
 from ...data.map_layouts import MatchedLayout, find_split_folders
@@ -31,7 +30,7 @@ from ...data.panoptic_files import (
 from ...data.reading import ReadConfig, decode_image, read_file, require_folder
 from ..settings import PanopticSettings
 from . import ade20k
-from .layouts import ADE20K, CITYSCAPES, DATASET, IDS, find_segment_layout
+from .layouts import ADE20K, CITYSCAPES, DATASET, IDS, find_segment_layout, list_published
 from .panoptic_dataset import PanopticDataset
 from .segments import Segments, number_segments
 
@@ -41,8 +40,6 @@ _LAYOUT = (
 )
 _CATEGORIES = "categories.json"
 _ID_END = b"\n"
-# Source: cityscapesScripts, cityscapesscripts/helpers/labels.py: classes with instances.
-_CITYSCAPES_THINGS = ("person", "rider", "car", "truck", "bus", "train", "motorcycle", "bicycle")
 _CITYSCAPES_VOID = frozenset(range(34))  # numbers of classes that are not evaluated
 CITYSCAPES_DIVISOR = 1_000
 
@@ -201,17 +198,13 @@ class SegmentMaps(MapFiles, PanopticDataset):
     def _read_id_classes(self, match: MatchedLayout, choices: SegmentChoices) -> tuple[Categories, str]:
         """Read the categories of numbers that contain the class, published or of a file."""
         if match.layout.classes == CITYSCAPES and choices.categories is None:
-            classes = published_classes(CITYSCAPES, None, 0)
             self._void, self._divisor = _CITYSCAPES_VOID, CITYSCAPES_DIVISOR
-            is_thing = [name in _CITYSCAPES_THINGS for name in classes.names]
-            return Categories(list(classes.numbers), classes.names, classes.palette, is_thing), CITYSCAPES
+            return list_published(CITYSCAPES), CITYSCAPES
         if match.layout.classes == ADE20K:
             if choices.categories is not None:
                 raise UserError("PANOPTIC.CATEGORIES: ADE20K's classes are known; remove PANOPTIC.CATEGORIES")
-            classes = published_classes(ADE20K, None, 0)
             self._read_numbers, self._divisor = ade20k.read_numbers, ade20k.DIVISOR
-            is_thing = [number not in ade20k.STUFF for number in classes.numbers]
-            return Categories(list(classes.numbers), classes.names, classes.palette, is_thing), ADE20K
+            return list_published(ADE20K), ADE20K
         file = os.path.join(match.top, choices.categories or _CATEGORIES)
         if not os.path.isfile(file):
             raise UserError(

@@ -17,8 +17,10 @@ from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, Exportable,
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
 from paddlevit_dist.core.tasks.task_factory import make_task
+from paddlevit_dist.images.data.class_lists import published_classes
 from paddlevit_dist.images.drawing import get_palette
 from paddlevit_dist.images.panoptic import evaluate_command
+from paddlevit_dist.images.panoptic.data import ade20k
 from paddlevit_dist.images.panoptic.data.segments import Segments
 from paddlevit_dist.images.panoptic.drawing import draw_segments, number_colors
 from paddlevit_dist.images.panoptic.quality import count_image
@@ -234,6 +236,59 @@ def test_golden_eomt_weights_of_133_classes_without_a_list_are_cocos():
     assert not any(task.is_thing[80:]) and task.class_names[-1] == "rug-merged" and task.class_names[79] == "toothbrush"
     task.load_meta(CheckpointMeta(133, tuple(map(str, range(133)))))  # of somebody's own data
     assert all(task.is_thing) and task.category_ids == list(range(1, 134))
+
+
+def names_of(section, changes=()):
+    names = published_classes(section, None, 0).names
+    return tuple({**dict(enumerate(names)), **dict(changes)}[place] for place in range(len(names)))
+
+
+@pytest.mark.parametrize(
+    ("names", "number", "stuff"),
+    [
+        ((), 150, ade20k.STUFF),
+        (
+            names_of("ade20k", {6: "road, route", 7: " Bed", 8: "window "}),
+            150,
+            ade20k.STUFF,
+        ),  # as in transformers' file
+        (names_of("cityscapes"), 19, {*range(7, 24)} - {9, 10, 14, 15, 16, 18}),
+        (tuple(map(str, range(150))), 150, None),  # of somebody's own data
+        ((), 19, None),
+        ((), 3, None),
+    ],
+)
+def test_weights_that_do_not_say_which_classes_are_things(names, number, stuff):
+    task = make_task(settings.load(small_panoptic.SHAPES).values)
+    task.load_meta(CheckpointMeta(number, names or None))
+    notices = [line for line in task.notices if f"things and stuff of {number} classes are not known" in line]
+    assert len(notices) == (stuff is None)
+    assert names == () or tuple(task.class_names) == names
+    if stuff is None:
+        assert all(task.is_thing) and task.category_ids == list(range(1, number + 1))
+    else:
+        found = {id_ for id_, is_thing in zip(task.category_ids, task.is_thing) if not is_thing}
+        assert found == stuff and len(task.palette) == number
+
+
+def test_categories_say_which_classes_of_weights_are_things(tmp_path):
+    rows = [("cup", 5, 1), ("sky", 9, 0), ("plate", 7, 1)]
+    listed = [{"id": number, "name": name, "isthing": thing, "color": [number] * 3} for name, number, thing in rows]
+    (tmp_path / "mine.json").write_text(json.dumps(listed))
+    words = [*small_panoptic.SHAPES, "PANOPTIC.CATEGORIES", str(tmp_path / "mine.json")]
+    configuration = settings.load(words)
+    assert not any("PANOPTIC.CATEGORIES" in line for line in configuration.notices)
+    for names in (None, ("plate", "cup", "sky")):
+        task = make_task(configuration.values)
+        task.load_meta(CheckpointMeta(3, names))
+        found = dict(zip(task.class_names, zip(task.category_ids, task.is_thing, task.palette[:, 0])))
+        assert found == {name: (number, bool(thing), number) for name, number, thing in rows}
+        assert tuple(task.class_names) == (names or ("cup", "sky", "plate")) and not task.notices
+    for meta in (CheckpointMeta(4), CheckpointMeta(3, ("plate", "cup", "roof"))):
+        assert "mine.json lists 3 categories, cup, sky, plate, but" in refusal_of(task.load_meta, meta)
+    facts = {"things": [False, True, True], "category ids": [1, 2, 3]}
+    task.load_meta(CheckpointMeta(3, ("plate", "cup", "roof"), {}, facts))  # a run knows its own
+    assert task.is_thing == facts["things"] and task.category_ids == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from ...core.runtime.files import read_regular, readable
 from ...core.runtime.printing import shorten
 from ...core.runtime.text_files import to_utf8
 from ...core.tasks.class_names import make_unique
+from .map_pairs import LabelMapPairs
 
 _LARGEST = 1 << 24  # number of a segment that three channels hold, exclusive
 _LARGEST_AREA = 1 << 40  # pixels, exclusive
@@ -185,18 +186,31 @@ def _are_known(segments: Sequence[ListedSegment], label_of: Mapping[int, int]) -
     return len(ids) == len(segments) and all(each.category_id in label_of for each in segments)
 
 
-def read_panoptic(label_maps: Sequence[str]) -> tuple[Categories, list[bytes], str]:
+def select_listed(pairs: LabelMapPairs, content: PanopticFile, file: str) -> LabelMapPairs:
+    """Return the images and label maps that a file lists; a ``UserError`` if it lists none of them."""
+    listed = {entry.file_name for entry in content.annotations}
+    kept = [number for number, path in enumerate(pairs.labels) if os.path.basename(path) in listed]
+    if not kept:
+        raise UserError(f"{file} lists none of the label maps, such as {pairs.labels[0]}: does it belong to them?")
+    images, labels = ([paths[number] for number in kept] for paths in (pairs.images, pairs.labels))
+    is_part = len(kept) < len(pairs.labels)
+    told = [f"{file} lists {len(kept):,} of {len(pairs.labels):,} label maps; the others are not used"]
+    return LabelMapPairs(images, labels, [*pairs.notices, *(told if is_part else [])])
+
+
+def read_panoptic(pairs: LabelMapPairs) -> tuple[Categories, LabelMapPairs, list[bytes]]:
     """Read classes and segments of a split's label maps from the JSON file with the name of their folder.
 
     Returns:
-        The categories; for each label map its rows of ``list_segment_rows`` as bytes; and the file.
+        The categories; the images and label maps that the file lists; and of each its rows of ``list_segment_rows``.
 
     Raises:
         UserError: there is no such file, or it does not belong to the label maps.
     """
-    folder = os.path.dirname(label_maps[0])
+    folder = os.path.dirname(pairs.labels[0])
     file = find_panoptic_json(folder) or f"{folder}.json"
     content = read_panoptic_json(file)
     categories = list_categories(content.categories, file)
-    rows = list_segment_rows(file, label_maps, categories.label_of(), content)
-    return categories, [each.tobytes() for each in rows], file
+    pairs = select_listed(pairs, content, file)
+    rows = list_segment_rows(file, pairs.labels, categories.label_of(), content)
+    return categories, pairs, [each.tobytes() for each in rows]

@@ -20,12 +20,14 @@ from ...data.map_pairs import find_pairs
 from ...data.panoptic_files import (
     NOTE,
     Categories,
+    PanopticFile,
     find_panoptic_json,
     join_listed,
     list_categories,
     list_segment_rows,
     read_categories,
     read_panoptic_json,
+    select_listed,
 )
 from ...data.reading import ReadConfig, decode_image, read_file, require_folder
 from ..settings import PanopticSettings
@@ -137,24 +139,29 @@ class SegmentMaps(MapFiles, PanopticDataset):
         if match is None:
             raise UserError(f"{self.root}: no maps of segments found; expected a folder {_LAYOUT}")
         pairs = find_pairs(match, self.split)
-        self.notices += pairs.notices
         place = f"{match.top}: {match.layout.words}"
         _, folder = find_split_folders(match.layout, match.top, self.split) or ("", "")
         file = None if match.layout.classes else find_panoptic_json(folder)
         if file is None and match.layout.kind == IDS:
             self._take_categories(*self._read_id_classes(match, choices))
             self._are_ids = True
+            self.notices += pairs.notices
             notes = [_make_note(path) if match.layout.classes == CITYSCAPES else b"" for path in pairs.labels]
             return _SplitFiles(pairs.images, pairs.labels, notes), place
         if choices.categories is not None:
             raise UserError(
                 "PANOPTIC.CATEGORIES: COCO's panoptic JSON contains the categories; remove PANOPTIC.CATEGORIES"
             )
-        return self._list_segments(file or f"{folder}.json", pairs.images, pairs.labels), place
-
-    def _list_segments(self, file: str, images: Sequence[str], maps: Sequence[str]) -> _SplitFiles:
-        """Read the segments of these maps from a JSON file."""
+        file = file or f"{folder}.json"
         content = read_panoptic_json(file)
+        pairs = select_listed(pairs, content, file)
+        self.notices += pairs.notices
+        return self._list_segments(file, content, pairs.images, pairs.labels), place
+
+    def _list_segments(
+        self, file: str, content: PanopticFile, images: Sequence[str], maps: Sequence[str]
+    ) -> _SplitFiles:
+        """Return the segments of these maps, from the content of a JSON file."""
         categories = list_categories(content.categories, file)
         self._take_categories(categories, file)
         self._are_ids = False
@@ -183,7 +190,7 @@ class SegmentMaps(MapFiles, PanopticDataset):
             what = f"names {missing[0]}, which does not exist" if missing else "lists no image"
             more = f" ({len(missing):,} files are missing)" if len(missing) > 1 else ""
             raise UserError(f"{file} {what}{more}; set DATA.TRAIN_IMAGES and VAL_IMAGES to the folders of the images")
-        return self._list_segments(file, images, maps), file
+        return self._list_segments(file, content, images, maps), file
 
     def _take_categories(self, categories: Categories, file: str) -> None:
         """Set classes and things; a ``UserError`` if they are not known."""

@@ -147,15 +147,16 @@ class LabelMaps(MapFiles, SegmentationDataset):
 
     def _open_maps(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
         pairs = find_pairs(match, self.split)
-        self.notices += pairs.notices
         if self._kind == PANOPTIC:
             if choices.class_list is not None:
                 raise UserError(
                     "DATA.CLASS_LIST: COCO's panoptic JSON contains the class names; remove DATA.CLASS_LIST"
                 )
-            categories, segments, _ = read_panoptic(pairs.labels)
+            categories, pairs, segments = read_panoptic(pairs)
+            self.notices += pairs.notices
             self.class_names, self.palette = categories.names, categories.palette
             return _SplitFiles(pairs.images, pairs.labels, segments)
+        self.notices += pairs.notices
         self._find_classes(match, cache_folder, choices)
         return _SplitFiles(pairs.images, pairs.labels, [b""] * len(pairs.labels))
 

@@ -20,6 +20,7 @@ from paddlevit_dist.images.data.image_dataset import names_in_file
 from paddlevit_dist.images.data.imagenet import read_entries
 from paddlevit_dist.images.data.map_lists import read_list as read_stems
 from paddlevit_dist.images.data.map_lists import read_pairs
+from paddlevit_dist.images.data.map_pairs import LabelMapPairs
 from paddlevit_dist.images.data.outline_files import YOLO_TEXT, read_drawing, read_labelme
 from paddlevit_dist.images.data.panoptic_files import read_panoptic
 from paddlevit_dist.images.data.yolo_files import YoloDescription, list_images, read_description
@@ -155,7 +156,11 @@ READERS = {  # of files that a stranger may have written with a mark: name and t
     "outlines": ("a.txt", "0 .1 .2 .3 .4 .5 .9\n", lambda file: read_drawing(YOLO_TEXT, str(file), (10, 10)).shapes),
     "boxes": ("a.txt", "0 .1 .2 .3 .4\n", lambda file: read_rows(str(file), (9, 9), {0: 0}, DataWarnings())),
     "Labelme": ("a.json", SHAPES, lambda file: read_labelme(str(file))),
-    "panoptic": ("val.json", PANOPTIC, lambda file: read_panoptic([str(file.parent / "val" / "a.png")])[0]),
+    "panoptic": (
+        "val.json",
+        PANOPTIC,
+        lambda file: read_panoptic(LabelMapPairs(["a.jpg"], [str(file.parent / "val" / "a.png")], []))[0],
+    ),
     "groups": ("g.json", '{"images": [{"file_name": "\u00e4"}]}', lambda file: list(iterate_records(str(file)))),
     "table": ("g.csv", "name,\u00e4\n1,2\n", lambda file: list(iterate_records(str(file)))),
     "lines": ("classes.txt", "w\u00e4ll\nfloor\r\n\nx", lambda file: read_lines(file)),

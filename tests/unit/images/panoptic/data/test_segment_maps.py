@@ -112,7 +112,7 @@ def changed(root, change, split="val"):
 @pytest.mark.parametrize(
     "change, words",
     [
-        (lambda content: content["annotations"].clear(), "has no category for each segment of"),
+        (lambda content: content["annotations"].clear(), "lists none of the label maps"),
         (lambda content: content["annotations"].append(content["annotations"][0]), "twice"),
         (lambda content: content["categories"].pop(), "has no category for each segment of"),
         (lambda content: content["categories"][1].update(id=3), "two categories with the id 3"),

@@ -314,7 +314,7 @@ def test_a_list_that_names_what_is_missing(root, opened):
         (lambda content: content.update(categories={}), "it is not a COCO panoptic file"),
         (lambda content: content["categories"][0].update(color=[0, 256, 0]), "a color outside of 0 to 255"),
         (lambda content: content["categories"].pop(), "no category for each segment of .*panoptic_train2017/.*139.png"),
-        (lambda content: content["annotations"].clear(), "no category for each segment"),
+        (lambda content: content["annotations"].clear(), "lists none of the label maps"),
         (lambda content: content["annotations"][0]["segments_info"][0].update(id=1 << 24), "no category for each"),
     ],
 )

@@ -11,6 +11,7 @@ from PIL import Image
 
 from ....core.data.path_index import ensure_path_index, make_batch
 from ....core.registry.manifest import MASK_LABELS
+from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ...data.hub.columns import HubChoices
 from ...data.hub.hub_images import HubImages
@@ -50,6 +51,7 @@ class HubLabelMaps(LabelMaps):
         opened = open_split(data_path, split, self._options)
         self.root, self._splits = opened.found.root, list(opened.found.splits)
         self._label_column = opened.columns.labels[0]
+        self._published = opened.name
         self._store = self._open_store(opened.name)
         told = self._store.index.class_names["notices"]
         whole = f"{self.root}, split {opened.name}: {count(len(self), 'image')} in column {opened.columns.image}"
@@ -79,7 +81,14 @@ class HubLabelMaps(LabelMaps):
         return ensure_store(name, key, self._cache_folder, opened.found.root, build)
 
     def _find_numbers(self, match: MatchedLayout, cache_folder: Path) -> tuple[list[int], int]:
-        stores = [self._open_store(split) for split in self._splits]
+        stores = []
+        for split in self._splits:
+            try:
+                stores.append(self._open_store(split))
+            except UserError as error:
+                if split == self._published:
+                    raise
+                self.notices.append(f"note: split {split} is not searched for classes: {error}")
         total = sum(len(store.index) for store in stores)
         facts = "\0".join(["hub numbers", *(store.index.class_names["content"] for store in stores)])
         key = hashlib.sha256(b"".join([facts.encode(), *(store.index.key for store in stores)])).digest()

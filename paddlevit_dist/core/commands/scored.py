@@ -108,6 +108,7 @@ def data_set(options: Namespace, task: str) -> Iterator[tuple[Any, Path, ResultS
                 f"{options.data_path}: the dataset type cannot be detected from the files; add -dataset=NAME"
             )
         arguments.append(f"-dataset={guess.dataset}")
+        arguments += [f"-data_path={guess.path}"] if guess.path else []
     if options.cfg is None:
         arguments += ["TASK", task]
     with working_folder("scored") as folder:

@@ -99,7 +99,7 @@ EXPLAIN_OTHER_TASK = ExtensionPoint[Callable[[str], str]]("explain_other_task") 
 ADAPT_CLONE = ExtensionPoint[Callable[[list[Any], Collection[str]], tuple[list[Any], list[str]]]]("adapt_clone")
 REFUSE_CLONE_MODEL = ExtensionPoint[Callable[[object, str], None]]("refuse_clone_model")  # (model, origin)
 
-# Input, layout and scores of data. A guess has ``dataset`` and ``reason``.
+# Input, layout and scores of data. A guess has ``dataset``, ``reason`` and ``path``, "" or the folder inside it is in.
 GUESS_DATASET = ExtensionPoint[Callable[[str, Annotations | None], Any]]("guess_dataset")  # (path, annotations)
 GUESS: dict[Annotations, ExtensionPoint[Callable[[str], Any]]] = {  # (path)
     annotations: ExtensionPoint(f"guess {annotations}") for annotations in (NO_LABELS, KEYPOINT_LABELS, SEGMENT_LABELS)

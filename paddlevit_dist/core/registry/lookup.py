@@ -216,14 +216,14 @@ def guess_dataset(path: str, task: str | None = None) -> Any:
     return guess(path) if guess is not None else GUESS_DATASET.require()(path, contents)
 
 
-def find_layouts(dataset: str, folder: str) -> list[str]:
-    """Return the datasets in a folder that have the annotations of ``dataset``, usually none or one.
+def find_layouts(dataset: str, folder: str) -> Sequence[Any]:
+    """Return the guesses of datasets in a folder that have the annotations of ``dataset``, usually none or one.
 
     A feature whose annotations have several layouts brings a function "find ANNOTATIONS".
     """
     point = FIND_LAYOUTS.get(annotation_type("dataset", dataset) or "")
     find = None if point is None else point.find()
-    return [] if find is None else [guess.dataset for guess in find(folder, folder)]
+    return [] if find is None else find(folder, folder)
 
 
 def is_bundled(dataset: str) -> bool:

@@ -127,7 +127,8 @@ def is_of_another_layout(accepted: dict[str, KeySetting]) -> bool:
     if path is None or dataset is None or path.source != COMMAND_LINE or dataset.source == COMMAND_LINE:
         return False
     layouts = lookup.find_layouts(dataset.value, path.value) if path.value else []
-    return len(layouts) == 1 and dataset.value not in layouts
+    is_there = any(layout.dataset == dataset.value and not layout.path for layout in layouts)
+    return len({layout.path or layout.dataset for layout in layouts}) == 1 and not is_there
 
 
 def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dict[str, KeySetting], list[str]]:
@@ -147,9 +148,13 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
             "or YOLO, label maps, a table of labels, IDX files, tars, prepared scenes, volumes below train): name one "
             "with -dataset=NAME: " + ", ".join(sorted(REGISTRY.datasets))
         )
+    reason = f"guessed: {guess.reason}"
+    guessed = {"DATA.DATASET": KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", reason)}
     values.DATA.DATASET = guess.dataset
-    setting = KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", f"guessed: {guess.reason}")
-    return {**accepted, setting.name: setting}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
+    if guess.path:
+        values.DATA.DATA_PATH = guess.path
+        guessed["DATA.DATA_PATH"] = dataclasses.replace(accepted["DATA.DATA_PATH"], value=guess.path)
+    return {**accepted, **guessed}, [f"dataset: {guess.dataset}{instead}, since {guess.reason}"]
 
 
 def check_task_dataset_model(config: ConfigView[RunSettings]) -> None:

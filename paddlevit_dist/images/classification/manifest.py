@@ -75,6 +75,6 @@ MANIFEST = Manifest(
     },
     functions={
         "guess_dataset": "..data.guessing:guess",
-        f"find {CLASS_LABELS}": "..data.guessing:find_hub_classes",
+        f"find {CLASS_LABELS}": "..data.guessing:find_classes",
     },
 )

@@ -12,7 +12,7 @@ from .formats import SPLIT_FOLDERS, SPLIT_WORDS, get_suffix, list_folders, list_
 VOC_ANNOTATIONS = ("Annotations", "annotations", "xmls", "labels")
 VOC_IMAGES = ("JPEGImages", "images", "Images", "img")
 _YOLO_DESCRIPTIONS = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")  # preferred to other names
-_YOLO_SUFFIXES = (".yaml", ".yml", ".data")
+YOLO_SUFFIXES = (".yaml", ".yml", ".data")
 _HEAD_BYTES = 1 << 16
 _MOST_PROBED = 20  # files of a folder that are read
 MOST_NAMES = 20_000  # read from a folder; it may have a million, and detection lists many folders, some repeatedly
@@ -39,10 +39,14 @@ _BOX, _OUTLINE = 5, 7  # numbers of the shortest line: class and box; class and 
 
 
 class DatasetGuess(NamedTuple):
-    """A dataset that a path appears to contain: ``my_data has class folders below train and val`` is a ``reason``."""
+    """A dataset that a path appears to contain: ``my_data has class folders below train and val`` is a ``reason``.
+
+    ``path`` is the folder inside that it is in; "": the path itself.
+    """
 
     dataset: str
     reason: str
+    path: str = ""
 
 
 def list_first_names(folder: str) -> list[str]:
@@ -135,8 +139,14 @@ def find_yolo_descriptions(root: str) -> list[str]:
     usual = [file for file in usual if os.path.isfile(file)]
     if usual:
         return usual[:1]
-    files = [os.path.join(root, name) for name in list_first_names(root) if name.lower().endswith(_YOLO_SUFFIXES)]
-    return [file for file in files if _YOLO.search(read_beginning(file)) and _YOLO_PLACES.search(read_beginning(file))]
+    files = [os.path.join(root, name) for name in list_first_names(root) if name.lower().endswith(YOLO_SUFFIXES)]
+    return list(filter(is_yolo_description, files))
+
+
+def is_yolo_description(file: str) -> bool:
+    """Return whether a file names classes and places of images, as YOLO's YAML files and darknet's .data do."""
+    head = read_beginning(file) if file.lower().endswith(YOLO_SUFFIXES) else b""
+    return bool(_YOLO.search(head) and _YOLO_PLACES.search(head))
 
 
 def _find_yolo(root: str) -> str | None:

@@ -16,8 +16,8 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_folder
 from ...core.runtime.spelling import compose
 from ...core.tasks.dataset import require_split
+from .class_trees import find_class_tree, find_label_map_files, list_class_folders
 from .formats import (
-    SPLIT_FOLDERS,
     SPLIT_WORDS,
     SkippedFiles,
     find_hint,
@@ -50,7 +50,7 @@ def index_class_folders(
 
     Args:
         split: "train", "val", another folder's name, or ``WHOLE``.
-        folders: the folder of each split that has one, see ``find_split_folders``.
+        folders: the folder of each split that has one, see ``find_class_tree``; under ``WHOLE`` that of all classes.
         name: of the index.
 
     Returns:
@@ -72,11 +72,14 @@ def index_class_folders(
     key = hashlib.sha256("\0".join(["class folders", *classes, *names]).encode("utf-8", "surrogateescape"))
     skipped_files = SkippedFiles(os.path.join(root, folder) if folder else root)
     _count_outside_classes(skipped_files)
+    for path in list_folders(skipped_files.place):
+        if os.path.basename(path) not in present:
+            skipped_files.add_unusable(os.fsencode(os.path.basename(path)), "folder of label maps", is_lost=False)
     batches: list[PathBatch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = SkippedFiles(os.path.join(root, folder, class_name))
         batch = make_batch(_list_class_images(root, folder, class_name, in_class), label_of[compose(class_name)])
-        if folder in (train_folder, WHOLE) and len(batch.labels) == 0:
+        if (split == WHOLE or folder == train_folder) and len(batch.labels) == 0:
             raise _empty("class folder ", in_class)
         skipped_files.merge(in_class)
         for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
@@ -87,62 +90,15 @@ def index_class_folders(
     return ensure_path_index(cache_folder, name, key.digest(), lambda: batches, names), skipped_files
 
 
-def find_split_folders(root: str) -> dict[str, str]:
-    """Return the folder of each split that has one in ``root``: split -> its name.
-
-    A folder with exactly the split's word as its name comes first, such as train or valid. A name that contains the
-    word, such as Train or seg_test, counts if classes below it are also below the folder of another split. A folder
-    with nothing but a folder of the same name, such as seg_train/seg_train, stands for that one. Folders of these words
-    are classes, like the others next to them, if none has classes below it. A ``UserError`` says that two folders may
-    be the same split, or that a folder cannot be listed.
-    """
-    found, similar, classes = dict[str, str](), dict[str, list[str]](), dict[str, set[str]]()
-    for split, words in SPLIT_WORDS.items():
-        word = next((each for each in words if os.path.isdir(os.path.join(root, each))), None)
-        if word is not None:
-            found[split] = exact = _unwrap(root, word)
-            classes[exact] = set(map(compose, _visible_folders(root, exact)))
-    folders = _visible_folders(root)
-    if not any(classes.values()) and not set(folders) <= set(SPLIT_FOLDERS):  # next to other classes, such as bus
-        found, classes = {}, {}
-    for name in folders:
-        similar_split = split_in_name(name, is_whole=False)
-        if similar_split is not None and similar_split not in found:
-            name = _unwrap(root, name)
-            similar.setdefault(similar_split, []).append(name)
-            classes[name] = set(map(compose, _visible_folders(root, name)))
-    candidates = {**similar, **{subset: [folder] for subset, folder in found.items()}}
-    for split, names in similar.items():
-        others = set[str]().union(
-            *(classes[folder] for own, rest in candidates.items() if own != split for folder in rest)
-        )
-        names = [folder for folder in names if classes[folder] & others]
-        if len(names) > 1:
-            raise UserError(
-                f"{root} has {' and '.join(names)}, which may all be the {split} images: name one of them {split}, and "
-                "move the others away"
-            )
-        if names:
-            found[split] = names[0]
-    return found
-
-
-def _unwrap(root: str, name: str) -> str:
-    """Return a folder, or the one of the same name that is alone in it, as some archives unpack."""
-    return os.path.join(name, name) if _visible_folders(root, name) == [name] else name
-
-
 def _split_folder(root: str, split: str, folders: Mapping[str, str]) -> str:
     if os.path.exists(os.path.join(root, PREPARED)):
         raise UserError(f"{root} contains the output of 'prepare images': add -dataset=tar")
-    if split == WHOLE:
-        return WHOLE
     if split in folders:
         return folders[split]
     if split not in SPLITS:
         if os.path.isdir(os.path.join(root, split)):
             return split
-        require_split(split, [name for name in _visible_folders(root) if _visible_folders(root, name)], root)
+        require_split(split, [name for name in list_class_folders(root) if list_class_folders(root, name)], root)
     expected = " or ".join(f"{word}/<class>/" for word in SPLIT_WORDS[split])
     raise UserError(
         f"{root} has no folder {expected} with the {split} images; create it with one subfolder per class"
@@ -161,7 +117,7 @@ def list_classes(root: str, folder: str) -> list[str]:
 
     A ``UserError`` says that there are none, two differ only in their Unicode form, or the folder cannot be listed.
     """
-    names = sorted(_visible_folders(root, folder), key=compose)
+    names = sorted(list_class_folders(root, folder), key=compose)
     twice = next((name for name, following in zip(names, names[1:]) if compose(name) == compose(following)), None)
     if twice is not None:
         raise UserError(
@@ -170,16 +126,11 @@ def list_classes(root: str, folder: str) -> list[str]:
         )
     if not names:
         path = os.path.join(root, folder) if folder else root
-        is_trained = folder == WHOLE or split_in_name(folder) in SPLITS
+        is_trained = not folder or split_in_name(folder) in SPLITS
         remedy = "" if is_trained else "; for images without labels, use 'predict'"
         remedy += _hint_at_table(path)
         raise UserError(f"{path} has no class folders; expected its images in one subfolder per class{remedy}")
     return names
-
-
-def _visible_folders(root: str, folder: str = "") -> list[str]:
-    path = os.path.join(root, folder) if folder else root
-    return list(map(os.path.basename, list_folders(path, may_be_absent=False)))
 
 
 def _check_known(present: list[str], classes: list[str], folder: str, train_folder: str) -> None:
@@ -215,7 +166,10 @@ def _list_class_images(root: str, folder: str, class_name: str, skipped_files: S
             paths.append(entry.path[relative_from:])
         else:
             skipped_files.add(name, entry.path, functools.partial(read_head, entry.path))
-    return sorted(paths)
+    masks = find_label_map_files(paths, root)
+    for path in sorted(masks):
+        skipped_files.add_unusable(path, "label maps", is_lost=False)
+    return sorted(path for path in paths if path not in masks)
 
 
 def _refuse(folder: bytes, reason: str) -> None:
@@ -286,8 +240,8 @@ class ClassFolders(IndexedClassImages):
     """Images stored in one folder per class, ``data_path/train/<class>/`` and ``data_path/val/<class>/``.
 
     Labels are the positions of the sorted class folders of ``train``. Other usual names of splits are accepted, see
-    ``find_split_folders``; without ``train``, the classes are those in the split's folder. Without ``val``, the images
-    of ``test`` are used instead, unless a part of ``train`` is held out.
+    ``find_class_tree``; without ``train``, the classes are those in the split's folder. Without ``val``, the images of
+    ``test`` are used instead, unless a part of ``train`` is held out. Label maps next to the images are skipped.
     """
 
     layout = "with train/<class>/ and val/<class>/, with images of any format that Pillow opens"
@@ -299,17 +253,23 @@ class ClassFolders(IndexedClassImages):
         """
         self.split = split
         root = require_folder(data_path, "folder", self.layout)
-        folders = find_split_folders(root)
+        tree = find_class_tree(root)
+        folders = {**tree.splits, WHOLE: tree.top}
         if whole and "train" not in folders:
             split = WHOLE
-        if "val" not in folders and "test" in folders:
+        if "test" in tree.labeled and "val" not in tree.labeled:
             folders["val"] = folders["test"]
         index, skipped_files = index_class_folders(root, split, folders, cache_folder, f"folder-{split or 'whole'}")
         super().__init__(root, index, len(index.class_names), skipped_files)
+        self.notices = []
         folder = folders.get(split, split)
         self.published_as = {"split": folder} if folder else {}
         if folder not in (split, *SPLIT_WORDS.get(split, ())):
-            self.notices = [f"note: the {split} images are those in {os.path.join(root, folder)}"]
+            what = f"{split} images" if split else "class folders"
+            self.notices.append(f"note: the {what} are those in {os.path.join(root, folder)}")
+        if split in ("train", WHOLE):
+            for name in sorted(tree.splits[each] for each in tree.splits.keys() - tree.labeled):
+                self.notices.append(f"note: {os.path.join(root, name)} has no folders of these classes: it is not used")
 
     @classmethod
     def whole(cls, data_path: str | None, cache_folder: Path) -> "ClassFolders":
@@ -321,5 +281,5 @@ class ClassFolders(IndexedClassImages):
         """Return whether there is a folder of validation images, or one of test images only."""
         if data_path is None or not os.path.isdir(data_path):
             return False
-        folders = find_split_folders(data_path)
-        return "val" in folders or ("test" in folders and "train" not in folders)
+        labeled = find_class_tree(data_path).labeled
+        return "val" in labeled or ("test" in labeled and "train" not in labeled)

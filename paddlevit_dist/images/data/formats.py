@@ -20,6 +20,7 @@ SPLIT_WORDS = {"train": ("train", "training"), "val": ("val", "valid", "validati
 SPLIT_FOLDERS = tuple(word for words in SPLIT_WORDS.values() for word in words)
 # Words that folders of splits have in addition, such as seg_train and "Train images".
 _SET_WORDS = frozenset(("set", "sets", "data", "dataset", "images", "image", "imgs", "img", "seg", "split", "samples"))
+_SHORT_WORDS = {"tr": "train", "ts": "test"}  # next to a word of a set
 _SET_ENDING = re.compile(r"(?<=[a-z])(?:sets?|data|images?|imgs?)$")
 PACKED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst")
 
@@ -167,12 +168,15 @@ def list_folders(folder: str, may_be_absent: bool = True, most: int | None = Non
 
 
 def split_in_name(name: str, is_whole: bool = True) -> str | None:
-    """Return the split that a folder's name contains, in any case: Train, TestSet, seg_train, training2017.
+    """Return the split that a folder's name contains, in any case: Train, TestSet, seg_train, images_tr, training2017.
 
     If ``is_whole``, the name contains nothing but the split's word, numbers and words for a set of images. None: the
     name contains no split's word, or words of several splits.
     """
-    words = {_SET_ENDING.sub("", word) for word in re.findall("[a-z]+", name.lower())} - _SET_WORDS
+    spelled = re.findall("[a-z]+", re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    words = {_SET_ENDING.sub("", word) for word in spelled} - _SET_WORDS
+    if len(spelled) > 1 and len(words) == 1:  # images_tr
+        words = {_SHORT_WORDS.get(word, word) for word in words}
     found = [split for split, own in SPLIT_WORDS.items() if words & set(own)]
     if len(found) != 1 or (is_whole and words - set(SPLIT_WORDS[found[0]])):
         return None

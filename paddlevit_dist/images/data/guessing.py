@@ -1,26 +1,39 @@
 """Detect which dataset a folder contains, without Paddle, from names and the beginnings of files."""
 
 import gzip
+import itertools
 import os
 import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
+from ...core.registry.lookup import annotation_types
 from ...core.registry.manifest import BOX_LABELS, CLASS_LABELS, MASK_LABELS, NO_LABELS
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
 from ...core.runtime.printing import one_line
 from ...core.runtime.text_files import read_json
-from .box_layouts import DatasetGuess, find_boxes, is_coco, list_first_folders, list_first_names, refuse_own_formats
+from .box_layouts import (
+    DatasetGuess,
+    find_boxes,
+    find_yolo_outlines,
+    is_coco,
+    is_yolo_description,
+    list_first_folders,
+    list_first_names,
+    refuse_own_formats,
+)
 from .cifar import Cifar10, Cifar100, find_cifar
-from .class_folders import find_split_folders
-from .formats import SPLIT_FOLDERS, find_hint, get_suffix, readable_suffixes
+from .class_trees import ClassTree, find_class_tree, has_image, has_own_image, list_class_folders
+from .formats import SPLIT_WORDS, split_in_name
 from .hub.guessing import find_hub, metadata_decide
 from .hub.layout import ARROW, PARQUET, is_pattern
 from .hub.repository import is_repository
 from .imagenet import FIRST_OF_KIT, LISTS
+from .label_layouts import holds_labels
+from .label_rows import read_first_labels, read_split_words
 from .map_layouts import find_label_maps
 from .reading import SPLITS
 from .small_sets import find_idx_file
@@ -28,13 +41,7 @@ from .table_columns import SUFFIXES as TABLE_SUFFIXES
 from .table_files import find_tables
 from .tar_files import find_shards
 
-_DEEPEST = 4  # levels below a class folder that are searched for an image
-# A folder with one of these names is a split or part of another task's data, never a class.
-_NO_CLASS = re.compile(
-    r"(train|training|val|valid|validation|test|testing|images?|imgs?|jpegimages|masks?|labels?|annotations?|scenes?"
-    r"|scans|obj_\w+_data)[\W\d_]*",
-    re.IGNORECASE,
-)
+_SHORTEST_STEM = 3  # letters that folders of one set of images share, before their numbers
 _VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")
 _ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only if there are landmarks next to them
 _LANDMARK_SUFFIXES = (".csv", ".json", ".fcsv")
@@ -71,7 +78,12 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if found is not None:
         return found
     _refuse_point_clouds(root, shown)
-    return find_hub(root, shown, contents, _detect_table) or _detect_table(root, shown)
+    found = find_hub(root, shown, contents, _detect_table) or _detect_table(root, shown)
+    inner = "" if found else _find_inner(root)
+    if inner and (found := guess(inner, contents)) is not None:
+        reason = found.reason.replace(inner, os.path.join(shown, os.path.basename(inner)), 1)
+        return found._replace(path=found.path or inner, reason=reason)
+    return found
 
 
 def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess | None:
@@ -81,10 +93,12 @@ def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess 
     guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
     if annotated and contents in (BOX_LABELS, MASK_LABELS):  # other data are none of this task
         guesses = []
-    if maps or (boxes and not _has_classes(root)):  # folders called images and labels are not classes
+    if guesses and contents == CLASS_LABELS and not maps:
+        annotated = []
+    if maps or (boxes and not _has_several_classes(root)):  # folders called images and labels are not classes
         others = ("folder", "imagenet2012") if maps else ("folder",)
         guesses = [candidate for candidate in guesses if candidate.dataset not in others]
-    if contents == BOX_LABELS and not boxes:
+    if contents in (BOX_LABELS, MASK_LABELS) and not annotated:
         refuse_own_formats(root)
     guesses += annotated
     _refuse_several(guesses)
@@ -95,14 +109,42 @@ def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess 
     return _as_outlines(guesses[0]._replace(reason=one_line(guesses[0].reason)), contents)
 
 
-def find_hub_classes(root: str, shown: str) -> list[DatasetGuess]:
-    """Return the dataset of images with classes in data files, if nothing else is at a path; usually none."""
-    return _find_hub_only(root, CLASS_LABELS)
+def _has_several_classes(root: str) -> bool:
+    """Return whether several folders, below a split or not, have images."""
+    tree = find_class_tree(root)
+    places = [tree.splits[split] for split in tree.labeled] or [tree.top]
+    folders = ([os.path.join(root, place, name) for name in list_class_folders(root, place)] for place in places)
+    return any(sum(map(has_image, paths)) > 1 for paths in folders)
+
+
+def find_classes(path: str, shown: str) -> list[DatasetGuess]:
+    """Return the dataset of images with classes at a path: class folders, with the dataset of ImageNet's, a table, ...
+
+    A ``UserError`` says that several are there.
+    """
+    root = os.path.abspath(os.path.expanduser(os.fspath(path)))
+    if is_address(path) or not (is_repository(path) or is_pattern(root) or os.path.exists(root)):
+        return []  # the dataset reports it
+    found = guess(path, CLASS_LABELS)
+    if found is None or CLASS_LABELS not in annotation_types("dataset", found.dataset):
+        return []
+    return [found, *([found._replace(dataset="imagenet2012")] if found.dataset == "folder" else [])]
 
 
 def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with boxes at a path, ``shown`` in messages, also in data files."""
-    return (find_boxes(root, shown) if os.path.isdir(root) else []) or _find_hub_only(root, BOX_LABELS)
+    root = os.path.abspath(os.path.expanduser(root))
+    if is_yolo_description(root):
+        return [DatasetGuess("yolo", one_line(f"{shown} names classes and images with YOLO's labels"))]
+    found = (find_boxes(root, shown) if os.path.isdir(root) else []) or _find_hub_only(root, BOX_LABELS)
+    inner = "" if found else _find_inner(root)
+    return [each._replace(path=each.path or inner) for each in find_box_layouts(inner, inner)] if inner else found
+
+
+def _find_inner(root: str) -> str:
+    """Return the one folder that an archive has unpacked into; "" if there are others, or it is that of a split."""
+    inner = list_first_folders(root)
+    return inner[0] if len(inner) == 1 and split_in_name(os.path.basename(inner[0])) is None else ""
 
 
 def find_hub_maps(root: str, shown: str) -> list[DatasetGuess]:
@@ -112,7 +154,7 @@ def find_hub_maps(root: str, shown: str) -> list[DatasetGuess]:
 
 def find_hub_images(root: str, shown: str) -> list[DatasetGuess]:
     """Return the dataset of images in data files for tasks without labels, if no image is in a file; usually none."""
-    if _has_image(os.path.abspath(os.path.expanduser(root)), _DEEPEST):
+    if has_image(os.path.abspath(os.path.expanduser(root))):
         return []
     return [found for found in _find_hub_only(root, NO_LABELS) if found.dataset == "hub"]
 
@@ -151,6 +193,10 @@ def _detect_file(file: str, shown: str, contents: str | None) -> DatasetGuess | 
         raise UserError(f"data path {shown} is a tar file; give its folder: {os.path.dirname(file)}")
     if is_coco(file):
         return DatasetGuess("coco", one_line(f"{shown} contains annotations in COCO's format"))
+    if is_yolo_description(file) and contents in (None, BOX_LABELS):
+        return find_box_layouts(file, shown)[0]
+    if is_yolo_description(file) and contents == MASK_LABELS and find_yolo_outlines(os.path.dirname(file)):
+        return DatasetGuess("yolo_outlines", one_line(f"{shown} names classes and outlines"), os.path.dirname(file))
     if file.lower().endswith((".json", ".ndjson", ".yaml", ".yml", ".xml")):
         refuse_own_formats(file)
         raise UserError(
@@ -167,7 +213,7 @@ def _detect_file(file: str, shown: str, contents: str | None) -> DatasetGuess | 
 def _detect_images(root: str, shown: str) -> DatasetGuess | None:
     """Detect class folders, PaddleViT's lists or tar files; the most specific description of the images wins."""
     lists = [name for name in LISTS.values() if os.path.isfile(os.path.join(root, name))]
-    class_folders = _detect_class_folders(root, shown)
+    class_folders = _detect_classes(root, shown)
     tars = _detect_tars(root, shown, or_packed=class_folders is None and not lists)
     if lists and (tars is None or _lists_files(os.path.join(root, lists[0]), root)):
         return DatasetGuess(
@@ -178,47 +224,98 @@ def _detect_images(root: str, shown: str) -> DatasetGuess | None:
     return tars or class_folders
 
 
-def _detect_class_folders(root: str, shown: str) -> DatasetGuess | None:
-    found = find_split_folders(root)
-    splits = [
-        name
-        for name in found.values()
-        if any(_has_image(path, _DEEPEST) for path in list_first_folders(os.path.join(root, name)))
-    ]
+def _detect_classes(root: str, shown: str) -> DatasetGuess | None:
+    """Detect class folders, or the tables that say of their images what the folders do not.
+
+    Tables are found next to the class folders, or in a folder that contains these and no others. Class folders stay
+    classes if each has one label in the tables, unless these have a split of evaluation that the folders lack. A
+    ``UserError`` says that both may be meant, or that folders of the same classes, or groups of classes, are there.
+    """
+    tree = find_class_tree(root)
     if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
-        where = "class folders below train and " if "train" in splits else ""
+        where = "class folders below train and " if "train" in tree.labeled else ""
         return DatasetGuess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
+    splits = [tree.splits[split] for split in SPLIT_WORDS if split in tree.labeled]
+    place = splits[0] if splits else tree.top
+    paths = [os.path.join(root, place, name) for name in list_class_folders(root, place)]
+    classes = [os.path.basename(path) for path in paths if has_image(path)]
+    if len(classes) < (1 if splits else 2) or (tree.splits and not splits):
+        return None
+    for above in dict.fromkeys(("", *itertools.accumulate(tree.top.split("/"), os.path.join))):
+        found = _compare_tables(root, shown, above, tree)
+        if found is not None:
+            return found
     if splits:
         return DatasetGuess("folder", f"{shown} has class folders below {' and '.join(splits[:2])}")
-    paths = list_first_folders(root)
-    names = [name for name in map(os.path.basename, paths) if found or name not in SPLIT_FOLDERS]
-    if any(map(_NO_CLASS.fullmatch, names)):
-        return None
-    classes = [os.path.basename(path) for path in paths if _has_image(path, deepest=0)]
-    if len(classes) < 2:
-        return None
+    _refuse_groups(root, shown, place, classes)
     more = ", …" if len(classes) > 3 else ""
+    where = f"{shown}/{place}" if place else shown
     return DatasetGuess(
-        "folder", f"{shown} has class folders {', '.join(classes[:3])}{more}, not split into train and val"
+        "folder", f"{where} has class folders {', '.join(classes[:3])}{more}, not split into train and val"
     )
 
 
-def _has_classes(root: str) -> bool:
-    """Return whether any folder that may be a class contains images, below a split or not."""
-    below = (path for folder in (root, *list_first_folders(root)) for path in list_first_folders(folder))
-    return any(_has_image(path, 0) for path in below if not _NO_CLASS.fullmatch(os.path.basename(path)))
+def _compare_tables(root: str, shown: str, above: str, tree: ClassTree) -> DatasetGuess | None:
+    """Return the tables in a folder above the class folders, if these decide; None if the class folders do."""
+    place = os.path.join(root, above) if above else root
+    tables = {split: path for split, path in find_tables(place).items() if holds_labels(path)}
+    labels_of_class, has_lists = dict[str, set[str]](), False
+    folders = sorted((tree.top, *tree.splits.values()), key=len, reverse=True)
+    for split, table in tables.items():
+        if os.path.basename(table).startswith("metadata."):  # see ``metadata_decide``
+            return None
+        for path, label in read_first_labels(table, place, split):
+            path = os.path.normpath(os.path.join(above, path))
+            inside = next((path[len(folder) :].lstrip("/") for folder in folders if path.startswith(folder)), "")
+            if "/" in inside:
+                has_lists = has_lists or label is None
+                labels_of_class.setdefault(inside.split("/")[0], set()).add(path if label is None else label)
+    if not labels_of_class:
+        return None
+    names = [os.path.relpath(path, root) for path in tables.values()]
+    found = DatasetGuess(
+        "table", f"{shown} has {' and '.join(names[:2])}, labels of the images there", place if above else ""
+    )
+    stems = {re.sub(r"\d+", "", name) for name in labels_of_class}
+    are_parts = len(stems) == 1 < len(labels_of_class) and len(stems.pop()) >= _SHORTEST_STEM  # images_1 and images_2
+    if has_lists and not are_parts:
+        return None
+    if not has_lists and all(len(labels) == 1 for labels in labels_of_class.values()):
+        adds_split = len(tables) > 1 or bool({"val", "test"} & set().union(*map(read_split_words, tables.values())))
+        return found if adds_split and not {"val", "test"} & tree.labeled else None
+    if are_parts and not has_lists:
+        return found
+    raise UserError(
+        f"{shown} has class folders such as {', '.join(sorted(labels_of_class)[:3])} (-dataset=folder), and "
+        f"{' and '.join(names[:2])} with other labels of their images (-dataset=table -data_path={place}): add one"
+    )
 
 
-def _has_image(folder: str, deepest: int) -> bool:
-    """Return whether a folder has images up to ``deepest`` levels down, including formats that cannot be opened."""
-    for name in list_first_names(folder):
-        suffix = get_suffix(os.fsencode(name))
-        if name.lower().endswith(_DICOM_SUFFIXES):  # slices of a volume
-            continue
-        is_image = suffix in readable_suffixes() or find_hint(suffix.decode("ascii"))
-        if is_image and not os.path.isdir(os.path.join(folder, name)):
-            return True
-    return deepest > 0 and any(_has_image(path, deepest - 1) for path in list_first_folders(folder))
+def _refuse_groups(root: str, shown: str, place: str, classes: list[str]) -> None:
+    """Raise a UserError if folders have folders of the same classes, or each a group of classes."""
+    inner: dict[str, list[str]] = {}
+    for name in classes:
+        folder = find_class_tree(os.path.join(root, place, name))
+        where = os.path.join(place, name, folder.top)
+        inner[where] = [] if folder.splits else list_class_folders(root, where)
+        if folder.splits or has_own_image(os.path.join(root, where)):
+            return
+    common = set.intersection(*map(set, inner.values()))
+    several = f"{shown} has folders {', '.join(sorted(classes)[:3])}"
+    if len(common) > 1:
+        paths = " or ".join(f"-data_path={os.path.join(root, where)}" for where in list(inner)[:3])
+        raise UserError(
+            f"{several}, all with folders such as {' and '.join(sorted(common)[:2])}: name one with {paths}, or add "
+            f"-dataset=folder if the classes are {', '.join(sorted(classes)[:3])}"
+        )
+    groups = [name for where, names in inner.items() for name in names]
+    if min(map(len, inner.values())) > 1 and all(
+        has_own_image(os.path.join(root, where, name)) for where, names in inner.items() for name in names
+    ):
+        raise UserError(
+            f"{several}, each with folders of images such as {', '.join(groups[:2])}: add -dataset=folder if the "
+            f"classes are {', '.join(sorted(classes)[:3])}, or move the folders in them next to each other"
+        )
 
 
 def _detect_tars(root: str, shown: str, or_packed: bool) -> DatasetGuess | None:
@@ -280,12 +377,8 @@ def _read_first_labels(file: Path) -> bytes:
 
 
 def _detect_table(root: str, shown: str) -> DatasetGuess | None:
-    """Detect a table of labels with images below its folder; None if there is none, or several that may be meant."""
-    try:
-        tables = find_tables(root)
-    except UserError:
-        return None
-    if not _has_image(root, _DEEPEST):
+    """Detect a table of labels with images below its folder; None if there is none."""
+    if not has_image(root) or not (tables := find_tables(root)):
         return None
     names = [os.path.relpath(path, root) for path in tables.values()]
     return DatasetGuess("table", one_line(f"{shown} has {' and '.join(names[:2])}, read as labels of the images there"))

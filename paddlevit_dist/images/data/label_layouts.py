@@ -11,20 +11,23 @@ from ...core.runtime.spelling import compose
 from ...core.runtime.tables import NAME_HEADINGS, normalize_heading
 from .class_cells import ClassValues, has_class_values, has_known_values, has_marks, has_vectors
 from .formats import get_suffix, readable_suffixes, split_in_name
-from .table_columns import Column, LabelColumns
+from .table_columns import Column, LabelColumns, open_columns
 
 LABEL, LABELS, COLUMNS, ROWS, VECTOR = "label", "labels", "columns", "rows", "vector"  # kinds of layouts
-_IMAGE = (*NAME_HEADINGS, "image_index", "imageid", "image_path", "images", "img_name", "id_code")
+# Headings as ``_simplify`` writes them, the most reliable first.
+_IMAGE = (*(word.replace("_", "") for word in NAME_HEADINGS), "imageindex", "imagepath", "images", "imgname", "idcode")
 _LABEL = (
-    *("label", "class", "class_name", "label_name", "labelname", "category", "category_name", "target", "y"),
-    *("class_label", "class_id", "label_id", "category_id"),
+    *("label", "class", "classname", "labelname", "category", "categoryname", "target", "y", "classlabel", "classid"),
+    *("labelid", "categoryid", "diagnosis", "dx", "breed", "species", "emotion"),
 )
-_LABELS = ("labels", "tags", "classes", "finding_labels", "attributes", "categories")
+_LABELS = ("labels", "tags", "classes", "findinglabels", "attributes", "categories")
 _SPLIT = ("split", "subset", "partition", "set", "phase")
-_VALIDATION = ("is_valid", "is_val", "is_validation")  # fastai: a row of validation is True or 1
-_FOLD = ("fold", "folds", "kfold", "cv_fold", "fold_id")
+_VALIDATION = ("isvalid", "isval", "isvalidation")  # fastai: a row of validation is True or 1
+_FOLD = ("fold", "folds", "kfold", "cvfold", "foldid")
+_NO_LABEL = (*_SPLIT, *_FOLD)
+_BOX = ("xmin", "bbox", "bboxes", "boundingbox", "predictionstring", "xcenter")
 _LABEL_OF_ROWS, _CONFIDENCE = "labelname", "confidence"  # Open Images: ImageID,Source,LabelName,Confidence
-_ROW_NUMBERS = re.compile(r"index|unnamed_\d+|level_\d+")  # headings of pandas
+_ROW_NUMBERS = re.compile(r"index|unnamed\d+|level\d+")  # headings of pandas
 _LOOKED_AT = 20  # cells that show whether a column has paths of images
 
 
@@ -75,11 +78,17 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
     Raises:
         UserError: a chosen column does not exist, or there are no images or no labels; with the headings.
     """
-    names = list(map(normalize_heading, table.headings))
+    names = list(map(_simplify, table.headings))
     image = _find_image(table, names, choices.image)
     chosen = _require_columns(table, choices.labels, "DATA.TABLE.LABELS")
     split, fold = find_split_columns(table, chosen)
     others = [column for column in range(len(names)) if column not in (image, split, fold)]
+    boxes = next((table.headings[column] for column in others if _is_box(names[column])), None)
+    if boxes is not None and not chosen:
+        raise UserError(
+            f"{table.path} has boxes (column {shorten(boxes, 60)}), which are not read from tables, but from COCO, VOC "
+            "and YOLO; to read classes of whole images from it, set DATA.TABLE.LABELS to their column"
+        )
     found = _chosen_labels(table, chosen, has_several) if chosen else _find_labels(table, names, others, has_several)
     if found is None:
         raise UserError(
@@ -102,14 +111,36 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
     return LabelLayout(kind, image, labels, split, fold, confidence, unused)
 
 
+def holds_labels(path: str) -> bool:
+    """Return whether a table has a column of images, and labels, one or several of each."""
+    try:
+        table = open_columns(path)
+        names = list(map(_simplify, table.headings))
+        image = _find_image(table, names, None)
+    except UserError:  # the table that is read reports it
+        return False
+    apart = {image, *find_split_columns(table)}
+    others = [column for column in range(len(names)) if column not in apart and names[column] not in _NO_LABEL]
+    has_box = any(_is_box(names[column]) for column in others)
+    return not has_box and any(_find_labels(table, names, others, has_several) for has_several in (False, True))
+
+
+def holds_boxes(path: str) -> bool:
+    """Return whether a table has columns of boxes."""
+    try:
+        return any(map(_is_box, map(_simplify, open_columns(path).headings)))
+    except UserError:  # the table that is read reports it
+        return False
+
+
 def find_image_column(table: LabelColumns, default: int | None = None) -> int:
     """Return the column of images, else ``default``; without one raise a UserError with the headings."""
-    return _find_image(table, list(map(normalize_heading, table.headings)), None, default)
+    return _find_image(table, list(map(_simplify, table.headings)), None, default)
 
 
 def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple[int | None, int | None]:
     """Return the columns of splits and of folds, not among ``labels``; None for none, or a class."""
-    names = list(map(normalize_heading, table.headings))
+    names = list(map(_simplify, table.headings))
     for column in labels:
         names[column] = ""
     words = (*_SPLIT, *_VALIDATION)
@@ -126,10 +157,18 @@ def _is_class(table: LabelColumns, names: Sequence[str], column: int) -> bool:
 
 def find_split_words(table: LabelColumns, column: int, texts: Sequence[str]) -> list[str]:
     """Return the split that each text in the column of splits means, or the text itself."""
-    if normalize_heading(table.headings[column]) in _VALIDATION:
+    if _simplify(table.headings[column]) in _VALIDATION:
         words: dict[int | None, str] = {0: "train", 1: "val"}
         return [words.get(value, text) for text, value in zip(texts, map(ClassValues().get_known, texts))]
     return [split_in_name(text) or text for text in texts]
+
+
+def _simplify(heading: str) -> str:
+    return normalize_heading(heading).replace("_", "")
+
+
+def _is_box(name: str) -> bool:
+    return name in _BOX or name.startswith("bbox")
 
 
 def _show_first(table: LabelColumns, columns: Sequence[int]) -> str:

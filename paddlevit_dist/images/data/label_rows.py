@@ -1,5 +1,6 @@
 """Reads the rows of a table of labels: image, labels and split of each, in any of the usual layouts."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ from .label_layouts import (
     find_split_words,
 )
 from .table_columns import Column, LabelColumns, open_columns
+from .table_files import ImageFinder
 
 Rows = TypeVar("Rows", bound=Any)  # of a table
 
@@ -35,6 +37,7 @@ _NO_CELL = ("nan", "<na>")  # what pandas writes for a cell that is missing
 _QUOTED = r"""(?:'[^'\\]*'|"[^"\\]*")"""
 _PYTHON_LIST = re.compile(rf"{_QUOTED}(?:\s*,\s*{_QUOTED})*\s*,?")  # in what pandas writes for a list, tuple or set
 _BRACKETS = ("[]", "()", "{}")
+_MOST_COMPARED = 200  # rows of a table, with the class folders
 _MOST_SHOWN = 8  # columns of classes in the log
 _MOST_LABELS = 1 << 33  # images x classes: 8 GiB
 
@@ -144,6 +147,23 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     is_list = layout.kind != LABEL and layout.kind != ROWS
     rows = rows._replace(codes=labels.codes, sets=[_parse_cell(cell, is_list, path) for cell in labels])
     return rows if layout.confidence is None else _join_rows(rows, distinct[layout.confidence])
+
+
+def read_first_labels(path: str, root: str, split: str) -> list[tuple[str, str | None]]:
+    """Return path below ``root``, and label, of the images of the first rows that exist; None: it has several labels.
+
+    ``split`` is that of the table, "" if it is for all.
+    """
+    table = open_columns(path)
+    try:
+        layout = find_layout(table, False, TableChoices())
+    except UserError:  # a table of several labels
+        layout = find_layout(table, True, TableChoices())
+    names = [str(cell).strip() for cell in table.head[layout.image][:_MOST_COMPARED]]
+    labels = [str(cell).strip() if layout.kind == LABEL else None for cell in table.head[layout.labels[0]]]
+    folder = os.path.relpath(os.path.dirname(path), root)
+    found = ImageFinder(root).find(names, "" if folder == "." else folder, split)
+    return [(path, label) for path, label in zip(found, labels) if path]
 
 
 def read_split_words(path: str) -> set[str]:

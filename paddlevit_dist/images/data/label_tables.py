@@ -1,7 +1,7 @@
 """The images and labels of a split from a user's tables: each image exists, is there once, and has its labels."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from ...core.tasks.dataset import require_split
 from .data_warnings import first_names
 from .formats import SkippedFiles
 from .label_classes import describe_odd_labels, describe_unknown, find_classes, number_label_sets, number_labels
-from .label_layouts import TableChoices
+from .label_layouts import TableChoices, holds_labels
 from .label_rows import describe_other_splits, group_by_split, read_rows, read_split_words
 from .reading import require_folder
 from .table_files import ImageFinder, find_tables
@@ -81,15 +81,18 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     classes = find_classes(parts, used, base)
     labels = (number_label_sets if has_several else number_labels)(parts[used], classes)
     finder, paths = ImageFinder(root), dict[str, list[str]]()
-    for word, (table, indices) in parts.items():
+    without, prefix = finder.remove_prefix([table.names for table, _ in parts.values()])
+    for (word, (table, indices)), names in zip(parts.items(), without):
         folder = os.path.relpath(os.path.dirname(table.path), root)
         folder = "" if folder.startswith("..") or folder == "." else folder
         known = "" if "" in tables and table.splits is None else word
-        paths[word] = finder.find([table.names[index] for index in indices.tolist()], folder, known)
+        paths[word] = finder.find([names[index] for index in indices.tolist()], folder, known)
     is_first = used == "train" or "train" not in parts
     notices = list(rows.notices) if is_first or "" not in tables else []
     if is_first and "" in tables:
         notices += describe_other_splits(rows)
+    if prefix:
+        notices.append(f"{rows.path}: all paths begin with {prefix}, which is removed")
     if used != split:
         notices.append(f"note: the {split} images are the {used} images of {rows.path}")
     skipped = _check_missing(rows.path, rows.names, selected, paths[used], root, options.allows_missing)
@@ -112,7 +115,15 @@ def list_splits(data_path: str) -> set[str]:
 def _find(data_path: str | None) -> tuple[str, dict[str, str]]:
     """Return the absolute data path, and its tables by split."""
     place = find_data_path(data_path, "table", LAYOUT)
-    return place, find_tables(place)
+    return place, require_tables(place)
+
+
+def require_tables(place: str, is_wanted: Callable[[str], bool] = holds_labels) -> dict[str, str]:
+    """Return ``find_tables``; a ``UserError`` if there are none."""
+    tables = find_tables(place, is_wanted)
+    if not tables:
+        raise UserError(f"{place} has no table of labels, such as labels.csv, train.csv or train.parquet")
+    return tables
 
 
 def find_data_path(data_path: str | None, dataset: str, layout: str) -> str:

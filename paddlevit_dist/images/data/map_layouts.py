@@ -5,10 +5,12 @@ Only names and the beginnings of files are read.
 
 import functools
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ...core.runtime.errors import UserError
 from ...core.runtime.text_files import read_json
 from .box_layouts import (
     SPLIT_FOLDERS,
@@ -19,16 +21,27 @@ from .box_layouts import (
     list_first_names,
     read_beginning,
 )
-from .formats import SPLIT_WORDS
+from .class_trees import find_label_map_folders, has_own_image, may_be_label_maps
+from .formats import SPLIT_WORDS, split_in_name
 from .listed_names import has_image_suffix
 from .map_lists import parse_pairs
 
 MAPS, LABELME_JSON, YOLO_TEXT, PANOPTIC = "maps", "labelme", "yolo", "panoptic"
 _YEARS = ("", "2017", "2014")  # suffixes of COCO's split names
-IMAGE_FOLDERS = ("images", "image", "imgs", "img", "pictures", "photos", "jpegimages", "rgb", "inputs")
+IMAGE_FOLDERS = (
+    "images",
+    "image",
+    "imgs",
+    "img",
+    "pictures",
+    "photos",
+    "jpegimages",
+    "rgb",
+    "inputs",
+)  # as ``_simplify`` writes them
 _LABELS = (
     *("labels", "label", "masks", "mask", "annotations", "annotation", "segmentationclass", "segmentations"),
-    *("segmentationclasspng", "segmentation", "labelmaps", "label_maps", "ground_truth", "groundtruth", "gt"),
+    *("segmentation", "labelmaps", "groundtruth", "gt"),
     "targets",
 )
 _FOLDER_ENDS = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # suffixes of label map folders
@@ -106,8 +119,11 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
     for layout, find in ((LABELME_LAYOUT, find_labelme), (YOLO_LAYOUT, find_yolo_outlines)):
         if dataset in (None, layout.dataset) and find(root):
             return MatchedLayout(layout, root)
-    custom = _custom_layouts(root) if dataset in (None, "label_maps") else ()
-    return next((MatchedLayout(candidate, root) for candidate in custom if fits_layout(candidate, root)), None)
+    for custom in _custom_layouts(root) if dataset in (None, "label_maps") else ():
+        if fits_layout(custom, root):
+            _refuse_rivals(MatchedLayout(custom, root))
+            return MatchedLayout(custom, root)
+    return None
 
 
 def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
@@ -115,22 +131,59 @@ def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:
     for lists in ("{split}.txt", "{split}_list.txt"):  # of PaddleSeg and PaddleX
         yield LabelMapLayout("label_maps", "lists of images and label maps", lists=lists)
     make_layout = functools.partial(LabelMapLayout, "label_maps", "images and label maps")
-    names = {os.path.basename(path).lower(): os.path.basename(path) for path in list_first_folders(root)}
+    names = {_simplify(path): os.path.basename(path) for path in list_first_folders(root)}
     for images in filter(names.get, IMAGE_FOLDERS):
         for labels in filter(names.get, _LABELS):
             yield make_layout(f"{names[images]}/{{split}}", f"{names[labels]}/{{split}}")
+            folders = [os.path.join(root, names[each]) for each in (images, labels)]
+            if has_own_image(folders[0]) and not has_own_image(folders[1]):  # such as annotations/trimaps
+                inner = list_first_folders(folders[1])
+                yield from (make_layout(names[images], os.path.relpath(path, root)) for path in inner)
             yield make_layout(names[images], names[labels])
     for word in filter(names.get, SPLIT_FOLDERS):
-        inner = [os.path.basename(path) for path in list_first_folders(os.path.join(root, names[word]))]
-        for images in (name for name in inner if name.lower() in IMAGE_FOLDERS):
-            for labels in (name for name in inner if name.lower() in _LABELS):
+        inner = list_first_folders(os.path.join(root, names[word]))
+        for images in (os.path.basename(path) for path in inner if _simplify(path) in IMAGE_FOLDERS):
+            for labels in (os.path.basename(path) for path in inner if _simplify(path) in _LABELS):
                 yield make_layout(f"{{split}}/{images}", f"{{split}}/{labels}")
     for end in _FOLDER_ENDS:
         yield make_layout("{split}", f"{{split}}{end}")
+        yield make_layout("{split}_images", f"{{split}}{end}")
     for labels in filter(names.get, _LABELS):
         yield make_layout("{split}", f"{names[labels]}/{{split}}")
     for folder in ("{split}", ""):  # label maps next to the images, with an end of their names
         yield make_layout(folder, folder)
+    for labels, images in find_label_map_folders(list_first_folders(root)).items():  # of any names
+        if split_in_name(os.path.basename(images), is_whole=False) in (None, "train"):
+            yield make_layout(os.path.basename(images), os.path.basename(labels))
+
+
+def _simplify(path: str) -> str:
+    """Return a folder's name as the words for folders are written: groundtruth for "Ground Truth"."""
+    return re.sub("[^a-z]|(?:png|jpg|tif)$", "", os.path.basename(path).lower())
+
+
+def _refuse_rivals(match: MatchedLayout) -> None:
+    """Raise a UserError if another folder next to that of the label maps may have them, too."""
+    layout, top = match
+    parts = layout.labels.split("/")
+    differing = next((at for at, pair in enumerate(zip(layout.images.split("/"), parts)) if pair[0] != pair[1]), 0)
+    if layout.lists or layout.images == layout.labels or parts[differing].startswith("{split}"):
+        return
+    for split in SPLIT_WORDS:
+        folders = find_split_folders(layout, top, split)
+        if folders is None:
+            continue
+        place = os.path.relpath(folders[1], top).split("/")
+        for depth in range(differing, len(parts)):
+            if parts[depth] == "{split}":
+                continue
+            for path in list_first_folders(os.path.join(top, *place[:depth])):
+                rival = os.path.join(path, *place[depth + 1 :])
+                if rival not in folders and os.path.isdir(rival) and may_be_label_maps(rival, folders[0]):
+                    raise UserError(
+                        f"{folders[1]} and {rival} may both have the label maps of {folders[0]}: move the others away, "
+                        f"or name each image and its label map in a line of {os.path.join(top, 'train.txt')}"
+                    )
 
 
 def fits_layout(layout: LabelMapLayout, top: str) -> bool:

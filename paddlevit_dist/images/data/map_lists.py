@@ -9,19 +9,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.spelling import compose, find_spelling
-from .listed_names import find_listed_name, has_image_suffix, read_name_lines, remove_image_suffix
+from .listed_names import find_foreign_prefix, find_listed_name, has_image_suffix, read_name_lines, remove_image_suffix
 
 _MOST_SPACES = 100  # at which a line of a list is divided, from its end
 
 
-def read_pairs(file: str, top: str) -> list[tuple[str, str]]:
-    """Read the image and the label map that each line of a list names."""
-    rows = parse_pairs(read_name_lines(file), top)
+def read_pairs(file: str, top: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Read the image and the label map that each line of a list names; also return log lines."""
+    lines = [line.strip().replace("\\", "/") for line in read_name_lines(file)]
+    paths = [path for line in lines for path in _split_pair(line, top)]
+    prefix = find_foreign_prefix(paths, lambda path: os.path.isfile(_find_path(path, top)))
+    if prefix:
+        lines = ["\t".join(path[len(prefix) :] for path in _split_pair(line, top)) for line in lines]
+    rows = parse_pairs(lines, top)
     missing = [path for row in rows for path in row if not os.path.isfile(path)]
     if missing or not rows:
         text = f"{', '.join(missing[:3])}, which {'do' if len(missing) > 1 else 'does'} not exist"
         raise UserError(f"{file} names {text if rows else 'no images, or lines without an image and its label map'}")
-    return rows
+    return rows, [f"{file}: all paths begin with {prefix}, which is removed"] if prefix else []
 
 
 def parse_pairs(lines: list[str], top: str) -> list[tuple[str, str]]:

@@ -29,8 +29,8 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
     if folders is None or (layout.lists and not files):
         _refuse_split(match, split)
     if layout.lists and not layout.images:
-        rows = read_pairs(files[0], top)
-        return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], [])
+        rows, notices = read_pairs(files[0], top)
+        return LabelMapPairs([image for image, _ in rows], [label for _, label in rows], notices)
     images, labels = (_files(folder, suffix) for folder, suffix in zip(folders, (None, layout.end)))
     images = {stem.removesuffix(layout.image_end): name for stem, name in images.items()}
     if layout.is_flat:
@@ -41,7 +41,7 @@ def find_pairs(match: MatchedLayout, split: str) -> LabelMapPairs:
         labels = {stem.removesuffix(end): name for stem, name in labels.items() if stem.endswith(end)}
     if files:
         stems = read_list(files[0], images, labels, folders)
-        notices: list[str] = []
+        notices = []
     else:
         stems, notices = _match(split, images, labels, folders)
     expected = layout.published.get(split, len(stems))

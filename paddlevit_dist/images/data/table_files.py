@@ -1,8 +1,9 @@
 """Where the tables of labels are, and the image files that they name, found by listing folders."""
 
 import fnmatch
+import itertools
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.spelling import compose
@@ -18,25 +19,34 @@ from .formats import (
     split_in_name,
     walk_files,
 )
+from .label_layouts import holds_labels
+from .listed_names import find_foreign_prefix
 from .table_columns import SUFFIXES
 
 _LABEL_TABLES = ("labels.csv", "_classes.csv")  # names that lists of classes have, too
 _PADDLECLAS = "multilabel_*_list.txt"  # its lists of several labels
 
 
-def find_tables(data_path: str) -> dict[str, str]:
-    """Return the tables of a data path: split -> file, or "" -> the one file of all splits.
+def find_tables(data_path: str, is_wanted: Callable[[str], bool] = holds_labels) -> dict[str, str]:
+    """Return the tables of a data path: split -> file, or "" -> the one file of all splits; empty: there are none.
 
     That is the file itself; of a folder a table for each split, such as train.csv, in it or alone in a folder such as
-    train; or its only table. Other tables in a folder with tables of splits are not used.
+    train; or its only table. Other tables in a folder with tables of splits are not used, nor are samples of
+    submissions to a competition.
+
+    Args:
+        data_path: a table or a folder.
+        is_wanted: tells tables that have what is read; if none has, all count, so that reading them says why.
 
     Raises:
-        UserError: there are none, or several that may be meant.
+        UserError: there are several that may be meant.
     """
     if os.path.isfile(data_path):
         return {"": data_path}
     names = list_names(data_path)
-    names = list(filter(_is_table, names)) or fnmatch.filter(names, _PADDLECLAS)
+    names = [name for name in names if _is_table(name) and "submission" not in name.lower()] or fnmatch.filter(
+        names, _PADDLECLAS
+    )
     tables = [os.path.join(data_path, name) for name in names]
     by_split: dict[str, list[str]] = {}
     for path in tables:
@@ -48,9 +58,9 @@ def find_tables(data_path: str) -> dict[str, str]:
         if os.path.basename(folder).lower() in SPLIT_FOLDERS and split is not None and split not in by_split:
             inner = [os.path.join(folder, name) for name in list_names(folder) if _is_table(name)]
             by_split.update({split: inner} if inner and not tables else {})
-    found = by_split or ({"": tables} if tables else {})
-    if not found:
-        raise UserError(f"{data_path} has no table of labels, such as labels.csv, train.csv or train.parquet")
+    wanted = {split: paths for split, each in by_split.items() if (paths := list(filter(is_wanted, each)))}
+    unsplit = list(filter(is_wanted, tables)) if not wanted else []
+    found = wanted or ({"": unsplit} if unsplit else by_split or ({"": tables} if tables else {}))
     for paths in found.values():
         if len(paths) > 1:
             shown = ", ".join(os.path.basename(path) for path in paths)
@@ -71,6 +81,12 @@ class ImageFinder:
         self._root = root.rstrip("/")
         self._folders: dict[str, dict[str, str]] = {}  # folder below the root -> composed name -> name
         self._stems: dict[str, dict[str, list[str]]] = {}  # folder -> name of an image without ending -> names
+
+    def remove_prefix(self, tables: Sequence[Sequence[str]]) -> tuple[list[list[str]], str]:
+        """Return the names of images in tables without another machine's folders, and these; "" if there are none."""
+        names = list(itertools.chain.from_iterable(tables))
+        prefix = find_foreign_prefix(names, lambda name: bool(self._search(name, "")))
+        return [[name[len(prefix) :] for name in each] for each in tables], prefix
 
     def find(self, names: Sequence[str], folder: str, split: str) -> list[str]:
         """Return the path of each image below the root; "" if it is missing.

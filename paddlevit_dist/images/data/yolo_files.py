@@ -11,14 +11,16 @@ from ...core.runtime.text_files import read_text, read_yaml
 from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import refuse_split, require_split
 from .annotated_files import list_image_names, list_images_below
-from .box_layouts import find_yolo_descriptions
-from .formats import SPLIT_WORDS, list_folders, split_in_name
+from .box_layouts import YOLO_SUFFIXES, find_yolo_descriptions
+from .formats import SPLIT_WORDS, list_folders, list_names, split_in_name
 from .image_dataset import names_in_file, read_class_names
 from .listed_names import read_name_lines
+from .reading import require_folder
 
+_NAMES = (".names", "_darknet.labels")  # files of darknet's class names
 LAYOUT = (
     "with data.yaml (train, val and names), or with images/train, images/val, labels/train, labels/val and "
-    "classes.txt, or with images, their .txt files and classes.txt; or with obj.data of CVAT's YOLO 1.1"
+    "classes.txt, or with images, their .txt files and classes.txt or obj.names; or with obj.data of CVAT's YOLO 1.1"
 )
 
 
@@ -50,9 +52,20 @@ def find_label_file(image: str) -> str:
     return next(filter(os.path.isfile, files), files[0])
 
 
-def read_description(root: str) -> YoloDescription | None:
-    """Read data.yaml or obj.data in a folder, None without one; a ``UserError`` if it is damaged, or one of several."""
-    files = find_yolo_descriptions(root)
+def open_yolo(data_path: str | None, dataset: str) -> tuple[str, YoloDescription | None]:
+    """Return folder and description of a data path, a folder or a data.yaml; a ``UserError`` if it is neither."""
+    place = os.path.abspath(os.path.expanduser(data_path or ""))
+    if not data_path or not (place.lower().endswith(YOLO_SUFFIXES) and os.path.isfile(place)):
+        place = require_folder(data_path, dataset, LAYOUT)
+    return place if os.path.isdir(place) else os.path.dirname(place), read_description(place)
+
+
+def read_description(place: str) -> YoloDescription | None:
+    """Read data.yaml or obj.data, or that in a folder, None without one.
+
+    A ``UserError`` says that it is damaged, or one of several.
+    """
+    files, root = ([place], os.path.dirname(place)) if os.path.isfile(place) else (find_yolo_descriptions(place), place)
     if len(files) > 1:
         raise UserError(f"{', '.join(files)} all describe data: keep one of them, or rename one to data.yaml")
     if not files:
@@ -118,6 +131,9 @@ def parse_names(root: str) -> dict[int, str]:
     splits = [os.path.join(root, word) for words in SPLIT_WORDS.values() for word in words]
     for folder in (root, os.path.join(root, "labels"), *splits):
         names = read_class_names(folder)
+        files = [name for name in list_names(folder, may_be_absent=True) if name.endswith(_NAMES)]
+        if names is None and len(files) == 1:
+            names = names_in_file(os.path.join(folder, files[0]))
         if names is not None:
             return dict(enumerate(names))
     raise UserError(
@@ -186,7 +202,8 @@ def _remark(split: str, existing: Collection[str]) -> str:
 
 def _images_at(root: str, place: str, description: YoloDescription) -> list[str]:
     """List the images of a folder or of a list in data.yaml."""
-    path = _find_place(place, description.base, root)
+    elsewhere = os.path.basename(os.path.normpath(description.base))  # such as path: ../datasets/coco128
+    path = _find_place(place, description.base, root, os.path.join(root, elsewhere))
     if os.path.isdir(path):
         return [os.path.join(path, name) for name in list_images_below(path)]
     if not os.path.exists(path):

@@ -16,9 +16,9 @@ from ..data.box_layouts import (
 )
 from ..data.hub.guessing import refuse_hub
 from ..data.hub.layout import ARROW, PARQUET
-from ..data.table_columns import SUFFIXES, open_columns
+from ..data.table_columns import SUFFIXES
 from ..data.table_files import find_tables
-from .data.point_tables import has_points
+from .data.point_tables import holds_points
 
 _SHAPE = re.compile(rb"(?m)^kpt_shape\s*:")
 
@@ -80,6 +80,8 @@ def _guess_file(file: str, shown: str) -> DatasetGuess | None:
     if file.lower().endswith(SUFFIXES):
         return DatasetGuess("keypoint_table", one_line(f"{shown} is a table, read as one of points"))
     refuse_own_formats(file)
+    if find_yolo_descriptions(os.path.dirname(file)) == [file] and _SHAPE.search(read_beginning(file)):
+        return DatasetGuess("yolo_pose", one_line(f"{shown} has kpt_shape"), os.path.dirname(file))
     raise UserError(
         f"data path {shown} is a file; give the folder with this file and the images: {os.path.dirname(file)}"
     )
@@ -88,6 +90,6 @@ def _guess_file(file: str, shown: str) -> DatasetGuess | None:
 def _find_table(root: str) -> str | None:
     """Return a table with columns of points in a folder; None if there is none, or several that may be meant."""
     try:
-        return next((path for path in find_tables(root).values() if has_points(open_columns(path))), None)
+        return next((path for path in find_tables(root, holds_points).values() if holds_points(path)), None)
     except UserError:
         return None

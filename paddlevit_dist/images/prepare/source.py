@@ -9,7 +9,8 @@ from ...core.data.prepare_workers import check_stop, spans, work
 from ...core.registry.lookup import resolve
 from ...core.runtime.errors import UserError
 from ...core.runtime.outages import read_through_outages
-from ..data.class_folders import ClassFolders, find_split_folders
+from ..data.class_folders import ClassFolders
+from ..data.class_trees import find_class_tree
 from ..data.image_dataset import ImageDataset
 from ..data.imagenet import FIRST_OF_KIT, LISTS
 from ..data.quarantine import UnreadableFile
@@ -30,7 +31,7 @@ def open_input(root: str, layout: str | None, max_pixels: int, cache: Path) -> d
             f"data path {root} is not a folder; expected a folder of images in class folders, lists or tar files"
         )
     name = layout or find_layout(root)
-    if name == "folder" and "train" not in find_split_folders(root):
+    if name == "folder" and "train" not in find_class_tree(root).splits:
         datasets: dict[str, ImageDataset] = {"train": ClassFolders.whole(root, cache)}
     else:
         datasets = {split: resolve("dataset", name)(root, split, cache) for split in find_splits(root, name)}
@@ -52,8 +53,8 @@ def find_splits(root: str, name: str) -> list[str]:
     if name == "tar":
         splits = [split for split in LISTS if find_shards(root, split)]
     elif name == "folder":
-        folders = find_split_folders(root)
-        splits = ["train", *[split for split in ("val", "test") if split in folders][:1]]
+        labeled = find_class_tree(root).labeled
+        splits = ["train", *[split for split in ("val", "test") if split in labeled][:1]]
     else:
         splits = [split for split, file in LISTS.items() if os.path.exists(os.path.join(root, file))]
         splits = splits or [split for split in LISTS if os.path.isdir(os.path.join(root, split))]

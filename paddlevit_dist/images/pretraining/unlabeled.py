@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from ...core.runtime.errors import UserError
-from ..data.class_folders import find_split_folders
+from ..data.class_trees import find_class_tree
 from ..data.formats import SkippedFiles, list_folders
 from ..data.image_dataset import ImageDataset
 from ..data.reading import ReadConfig
@@ -65,7 +65,7 @@ class UnlabeledImages(ImageDataset):
         """Return whether there are tar files, or next to training images a folder, of validation images."""
         if data_path is None or not os.path.isdir(data_path):
             return False
-        folders = find_split_folders(data_path)
+        folders = find_class_tree(data_path).splits
         return "train" in folders and bool({"val", "test"} & set(folders))
 
     @staticmethod
@@ -73,7 +73,7 @@ class UnlabeledImages(ImageDataset):
         """Return whether there is a folder of validation images with two or more folders, which are their classes."""
         if data_path is None or not UnlabeledImages.has_validation(data_path):
             return False
-        folders = find_split_folders(data_path)
+        folders = find_class_tree(data_path).splits
         return len(list_folders(os.path.join(data_path, folders.get("val", folders.get("test", ""))))) > 1
 
     def __getstate__(self) -> Any:

@@ -19,7 +19,8 @@ from ...core.data.path_index import PathBatch, PathIndex, ensure_path_index, mak
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import is_address
 from ...core.runtime.tables import open_table
-from ..data.class_folders import IndexedClassImages, find_split_folders
+from ..data.class_folders import IndexedClassImages
+from ..data.class_trees import find_class_tree
 from ..data.formats import (
     SkippedFiles,
     is_hidden,
@@ -204,7 +205,7 @@ def _open_sources(place: str, split: str, cache_folder: Path) -> list[ImageDatas
         raise UserError(f"data path {path} does not exist; dataset unlabeled expects {LAYOUT}")
     if not os.path.isdir(path):
         return _open_file(path, split, cache_folder) if split == "train" else []
-    folders = find_split_folders(path)
+    folders = find_class_tree(path).splits
     folders.setdefault("val", folders.get("test", ""))
     is_split = "train" in folders and folders["val"] != ""
     if split == "train":

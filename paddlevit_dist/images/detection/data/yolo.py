@@ -15,8 +15,7 @@ from ....core.runtime.text_files import read_bytes, to_utf8
 from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings
 from ...data.formats import stems
-from ...data.reading import require_folder
-from ...data.yolo_files import LAYOUT, find_folder, find_label_file, list_images, parse_names, read_description
+from ...data.yolo_files import LAYOUT, find_folder, find_label_file, list_images, open_yolo, parse_names
 from ...run_lengths import outline
 from ..settings import DetectionSettings
 from .indexed_images import (
@@ -55,8 +54,7 @@ class Yolo(IndexedDetectionImages):
             UserError: the folder has another layout, or a label file is not in YOLO's format.
         """
         self.split = split
-        root = require_folder(data_path, self.name, LAYOUT)
-        description = read_description(root)
+        root, description = open_yolo(data_path, self.name)
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
         labels = [find_label_file(image) for image in images]
@@ -88,8 +86,7 @@ class Yolo(IndexedDetectionImages):
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
         """Return whether data.yaml names validation images, or a folder of them exists."""
-        root = require_folder(data_path, "yolo", LAYOUT)
-        description = read_description(root)
+        root, description = open_yolo(data_path, "yolo")
         if description is not None and description.places:
             return "val" in description.places
         return find_folder(root, "val") is not None

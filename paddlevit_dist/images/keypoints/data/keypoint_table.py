@@ -15,9 +15,9 @@ from ...data.annotated_files import stamp
 from ...data.data_warnings import DataWarnings, first_names
 from ...data.formats import stems
 from ...data.label_rows import describe_other_splits
-from ...data.label_tables import find_data_path, has_validation
+from ...data.label_tables import find_data_path, has_validation, require_tables
 from ...data.reading import SPLITS, require_folder
-from ...data.table_files import ImageFinder, find_tables
+from ...data.table_files import ImageFinder
 from ...detection.data.indexed_images import (
     OBJECT,
     VERSION,
@@ -30,7 +30,7 @@ from ...detection.odd_objects import find_outside, require_pixel_points
 from ..described_points import DescribedPoints
 from ..settings import KeypointSettings
 from .indexed_points import IndexedKeypointImages, with_points
-from .point_tables import PointRows, describe_rows, group_splits, read_points
+from .point_tables import PointRows, describe_rows, group_splits, holds_points, read_points
 
 _SPACINGS = "spacings_mm"  # key of what the index keeps
 _OBJECT = "object"  # name of the only category
@@ -118,7 +118,7 @@ def _find_tables(data_path: str | None, table: str | None, split: str) -> tuple[
     place = find_data_path(data_path, "keypoint_table", _LAYOUT)
     base = place if os.path.isdir(place) else os.path.dirname(place)
     if table is None:
-        return find_tables(place), base
+        return require_tables(place, holds_points), base
     path = os.path.join(base, table)
     if not os.path.isfile(path):
         name = split.upper() if split in SPLITS else "VAL"

@@ -120,10 +120,10 @@ def read_points(path: str) -> PointRows:
     )
 
 
-def has_points(table: LabelColumns) -> bool:
+def holds_points(path: str) -> bool:
     """Return whether a table has columns of images and of points."""
     try:
-        return bool(_find_columns(table).places)
+        return bool(_find_columns(open_columns(path)).places)
     except UserError:
         return False
 

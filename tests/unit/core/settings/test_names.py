@@ -201,7 +201,7 @@ def test_a_folder_of_two_layouts_keeps_the_recipes(yolo):
     content = {"images": [], "annotations": [], "categories": []}
     for split in ("train", "val"):
         (annotations / f"instances_{split}2017.json").write_text(json.dumps(content))
-    assert sorted(lookup.find_layouts("voc", yolo)) == ["coco", "yolo"]
+    assert sorted(each.dataset for each in lookup.find_layouts("voc", yolo)) == ["coco", "yolo"]
     accepted = settle(path=yolo) | settle("recipe.yaml", dataset="voc")
     assert not names.is_of_another_layout(accepted)
 

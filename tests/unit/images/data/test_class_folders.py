@@ -9,7 +9,8 @@ from PIL import Image
 
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data import class_folders
-from paddlevit_dist.images.data.class_folders import ClassFolders, find_split_folders
+from paddlevit_dist.images.data.class_folders import ClassFolders
+from paddlevit_dist.images.data.class_trees import find_class_tree
 from paddlevit_dist.images.data.guessing import guess
 
 
@@ -219,7 +220,7 @@ def test_a_folder_with_a_split_s_name_is_a_class_where_no_classes_lie_below(root
     assert dataset.class_names == sorted(["cat", "dog", name])
     assert {file.split("/")[0] for file, label in files(dataset) if dataset.class_names[label] == name} == {name}
     (root / name / "deep").mkdir()
-    assert list(find_split_folders(str(root)).values()) == [name]  # now it has a class
+    assert list(find_class_tree(str(root)).splits.values()) == [name]  # now it has a class
 
 
 def test_flat_folders_of_splits_alone_are_no_classes(root, cache):

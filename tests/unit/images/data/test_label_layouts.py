@@ -44,7 +44,7 @@ CASES = {
     "paths before a heading": (
         NAMED,
         False,
-        LabelLayout(LABEL, 1, [4], None, None, None, ["unnamed: 0", "File Name", "class-name", "k fold"]),
+        LabelLayout(LABEL, 1, [4], None, 5, None, ["unnamed: 0", "File Name", "class-name"]),
     ),
     "heading and paths": (
         ["mask,id,image,label", "0.png,7,1.png,a"],

@@ -25,7 +25,6 @@ def touch(root, *names):
         ("a.csv b.csv", "has several tables, a.csv, b.csv: name one with -data_path=FILE, or move others"),
         ("train.csv train2.csv val.csv", "has several tables, train.csv, train2.csv: name one with -data_path=FILE, or "
             "move others"),
-        ("classes.csv train_images/x.csv", "has no table of labels, such as labels.csv, train.csv or train.parquet"),
     ],
 )  # fmt: skip
 def test_a_folder_has_one_table_or_one_for_each_split(tmp_path, files, expected):

@@ -49,7 +49,7 @@ def test_layouts_are_recognized(tmp_path):
     relative = os.path.relpath(tmp_path / "wide")
     found = guess_dataset(f"{relative}/", "keypoint_heatmaps")
     assert found.reason == f"{relative} has points.csv, a table of points"
-    assert find_layouts("coco_keypoints", str(tmp_path / "yolo")) == ["yolo_pose"]
+    assert [each.dataset for each in find_layouts("coco_keypoints", str(tmp_path / "yolo"))] == ["yolo_pose"]
 
 
 def test_several_layouts_and_other_files_are_refused(tmp_path):

@@ -7,15 +7,16 @@ from support.files.hub_files import IMAGE, classes, images, picture, write_parqu
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.images.data.guessing import find_hub_classes, guess
+from paddlevit_dist.images.data.guessing import find_classes, guess
 
 FEATURES = {"image": IMAGE, "label": classes()}
 RECIPE = "vit_digits"
 
 
 def find(path):
-    """The dataset that replaces that of a recipe; empty: none does."""
-    return [found.dataset for found in find_hub_classes(str(path), str(path))]
+    """The dataset that replaces that of a recipe for class folders; empty: none does."""
+    found = [found.dataset for found in find_classes(str(path), str(path))]
+    return found if found != ["folder", "imagenet2012"] else []
 
 
 def write_metadata(root, kind, labels, folders=("ant", "bee"), column="label"):

@@ -19,6 +19,7 @@ from ..registry.extension_points import WRITE_EVALUATED
 from ..registry.required_methods import is_builtin, require_methods
 from ..runtime.errors import UserError
 from ..runtime.json_format import format_json
+from ..runtime.metrics_file import pack_scores
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import TransformedDataset
 from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
@@ -211,7 +212,7 @@ class Evaluator:
         values = {name: value for name, value in part.values().items() if name in self.values}
         part.metrics.intervals = intervals = part.intervals(self.confidence)
         facts = {**self._facts(part.groups), **facts}
-        event = {**facts, **values, **to_event(intervals, values, self.confidence)}
+        event = {**facts, **pack_scores(values), **to_event(intervals, values, self.confidence)}
         return event, format_line(part.metrics, values, facts)
 
     def batches(self, label: str, step: EvaluationStep) -> Generator[tuple[dict[str, Any], Records | None], None, None]:
@@ -235,7 +236,8 @@ class Evaluator:
     def build_event(self, values: dict[str, float]) -> dict[str, Any]:
         """Build the last evaluation's event for ``metrics.jsonl``: facts, values and the ends of their intervals."""
         main_first = sorted(values, key=lambda name: name != self.task.best_metric[0])
-        return {**self._facts(self.groups), **values, **to_event(self.intervals, main_first, self.confidence)}
+        intervals = to_event(self.intervals, main_first, self.confidence)
+        return {**self._facts(self.groups), **pack_scores(values), **intervals}
 
     def _facts(self, groups: SampleGroups | None) -> dict[str, Any]:
         return {**({} if groups is None or not self.intervals else {_GROUPS: str(groups)}), **self.facts}

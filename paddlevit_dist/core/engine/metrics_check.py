@@ -40,13 +40,14 @@ def require_value(task: Task, values: Mapping[str, float], undefined: Collection
 def check_values(metrics: Metrics, values: Mapping[str, Any]) -> Collection[str]:
     """Return the names of computed values that are undefined.
 
-    Raises UserError: one has the name of a field of ``metrics.jsonl``. Raises InvalidScoreError: one is not a number.
+    Raises UserError: a name is not a text, or "percent", the name of an interval's level. Raises InvalidScoreError: one
+    is not a number.
     """
     place = f"compute of {describe_owner(metrics)}"
     if not isinstance(values, Mapping):
         raise InvalidScoreError(f"{place} returns {describe_value(values)}, expected values by name")
     undefined = metrics.find_undefined(values)
-    require_free_names([*values, *undefined], f"scores of {describe_owner(metrics)}")
+    require_free_names([*values, *undefined], f"scores of {describe_owner(metrics)}", ("percent",))
     for name, value in values.items():
         if name not in undefined and not _is_number(value):
             raise InvalidScoreError(f"{place}: '{name}' is {describe_value(value)}, expected a number")

@@ -18,7 +18,7 @@ from ..checkpoint.weights import read_state
 from ..distributed import broadcast_object, is_main
 from ..logging.record import FOUND_LATER, INTERRUPTION, RunLog, supersede
 from ..runtime.errors import UserError
-from ..runtime.metrics_file import recorded_events
+from ..runtime.metrics_file import get_values, recorded_events
 from ..settings.every_run import RunSettings
 from ..tasks.task import Task
 from .class_names import find_class_names
@@ -304,8 +304,9 @@ def _find_scores(directory: Path, content: checkpoint_store.RunState) -> list[tu
     if best is None:
         return []
     rows = [row for row in recorded_events(directory.resolve().parents[1]) if row.get("epoch", last + 1) <= last]
-    rows = [row for row in rows if row["kind"] == "evaluation" and "superseded" not in row and best["name"] in row]
-    return sorted({best["epoch"]: best["value"], **{row["epoch"]: row[best["name"]] for row in rows}}.items())
+    rows = [row for row in rows if row["kind"] == "evaluation" and "superseded" not in row]
+    values = {row["epoch"]: get_values(row)[best["name"]] for row in rows if best["name"] in get_values(row)}
+    return sorted({best["epoch"]: best["value"], **values}.items())
 
 
 def describe_changed_decay(directory: Path, before: list[str], now: list[str]) -> list[str]:

@@ -156,7 +156,8 @@ def environment_for_call(requested_processes: int, tuned: bool) -> Iterator[list
     added = environment(devices.expected_processes(requested_processes), tuned, os.environ)
     is_late = "paddle" in sys.modules
     _is_set_for_calls = _is_set_for_calls or not is_late
-    late = [] if _is_set_for_calls else sorted({_THREADS, KERNELS} & added.keys())
+    changed = {name for name in (_THREADS, KERNELS) if name in added and added[name] != before.get(name)}
+    late = [] if _is_set_for_calls else changed
     os.environ.update(added, **{_MARK: before.get(_MARK, ",".join(sorted(added)))})
     try:
         import_paddle()

@@ -228,17 +228,14 @@ def _restore_process_state(training: bool, computes: bool) -> Iterator[None]:
 
 def _last_evaluation(folder: Path) -> tuple[dict[str, float], dict[str, tuple[float, float]], str]:
     """Return values, intervals, and evaluated weights of the last evaluation."""
-    from ..runtime.metrics_file import POSITION_FIELDS, recorded_events
+    from ..runtime.metrics_file import get_values, recorded_events
 
     evaluations = [
         event for event in recorded_events(folder) if event["kind"] == "evaluation" and "superseded" not in event
     ]
     if not evaluations:
         return {}, {}, ""
-    last = dict(evaluations[-1])
-    ends = {key: tuple(pair) for key, pair in last.pop("interval", {}).items() if isinstance(pair, list)}
-    weights = last.pop("weights", "")
-    for name in POSITION_FIELDS:
-        last.pop(name, None)
-    values = {key: value for key, value in last.items() if isinstance(value, (int, float))}
-    return values, ends, str(weights)
+    last = evaluations[-1]
+    ends = {key: tuple(pair) for key, pair in last.get("interval", {}).items() if isinstance(pair, list)}
+    values = {key: value for key, value in get_values(last).items() if isinstance(value, (int, float))}
+    return values, ends, str(last.get("weights", ""))

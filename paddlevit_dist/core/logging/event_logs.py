@@ -12,9 +12,8 @@ import platform
 import time
 from typing import Any, BinaryIO
 
+from ..runtime.metrics_file import get_values
 from ..tasks.callback import Callback, RunFacts
-
-_NO_CURVES = ("kind", "time", "epoch", "update", "superseded")
 
 
 def collect_scalars(group: str, values: dict[str, Any]) -> dict[str, float]:
@@ -22,7 +21,7 @@ def collect_scalars(group: str, values: dict[str, Any]) -> dict[str, float]:
     return {
         f"{group}/{name}": float(value)
         for name, value in values.items()
-        if name not in _NO_CURVES and isinstance(value, (int, float)) and not isinstance(value, bool)
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
     }
 
 
@@ -38,7 +37,7 @@ class NumbersLog(Callback):
 
     def report(self, update: int, values: dict[str, float]) -> None:
         """Log the values of a report."""
-        self.add("training", update, values)
+        self.add("training", update, get_values(values))
 
     def evaluated(self, update: int, epoch: int, values: dict[str, float]) -> None:
         """Log the scores of an evaluation."""
@@ -75,7 +74,7 @@ class EventLog(NumbersLog):
         self.begin(self._file)
         self.text("configuration", run.config_text)
         for event in run.history():
-            self.scalars(collect_scalars(event["kind"], event), event["update"], event["time"])
+            self.scalars(collect_scalars(event["kind"], get_values(event)), event["update"], event["time"])
         self._file.flush()
         for file in earlier:
             with contextlib.suppress(FileNotFoundError):

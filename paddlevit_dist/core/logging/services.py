@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..runtime.errors import UserError
+from ..runtime.metrics_file import get_values
 from ..runtime.printing import one_line
 from ..runtime.text_files import parse_yaml
 from ..settings.table import leaves
@@ -39,7 +40,7 @@ class ServiceLog(NumbersLog):
         with self._convert_errors(UserError, f"LOG_TO {self.name}: ", f"; fix this, or remove {self.name} from LOG_TO"):
             file.write_text(self.begin(run, run_id), encoding="utf-8")
             for event in run.history() if run_id is None else ():  # not logged from the beginning
-                self.scalars(collect_scalars(event["kind"], event), event["update"], event["time"])
+                self.scalars(collect_scalars(event["kind"], get_values(event)), event["update"], event["time"])
 
     def add(self, group: str, update: int, values: dict[str, float]) -> None:
         """Send the numbers."""

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -11,17 +11,21 @@ from .files import open_regular
 from .text_files import parse_json
 
 METRICS = "metrics.jsonl"
+SCORES = "scores"
 #: what an event is, and when
 POSITION_FIELDS = ("kind", "time", "epoch", "update", "superseded")
-#: names that events use for themselves, which no score and no term of the loss may have
-EVENT_FIELDS = frozenset(
+#: names that reports use for themselves, which no term of the loss may have
+REPORT_FIELDS = frozenset(
     (
         *POSITION_FIELDS,
         *("learning_rate", "gradient_norm", "skipped_updates", "samples_per_second", "data_wait_fraction"),
-        *("memory_mib", "seconds"),
-        *("best", "interval", "groups", "precision", "without", "protocol", "weights", "split", "notes"),
+        *("memory_mib", "seconds", SCORES),
     )
 )
+#: names that events use for themselves: a score with one of them is in the event's ``SCORES``
+EVENT_FIELDS = REPORT_FIELDS | {
+    *("best", "interval", "groups", "precision", "without", "protocol", "weights", "split", "notes"),
+}
 _LONGEST_EVENT = 1 << 22  # bytes of a line
 
 
@@ -44,11 +48,25 @@ def find_best_evaluation(events: Iterable[dict[str, Any]], linked: int | None) -
     found = None
     for event in events:
         is_current = event["kind"] == "evaluation" and is_number(event.get("epoch")) and not event.get("superseded")
-        if is_current and isinstance(event.get("best"), str) and is_number(event.get(event["best"])):
+        if is_current and isinstance(event.get("best"), str) and is_number(get_values(event).get(event["best"])):
             found = event
             if event["epoch"] == linked:
                 break
     return found
+
+
+def pack_scores(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an evaluation's values as its event stores them: ``SCORES`` has those with the name of a field."""
+    packed = {name: value for name, value in values.items() if name not in EVENT_FIELDS}
+    taken = {name: value for name, value in values.items() if name in EVENT_FIELDS}
+    return {**packed, **({SCORES: taken} if taken else {})}
+
+
+def get_values(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an event says by name, without its kind and position; a score in place of a field of this name."""
+    scores = event.get(SCORES)
+    values = {name: value for name, value in event.items() if name not in (*POSITION_FIELDS, SCORES)}
+    return {**values, **(scores if isinstance(scores, dict) else {})}
 
 
 def get_interval(event: dict[str, Any], name: str) -> dict[str, Any]:
@@ -69,13 +87,13 @@ def find_problem_of_names(names: Iterable[object]) -> str:
     return ""
 
 
-def require_free_names(names: Iterable[str], of: str) -> None:
-    """Raise UserError if a name of scores or terms, ``of`` something, is not a text, or is a field of events."""
+def require_free_names(names: Iterable[str], of: str, fields: Collection[str]) -> None:
+    """Raise UserError if a name of scores or terms, ``of`` something, is not a text, or is one of these fields."""
     names = list(names)
     problem = find_problem_of_names(names)
     if problem:
         raise UserError(f"{of}: {problem}")
-    taken = [name for name in names if name in EVENT_FIELDS]
+    taken = [name for name in names if name in fields]
     if taken:
         raise UserError(
             f"{of}: {taken[0]!r} is a field of the lines of {METRICS}, which it would replace: choose another name, "

@@ -42,7 +42,7 @@ class RunFacts(NamedTuple):
         """Yield the earlier reports and evaluations of a resumed run, except for those that it repeats.
 
         They are the lines of ``metrics.jsonl`` of the kinds "training" and "evaluation", all with their ``update``. A
-        number that was not finite is None.
+        number that was not finite is None. Scores with the name of a field, such as "precision", are in "scores".
         """
         for event in recorded_events(self.folder) if self.update else ():
             is_reported = event.get("kind") in ("training", "evaluation") and "epoch" in event

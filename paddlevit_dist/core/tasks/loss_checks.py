@@ -8,7 +8,7 @@ import paddle
 
 from ..registry.required_methods import is_builtin
 from ..runtime.errors import UserError
-from ..runtime.metrics_file import require_free_names
+from ..runtime.metrics_file import REPORT_FIELDS, require_free_names
 from ..runtime.printing import describe_value
 from .sample_arrays import as_array
 from .step_types import LossTerm, Number
@@ -56,7 +56,7 @@ def require_form(terms: Any, owner: type, method: str) -> None:
         if not isinstance(term, LossTerm):
             returned = f"{{'{name}': {type(term).__name__}}}"
             raise UserError(f"{where} returns {returned}: expected LossTerm(sum, count) for '{name}'")
-    require_free_names(terms, f"loss terms of {where}")
+    require_free_names(terms, f"loss terms of {where}", REPORT_FIELDS)
     for name, term in terms.items():
         problem = _find_problem(term.sum)
         if problem:

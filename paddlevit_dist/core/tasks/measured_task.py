@@ -10,7 +10,7 @@ import paddle
 from ..intervals import means
 from ..registry.required_methods import missing_method
 from ..runtime.errors import UserError
-from ..runtime.metrics_file import require_free_names
+from ..runtime.metrics_file import REPORT_FIELDS, require_free_names
 from ..runtime.printing import describe_value
 from .dataset import Dataset, dataset_class
 from .metrics import TableMetrics
@@ -95,7 +95,7 @@ class MeasuredTask(Task):
         measured = self.measure(model, NamedParts(batch, place))
         if not isinstance(measured, Mapping) or "loss" not in measured:
             raise UserError(f"{place} returns {describe_value(measured)}, expected a dictionary of tensors with 'loss'")
-        require_free_names(measured, f"measures of {place}")
+        require_free_names(measured, f"measures of {place}", REPORT_FIELDS)
         require_rows(measured, count, place)
         if not measured["loss"].is_floating_point():
             raise UserError(

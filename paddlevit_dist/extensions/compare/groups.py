@@ -17,7 +17,7 @@ from ...core.logging.record import SCORES, SEEDS
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import atomic_file
 from ...core.runtime.json_format import format_json
-from ...core.runtime.metrics_file import find_best_evaluation, get_interval, is_number, recorded_events
+from ...core.runtime.metrics_file import find_best_evaluation, get_interval, get_values, is_number, recorded_events
 from ...core.runtime.text_files import read_json
 from ...core.tasks.score import parse_scores
 
@@ -106,7 +106,7 @@ def find_best(folder: Path, score: str) -> dict[str, Any]:
     if best is None:
         return {}
     ends = get_interval(best, score).get("interval", ())
-    return {"value": best[score], "epoch": best["epoch"], **dict(zip(("low", "high"), ends))}
+    return {"value": get_values(best)[score], "epoch": best["epoch"], **dict(zip(("low", "high"), ends))}
 
 
 def has_evaluation(folder: Path) -> bool:
@@ -117,8 +117,8 @@ def has_evaluation(folder: Path) -> bool:
 def read_curve(folder: Path, score: str, first: float, sign: int) -> dict[int, float]:
     """Read the score of each evaluated epoch of a training run from ``first`` on, times ``sign``."""
     rows = (row for row in recorded_events(folder) if row["kind"] == "evaluation" and not row.get("superseded"))
-    known = (row for row in rows if is_number(row.get("epoch")) and is_number(row.get(score)))
-    return {row["epoch"]: sign * row[score] for row in known if row["epoch"] >= first}
+    values = {row["epoch"]: get_values(row).get(score) for row in rows if is_number(row.get("epoch"))}
+    return {epoch: sign * value for epoch, value in values.items() if is_number(value) and epoch >= first}
 
 
 def summarize(scores: Sequence[float]) -> dict[str, float | None]:

@@ -32,7 +32,7 @@ from ...core.registry.manifest import (
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import explain_write_error, unfinished_folder
-from ...core.runtime.metrics_file import find_best_evaluation, get_interval, is_number, recorded_events
+from ...core.runtime.metrics_file import find_best_evaluation, get_interval, get_values, is_number, recorded_events
 from ...core.runtime.printing import one_line
 from .descriptions import to_yaml
 
@@ -181,7 +181,7 @@ def read_scores(source: str) -> list[PublishedScore]:
         return []
     intervals = event.get("interval")
     names = [event["best"], *(intervals if isinstance(intervals, Mapping) else ())]
-    values = {name: event.get(name) for name in names if name != "percent"}
+    values = {name: get_values(event).get(name) for name in names if name != "percent"}
     return [
         PublishedScore(name, value, get_interval(event, name)) for name, value in values.items() if is_number(value)
     ]

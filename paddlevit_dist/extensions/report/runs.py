@@ -14,9 +14,9 @@ from ...core.logging.record import ENDS, FOUND_LATER, SCORES
 from ...core.runtime.errors import UserError
 from ...core.runtime.metrics_file import (
     METRICS,
-    POSITION_FIELDS,
     find_best_evaluation,
     get_interval,
+    get_values,
     is_number,
     recorded_events,
 )
@@ -390,7 +390,8 @@ class RunMetrics:
         if event is None:
             return None
         name = event["best"]
-        return {"name": name, "value": event[name], "epoch": event["epoch"], **get_interval(event, name)}
+        value = get_values(event)[name]
+        return {"name": name, "value": value, "epoch": event["epoch"], **get_interval(event, name)}
 
     @property
     def evaluation(self) -> dict[str, Points]:
@@ -425,6 +426,6 @@ def is_count(name: str, names: Container[str], scores: Container[str] = ()) -> b
 
 def find_measured(event: dict[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield names and values of an event's results that are finite numbers."""
-    for name, value in event.items():
-        if name not in POSITION_FIELDS and is_number(value):
+    for name, value in get_values(event).items():
+        if is_number(value):
             yield one_line(name), float(value)

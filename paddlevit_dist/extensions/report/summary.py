@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from ...core.logging.record import COMPARED, ENDS
-from ...core.runtime.metrics_file import get_interval, is_number
+from ...core.runtime.metrics_file import get_interval, get_values, is_number
 from ...core.runtime.printing import one_line
 from .advice import advise
 from .parts import Part, format_numbers, format_time, make_lines, make_table, name_run
@@ -68,7 +68,7 @@ def find_scores(run: ReportedRun) -> tuple[list[ShownScore], str]:
     event = metrics.best_event if metrics.training else None
     if event is not None:
         name, text = event["best"], f"epoch {event['epoch']}"
-        values = {one_line(name): event[name], **dict(find_measured(event))}
+        values = {one_line(name): get_values(event)[name], **dict(find_measured(event))}
     else:
         text = "the last" if metrics.training else ""
         values = {name: points[-1][1] for name, points in metrics.evaluation.items()}

@@ -11,7 +11,13 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.engine.metrics_check import check_values, find_problem
 from paddlevit_dist.core.metrics import ClassificationMetrics, ClassificationScores
 from paddlevit_dist.core.registry.register import register_score_kind
-from paddlevit_dist.core.runtime.metrics_file import EVENT_FIELDS
+from paddlevit_dist.core.runtime.metrics_file import (
+    EVENT_FIELDS,
+    find_best_evaluation,
+    get_interval,
+    get_values,
+    recorded_events,
+)
 from paddlevit_dist.core.tasks.metrics import Metrics
 from paddlevit_dist.images import Classification
 
@@ -68,12 +74,7 @@ def misspelled(self, arrays):
             "^summary of Tried: compute does not return 'tpo-1'$",
         ),
         ({"summary": lambda self, values, shown: None}, "^summary of Tried returns None, expected the line of an eval"),
-        ({"counts": lambda self, arrays: {"epoch": 3}}, "^scores of Tried: 'epoch' is a field of the lines of metrics"),
-        (
-            {"compute": with_score("time", 1.0)},
-            "^scores of Tried: 'time' is a field .*: choose .* such as 'mean time'$",
-        ),
-        ({"compute": with_score("kind", np.nan)}, "^scores of Tried: 'kind' is a field"),
+        ({"counts": lambda self, arrays: {"percent": 3}}, "^scores of Tried: 'percent' is a field .* 'mean percent'$"),
     ],
 )
 def test_a_mistake_of_a_kind_is_told_before_the_first_update(tmp_path, methods, told):
@@ -122,14 +123,14 @@ def test_numbers_of_any_kind_none_and_nan_are_values():
 
 
 def test_a_kind_of_ones_own_is_tried_by_our_tasks_too(tmp_path):
-    register_score_kind("tried", type("Tried", (ClassificationScores,), {"compute": with_score("time", 1.0)}), True)
+    register_score_kind("tried", type("Tried", (ClassificationScores,), {"compute": with_score("percent", 1.0)}), True)
 
     def build_metrics(task):
         return ClassificationMetrics(task.num_classes, kind="tried")
 
     own = {"build_metrics": build_metrics, "__module__": Classification.__module__}
     run = small_runs.build(str(tmp_path), "-epochs=1", task_class=type("Ours", (Classification,), own))
-    with pytest.raises(UserError, match="^scores of Tried: 'time' is a field"):
+    with pytest.raises(UserError, match="^scores of Tried: 'percent' is a field"):
         run.train()
     assert run.schedule.update == 0
 
@@ -147,6 +148,28 @@ def test_a_score_that_is_never_defined_ends_no_run_and_the_last_checkpoint_is_th
     log = (tmp_path / "log.txt").read_text()
     assert log.count("note: sureness is not defined in epoch") == 3
     assert "sureness nan (last and best, epoch 3, as sureness is not defined in any evaluation)" in log
+
+
+def test_a_score_may_have_the_name_of_a_field(tmp_path):
+    names = [*EVENT_FIELDS, "accuracy", "recall", "loss", "memory", "images_per_second"]
+
+    def compute(self, arrays, weights):
+        top_1 = ClassificationScores.compute(self, arrays, weights)["top-1"]
+        return {name: top_1 + place for place, name in enumerate(names)}
+
+    def summary(self, values, format_interval):
+        return f"precision {values['precision']:.2f}"
+
+    for words in (["-stop_after_epoch=1"], ["-resume=auto"]):
+        run = build(
+            tmp_path, "-epochs=2", *words, "TRAIN.PATIENCE", "9", best="precision", compute=compute, summary=summary
+        )
+        values = run.train()
+    best = find_best_evaluation(recorded_events(tmp_path), None)
+    assert best["kind"] == "evaluation" and best["epoch"] in (1, 2) and best["best"] == "precision"
+    *_, last = (event for event in recorded_events(tmp_path) if event["kind"] == "evaluation")
+    assert last["epoch"] == 2 and get_values(last).items() >= {name: values[name] for name in names}.items()
+    assert get_interval(last, "precision")["percent"] == 95
 
 
 def test_the_fields_of_events_are_those_that_runs_write(tmp_path):

@@ -67,7 +67,7 @@ def test_a_resumed_run_goes_on_in_its_own_or_sends_all_reports_to_a_new_one(tmp_
         ("begin", "run 3" if is_known else None),
         *([] if is_known else HISTORY),
         (14, {"training/loss": 0.5}),
-        (20, {"evaluation/top-1": 55.0}),
+        (20, {"evaluation/top-1": 55.0, "evaluation/epoch": 2.0}),  # a score of this name
         ("finish", "finished"),
     ]
     assert (tmp_path / "watched" / "run_id").read_text() == ("run 3" if is_known else "run 7")

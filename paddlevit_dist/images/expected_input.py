@@ -128,6 +128,8 @@ def format_expected_input(values: CfgNode) -> str | None:
     differences = {name: text for name, text in _format_settings(expected).items() if text != used[name]}
     line = f"input: {', '.join(used.values())}"
     if not differences:
+        if values.EVAL and source == values.MODEL.PRETRAINED:  # a run's weights with the run's input
+            return None
         is_assumed = not is_described and values.MODEL.PRETRAINED is not None
         unknown = f"usual for this model: nothing next to {values.MODEL.PRETRAINED} says what the weights expect"
         return f"{line} ({unknown if is_assumed else source})"

@@ -105,7 +105,8 @@ def parse_words(words: list[str]) -> Any:
         metavar="SOURCE",
         type=path,
         help="a run's folder (its best checkpoint, else its last), a checkpoint, weights with an about.yaml in the "
-        "same folder, or an exported model; classification and volume segmentation: also several runs, whose "
+        "same folder, an exported model, or a published classifier: its name, hf:OWNER/NAME or a folder with timm's "
+        "config.json; classification and volume segmentation: also several runs, whose "
         "probabilities are averaged",
     )
     parser.add_argument("inputs", metavar="INPUT", nargs="+", type=path, help=_INPUTS)

@@ -15,16 +15,19 @@ from ..checkpoint.finding import find_run_settings
 from ..checkpoint.integrity import fingerprint
 from ..checkpoint.load import count_classes, load_weights
 from ..checkpoint.load_report import LoadReport
+from ..checkpoint.network_facts import find_config
 from ..checkpoint.output_names import are_names, get_class_names, read_class_names
+from ..checkpoint.published import find_published
 from ..checkpoint.records import find_about_file, read_weights_info
 from ..checkpoint.weight_files import evaluated_weights, local_file
 from ..checkpoint.weights import list_shards, read_weights
 from ..engine.compatibility import to_plain_settings
 from ..registry.extension_points import BUILD_EXPORTED, OPEN_EXPORTED
-from ..registry.lookup import find_built_in, find_package
+from ..registry.lookup import find_built_in, find_name, find_package
 from ..runtime.errors import UserError
 from ..runtime.files import readable
 from ..runtime.printing import shorten
+from ..runtime.text_files import read_json_facts
 from ..settings.command_line import format_words
 from ..settings.every_run import RunSettings
 from ..tasks.aspects import get_aspect
@@ -88,7 +91,8 @@ def open_source(
     Args:
         source: a run's folder, whose best checkpoint is used, else its last; a checkpoint; weights with an
             ``about.yaml`` or the ``config.yaml`` of a run in their folder; or a URL or published name, which is
-            downloaded. Averaged weights are preferred, as in an evaluation. For ``predict`` also an exported model.
+            downloaded, also without training settings: of a classifier, if timm's ``config.json`` is next to them.
+            Averaged weights are preferred, as in an evaluation. For ``predict`` also an exported model.
         recipe: YAML file or name of a recipe, for weights without stored training settings.
         class_names: replace the class names of the weights.
         words: flags and keys of a command line, which override the settings of the weights.
@@ -98,18 +102,27 @@ def open_source(
     """
     if not source:
         raise UserError(f"{command}: the path of the weights is empty: name a run's folder, a checkpoint, or weights")
-    weights_source = evaluated_weights(source)
+    weights_source, network = evaluated_weights(source), None
     exported = _open_exported(command, source, Path(weights_source))
     if exported is None:
         file = local_file(weights_source, log=log).path
         about, described_by = read_weights_info(file), find_about_file(file)
-        settings = _require_settings(command, file, about, advice) if recipe is None else None
+        settings = None if recipe is not None else find_run_settings(about, file)
+        if recipe is None and settings is None:
+            network = _find_network(weights_source, file)
+        if recipe is None and (network is None or find_format(file) is None):
+            settings = _require_settings(command, file, settings, advice)
     else:
         file, about, missing = exported
         described_by = file
         settings = _require_exported_settings(command, file, about, missing) if recipe is None else None
     own = format_words(options)
-    loaded = build_configuration(str(file), settings, recipe, [*own, *words], is_exported=exported is not None)
+    if network is not None:
+        named = f"-pretrained={weights_source}"  # by which its preprocessing is known
+        loaded = configuration.load([f"-dataset={_IMAGES}", "-eval", named, *network.words, *own, *words])
+        log(f"network: {loaded.values.MODEL.NAME} ({network.source})")
+    else:
+        loaded = build_configuration(str(file), settings, recipe, [*own, *words], is_exported=exported is not None)
     learned = read_trained_meta(about, loaded.values.MODEL.NUM_CLASSES)
     learned = learned._replace(source=str(described_by))
     if learned.class_names is None and exported is not None and isinstance(about.get("classes"), list):
@@ -169,9 +182,36 @@ def _require_exported_settings(command: str, file: Path, about: dict[str, Any], 
     )
 
 
-def _require_settings(command: str, file: Path, about: dict[str, Any], advice: str) -> dict[str, Any]:
-    """Return the settings of the run that trained the weights, or raise UserError."""
-    settings = find_run_settings(about, file)
+class _PublishedNetwork(NamedTuple):
+    """The classifier that published weights are of: keys of a run with it, and what says so."""
+
+    words: list[str]
+    source: str
+
+
+def _find_network(source: str, file: Path) -> _PublishedNetwork | None:
+    """Find the classifier of weights that have a published name, or timm's ``config.json``; None for any others.
+
+    Raises UserError: the file is damaged.
+    """
+    published = find_published(source)
+    if published is not None:
+        return _PublishedNetwork([f"MODEL.NAME={published.model}"], published.name)
+    config = find_config(source, file, may_download=True)
+    content = {} if config is None else read_json_facts(config)
+    name, number = content.get("architecture"), content.get("num_classes")
+    if not isinstance(name, str):
+        return None
+    try:
+        name = find_name("model", name)
+    except UserError:  # not one of ours
+        name = find_name("model", f"timm:{name}")
+    classes = [f"MODEL.NUM_CLASSES={number}"] if type(number) is int and number > 0 else []
+    return _PublishedNetwork([f"MODEL.NAME={name}", *classes], str(config))
+
+
+def _require_settings(command: str, file: Path, settings: dict[str, Any] | None, advice: str) -> dict[str, Any]:
+    """Return the settings of the run that trained the weights in a file, or raise UserError."""
     found = "named so" if may_be_weights(file) else find_format(file)
     if settings is not None and found is not None:
         return settings
@@ -181,8 +221,8 @@ def _require_settings(command: str, file: Path, about: dict[str, Any], advice: s
             f"({', '.join(SUFFIXES)})"
         )
     raise UserError(
-        f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml with settings "
-        f"nor a run's config.yaml; {advice}"
+        f"{command}: the model of {file} is unknown: its folder contains neither an about.yaml with settings, a run's "
+        f"config.yaml nor timm's config.json; {advice}"
     )
 
 

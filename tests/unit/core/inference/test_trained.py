@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 import pytest
 import yaml
+from safetensors import numpy as tensors
 from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.trainings.trained import network, write_weights
@@ -45,6 +46,29 @@ def test_the_first_split_with_classes_names_them_and_the_configuration_has_their
     assert read_trained_meta({"data": {"val": {"classes": NAMES}}}).num_classes == 3
     assert read_trained_meta({"data": [], "input": None})[:4] == (None, None, {}, {})
     assert read_trained_meta({}, 7)[:4] == (7, None, {}, {})
+
+
+TIMMS = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "input_size": [3, 64, 64], "crop_pct": 0.8}
+NAMED = {"num_classes": 3, "label_names": NAMES, "pretrained_cfg": TIMMS}
+
+
+@pytest.mark.parametrize("content", [NAMED, {**TIMMS, "num_classes": 3, "labels": NAMES}])
+@pytest.mark.parametrize("named", ["", "/model.safetensors"])
+def test_a_folder_with_timms_description_says_its_network_classes_and_input(tmp_path, content, named):
+    (tmp_path / "model.safetensors").write_bytes(tensors.save({"fc.bias": np.zeros(3, np.float32)}))
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "resnet18.a1_in1k", **content}))
+    lines = []
+    opened = open_source(f"{tmp_path}{named}", "predict", log=lines.append)
+    model, data = opened.config.MODEL, opened.config.DATA
+    assert (model.NAME, opened.learned.num_classes, opened.learned.class_names) == ("resnet18", 3, tuple(NAMES))
+    assert (data.IMAGENET_MEAN, data.IMAGENET_STD) == (TIMMS["mean"], TIMMS["std"])
+    assert (data.IMAGE_SIZE, data.CROP_PCT) == (64, 0.8)
+    assert lines == [f"network: resnet18 ({tmp_path / 'config.json'})"]
+    (tmp_path / "config.json").write_text(json.dumps({"architecture": "own_net", **content}))
+    unknown = refusal_of(open_source, f"{tmp_path}{named}", "predict")
+    assert "own_net" in unknown
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "resnet", "architectures": ["ResNetModel"]}))
+    assert "nor timm's config.json; name the recipe" in refusal_of(open_source, f"{tmp_path}{named}", "predict")
 
 
 def test_settings_of_training_do_not_apply_to_stored_weights_and_no_code_that_they_name_runs(tmp_path):

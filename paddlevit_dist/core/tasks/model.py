@@ -31,7 +31,7 @@ class ClassLayout(NamedTuple):
     axis: int | None = None  # of the outputs; None: the output axis of the layer's kind
 
 
-class _Parameters(NamedTuple):
+class ConstructorParameters(NamedTuple):
     """What a constructor takes, with the constructors of the parents that it passes ``**options`` on to."""
 
     defaults: dict[str, Any]  # default by parameter
@@ -39,18 +39,21 @@ class _Parameters(NamedTuple):
     takes_any: bool  # whether no constructor ends the chain: any other name may be an option
 
 
-def _list_parameters(cls: type) -> _Parameters:
-    """List the parameters of a constructor; ``**_`` takes what others pass and, by its name, passes nothing on."""
+def list_parameters(cls: type, base: type) -> ConstructorParameters:
+    """List the parameters of the constructors of ``cls`` that are derived from ``base``.
+
+    ``**_`` takes what others pass and, by its name, passes nothing on.
+    """
     defaults: dict[str, Any] = {}
     takes_rest = takes_any = False
-    for owner in (each for each in cls.__mro__[: cls.__mro__.index(Model)] if "__init__" in vars(each)):
+    for owner in (each for each in cls.__mro__[: cls.__mro__.index(base)] if "__init__" in vars(each)):
         parameters = inspect.signature(owner).parameters.values()
         defaults = {p.name: p.default for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)} | defaults
         rest = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
         takes_rest, takes_any = takes_rest or rest is not None, rest is not None and not rest.startswith("_")
         if not takes_any:
             break
-    return _Parameters(defaults, takes_rest, takes_any)
+    return ConstructorParameters(defaults, takes_rest, takes_any)
 
 
 class Model(nn.Layer):
@@ -104,7 +107,7 @@ class Model(nn.Layer):
     @classmethod
     def options(cls) -> dict[str, Any]:
         """Return the options that ``build`` takes with their defaults, apart from number of classes and image size."""
-        defaults = _list_parameters(cls).defaults
+        defaults = list_parameters(cls, Model).defaults
         return {name: default for name, default in defaults.items() if name not in ("num_classes", "image_size")}
 
     @classmethod
@@ -121,7 +124,7 @@ class Model(nn.Layer):
         Raises:
             UserError: an option does not exist, or dimensions do not fit together.
         """
-        parameters = _list_parameters(cls)
+        parameters = list_parameters(cls, Model)
         cls.require_options(name, {} if parameters.takes_rest else options)
         chosen = {**cls.variants.get(name, {}), **options}
         takes_size = "image_size" in parameters.defaults
@@ -146,7 +149,7 @@ class Model(nn.Layer):
         """Raise a UserError that names the variant if the family lacks one of these options."""
         valid = cls.options()
         lists_names = any("options" in vars(owner) for owner in cls.__mro__[: cls.__mro__.index(Model)])
-        takes_any = _list_parameters(cls).takes_any and not lists_names
+        takes_any = list_parameters(cls, Model).takes_any and not lists_names
         for key in () if takes_any else options:
             if key not in valid:
                 ours = OTHER_OPTIONS.get(key)

@@ -1,5 +1,6 @@
 """Interface between a detection network and its task, initializers of layers, and padding of batches."""
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import count
@@ -12,7 +13,7 @@ from paddle import nn
 from ...core.registry.required_methods import missing_method
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import to_device
-from ...core.tasks.model import Model
+from ...core.tasks.model import Model, list_parameters
 from ...core.tasks.model_factory import create_model, model_options
 from ...core.tasks.step_types import LossTerm, StepPosition
 from ..mask_queries.mask_logits import encode_logits
@@ -119,6 +120,27 @@ class DetectionCriterion:
         if normalizer not in _NORMALIZERS:
             raise UserError(f"normalizer '{normalizer}': expected one of {', '.join(_NORMALIZERS)}")
         self.is_global = normalizer == "global"
+
+    @classmethod
+    def build(cls, name: str, losses: Mapping[str, Any] | None, *sizes: Any, **options: Any) -> Any:
+        """Build the losses of the detector ``name``.
+
+        Args:
+            losses: arguments of the constructors by name that have defaults, such as those that keys set.
+            sizes, options: arguments that the detector sets, if ``losses`` do not.
+
+        Raises:
+            UserError: the losses have no such argument.
+        """
+        defaults = list_parameters(cls, DetectionCriterion).defaults
+        known = sorted(key for key, default in defaults.items() if default is not inspect.Parameter.empty)
+        for key in losses or {}:
+            if key not in known:
+                raise UserError(
+                    f"the losses of {name} have no '{key}', only {', '.join(known)}: remove it, or choose another "
+                    "MODEL.NAME"
+                )
+        return cls(*sizes, **{**options, **(losses or {})})
 
     @abstractmethod
     def loss_normalizers(self, batch: Mapping[str, np.ndarray]) -> dict[str, int | float]:

@@ -172,7 +172,7 @@ class Detr(QueryDetector):
         """Build the losses of a model without building the model."""
         load_solver()  # so that its error is raised before training starts
         arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
-        return SetCriterion(num_classes, arguments["num_queries"], arguments["decoder_layers"], **(losses or {}))
+        return SetCriterion.build(name, losses, num_classes, arguments["num_queries"], arguments["decoder_layers"])
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None

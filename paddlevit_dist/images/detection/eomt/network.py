@@ -79,7 +79,7 @@ class InstanceEomt(Eomt, QueryDetector):
     ) -> InstanceCriterion:
         """Build the losses of a model without building the model."""
         load_solver()  # so that its error is raised before training starts
-        return InstanceCriterion(num_classes, **cls.criterion_options(name, **options), **(losses or {}))
+        return InstanceCriterion.build(name, losses, num_classes, **cls.criterion_options(name, **options))
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None

@@ -201,7 +201,7 @@ class MaskRCNN(Detector):
                 "use another backbone, such as resnet50"
             )
         self.rules, self.in_channels = (
-            MaskRcnnRules(**{"random_samples": random_samples, **(rules or {})}),
+            MaskRcnnRules.read(rules, random_samples=random_samples),
             body.in_channels,
         )
         self.num_classes = num_classes
@@ -221,7 +221,7 @@ class MaskRCNN(Detector):
     @classmethod
     def most_objects(cls, **options: Any) -> tuple[str, int] | None:
         """Return the limit of detections in an image, and the flag that sets it."""
-        return "-max_detections", MaskRcnnRules(**(options["rules"] or {})).detections
+        return "-max_detections", MaskRcnnRules.read(options["rules"]).detections
 
     @classmethod
     def criterion(
@@ -229,8 +229,9 @@ class MaskRCNN(Detector):
     ) -> DetectionCriterion:
         """Build the losses of a model; ``losses`` may have ``normalizer`` and ``class_weight``."""
         arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
-        rules = MaskRcnnRules(**(arguments["rules"] or {}))
-        return MaskRcnnCriterion(rules.anchor_beta, rules.box_beta, cls.learns_masks, **(losses or {}))
+        rules = MaskRcnnRules.read(arguments["rules"])
+        own = {"anchor_beta": rules.anchor_beta, "box_beta": rules.box_beta, "has_masks": cls.learns_masks}
+        return MaskRcnnCriterion.build(name, losses, **own)
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None

@@ -1,6 +1,11 @@
 """Settings of Mask R-CNN: anchors, sampling, pooling and detections."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ....core.runtime.errors import UserError
+from ....core.runtime.hints import suggest
+from ....core.runtime.printing import shorten
 
 
 class MaskRcnnRules(NamedTuple):
@@ -34,3 +39,27 @@ class MaskRcnnRules(NamedTuple):
     least_score: float = 0.05  # lowest score of a detection
     detection_overlap: float = 0.5  # a detection with a larger IoU with a better one of its class is suppressed
     detections: int = 100  # largest number of detections in an image
+
+    @classmethod
+    def read(cls, rules: object, **defaults: Any) -> "MaskRcnnRules":
+        """Return rules of these values by name, and of ``defaults``; UserError: there is no such rule or value."""
+        chosen = {} if rules is None else rules
+        if not isinstance(chosen, Mapping):
+            raise UserError(f"MODEL.OPTIONS.rules {shorten(rules)}: expected values by name, such as {{box_beta: 0.1}}")
+        for name, value in chosen.items():
+            if name not in cls._fields:
+                hint, names = suggest(str(name), cls._fields), ", ".join(cls._fields)
+                raise UserError(f"MODEL.OPTIONS.rules has no '{name}': {hint}remove it; it has {names}")
+            if not _is_like(value, cls._field_defaults[name]):
+                example = cls._field_defaults[name]
+                raise UserError(f"MODEL.OPTIONS.rules.{name} {shorten(value)}: expected a value such as {example}")
+        return cls(**{**defaults, **chosen})
+
+
+def _is_like(value: object, default: object) -> bool:
+    """Return whether a value has the type of the default; whole numbers are floats, too."""
+    if isinstance(default, tuple):
+        return isinstance(value, (list, tuple)) and all(_is_like(item, default[0]) for item in value)
+    if isinstance(default, bool) or isinstance(value, bool):
+        return type(value) is type(default)
+    return isinstance(value, (int, float) if isinstance(default, float) else int)

@@ -174,7 +174,7 @@ class RfDetr(QueryDetector):
         load_solver()  # so that its error is raised before training starts
         arguments = {**cls.options(), **cls.variants.get(name, {}), **options}
         sizes = (arguments[key] for key in ("num_queries", "decoder_layers", "groups"))
-        return cls.criterion_kind(num_classes, *sizes, **(losses or {}))
+        return cls.criterion_kind.build(name, losses, num_classes, *sizes)
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None

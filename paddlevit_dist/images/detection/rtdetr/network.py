@@ -158,12 +158,11 @@ class RtDetr(HybridNetwork):
         arguments, bins = cls.read_loss_options(name, options)
         mirrors = arguments["is_fine"] or arguments["matchability"] is not None
         noise = ContrastiveNoise(num_classes, arguments["denoising"], mirrors=mirrors)
-        losses = {"noise": noise if arguments["denoising"] else None, **(losses or {})}
-        losses["matchability"] = arguments["matchability"]
         sizes = num_classes, arguments["num_queries"], arguments["decoder_layers"]
+        own = {"noise": noise if arguments["denoising"] else None, "matchability": arguments["matchability"]}
         if arguments["is_fine"]:
-            return FineCriterion(*sizes, bins=bins, **losses)
-        return VarifocalCriterion(*sizes, **losses)
+            return FineCriterion.build(name, losses, *sizes, bins=bins, **own)
+        return VarifocalCriterion.build(name, losses, *sizes, **own)
 
     def forward(
         self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: DetectionTargets | None = None

@@ -136,8 +136,9 @@ class DetrPose(HybridNetwork):
         (arguments, bins), losses = cls.read_loss_options(name, options), dict(losses or {})
         sigmas = losses.pop("sigmas")
         noise = PoseNoise(sigmas, arguments["denoising"]) if arguments["denoising"] else None
-        losses = {"noise": noise, "matchability": arguments["matchability"], "bins": bins, **losses}
-        return PoseCriterion(sigmas, arguments["num_queries"], arguments["decoder_layers"], **losses)
+        own = {"noise": noise, "matchability": arguments["matchability"], "bins": bins}
+        sizes = arguments["num_queries"], arguments["decoder_layers"]
+        return PoseCriterion.build(name, losses, sigmas, *sizes, **own)
 
     def forward(self, images: paddle.Tensor, sizes: paddle.Tensor | None = None, targets: Any | None = None) -> Outputs:
         """Return class logits and poses of all queries.

@@ -8,7 +8,9 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 from support.networks.first_weights import is_constant, is_normal, is_uniform
 from support.networks.small_detr import small_detr
+from support.refusals import refusal_of
 
+from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.tasks.model_factory import create_model
 from paddlevit_dist.images.detection import detector
 from paddlevit_dist.images.detection.detr.transformer import GridPointInitializer, HeadMlp, grid_points, xavier
@@ -158,3 +160,19 @@ def test_names_of_voc_are_those_of_coco():
             and expected in detector.COCO_CATEGORIES.values()
         )
     assert network.plain_class("boat") != network.plain_class("ship")
+
+
+FAMILIES = ["mask_rcnn_small", "detr_resnet50", "rtdetr_r18vd", "dfine_n", "rfdetr_nano", "rfdetr_seg_nano"]
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "eomt_instance_large", "detrpose_hgnetv2_s"])
+def test_a_loss_option_that_a_detector_lacks_is_refused_with_those_it_has(name):
+    family, losses = resolve("model", name), {"normalizer": "reference", "class_weight": 0.5}
+    if name.startswith("detrpose"):
+        losses["sigmas"] = ((0.1, 0.1),)
+    assert not family.criterion(name, 4, losses).is_global
+    for wrong in ("queries", "contrast_weight"):  # what the network sets, and what no loss has
+        refusal = refusal_of(family.criterion, name, 4, {**losses, wrong: 0.3})
+        assert f"losses of {name} have no '{wrong}'" in refusal and "class_weight" in refusal
+    if name != "dfine_n":
+        assert "'fine_weight'" in refusal_of(family.criterion, name, 4, {**losses, "fine_weight": 0.3})

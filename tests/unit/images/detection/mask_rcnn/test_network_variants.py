@@ -1,6 +1,8 @@
 """The published Faster and Mask R-CNNs, and torchvision's rules."""
 
+import pytest
 from support.networks.published_sizes import require_sizes
+from support.refusals import refusal_of
 
 from paddlevit_dist.images.detection.mask_rcnn.rules import MaskRcnnRules
 
@@ -19,3 +21,24 @@ def test_rules_are_those_of_torchvision():
         *(0.5, 512, 0.25, (10.0, 10.0, 5.0, 5.0), 1 / 9, 1 / 9),
         *(7, 14, 2, False, 224, 0.05, 0.5, 100),
     )
+
+
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ({"beta": 1}, "rules has no 'beta'"),
+        ({"box_beta": "abc"}, "rules.box_beta 'abc'"),
+        ({"detections": 2.5}, "rules.detections 2.5"),
+        ({"aligned": 1}, "rules.aligned 1"),
+        ({"anchor_sizes": [1, "b"]}, "rules.anchor_sizes"),
+        (3, "rules 3"),
+    ],
+)
+def test_rules_that_there_are_not_are_refused(rules, told):
+    assert refusal_of(MaskRcnnRules.read, rules).startswith(f"MODEL.OPTIONS.{told}")
+
+
+def test_rules_replace_defaults():
+    rules = MaskRcnnRules.read({"box_beta": 0, "anchor_sizes": [8, 16]}, random_samples=False)
+    assert rules == MaskRcnnRules()._replace(box_beta=0, anchor_sizes=[8, 16], random_samples=False)
+    assert MaskRcnnRules.read(None) == MaskRcnnRules.read({}) == MaskRcnnRules()

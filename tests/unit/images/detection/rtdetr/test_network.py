@@ -1,5 +1,8 @@
 """What RT-DETR and D-FINE do with images, beside the numbers of the golden file."""
 
+from functools import partial
+from types import SimpleNamespace
+
 import numpy as np
 import paddle
 import pytest
@@ -141,16 +144,21 @@ def test_the_stem_and_batch_norms_of_a_large_backbone_do_not_learn(name):
 )
 def test_the_losses_follow_the_options(monkeypatch, options, mirrors, noise, matchability, fine):
     built, loaded = [], []
-    for name in ("VarifocalCriterion", "FineCriterion", "ContrastiveNoise"):
-        monkeypatch.setattr(
-            network, name, lambda *given, name=name, **named: built.append((name, given, named)) or name
-        )
+
+    def note(*given, name, **named):
+        built.append((name, given, named))
+        return name
+
+    monkeypatch.setattr(network, "ContrastiveNoise", partial(note, name="ContrastiveNoise"))
+    for name in ("VarifocalCriterion", "FineCriterion"):
+        monkeypatch.setattr(network, name, SimpleNamespace(build=partial(note, name=name)))
     monkeypatch.setattr(hybrid_network, "load_solver", lambda: loaded.append(1))
     kind = network.RtDetr.criterion("rtdetr_r18vd", 5, {"box": 3}, num_queries=30, **options)
     (_, given, named), (name, sizes, losses) = built
     assert given == (5, noise or 0) and named == {"mirrors": mirrors} and loaded == [1]
-    assert name == kind == ("FineCriterion" if fine else "VarifocalCriterion") and sizes == (5, 30, 3)
-    expected = {"noise": noise and "ContrastiveNoise", "box": 3, "matchability": matchability}
+    assert name == kind == ("FineCriterion" if fine else "VarifocalCriterion")
+    assert sizes == ("rtdetr_r18vd", {"box": 3}, 5, 30, 3)
+    expected = {"noise": noise and "ContrastiveNoise", "matchability": matchability}
     assert losses == (expected if fine is None else {**expected, "bins": fine})
     network.RtDetr.criterion("rtdetr_r18vd", 5, None, denoising=9)
     assert built[2][1] == (5, 9) and built[3][2] == {"noise": "ContrastiveNoise", "matchability": None}

@@ -45,14 +45,18 @@ class MaskRcnnRules(NamedTuple):
         """Return rules of these values by name, and of ``defaults``; UserError: there is no such rule or value."""
         chosen = {} if rules is None else rules
         if not isinstance(chosen, Mapping):
-            raise UserError(f"MODEL.OPTIONS.rules {shorten(rules)}: expected values by name, such as {{box_beta: 0.1}}")
+            raise UserError(
+                f"MODEL.OPTIONS.rules {shorten(repr(rules))}: expected values by name, such as {{box_beta: 0.1}}"
+            )
         for name, value in chosen.items():
             if name not in cls._fields:
                 hint, names = suggest(str(name), cls._fields), ", ".join(cls._fields)
                 raise UserError(f"MODEL.OPTIONS.rules has no '{name}': {hint}remove it; it has {names}")
             if not _is_like(value, cls._field_defaults[name]):
                 example = cls._field_defaults[name]
-                raise UserError(f"MODEL.OPTIONS.rules.{name} {shorten(value)}: expected a value such as {example}")
+                raise UserError(
+                    f"MODEL.OPTIONS.rules.{name} {shorten(repr(value))}: expected a value such as {example}"
+                )
         return cls(**{**defaults, **chosen})
 
 

@@ -143,10 +143,10 @@ def find_yolo_descriptions(root: str) -> list[str]:
     return list(filter(is_yolo_description, files))
 
 
-def is_yolo_description(file: str) -> bool:
+def is_yolo_description(file: str, needs_places: bool = True) -> bool:
     """Return whether a file names classes and places of images, as YOLO's YAML files and darknet's .data do."""
     head = read_beginning(file) if file.lower().endswith(YOLO_SUFFIXES) else b""
-    return bool(_YOLO.search(head) and _YOLO_PLACES.search(head))
+    return bool(_YOLO.search(head) and (_YOLO_PLACES.search(head) or not needs_places))
 
 
 def _find_yolo(root: str) -> str | None:

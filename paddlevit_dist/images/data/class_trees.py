@@ -76,6 +76,12 @@ def list_class_folders(root: str, folder: str = "") -> list[str]:
     return [os.path.basename(path) for path in paths if path not in masks]
 
 
+def find_inner_folder(root: str) -> str:
+    """Return the one folder that an archive has unpacked into; "" if there are others, or it is that of a split."""
+    inner = list_folders(root, most=_MOST_NAMES)
+    return inner[0] if len(inner) == 1 and split_in_name(os.path.basename(inner[0])) is None else ""
+
+
 def _find_splits(root: str, top: str, names: Sequence[str], folders: Sequence[str]) -> ClassTree:
     """Find the folders of splits among ``names``; ``folders`` are the names of those with images."""
     ranked: dict[str, list[tuple[int, int, str]]] = {}  # split -> rank of a name, place of its word, name

@@ -26,8 +26,8 @@ from .box_layouts import (
     refuse_own_formats,
 )
 from .cifar import Cifar10, Cifar100, find_cifar
-from .class_trees import ClassTree, find_class_tree, has_image, has_own_image, list_class_folders
-from .formats import SPLIT_WORDS, split_in_name
+from .class_trees import ClassTree, find_class_tree, find_inner_folder, has_image, has_own_image, list_class_folders
+from .formats import SPLIT_WORDS
 from .hub.guessing import find_hub, metadata_decide
 from .hub.layout import ARROW, PARQUET, is_pattern
 from .hub.repository import is_repository
@@ -79,7 +79,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
         return found
     _refuse_point_clouds(root, shown)
     found = find_hub(root, shown, contents, _detect_table) or _detect_table(root, shown)
-    inner = "" if found else _find_inner(root)
+    inner = "" if found else find_inner_folder(root)
     if inner and (found := guess(inner, contents)) is not None:
         reason = found.reason.replace(inner, os.path.join(shown, os.path.basename(inner)), 1)
         return found._replace(path=found.path or inner, reason=reason)
@@ -134,17 +134,11 @@ def find_classes(path: str, shown: str) -> list[DatasetGuess]:
 def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with boxes at a path, ``shown`` in messages, also in data files."""
     root = os.path.abspath(os.path.expanduser(root))
-    if is_yolo_description(root):
+    if is_yolo_description(root, needs_places=False):
         return [DatasetGuess("yolo", one_line(f"{shown} names classes and images with YOLO's labels"))]
     found = (find_boxes(root, shown) if os.path.isdir(root) else []) or _find_hub_only(root, BOX_LABELS)
-    inner = "" if found else _find_inner(root)
+    inner = "" if found else find_inner_folder(root)
     return [each._replace(path=each.path or inner) for each in find_box_layouts(inner, inner)] if inner else found
-
-
-def _find_inner(root: str) -> str:
-    """Return the one folder that an archive has unpacked into; "" if there are others, or it is that of a split."""
-    inner = list_first_folders(root)
-    return inner[0] if len(inner) == 1 and split_in_name(os.path.basename(inner[0])) is None else ""
 
 
 def find_hub_maps(root: str, shown: str) -> list[DatasetGuess]:
@@ -193,7 +187,7 @@ def _detect_file(file: str, shown: str, contents: str | None) -> DatasetGuess | 
         raise UserError(f"data path {shown} is a tar file; give its folder: {os.path.dirname(file)}")
     if is_coco(file):
         return DatasetGuess("coco", one_line(f"{shown} contains annotations in COCO's format"))
-    if is_yolo_description(file) and contents in (None, BOX_LABELS):
+    if is_yolo_description(file, needs_places=False) and contents in (None, BOX_LABELS):
         return find_box_layouts(file, shown)[0]
     if is_yolo_description(file) and contents == MASK_LABELS and find_yolo_outlines(os.path.dirname(file)):
         return DatasetGuess("yolo_outlines", one_line(f"{shown} names classes and outlines"), os.path.dirname(file))

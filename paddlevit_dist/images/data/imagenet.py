@@ -22,9 +22,11 @@ from ..imagenet_classes import read_table
 from .class_folders import IndexedClassImages, index_class_folders, list_classes
 from .formats import SkippedFiles
 from .image_dataset import name_folders, read_class_names
+from .listed_names import find_foreign_prefix
 from .reading import SPLITS, check_labels, require_folder
 
 _LINES_PER_BATCH = 65536
+_LINES_TRIED = 20  # of a list, which show whether its paths are of another machine
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LIST_SUFFIX = "_list.txt"
 LISTS = {split: split + _LIST_SUFFIX for split in SPLITS}
@@ -64,12 +66,14 @@ class ImageNet2012(IndexedClassImages):
         self.split = split
         root = require_folder(data_path, "imagenet2012", self.layout)
         name = f"imagenet2012-{split}"
+        prefix = b""
         skipped_files: SkippedFiles | None = None  # lists and the development kit name every image
         if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
             list_file = Path(root, _find_list(root, split))
             names = read_class_names(root)
             num_classes = len(names) if names else num_classes
-            index = _index_list(list_file, num_classes, cache_folder, name, names)
+            prefix = _find_prefix(list_file, root)
+            index = _index_list(list_file, num_classes, cache_folder, name, names, prefix)
         elif split == "val" and os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
             index, num_classes = _index_by_kit(root, cache_folder, name), NUM_IMAGENET_1K_CLASSES
         elif os.path.isdir(os.path.join(root, split)):
@@ -79,6 +83,8 @@ class ImageNet2012(IndexedClassImages):
         else:
             raise UserError(f"{root} has no {split} images of imagenet2012; expected a folder {self.layout}")
         super().__init__(root, index, num_classes, skipped_files)
+        if prefix:
+            self.notices = [f"{list_file}: all paths begin with {os.fsdecode(prefix)}, which is removed"]
         check_labels(index.labels, num_classes, "imagenet2012", self.describe)
 
 
@@ -90,27 +96,49 @@ def _find_list(root: str, split: str) -> str:
 
 
 def _index_list(
-    list_file: Path, num_classes: int, cache_folder: Path, name: str, class_names: list[str] | None
+    list_file: Path, num_classes: int, cache_folder: Path, name: str, class_names: list[str] | None, prefix: bytes
 ) -> PathIndex:
-    """Open the index of ``list_file``, rebuilding it if the file's content has changed."""
-    key = hashlib.sha256(f"path list, {num_classes} classes {class_names}\n".encode())
+    """Open the index of ``list_file``, rebuilding it if the file's content has changed.
+
+    ``prefix`` is removed from all paths; a ``UserError`` if one does not begin with it.
+    """
+    key = hashlib.sha256(prefix + f"path list, {num_classes} classes {class_names}\n".encode())
     with readable(list_file):
         with open_regular(list_file, "rb") as stream:
             for chunk in iter(lambda: stream.read(1 << 20), b""):
                 key.update(chunk)
         index = ensure_path_index(
-            cache_folder, name, key.digest(), lambda: _batches(list_file, num_classes), class_names
+            cache_folder, name, key.digest(), lambda: _batches(list_file, num_classes, prefix), class_names
         )
     if len(index) == 0:
         raise UserError(f"{list_file} contains no samples; expected lines of 'path label'")
     return index
 
 
-def _batches(list_file: Path, num_classes: int) -> Iterator[PathBatch]:
+def _find_prefix(list_file: Path, root: str) -> bytes:
+    """Return the folders of another machine with which the first paths of a list begin; empty: there are none."""
+    if not list_file.is_file():  # reported when it is read
+        return b""
+    with open_regular(list_file, "rb") as stream:
+        lines = [line.strip().rsplit(None, 1)[0] for line in islice(stream, _LINES_TRIED) if line.strip()]
+    return os.fsencode(find_foreign_prefix(list(map(os.fsdecode, lines)), lambda path: _is_file(root, path)))
+
+
+def _is_file(root: str, path: str) -> bool:
+    return "\0" not in path and os.path.isfile(os.path.join(root, path))
+
+
+def _batches(list_file: Path, num_classes: int, prefix: bytes) -> Iterator[PathBatch]:
     entries = read_entries(list_file, num_classes)
     for chunk in iter(lambda: list(islice(entries, _LINES_PER_BATCH)), []):
         paths, labels = zip(*chunk, strict=True)
-        yield make_batch(list(paths), np.array(labels, np.int32))
+        other = next((path for path in paths if not path.startswith(prefix)), None)
+        if other is not None:
+            raise UserError(
+                f"{list_file}: {os.fsdecode(other)} does not begin with {os.fsdecode(prefix)}, another machine's "
+                "folders, which were to be removed from all paths: correct the paths"
+            )
+        yield make_batch([path[len(prefix) :] for path in paths], np.array(labels, np.int32))
 
 
 def read_entries(list_file: Path, num_classes: int) -> Iterator[tuple[bytes, int]]:

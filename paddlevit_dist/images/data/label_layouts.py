@@ -113,16 +113,34 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
 
 def holds_labels(path: str) -> bool:
     """Return whether a table has a column of images, and labels, one or several of each."""
+    return bool(_find_label_headings(path))
+
+
+def is_labeled_as(path: str, other: str) -> bool:
+    """Return whether a table has labels, in a column like that of another table or under a word for labels.
+
+    A test.csv with the age of each image has no labels if train.csv has a column label.
+    """
+    headings, others = _find_label_headings(path), _find_label_headings(other)
+    words = {*_LABEL, *_LABELS}
+    return bool(headings & (others | words)) or not others & words
+
+
+def _find_label_headings(path: str) -> set[str]:
+    """Return the headings of labels as ``_simplify`` writes them; none if a table has no images or no labels."""
     try:
         table = open_columns(path)
         names = list(map(_simplify, table.headings))
         image = _find_image(table, names, None)
     except UserError:  # the table that is read reports it
-        return False
+        return set()
     apart = {image, *find_split_columns(table)}
     others = [column for column in range(len(names)) if column not in apart and names[column] not in _NO_LABEL]
-    has_box = any(_is_box(names[column]) for column in others)
-    return not has_box and any(_find_labels(table, names, others, has_several) for has_several in (False, True))
+    if any(_is_box(names[column]) for column in others):
+        return set()
+    found = [_find_labels(table, names, others, has_several) for has_several in (False, True)]
+    columns = {column for each in found if each for column in each[1]}
+    return {names[column] for column in columns if any(str(cell or "").strip() for cell in table.head[column])}
 
 
 def holds_boxes(path: str) -> bool:

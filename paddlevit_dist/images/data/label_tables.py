@@ -9,10 +9,11 @@ import numpy as np
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count
 from ...core.tasks.dataset import require_split
+from .class_trees import find_inner_folder
 from .data_warnings import first_names
 from .formats import SkippedFiles
 from .label_classes import describe_odd_labels, describe_unknown, find_classes, number_label_sets, number_labels
-from .label_layouts import TableChoices, holds_labels
+from .label_layouts import TableChoices, holds_labels, is_labeled_as
 from .label_rows import describe_other_splits, group_by_split, read_rows, read_split_words
 from .reading import require_folder
 from .table_files import ImageFinder, find_tables
@@ -81,18 +82,17 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     classes = find_classes(parts, used, base)
     labels = (number_label_sets if has_several else number_labels)(parts[used], classes)
     finder, paths = ImageFinder(root), dict[str, list[str]]()
-    without, prefix = finder.remove_prefix([table.names for table, _ in parts.values()])
-    for (word, (table, indices)), names in zip(parts.items(), without):
+    for word, (table, indices) in parts.items():
         folder = os.path.relpath(os.path.dirname(table.path), root)
         folder = "" if folder.startswith("..") or folder == "." else folder
         known = "" if "" in tables and table.splits is None else word
-        paths[word] = finder.find([names[index] for index in indices.tolist()], folder, known)
+        paths[word] = finder.find([table.names[index] for index in indices.tolist()], folder, known)
     is_first = used == "train" or "train" not in parts
     notices = list(rows.notices) if is_first or "" not in tables else []
     if is_first and "" in tables:
         notices += describe_other_splits(rows)
-    if prefix:
-        notices.append(f"{rows.path}: all paths begin with {prefix}, which is removed")
+    if finder.prefix and is_first:
+        notices.append(f"{rows.path}: all paths begin with {finder.prefix}, which is removed")
     if used != split:
         notices.append(f"note: the {split} images are the {used} images of {rows.path}")
     skipped = _check_missing(rows.path, rows.names, selected, paths[used], root, options.allows_missing)
@@ -115,7 +115,12 @@ def list_splits(data_path: str) -> set[str]:
 def _find(data_path: str | None) -> tuple[str, dict[str, str]]:
     """Return the absolute data path, and its tables by split."""
     place = find_data_path(data_path, "table", LAYOUT)
-    return place, require_tables(place)
+    inner = find_inner_folder(place) if os.path.isdir(place) and not find_tables(place) else ""
+    tables = require_tables(inner or place)
+    train = tables.get("train")
+    return inner or place, {
+        split: path for split, path in tables.items() if train in (None, path) or is_labeled_as(path, train)
+    }
 
 
 def require_tables(place: str, is_wanted: Callable[[str], bool] = holds_labels) -> dict[str, str]:

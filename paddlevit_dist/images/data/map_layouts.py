@@ -21,7 +21,7 @@ from .box_layouts import (
     list_first_names,
     read_beginning,
 )
-from .class_trees import find_label_map_folders, has_own_image, may_be_label_maps
+from .class_trees import find_inner_folder, find_label_map_folders, has_own_image, may_be_label_maps
 from .formats import SPLIT_WORDS, split_in_name
 from .listed_names import has_image_suffix
 from .map_lists import parse_pairs
@@ -123,7 +123,8 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
         if fits_layout(custom, root):
             _refuse_rivals(MatchedLayout(custom, root))
             return MatchedLayout(custom, root)
-    return None
+    inner = find_inner_folder(root)
+    return find_layout(inner, dataset) if inner else None
 
 
 def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:

@@ -1,7 +1,6 @@
 """Where the tables of labels are, and the image files that they name, found by listing folders."""
 
 import fnmatch
-import itertools
 import os
 from collections.abc import Callable, Collection, Sequence
 
@@ -75,25 +74,23 @@ def _is_table(name: str) -> bool:
 
 
 class ImageFinder:
-    """Finds the images that tables name, below ``root``; each folder is listed once."""
+    """Finds the images that tables name, below ``root``; each folder is listed once.
+
+    Attributes:
+        prefix: folders of another machine with which all names begin, which are removed; "": there are none.
+    """
 
     def __init__(self, root: str) -> None:
-        self._root = root.rstrip("/")
+        self._root, self.prefix = root.rstrip("/"), ""
         self._folders: dict[str, dict[str, str]] = {}  # folder below the root -> composed name -> name
         self._stems: dict[str, dict[str, list[str]]] = {}  # folder -> name of an image without ending -> names
-
-    def remove_prefix(self, tables: Sequence[Sequence[str]]) -> tuple[list[list[str]], str]:
-        """Return the names of images in tables without another machine's folders, and these; "" if there are none."""
-        names = list(itertools.chain.from_iterable(tables))
-        prefix = find_foreign_prefix(names, lambda name: bool(self._search(name, "")))
-        return [[name[len(prefix) :] for name in each] for each in tables], prefix
 
     def find(self, names: Sequence[str], folder: str, split: str) -> list[str]:
         """Return the path of each image below the root; "" if it is missing.
 
         Args:
             names: paths relative to ``folder``, the root or the folder above it, or the end of a path; the ending of
-                the name may be missing.
+                the name may be missing. If none is found, folders of another machine are removed from all.
             folder: of the table, below the root; "" if it is the root.
             split: of the images; among several of one name, the one in a folder of this name is found. "": not known.
 
@@ -121,7 +118,13 @@ class ImageFinder:
         for end, path in self._find_ends(missing, split).items():
             for index in missing[end]:
                 found[index] = path
-        return found
+        if any(found):
+            return found
+        spelled = [name.replace("\\", "/") for name in names]
+        self.prefix = self.prefix or find_foreign_prefix(spelled, lambda name: bool(self._search(name, folder)))
+        if not self.prefix or not all(name.startswith(self.prefix) for name in spelled):
+            return found
+        return self.find([name[len(self.prefix) :] for name in spelled], folder, split)
 
     def count_others(self, named: set[str]) -> tuple[int, list[str]]:
         """Return number and first paths of the images that are not ``named``, in folders with images that are."""

@@ -14,7 +14,7 @@ from .annotated_files import list_image_names, list_images_below
 from .box_layouts import YOLO_SUFFIXES, find_yolo_descriptions
 from .formats import SPLIT_WORDS, list_folders, list_names, split_in_name
 from .image_dataset import names_in_file, read_class_names
-from .listed_names import read_name_lines
+from .listed_names import find_foreign_prefix, read_name_lines
 from .reading import require_folder
 
 _NAMES = (".names", "_darknet.labels")  # files of darknet's class names
@@ -208,7 +208,13 @@ def _images_at(root: str, place: str, description: YoloDescription) -> list[str]
         return [os.path.join(path, name) for name in list_images_below(path)]
     if not os.path.exists(path):
         raise UserError(f"{description.file} names {place}, which does not exist; tried {path}")
-    images = [_find_listed(line, os.path.dirname(path), root) for line in read_name_lines(path)]
+    lines = read_name_lines(path)
+    images = [_find_listed(line, os.path.dirname(path), root) for line in lines]
+    if not any(map(os.path.isfile, images)):
+        prefix = find_foreign_prefix(
+            lines, lambda line: os.path.isfile(_find_listed(line, os.path.dirname(path), root))
+        )
+        images = [_find_listed(_with_slashes(line)[len(prefix) :], os.path.dirname(path), root) for line in lines]
     if images and not any(map(os.path.isfile, images)):  # else the run names the missing ones
         raise UserError(
             f"{path}: {len(images):,} of its {len(images):,} images are missing, such as {', '.join(images[:3])}: "

@@ -150,7 +150,10 @@ def _index_paths(
 def _list_table(path: str, split: str, cache_folder: Path) -> ImageDataset:
     """List the images that a table names; a ``UserError`` names those that are missing."""
     root, (names, notices) = os.path.dirname(path), _read_names(path)
-    found = ImageFinder(root).find(names, "", "")
+    finder = ImageFinder(root)
+    found = finder.find(names, "", "")
+    if finder.prefix:
+        notices = [*notices, f"{path}: all paths begin with {finder.prefix}, which is removed"]
     missing = [name for name, image in zip(names, found) if not image]
     if missing:
         raise UserError(

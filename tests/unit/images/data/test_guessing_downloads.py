@@ -281,6 +281,33 @@ CLASSES = {
         HALF,
         ["0", "1"],
     ),
+    "a test table of other columns": (
+        {
+            f"images/{ALL}.png": None,
+            "train.csv": table("image,age,label", [line.replace(",", ",40,") for line in NAMED[:8]]),
+            "test.csv": table("image,age", ["x8,40", "x9,41"]),
+        },
+        {"train": 6, "val": 2},
+        TWO,
+    ),
+    "a test table with empty labels": (
+        {
+            f"images/{ALL}.png": None,
+            "train.csv": table("image,label", NAMED[:8]),
+            "test.csv": table("image,label", ["x8,", "x9,"]),
+        },
+        {"train": 6, "val": 2},
+        TWO,
+    ),
+    "another machine's folders": (
+        {f"images/{ALL}.png": None, "labels.csv": table("image,label", [f"C:\\Users\\me\\images\\{n}" for n in NAMED])},
+        HALF,
+        TWO,
+    ),
+    "two other machines' folders": (
+        {f"images/{ALL}.png": None, "labels.csv": table("image,label", [f"/{n[1]}/images/{n}" for n in NAMED])},
+        ("labels.csv", "missing"),
+    ),
     "cassava": (
         {
             f"train_images/{ALL}.jpg": None,
@@ -692,6 +719,17 @@ BOXES = {
             "obj.names": "cat\ndog\n",
             "obj.data": "classes = 2\ntrain = data/train.txt\nnames = data/obj.names\n",
             "train.txt": lines(*(f"data/obj_train_data/{n}.jpg" for n in range(3))),
+        },
+        "",
+        {"train": 2, "val": 1},
+    ),
+    "lists of another machine": (
+        {
+            "images/#4.jpg": None,
+            "labels/#4.txt": YOLO,
+            "data.yaml": "train: train.txt\nval: val.txt\nnames: [cat, dog]\n",
+            "train.txt": lines("/home/me/images/0.jpg", "/home/me/images/1.jpg"),
+            "val.txt": lines("/home/me/images/2.jpg"),
         },
         "",
         {"train": 2, "val": 1},

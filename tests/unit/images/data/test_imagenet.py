@@ -148,3 +148,12 @@ def test_neither_layout_names_path_and_both_layouts(root, cache):
 def test_data_path_must_be_a_folder(data_path, cache):
     with pytest.raises(UserError, match=r"imagenet2012.*train_list.txt"):
         ImageNet2012(data_path, "train", cache)
+
+
+def test_folders_of_another_machine_are_removed_from_all_paths_of_a_list(root, cache):
+    save_image(root / "val" / "b.png")
+    dataset = listed(root, cache, "/home/me/data/val/gone.png 6\n/home/me/data/val/b.png 7\n")
+    assert entries(dataset) == [(f"{root}/val/gone.png", 6), (f"{root}/val/b.png", 7)]
+    assert dataset.notices == [f"{root}/val_list.txt: all paths begin with /home/me/data/, which is removed"]
+    with pytest.raises(UserError, match="/mnt/val/c.png does not begin with /home/me/data/"):
+        listed(root, cache, "/home/me/data/val/b.png 7\n" * 21 + "/mnt/val/c.png 8\n")

@@ -109,6 +109,14 @@ def _try_table(metrics: TableMetrics, table: list[np.ndarray]) -> None:
     draws = np.ones((2, number))
     draws[1, : number // 2] = 0.0  # half of the samples, as for intervals
     metrics.bootstrap_values(table, draws)
+    saved = {name: array for name, array in metrics.to_arrays(table).items() if name not in metrics.scores.unsaved}
+    try:  # as ``compare`` computes them, from a file
+        metrics.scores.recompute_scores([saved], metrics.class_names)(draws)
+    except KeyError as missing:
+        raise UserError(
+            f"compute of {describe_owner(metrics)} reads {missing}, which files for compare do not have: set "
+            "unsaved = () in the class"
+        ) from missing
     _require_rows(metrics, metrics.columns(table), number)
 
 

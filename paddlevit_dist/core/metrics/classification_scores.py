@@ -30,7 +30,8 @@ class ClassificationScores(ScoreKind):
     """Accuracies, recalls and the mean cross-entropy of samples that have one class each.
 
     Arrays have a row for each sample: "labels", int; "places", int, the number of classes ranked above the true one;
-    "losses", float, NaN if unknown; "predictions", int, the best class, -1 for none. "top" are the k of top-k accuracy.
+    "losses", float, NaN if unknown; "predictions", int, the best class, -1 for none; "confidences", float, its
+    probability. Results of other programs and of former versions lack the last one. "top" are the k of top-k accuracy.
     """
 
     class_score = "recall {}"
@@ -38,7 +39,6 @@ class ClassificationScores(ScoreKind):
     decimals = 2
     right_rate = "top-1"
     settings = ("top",)
-    unsaved = ("confidences",)
     class_means = {"balanced accuracy": "recall {}"}
     logs_classes = False
     has_cross_entropy = True

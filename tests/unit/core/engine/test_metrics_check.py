@@ -150,6 +150,22 @@ def test_a_score_that_is_never_defined_ends_no_run_and_the_last_checkpoint_is_th
     assert "sureness nan (last and best, epoch 3, as sureness is not defined in any evaluation)" in log
 
 
+@pytest.mark.parametrize("unsaved", [("confidences",), ()])
+def test_what_compute_reads_is_in_the_files_for_compare(tmp_path, unsaved):
+    def compute(self, arrays, weights):
+        values = ClassificationScores.compute(self, arrays, weights)
+        return {**values, "sureness": weights @ arrays["confidences"] / weights.sum(axis=1)}
+
+    run = build(tmp_path, best="sureness", compute=compute, unsaved=unsaved)
+    if unsaved:
+        with pytest.raises(UserError, match="^compute of Tried reads 'confidences', which files for compare do not"):
+            run.train()
+    else:
+        values, (file,) = run.train(), tmp_path.glob("*.npz")
+        with np.load(file) as saved:
+            assert values["sureness"] == pytest.approx(saved["confidences"].mean(), rel=1e-6)
+
+
 def test_a_score_may_have_the_name_of_a_field(tmp_path):
     names = [*EVENT_FIELDS, "accuracy", "recall", "loss", "memory", "images_per_second"]
 

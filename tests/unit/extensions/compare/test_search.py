@@ -360,7 +360,7 @@ OWN_FOLDER = ": each trial has its own folder and resumes in it: use -output=FOL
 )
 def test_wrong_commands_are_refused_before_anything_is_written(words, message, tmp_path):
     line = refusal_of(search.run, ["-cfg=vit_digits", *words.split(), f"-output={tmp_path / 'out'}"])
-    unknown = "command line: TRAIN.BASE (3) is not a known key: the closest is BASE"
+    unknown = "command line: TRAIN.BASE (3) is not a known key: the closest is TRAIN.BASE_LR"
     assert line == (unknown if message is None else f"search{message}")
     assert not (tmp_path / "out").exists()
 

@@ -31,7 +31,8 @@ from .core.registry.register import (
     register_task,
     register_transform,
 )
-from .core.runtime.errors import Stopped, StorageOutage, UserError
+from .core.runtime.errors import Stopped, UserError
+from .core.runtime.outages import StorageOutage
 from .core.settings.key import Key, Range
 from .core.tasks.callback import Callback
 from .images.classification.image_transform import create_transform

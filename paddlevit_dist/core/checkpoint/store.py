@@ -33,6 +33,7 @@ import yaml
 from ..runtime import paddle_versions
 from ..runtime.files import atomic_file, is_temporary, os_errors_as_user_errors, temporary_name
 from ..runtime.json_format import format_json
+from ..runtime.outages import read_through_outages
 from .about_schema import ABOUT
 from .directory_names import (
     AVERAGED,
@@ -315,7 +316,7 @@ def remove_leftovers(folder: Path) -> list[str]:
     """
     removed = []
     with _user_errors(f"in {folder}"):
-        for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        for path in read_through_outages(lambda: sorted(folder.iterdir()) if folder.is_dir() else []):
             original = path.with_name(path.name.removesuffix(REPLACED))
             if is_temporary(path.name) or (parse_name(path.name) and os.path.lexists(original) and original != path):
                 _remove(path)

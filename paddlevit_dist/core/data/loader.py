@@ -25,8 +25,8 @@ from ..launch.devices import cpu_cores, default_workers, startable_loaders
 from ..launch.stale_resources import require_semaphores
 from ..registry.required_methods import require_methods
 from ..runtime import process_exit, signals
-from ..runtime.errors import StorageOutage, UserError
-from ..runtime.outages import read_through_outages
+from ..runtime.errors import UserError
+from ..runtime.outages import StorageOutage, read_through_outages
 from ..settings.every_run import RunSettings
 from ..tasks.dataset import DescribedSamples
 from ..tasks.opened_dataset import name_sample
@@ -87,13 +87,13 @@ class _ReadingDataset(paddle.io.Dataset):
 
 class _SampleFailure:
     def __init__(self, error: BaseException, where: str, rank_number: int) -> None:
-        is_told = isinstance(error, (UserError, StorageOutage))
-        self.exit_code = error.exit_code if is_told else None
+        self.exit_code = error.exit_code if isinstance(error, (UserError, StorageOutage)) else None
         if isinstance(error, BadSample):
             self.message = f"{where}, read by rank {rank_number}: {error.reason}"
             return
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        self.message = str(error) if is_told else f"{where}: {type(error).__name__}: {error}\n{trace}"
+        whole = f"{where}: {type(error).__name__}: {error}\n{trace}"
+        self.message = whole if self.exit_code is None else str(error)
 
     def as_batch(self) -> dict[str, np.ndarray]:
         """Return a batch with one array, the pickled error: Paddle's queues carry nothing else."""

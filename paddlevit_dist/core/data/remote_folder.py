@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ..runtime import signals
-from ..runtime.errors import StorageOutage, UserError
+from ..runtime.errors import UserError
+from ..runtime.outages import StorageOutage
 from ..runtime.text_files import is_whole
 from .link_pages import list_links
 from .request_errors import find_wish, give_reason, is_final, is_missing, network_errors

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime import limits, printing
-from ..runtime.errors import OwnCodeError, Stopped, StorageOutage, UserError
+from ..runtime.errors import OwnCodeError, Stopped, UserError
 from ..runtime.files import atomic_file
 from ..runtime.json_format import format_json
+from ..runtime.outages import StorageOutage
 from ..runtime.signals import ProcessInterrupted, get_name
 
 FINISHED = "finished"

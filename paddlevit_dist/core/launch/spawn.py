@@ -34,7 +34,8 @@ from ..registry.register import (
     register_transform,
 )
 from ..runtime import printing, process_exit, signals
-from ..runtime.errors import DeviceFailure, OwnCodeError, Stopped, StorageOutage, UserError, WorkerFailure
+from ..runtime.errors import DeviceFailure, OwnCodeError, Stopped, UserError, WorkerFailure
+from ..runtime.outages import StorageOutage
 from . import failures, secret, stale_resources, status, tuning
 from .devices import ProcessPlan, is_pool_worker
 from .watchdog import Watchdog, dump_stacks_on_request

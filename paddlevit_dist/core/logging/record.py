@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 
 from ..launch.lock import FILE as LOCK
 from ..runtime import printing
-from ..runtime.errors import Stopped, StorageOutage, UserError, WorkerFailure
+from ..runtime.errors import Stopped, UserError, WorkerFailure
 from ..runtime.files import atomic_file, os_errors_as_user_errors, remove_abandoned
 from ..runtime.json_format import format_json
 from ..runtime.metrics_file import METRICS, recorded_events
+from ..runtime.outages import StorageOutage
 from ..runtime.version import __version__
 from ..settings.every_run import RunSettings
 from .progress import write_line

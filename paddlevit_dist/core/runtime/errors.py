@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from traceback import format_exception
 
-from . import environment, limits, printing, process_exit, signals
+from . import environment, limits, outages, printing, process_exit, signals
+from .outages import StorageOutage
 
 
 class UserError(Exception):
@@ -24,15 +25,6 @@ class DeviceFailure(UserError):
     """An accelerator has failed: the entry point prints one line, as this package is not the cause."""
 
     exit_code = 1
-
-
-class StorageOutage(Exception):
-    """Storage is away, and was asked again: one line, and the exit code of a stopped run, which can be continued.
-
-    It is not a UserError, which code may take for a fact about the data.
-    """
-
-    exit_code = signals.STOPPED
 
 
 class OwnCodeError(UserError):
@@ -143,6 +135,9 @@ def _find_exit_code(function: Callable[[], None], trains: bool) -> int:
         reason, own = limits.explain(error), OwnCodeError.find(error)
         if reason is None and own is not None:
             return _report(own)
+        outage = outages.find_outage(error) if isinstance(error, OSError) else None
+        if outage is not None:  # of what was not asked again
+            return _report(StorageOutage(outages.explain_outage(outage)))
         if reason is None:
             raise
         print(f"error: {reason}", file=sys.stderr)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import limits
-from .errors import StorageOutage, UserError
-from .outages import read_through_outages
+from .errors import UserError
+from .outages import StorageOutage, read_through_outages
 
 if TYPE_CHECKING:
     import numpy as np

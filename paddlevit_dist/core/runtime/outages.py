@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from . import signals
-from .errors import StorageOutage
 from .printing import one_line
 
 SECONDS = 30.0  # for which storage is asked again
@@ -35,6 +34,15 @@ _OUTAGES = frozenset(
     )
 )
 _Read = TypeVar("_Read")
+
+
+class StorageOutage(Exception):
+    """Storage is away, and was asked again: one line, and the exit code of a stopped run, which can be continued.
+
+    It is not a UserError, which code may take for a fact about the data.
+    """
+
+    exit_code = signals.STOPPED
 
 
 def find_outage(error: BaseException, was_there: bool = False, absent: Collection[str] = ()) -> OSError | None:
@@ -89,8 +97,7 @@ def read_through_outages(read: Callable[[], _Read], was_there: bool = False, abs
                 print(one_line(line), file=sys.stderr, flush=True)
             if now > _ends or signals.stop_reason() is not None:
                 more = f", asked again for {SECONDS - _ends + now:.0f} s"
-                advice = "check the drive or the network, and run the same command again (training with -resume=auto)"
-                raise StorageOutage(f"{_describe(outage)}{more}: {advice}") from error
+                raise StorageOutage(explain_outage(outage, more)) from error
         else:
             if wait:
                 _ends = -SECONDS
@@ -100,6 +107,12 @@ def read_through_outages(read: Callable[[], _Read], was_there: bool = False, abs
 
 
 _ends = -SECONDS  # until when this process asks storage again that is away; a new outage begins ``SECONDS`` later
+
+
+def explain_outage(outage: OSError, more: str = "") -> str:
+    """Format what cannot be reached, why, ``more``, and what to do."""
+    advice = "check the drive or the network, and run the same command again (training with -resume=auto)"
+    return f"{_describe(outage)}{more}: {advice}"
 
 
 def _describe(outage: OSError) -> str:

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from ...core.runtime.errors import StorageOutage, UserError
+from ...core.runtime.errors import UserError
 from ...core.runtime.files import NotAFile, read_regular
+from ...core.runtime.outages import StorageOutage
 from ...core.runtime.spelling import find_spelling
 from ...core.tasks import dataset as dataset_base
 from ...core.tasks.sample_checks import BadSample

@@ -161,11 +161,10 @@ def _format_settings(expected: ExpectedInput) -> dict[str, str]:
     }
 
 
-def format_unknown_input(values: CfgNode, expected: tuple[ExpectedInput, str] | None) -> str | None:
+def format_unknown_input(values: CfgNode, expected: InputOfWeights | None) -> str | None:
     """Return a note if the weights are at Hugging Face and their ``expected`` input cannot be downloaded, or None."""
     source = values.MODEL.PRETRAINED
-    is_known = expected is not None and (os.path.isfile(expected[1]) or expected[1] == str(source).partition("#")[0])
-    if find_published(source) is not None or is_known:
+    if expected is not None and expected.is_described:
         return None
     reason = next(filter(None, (find_sibling_file(source, name, True)[1] for name in (_TIMM, _HUGGING_FACE))), None)
     return reason and _format_unknown(source, reason)

@@ -118,8 +118,8 @@ class Segmenter(Model):
 def drop_layers(backbone: Model, names: Sequence[str]) -> None:
     """Remove layers of a classifier that no map depends on: they would never learn."""
     for name in names:
-        *owners, last = name.split(".")
-        owner = functools.reduce(lambda layer, part: getattr(layer, part, None), owners, backbone)
+        path, _, last = name.rpartition(".")
+        owner = getattr(backbone, path, None) if path else backbone
         if hasattr(owner, last):
             setattr(owner, last, nn.Identity())
 

@@ -1,5 +1,6 @@
 """A task of a user that says how its samples are measured; batches, loss terms and scores follow from that."""
 
+import os
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
@@ -71,7 +72,8 @@ class MeasuredTask(Task):
         require_finite(sample)
         if type(self).collate is MeasuredTask.collate:
             for name, part in _name_parts(sample).items():
-                _to_numbers(name, part)
+                if not _is_text(sample, part):
+                    _to_numbers(name, part)
 
     def train_step(self, model: Any, batch: dict[str, paddle.Tensor], step: StepPosition) -> dict[str, LossTerm]:
         """Return the sum of the loss, and of the other measures, without a weight, of the samples that define them."""
@@ -135,14 +137,15 @@ def require_rows(found: Mapping[str, Any], count: int, place: str) -> None:
             )
 
 
-def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
+def stack_samples(samples: Sequence[Any]) -> dict[str, Any]:
     """Stack the parts of samples to a batch by name, (batch, ...): floats as float32, whole numbers as int64.
 
     The parts of a dictionary have its names, a pair's are "inputs" and "targets", a sample alone is "inputs". Bytes
-    (uint8), such as in images, stay bytes. Raises UserError: a part is not made of numbers, or differs in shape.
+    (uint8), such as in images, stay bytes. Texts and paths of a dictionary are a list of texts. Raises UserError: a
+    part is made of something else, or differs in shape.
     """
     named = [_name_parts(sample) for sample in samples]
-    batch = {}
+    batch: dict[str, Any] = {}
     for name in named[0]:
         other = _find_other([parts.keys() for parts in named])
         if other:
@@ -150,6 +153,10 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
             raise UnlikeSamples(
                 f"samples of a batch have the parts {' and '.join(lists)}: give all the same", (0, other)
             )
+        texts = [_is_text(sample, parts[name]) for sample, parts in zip(samples, named)]
+        if all(texts):
+            batch[name] = [str(os.fspath(parts[name])) for parts in named]
+            continue
         arrays = [_to_numbers(name, parts[name]) for parts in named]
         other = _find_other([array.shape for array in arrays])
         if other:
@@ -168,6 +175,12 @@ def stack_samples(samples: Sequence[Any]) -> dict[str, np.ndarray]:
 def _find_other(values: Sequence[Any]) -> int:
     """Return the position of the first value that differs from the first one; 0 if none does."""
     return next((place for place, value in enumerate(values) if value != values[0]), 0)
+
+
+def _is_text(sample: Any, part: Any) -> bool:
+    """Return whether a part is a text with a name, such as of a file; a class's name in a pair must be a number."""
+    is_named = isinstance(sample, Mapping) or hasattr(sample, "_asdict")
+    return is_named and isinstance(part, (str, os.PathLike))
 
 
 def _to_numbers(name: str, part: Any) -> np.ndarray:

@@ -31,6 +31,7 @@ from ..settings.every_run import RunSettings
 from ..tasks.dataset import DescribedSamples
 from ..tasks.opened_dataset import name_sample
 from ..tasks.sample_checks import BadSample, UnlikeSamples
+from ..tasks.seeding import OwnRandomness
 from .loader_watchdog import LoaderWatchdog, abandon, describe_dead, list_workers
 from .sampler import SampleKey, SampleKeys, TrainingSampler, sample_generator
 from .shared_arrays import new_prefix, remove_leftovers, require_room, share
@@ -52,7 +53,14 @@ class _Samples(DescribedSamples, Protocol):
 class _ReadingDataset(paddle.io.Dataset):
     """Reads samples in a loader process, each with its own random generator; exceptions are returned as values."""
 
-    def __init__(self, samples: _Samples, seed: int, check: Callable[[Any], None] | None, epochs: int | None) -> None:
+    def __init__(
+        self,
+        samples: _Samples,
+        seed: int,
+        check: Callable[[Any], None] | None,
+        epochs: int | None,
+        collate: Callable[[Sequence[Any]], dict[str, Any]] | None = None,
+    ) -> None:
         super().__init__()
         require_methods(samples.__class__, "")
         self.samples = samples
@@ -61,6 +69,8 @@ class _ReadingDataset(paddle.io.Dataset):
         self.seed, self.epochs = seed, epochs
         self.check = check
         self.rank = rank()
+        self._own = OwnRandomness(samples, collate)
+        self._epoch: int | None = None  # of the last ``set_epoch`` in this process
         self._indices: list[int] = []  # of the samples read since the last batch, in this process
 
     def take_indices(self) -> list[int]:
@@ -73,7 +83,12 @@ class _ReadingDataset(paddle.io.Dataset):
         try:
             if key.batch is not None and self.remote is not None:
                 self.remote.prefetch(key.batch)
-            read = lambda: self.samples.sample(key.index, sample_generator(self.seed, key, self.epochs))  # noqa: E731
+            if key.epoch != self._epoch:
+                if hasattr(self.samples, "set_epoch"):  # not of files to predict
+                    self.samples.set_epoch(key.epoch)
+                self._epoch = key.epoch
+            make_generator = functools.partial(sample_generator, self.seed, key, self.epochs)
+            read = functools.partial(self._own.read, self.samples, key.index, make_generator)
             sample = read_through_outages(read, was_there=True)
             if self.check is not None:
                 self.check(sample)
@@ -199,7 +214,7 @@ class DeviceLoader:
         self.timeout_seconds = timeout_seconds
         self.may_leave = True
         self.seconds_waited = 0.0
-        self._readings = _ReadingDataset(samples, seed, check, epochs)
+        self._readings = _ReadingDataset(samples, seed, check, epochs, collate)
         self._prefix = new_prefix() if num_workers else None
         self._collate = CollateFunction(collate, self._prefix, self._readings)
 

@@ -277,7 +277,7 @@ class TrainingSampler(DistributedBatchSampler):
 
     def batches(self, epoch: int, consumed: int) -> Iterator[SampleKeys]:
         """Yield the micro-batches of ``epoch`` after ``consumed`` samples, independent of the current position."""
-        order = self._draw_order(np.random.default_rng([self.seed, epoch]))
+        order = self._draw_order(epoch, np.random.default_rng([self.seed, epoch]))
         # Of this rank's samples in a global batch; Paddle calls the global rank local_rank.
         rank_positions = np.arange(self.global_batch_size).reshape(self.nranks, -1)[self.local_rank]
         if self.repeats > 1:
@@ -287,8 +287,11 @@ class TrainingSampler(DistributedBatchSampler):
                 indices, occurrences = order.at(positions // self.repeats)
                 yield SampleKeys(epoch, indices, positions % self.repeats + self.repeats * occurrences)
 
-    def _draw_order(self, generator: np.random.Generator) -> DrawnOrder:
-        order = self.dataset.draw_order(generator) if isinstance(self.dataset, TransformedDataset) else None
+    def _draw_order(self, epoch: int, generator: np.random.Generator) -> DrawnOrder:
+        order = None
+        if isinstance(self.dataset, TransformedDataset):
+            self.dataset.set_epoch(epoch)
+            order = self.dataset.draw_order(generator)
         return draw_permutation(len(self.dataset), generator) if order is None else count_occurrences(order)
 
 

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import paddle
 
 from ..checkpoint.foreign_names import statistics_in
@@ -12,6 +13,7 @@ from ..distributed import has_batch_norm, world_size
 from ..launch import gpu, tuning
 from ..logging.record import RunLog
 from ..registry.lookup import find_package
+from ..registry.required_methods import is_builtin
 from ..runtime import device_kinds, paddle_versions
 from ..runtime.compiled import has_numba
 from ..runtime.printing import one_line
@@ -42,7 +44,7 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
     listed = next((samples.dataset for samples in datasets.values() if isinstance(samples, ListedSamples)), None)
     if is_ours and listed is not None and not isinstance(listed, Dataset):  # the task does not read DATA.DATASET
         source = f"{type(listed).__name__} (from {type(task).__name__}.build_dataset)"
-    lines = [f"data: {source}", *splits, f"model: {model}", _devices(config)]
+    lines = [f"data: {source}", *splits, *warn_of_shared_samples(task, datasets), f"model: {model}", _devices(config)]
     if config.DETERMINISTIC and not is_on_gpu():
         kind = device_kinds.current()
         where = "a CPU" if kind.name == device_kinds.CPU else f"device {kind.name}"
@@ -54,6 +56,24 @@ def format_first_lines(config: RunSettings, task: Task, datasets: dict[str, Any]
         )
     lines.extend(paddle_versions.notes())
     return lines
+
+
+def warn_of_shared_samples(task: Task, datasets: dict[str, Any]) -> list[str]:
+    """Return a warning if samples of a user's dataset are in both splits by their identities; images have checks."""
+    if datasets.keys() != {"train", "val"}:
+        return []
+    splits = [datasets["train"], datasets["val"]]
+    wholes = [getattr(samples, "dataset", None) for samples in splits]
+    roots = [getattr(whole, "root", None) for whole in wholes]  # identities are relative to it
+    if any(whole is None or is_builtin(whole.__class__) for whole in wholes) or roots[0] != roots[1]:
+        return []
+    train, val = (samples.identities() for samples in splits)
+    if train is None or val is None or not (shared := np.flatnonzero(np.isin(val, train))).size:
+        return []
+    return [
+        f"warning: {len(shared):,} of {count_samples(task, splits[1])} of val are also in train, such as "
+        f"{splits[1].describe(int(shared[0]))}: the score is of samples that the model has learned"
+    ]
 
 
 def start_run_log(config: RunSettings, run_log: RunLog, task: Task, datasets: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from ..distributed import (
 from ..launch import status
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
+from ..tasks import seeding
 from ..tasks.loss_checks import (
     has_own_step,
     list_constant_terms,
@@ -164,6 +165,7 @@ class TrainStep:
         self.gradient_norm = 0.0
         self.before_clipping: Callable[[], None] | None = None
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
+        self._is_own = has_own_step(task)
         self._has_terms = False  # whether the task has returned what it must
         self.bucket_bytes = bucket_megabytes << 20
         self._log = log
@@ -255,15 +257,18 @@ class TrainStep:
         outputs = []
         for micro, batch in enumerate(batches):
             # Dropout and the like depend on this seed only, so checkpoints need no generator state.
-            paddle.seed(step_seed(self.seed, step.update, rank(), micro))
+            seed = step_seed(self.seed, step.update, rank(), micro)
+            paddle.seed(seed)
             is_last, position = micro == len(batches) - 1, step._replace(micro=micro)
             status.set_detail("in its forward pass", may_wait=self._waits_in_forward)
             self._wait_for_ranks(self._forward_communicates)
-            terms = captured.run(batch, position, counts) if captured is not None and is_captured else None
-            if terms is None:
-                is_synchronized = is_last and not is_captured
-                with contextlib.nullcontext() if is_synchronized else without_synchronization(self.model):
-                    terms = self._compute(batch, position, counts, is_synchronized)
+            with seeding.drawing if self._is_own else contextlib.nullcontext():
+                seeding.seed_libraries(seed, with_paddle=False)
+                terms = captured.run(batch, position, counts) if captured is not None and is_captured else None
+                if terms is None:
+                    is_synchronized = is_last and not is_captured
+                    with contextlib.nullcontext() if is_synchronized else without_synchronization(self.model):
+                        terms = self._compute(batch, position, counts, is_synchronized)
             outputs.append(terms)
         if is_captured:
             self._wait_for_ranks(True)

@@ -11,6 +11,7 @@ import paddle
 from ..launch.stale_resources import temporary_folder
 from ..tasks.dataset import TransformedDataset
 from ..tasks.listed_samples import open_samples
+from ..tasks.seeding import OwnRandomness
 from ..tasks.task import Task
 from ..tasks.task_factory import make_task
 from .runs import PathLike, load_config
@@ -58,6 +59,7 @@ class OpenedSamples(TransformedDataset, paddle.io.Dataset):
         self.task, self.samples, self.seed = task, samples, seed
         self.dataset: Any = samples.dataset
         self.class_names = samples.class_names
+        self.own_randomness = OwnRandomness(samples)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -69,6 +71,10 @@ class OpenedSamples(TransformedDataset, paddle.io.Dataset):
     def describe(self, index: int) -> str:
         """Return the source of a sample, for messages."""
         return self.samples.describe(index)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the samples take note of the epoch."""
+        self.samples.set_epoch(epoch)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         """Draw the indices of an epoch, int (samples,); None: a plain permutation."""

@@ -1,5 +1,6 @@
 """The contract between a dataset and the task that reads it, and between a task and its loader processes."""
 
+import functools
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from .class_names import list_numbers, make_class_names, make_num_classes, requi
 from .listed_dataset import adapt, create_dataset, is_listed
 from .opened_dataset import make_description, wrap_dataset
 from .sample_groups import SampleGroups, read_groups
+from .seeding import OwnRandomness
 
 
 class Dataset:
@@ -247,6 +249,8 @@ class TransformedDataset:
     dataset: Any
     #: seed of the augmentation in ``self[index]``
     seed = 0
+    #: what a user's code draws in ``self[index]``; None: it is searched at each reading
+    own_randomness: OwnRandomness | None = None
 
     def make_description(self, description: Any) -> str:
         """Return what ``describe`` of a user's class returned as text, if it is a text or a path."""
@@ -308,7 +312,9 @@ class TransformedDataset:
         """Read a sample as training with ``seed`` does; a plain number is read as in epoch 0. Raises IndexError."""
         index = _position(key, len(self))
         position = getattr(key, "epoch", 0), index, getattr(key, "repeat", 0)
-        return self.sample(index, reading_generator(self.seed, *position))
+        self.set_epoch(position[0])
+        own = self.own_randomness or OwnRandomness(self)
+        return own.read(self, index, functools.partial(reading_generator, self.seed, *position))
 
     @abstractmethod
     def sample(self, index: int, generator: np.random.Generator) -> Any:
@@ -323,10 +329,18 @@ class TransformedDataset:
         dataset = self._dataset()
         return f"sample {index}" if dataset is None else dataset.describe(index)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Take note of the epoch, from 1, 0 in an evaluation; by default, the ``dataset`` does if it has such a method.
+
+        Called before ``draw_order``, and in each loader process before the first of its samples that the epoch has.
+        """
+        if hasattr(getattr(self, "dataset", None), "set_epoch"):
+            self.dataset.set_epoch(epoch)
+
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         """Draw the order of an epoch's samples, int (samples,), some perhaps several times; None: a plain permutation.
 
-        Called by the sampler of every rank with identical generators.
+        Called by the sampler of every rank with identical generators, after ``set_epoch``.
         """
         return None
 

@@ -1,6 +1,5 @@
 """Samples of a user's object with a length and samples by index, such as a list or a ``paddle.io.Dataset``."""
 
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +11,8 @@ from ..runtime.printing import describe_value
 from .dataset import Dataset, TransformedDataset
 from .listed_dataset import ListedItems
 from .opened_dataset import OpenedDataset, wrap_dataset
+from .seeding import seed_libraries
 
-_LARGEST_SEED = 1 << 32
 _DATASET_FACTS = ("root", "groups_by", "content_key")  # that ``TransformedDataset`` asks its ``Dataset`` for
 _FACTS = ("class_names", "labeled", "notices", "sample_name", "exclusions", "eval_protocol")  # its own
 
@@ -29,11 +28,7 @@ class _ListedFacts(ListedItems, Dataset):
 
 
 class ListedSamples(TransformedDataset):
-    """The samples of an object by index, as a task's batches are made of them.
-
-    The random numbers of NumPy and of Python that ``samples[index]`` draws follow from the run's seed, the epoch and
-    the index, in any loader process.
-    """
+    """The samples of an object by index, as a task's batches are made of them."""
 
     def __init__(self, samples: Any) -> None:
         self.dataset = samples
@@ -43,10 +38,12 @@ class ListedSamples(TransformedDataset):
 
     def sample(self, index: int, generator: np.random.Generator) -> Any:
         """Read sample ``index``."""
-        seed = int(generator.integers(_LARGEST_SEED))
-        np.random.seed(seed)
-        random.seed(seed)
         return self.dataset[index]
+
+    def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
+        """Return the order that the object draws if it does."""
+        order: np.ndarray | None = self.dataset.draw_order(generator) if hasattr(self.dataset, "draw_order") else None
+        return order
 
     def describe(self, index: int) -> str:
         """Return the description of sample ``index`` if there is one, else its number."""
@@ -66,6 +63,7 @@ def open_samples(task: Any, split: str, cache_folder: Any) -> Any:
 
     Raises UserError as it does, or if a user's task returns no samples.
     """
+    seed_libraries(task.config.SEED)  # a class that shuffles and then takes a part has one order in all splits
     samples = task.build_dataset(split, cache_folder)
     if isinstance(samples, TransformedDataset):
         return samples if is_builtin(type(samples)) else OpenedDataset(samples, split)

@@ -17,6 +17,7 @@ from ..settings.every_run import RunSettings
 from ..settings.key import OPTIONS, show
 from ..settings.key_tables import custom_tables
 from ..settings.table import find_tables, get_value, index_keys
+from .seeding import seed_libraries
 
 if TYPE_CHECKING:
     import paddle
@@ -150,6 +151,7 @@ def build_model(config: RunSettings, task: Task) -> paddle.nn.Layer:
     from .task_factory import name_network
 
     paddle.seed(config.SEED)
+    seed_libraries(config.SEED, with_paddle=False)
     with explain_options(config.MODEL.NAME, config.MODEL.OPTIONS):
         network: object = task.build_model()
         if not isinstance(network, paddle.nn.Layer):

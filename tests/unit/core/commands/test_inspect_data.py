@@ -134,7 +134,7 @@ class DrawnTask(Task, Drawable):
         return {"all": samples}
 
     def draw(self, data, indices):
-        assert data is self.samples
+        assert data.wrapped_dataset is self.samples
         return [(np.full((200, 200), index % 251, np.uint8), str(index)) for index in indices]
 
     def image_legend(self):
@@ -201,7 +201,8 @@ def test_leaks_are_searched_where_numba_is_installed(task, find_leaks, tmp_path,
     inspect_data.draw(values, tmp_path / "data.png")
     assert len(find_leaks) == has_numba
     for found, found_task, samples, folder in find_leaks:
-        assert (found, type(found_task), samples, folder) == (values, task, task.samples, Path(tmp_path))
+        opened = samples.wrapped_dataset
+        assert (found, type(found_task), opened, folder) == (values, task, task.samples, Path(tmp_path))
     assert ("leaks: not searched, since numba is not installed" in capsys.readouterr().out) != has_numba
 
 

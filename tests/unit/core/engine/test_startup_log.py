@@ -73,6 +73,29 @@ def test_data_model_and_devices_are_told_first(ranks):
     assert first_lines(splits=own)[0] == "data: Samples (from Counted.build_dataset)"
 
 
+@pytest.mark.parametrize(
+    "roots, ends, shared",
+    [(("/a", "/a"), (4, 8), "2 of 4"), (("/a", "/a"), (6, 9), ""), (("/a", "/b"), (0, 6), "")],
+    ids=["overlapping", "disjoint", "other folders"],
+)
+def test_samples_of_an_own_dataset_that_are_in_both_splits_are_reported(ranks, roots, ends, shared):
+    class Birds(list):
+        root = None
+
+        def describe(self, index):
+            return f"{self.root}/{self[index]}.png"
+
+    ranks(1)
+    splits = {}
+    for split, root, numbers in zip(("train", "val"), roots, (range(6), range(*ends))):
+        birds = Birds(numbers)
+        birds.root = root
+        splits[split] = ListedSamples(birds)
+    lines = [line for line in first_lines(splits=splits) if line.startswith("warning")]
+    assert len(lines) == bool(shared)
+    assert all(f": {shared} birds of val are also in train, such as /a/4.png:" in line for line in lines)
+
+
 @pytest.mark.parametrize("eval_size, number, batch", [("None", 1, 8), ("5", 1, 5), ("5", 4, 5)])
 def test_an_evaluation_tells_its_own_batch(ranks, eval_size, number, batch):
     ranks(number)

@@ -22,7 +22,7 @@ from paddlevit_dist.images.data.reading import UnreadableImage
 MACHINE = devices.ProcessPlan(1, "cpu", False, [])
 
 
-def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path):
+def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path, monkeypatch):
     words = [*DIGITS, f"-output={tmp_path}", "-eval", "-pretrained=x", "DATA.ON_INVALID_SAMPLE", "stop"]
     config = settings.load(words).values
     context = CheckContext(config, tmp_path / "temporary", MACHINE)
@@ -30,7 +30,7 @@ def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path):
     assert (own.SAVE, own.EVAL, own.MODEL.RESUME, own.DATA.ON_INVALID_SAMPLE) == (
         *(str(tmp_path / "temporary"), False, None, "skip"),
     )
-    task = SimpleNamespace(build_dataset=lambda split, folder: folder)
+    monkeypatch.setattr(doctor_checks, "open_samples", lambda task, split, folder: folder)
     for there in (None, "data", "named"):
         if there:
             (tmp_path / there).mkdir()
@@ -38,7 +38,6 @@ def test_a_check_has_the_task_and_the_data_of_a_training_run(tmp_path):
         config.defrost()
         config.DATA.CACHE_FOLDER = str(tmp_path / there) if there == "named" else None
         context = CheckContext(config, tmp_path / "temporary", MACHINE)
-        context.task = task
         assert context.samples == dict.fromkeys(("train", "val"), tmp_path / (there or "temporary"))
 
 

@@ -9,6 +9,7 @@ from .reading import PAGES
 GPU = "needs GPUs, ImageNet and published weights"
 CARD = "needs an accelerator; tests/integration/device/test_made_up_device.py does the same on a made-up one"
 DOWNLOAD = "needs a download"
+PUBLISHED = "needs a download; tests/unit/core/inference/test_trained.py opens a folder in that form"
 MEMORY = "needs a GPU, whose memory is tried; tests/nightly/core/engine/test_batch_size.py makes one up"
 HOST = "needs a second host; tests/nightly/core/launch/test_nodes.py runs it on one"
 INSTALLED = "tests/nightly/test_wheel.py runs the installed command"
@@ -48,6 +49,7 @@ NOT_RUN = {
     "-cfg=./configs/vit_digits.yaml -output=./output/two": HOST,
     "pip install paddlepaddle-gpu==3.3.1 -i https://www.paddlepaddle.org.cn/packages/stable/cu126/": DOWNLOAD,
     "pip install '.[cpu]'": DOWNLOAD,
+    "paddlevit-dist predict hf:timm/vit_small_patch16_224.augreg_in21k_ft_in1k photo.jpg": PUBLISHED,
     "make site": DOWNLOAD,
     "make pairs": ITSELF,
     "make format": "changes files; make lint says whether it would",

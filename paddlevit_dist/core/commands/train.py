@@ -260,16 +260,14 @@ def worker(
     """Train or evaluate in each process of the group; ``callbacks`` are those that the parent has registered."""
     from ..engine import gpu_memory
     from ..engine.trainer import Trainer
-    from ..launch import core_pinning
 
-    pinned = "" if config.EVAL else core_pinning.pin(config.TRAIN.PIN_CORES)
     for name, target in (callbacks or {}).items():
         register_callback(name, target)
 
     with gpu_memory.explain_memory(
         gpu_memory.advise_evaluation(config) if config.EVAL else gpu_memory.advise_training(config)
     ):
-        run = Trainer(config, task, datasets, [*filter(None, [pinned]), *notices])
+        run = Trainer(config, task, datasets, notices)
         if config.EVAL:
             from ..inference.evaluation import evaluate_only
 

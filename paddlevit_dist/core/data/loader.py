@@ -20,7 +20,7 @@ import numpy as np
 import paddle
 
 from ..distributed import StopRequested, rank, world_size
-from ..launch import core_pinning, status, tuning
+from ..launch import status, tuning
 from ..launch.devices import cpu_cores, default_workers, startable_loaders
 from ..launch.stale_resources import require_semaphores
 from ..registry.required_methods import require_methods
@@ -295,7 +295,6 @@ def begin_worker(parent: int, worker_id: int) -> None:
     gc.freeze()
     signals.ignore_all()  # the main process handles signals, and needs batches until it ends
     process_exit.die_with_parent(parent)
-    core_pinning.use_loader_cores()
 
 
 _unfinished: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -300,6 +300,15 @@ TABLE = KeyTable(
             training_only=True,
             effect="neutral",
         ),
+        Key(
+            "TRAIN.PIN_CORES",
+            None,
+            "text",
+            "remove it from the file; taskset or srun --cpu-bind give processes separate cores",
+            optional=True,
+            training_only=True,
+            effect="neutral",
+        ),
     ),
 )
 

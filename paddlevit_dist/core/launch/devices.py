@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from ..runtime.environment import program
 from ..runtime.errors import UserError
-from . import core_pinning
 
 _WSL_DEVICE = "/dev/dxg"  # of WSL 2: one for all GPUs of all vendors
 _DRIVER = "libcuda.so.1"
@@ -141,11 +140,7 @@ def has_launcher(kernel: Path = Path("/proc")) -> bool:
 
 
 def cpu_cores() -> int:
-    """Return the number of cores this process may use, and its loader processes if it is pinned."""
-    return core_pinning.count_usable() or _count_cores()
-
-
-def _count_cores() -> int:
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -262,13 +262,6 @@ class TrainSection(Section):
         "only, and broadcasts the share after each update; None: all devices keep all",
         effect="neutral",
     )
-    PIN_CORES: Literal["auto", "always"] | None = key(
-        None,
-        "several processes on one machine: separate CPU cores for each process, and others for its loader processes; "
-        "auto: if they drive accelerators and no launcher has pinned them; always: also if they compute on CPUs; "
-        "None: the system places them",
-        effect="neutral",
-    )
     RECOMPUTE: bool = key(
         False,
         "recompute blocks in the backward pass instead of storing activations: less memory, more time",

@@ -48,7 +48,6 @@ COMMON: Features = {
         "1": Value("DATA.NUM_WORKERS 1", "0"),
         "eager": Value("DATA.NUM_WORKERS 2 DATA.PREFETCH 1 DATA.LOADER_TIMEOUT_SECONDS 300", "0"),
     },
-    "cores": NONE | {"pinned": Value("TRAIN.PIN_CORES always", "none")},
     "compile": NONE
     | {
         "recompute": Value("TRAIN.RECOMPUTE True", "none", "rounding"),

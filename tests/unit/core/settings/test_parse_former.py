@@ -33,7 +33,7 @@ def read_older(**poses):
 def test_the_configuration_of_an_older_run_is_that_of_its_recipe_today():
     stored = leaves(yaml.safe_load(OLDER.read_text(encoding="utf-8")))
     former = index_former(known_tables("keypoint_detection"))
-    assert set(stored) - set(find_keys("keypoint_detection")) == set(former) and len(former) == 7
+    assert set(stored) - set(find_keys("keypoint_detection")) == set(former) and len(former) == 8
     older, today = load([f"-cfg={OLDER}"]), load([POSES])
     assert leaves(older.values) == leaves(today.values) and older.values.MODEL.OPTIONS == {"denoising": 3}
     line = OLDER.read_text(encoding="utf-8").splitlines().index("  DENOISING: 3") + 1

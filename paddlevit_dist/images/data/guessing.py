@@ -190,7 +190,7 @@ def _detect_file(file: str, shown: str, contents: str | None) -> DatasetGuess | 
     if is_yolo_description(file, needs_places=False) and contents in (None, BOX_LABELS):
         return find_box_layouts(file, shown)[0]
     if is_yolo_description(file) and contents == MASK_LABELS and find_yolo_outlines(os.path.dirname(file)):
-        return DatasetGuess("yolo_outlines", one_line(f"{shown} names classes and outlines"), os.path.dirname(file))
+        return DatasetGuess("yolo_outlines", one_line(f"{shown} names classes and outlines"))
     if file.lower().endswith((".json", ".ndjson", ".yaml", ".yml", ".xml")):
         refuse_own_formats(file)
         raise UserError(

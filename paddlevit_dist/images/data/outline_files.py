@@ -203,6 +203,8 @@ class OutlineList(NamedTuple):
 def list_outlines(kind: str, root: str, split: str) -> OutlineList:
     """List the images of a split in a folder with their outline files, LABELME_JSON or YOLO_TEXT.
 
+    ``root`` may also be the file that describes YOLO data.
+
     A ``UserError`` says that there are none, a file cannot be read, or an image is missing.
     """
     if kind == YOLO_TEXT:
@@ -210,7 +212,7 @@ def list_outlines(kind: str, root: str, split: str) -> OutlineList:
         if description is not None and description.keypoint_values:
             raise UserError(f"{description.file}: labels with keypoints (kpt_shape) are boxes, not outlines")
         names = description.names if description else parse_names(root)
-        images = list_images(root, split, description)
+        images = list_images(root if os.path.isdir(root) else os.path.dirname(root), split, description)
         return OutlineList(images, list(map(find_label_file, images)), list(names.values()), list(map(str, names)))
     files = [file for file, file_split in find_labelme_files(root).items() if file_split == split]
     if not files:

@@ -45,7 +45,7 @@ def run(words: list[str]) -> None:
     kind, origin = options.iou_type, UNKNOWN
     if not yolo_results.has_files(options.results):
         options.results = find_predicted(options.results, RESULT_FILES[kind])
-    if not takes_data(options):
+    if not takes_data(options, is_annotation_file):
         annotations = scored_files.read_annotations(options.truth, kind)
         labels = {i: i for i in range(len(annotations.names))}
         protocol: list[str] = []
@@ -70,6 +70,13 @@ def run(words: list[str]) -> None:
         if annotations.are_positions and results.ids:
             protocol.append(annotations.describe_ids())
     _print_and_write(options, annotations, results, origin, protocol)
+
+
+def is_annotation_file(truth: str) -> bool:
+    """Return whether TRUTH is a file of annotations, and not the folder or the YAML file of a data set."""
+    from ..data.box_layouts import is_yolo_description
+
+    return os.path.isfile(truth) and not is_yolo_description(truth)
 
 
 def _print_and_write(

@@ -26,6 +26,7 @@ from ..detection.evaluate_command import (
     add_scoring,
     collect_matches,
     count_annotations,
+    is_annotation_file,
     list_categories,
     note_crowded,
     print_report,
@@ -47,7 +48,7 @@ def run(words: list[str]) -> None:
 
     options, origin = _options(words), UNKNOWN
     options.results = find_predicted(options.results, RESULT_FILES[BOXES])
-    if not takes_data(options):
+    if not takes_data(options, is_annotation_file):
         annotations = result_files.read_annotations(options.truth, options.sigmas)
     else:
         from ...core.tasks.dataset import dataset_class

@@ -11,6 +11,7 @@ from ..data.box_layouts import (
     find_boxes,
     find_yolo_descriptions,
     is_coco,
+    is_yolo_description,
     read_beginning,
     refuse_own_formats,
 )
@@ -50,7 +51,7 @@ def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with keypoints in a folder, ``shown`` in messages; usually none or one."""
     if not os.path.isdir(root):
         _refuse_hub(root, shown)
-        return []
+        return _find_described(root, shown)
     boxes = {guess.dataset: guess.reason for guess in find_boxes(root, shown)}
     found = []
     if "coco" in boxes:
@@ -66,6 +67,13 @@ def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
     return [DatasetGuess(dataset, one_line(reason)) for dataset, reason in found]
 
 
+def _find_described(file: str, shown: str) -> list[DatasetGuess]:
+    """Return the dataset of a file that describes YOLO data with keypoints; none: another file."""
+    is_pose = os.path.isfile(file) and is_yolo_description(file) and _SHAPE.search(read_beginning(file)) is not None
+    reason = f"{shown} names classes and images with YOLO's labels, with kpt_shape"
+    return [DatasetGuess("yolo_pose", one_line(reason))] if is_pose else []
+
+
 def _refuse_hub(path: str, shown: str) -> None:
     """Raise a UserError if there are data files with images, from which keypoints are not read."""
     refuse_hub(path, shown, "keypoints", "the keypoints to a file in COCO's format (-dataset=coco_keypoints)")
@@ -73,6 +81,8 @@ def _refuse_hub(path: str, shown: str) -> None:
 
 def _guess_file(file: str, shown: str) -> DatasetGuess | None:
     """Detect the dataset that a file is; raise a ``UserError`` if its folder is the dataset."""
+    if described := _find_described(file, shown):
+        return described[0]
     if is_coco(file):
         return DatasetGuess("coco_keypoints", one_line(f"{shown} contains annotations in COCO's format"))
     if file.lower().endswith((*PARQUET, *ARROW)):

@@ -55,6 +55,7 @@ class Yolo(IndexedDetectionImages):
         """
         self.split = split
         root, description = open_yolo(data_path, self.name)
+        self._described = description.file if description else root
         names = description.names if description else parse_names(root)
         images = list_images(root, split, description)
         labels = [find_label_file(image) for image in images]
@@ -71,9 +72,8 @@ class Yolo(IndexedDetectionImages):
             *self.notices,
         ]
 
-    @staticmethod
     def read_source(
-        root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int
+        self, root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int
     ) -> AnnotationSource:
         """Read all labels as ``read_yolo`` does; called only if their index is not in the cache folder."""
         return read_yolo(root, images, names, turned, keypoints)[0]

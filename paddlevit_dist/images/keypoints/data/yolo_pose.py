@@ -43,7 +43,7 @@ class YoloPose(IndexedKeypointImages, Yolo):
             UserError: there is no data.yaml with kpt_shape, or a label file or key does not fit it.
         """
         super().__init__(data_path, split, cache_folder, turned)
-        file = _read_pose_file(self.root)
+        file = _read_pose_file(self._described)
         self.describe_points([file.describe(name) for name in self.class_names], keys)
 
     @classmethod
@@ -52,12 +52,11 @@ class YoloPose(IndexedKeypointImages, Yolo):
         data = config.DATA
         return cls(data.DATA_PATH, split, cache_folder, data.EXIF_ROTATE is not False, config.KEYPOINTS)
 
-    @staticmethod
     def read_source(
-        root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int
+        self, root: str, images: list[str], names: dict[int, str], turned: bool, keypoints: int
     ) -> AnnotationSource:
         """Read all labels with their points; called only if their index is not in the cache folder."""
-        number, values = _read_pose_file(root).shape
+        number, values = _read_pose_file(self._described).shape
         source, fractions = read_yolo(root, images, names, turned, keypoints)
         fractions = fractions.reshape(-1, number, values)
         sizes = np.stack([source.images["height"], source.images["width"]], axis=1)[source.owners]
@@ -121,7 +120,7 @@ class PoseFile(NamedTuple):
 
 
 def _read_pose_file(root: str) -> PoseFile:
-    """Read data.yaml in a folder; raise UserError if it has no ``kpt_shape``, or wrong ``flip_idx`` or names."""
+    """Read data.yaml, or the one in a folder; raise UserError if it has no ``kpt_shape``, or wrong points."""
     description = read_description(root)
     content: dict[str, Any] = {}
     if description is not None and description.keypoint_values:

@@ -13,7 +13,7 @@ from ....core.data.path_index import ensure_path_index, make_batch
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
 from ...data.annotated_files import stamp
-from ...data.box_layouts import find_boxes
+from ...data.box_layouts import find_boxes, is_yolo_description
 from ...data.class_lists import ClassList, find_class_list, published_classes, read_class_list
 from ...data.formats import SPLIT_WORDS
 from ...data.label_pixels import LabelPixels, find_label_numbers, read_label_file, read_label_numbers
@@ -71,7 +71,10 @@ class LabelMaps(MapFiles, SegmentationDataset):
         Raises:
             UserError: nothing is found, or files or classes do not fit together.
         """
-        self.split, self.root = split, require_folder(data_path, name or "label_maps", _LAYOUT)
+        file = os.path.abspath(os.path.expanduser(data_path or ""))
+        self._described = file if os.path.isfile(file) and is_yolo_description(file) else None
+        folder = os.path.dirname(file) if self._described else data_path
+        self.split, self.root = split, require_folder(folder, name or "label_maps", _LAYOUT)
         match = find_layout(self.root, name)
         if match is None:
             other = find_layout(self.root)
@@ -227,7 +230,7 @@ class LabelMaps(MapFiles, SegmentationDataset):
         return _cache(cache_folder, files, find_label_numbers), len(files)
 
     def _open_outlines(self, match: MatchedLayout, cache_folder: Path, choices: LabelChoices) -> _SplitFiles:
-        listed = list_outlines(self._kind, self.root, self.split)
+        listed = list_outlines(self._kind, self._described or self.root, self.split)
         names, spellings = listed.names, listed.spelled
         if names is None or choices.class_list is not None:
             classes = _read_classes(match, choices)

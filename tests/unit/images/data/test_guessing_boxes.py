@@ -13,12 +13,15 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.manifest import BOX_LABELS, MASK_LABELS
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks.dataset import dataset_class
-from paddlevit_dist.images.data.guessing import guess
+from paddlevit_dist.images.data.guessing import find_box_layouts, guess
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.detection_dataset import DetectionDataset
 from paddlevit_dist.images.detection.data.samples import open_samples
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
+from paddlevit_dist.images.detection.evaluate_command import is_annotation_file
+from paddlevit_dist.images.keypoints.guessing import guess_keypoints
+from paddlevit_dist.images.segmentation.data.label_maps import LabelMaps
 
 
 def coco(root):
@@ -207,3 +210,19 @@ def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_p
         message = refusal_of(dataset_class, config, contract)
         assert fitting in message
         assert ("coco" in message.partition("one of ")[2]) == (task == "detection")
+
+
+@pytest.mark.parametrize("name", ["data.yaml", "second.yml"])
+def test_the_file_that_describes_yolo_data_is_their_path(tmp_path, cache, name):
+    write_yolo(tmp_path, train="images/train")
+    text = (tmp_path / "data.yaml").read_text()
+    (tmp_path / "second.yml").write_text(text.replace("cat", "lynx"))
+    file, expected = str(tmp_path / name), {"data.yaml": "cat", "second.yml": "lynx"}[name]
+    assert guess(file, BOX_LABELS).dataset == "yolo" == find_box_layouts(file, file)[0].dataset
+    assert Yolo(file, "train", cache).class_names[0] == expected
+    outlines = LabelMaps(file, "train", cache, "yolo_outlines")
+    assert expected in outlines.class_names and len(outlines) == 3
+    with (tmp_path / name).open("a") as stream:
+        stream.write("kpt_shape: [2, 3]\n")
+    assert guess_keypoints(file).dataset == "yolo_pose"
+    assert not is_annotation_file(file) and is_annotation_file(str(tmp_path / "images" / "train" / "1.png"))

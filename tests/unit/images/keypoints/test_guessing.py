@@ -64,7 +64,9 @@ def test_several_layouts_and_other_files_are_refused(tmp_path):
     (tmp_path / "one" / "a.json").write_text(json.dumps({"version": "5.0", "shapes": [{"label": "tip"}]}))
     with pytest.raises(UserError, match="Labelme file of one image"):
         guess(tmp_path / "one")
-    place = tmp_path / "data.yaml"
+    assert guess(tmp_path / "data.yaml") == "yolo_pose"  # the file decides
+    place = tmp_path / "a.yaml"
+    place.write_text("a: 1\n")
     for path, message in (
         (tmp_path / "none", f"data path {tmp_path / 'none'} does not exist"),
         (place, f"data path {place} is a file; give the folder with this file and the images: {tmp_path}"),

@@ -74,7 +74,7 @@ def explain_missing(settings: Sequence[KeySetting], error: UserError | None = No
     if not missing:
         return []
     origin = next(setting.origin for name, setting in modules if name in missing)
-    place = f"{origin}: {_NAME} has {', '.join(missing)}, which only a command imports"
+    place = f"{origin}: {_NAME} has {', '.join(missing)}, imported only if the command names it"
     if read_word(values.get("EVAL")) is not True:
         raise UserError(f"{place}: {advice}")
     return [f"{place}: if the results need it, {advice}"]

@@ -4,8 +4,10 @@ import contextlib
 import io
 import os
 import sys
+import warnings
 
 import pytest
+from PIL import Image
 from support.hosts.foreign import EVIL, SHOWN
 
 from paddlevit_dist import UserError
@@ -206,3 +208,15 @@ def test_a_traceback_is_shown_as_safely_as_other_lines(capsys):
     error = ValueError("a\nerror: b\x1b")
     printing.show_uncaught(ValueError, error, None)
     assert capsys.readouterr() == ("", "ValueError: a\n  error: b\\x1b\n")
+
+
+def test_a_command_hides_warnings_that_its_user_can_do_nothing_about():
+    shown = [("PIL.Image", UserWarning, "Palette images with Transparency"), ("own", UserWarning, "Palette images")]
+    bomb = "Image size (9 pixels) exceeds limit of 4 pixels, could be decompression bomb DOS attack."
+    shown += [("PIL.Image", Image.DecompressionBombWarning, bomb), ("own", RuntimeWarning, "Image")]
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        printing.hide_known_warnings()
+        for module, kind, text in shown:
+            warnings.warn_explicit(text, kind, "file.py", 1, module)
+    assert [str(each.message) for each in seen] == ["Palette images", "Image"]

@@ -74,7 +74,9 @@ def index_class_folders(
     _count_outside_classes(skipped_files)
     for path in list_folders(skipped_files.place):
         if os.path.basename(path) not in present:
-            skipped_files.add_unusable(os.fsencode(os.path.basename(path)), "folder of label maps", is_lost=False)
+            skipped_files.add_unusable(
+                os.fsencode(os.path.basename(path)), "folder of label maps or a copy of others", is_lost=False
+            )
     batches: list[PathBatch] = []
     for class_name in tqdm(present, desc=f"listing {folder or root}", unit="class", disable=None, leave=False):
         in_class = SkippedFiles(os.path.join(root, folder, class_name))

@@ -28,6 +28,7 @@ from .formats import (
 _DEEPEST = 4  # levels below a folder that are searched for an image
 _MOST_NAMES = 20_000  # read from a folder; it may have a million
 _MOST_COMPARED = 6  # folders that are searched for label maps of each other's images
+_FEWEST_COPIED = 3  # folders, one of them a copy of the others
 _PROBED = 20  # names of images that are looked for in another folder
 _DECODED = 3  # images of a folder that show whether it has label maps
 _FEW_LEVELS, _MOST_PIXELS = 16, 0.95  # gray levels that have this share of the pixels of a label map
@@ -70,10 +71,18 @@ def find_class_tree(root: str) -> ClassTree:
 
 
 def list_class_folders(root: str, folder: str = "") -> list[str]:
-    """Return the sorted names of the folders in a folder, without those with label maps of the others' images."""
+    """Return the sorted names of the folders in a folder, without label maps of the others' images, and copies.
+
+    A copy has folders of other folders' names only, as archives have them that were packed twice.
+    """
     paths = list_folders(os.path.join(root, folder) if folder else root, may_be_absent=False)
-    masks = find_label_map_folders(paths)
-    return [os.path.basename(path) for path in paths if path not in masks]
+    masks, names = find_label_map_folders(paths), set(map(os.path.basename, paths))
+
+    def is_copy(path: str) -> bool:
+        inner = [] if len(paths) < _FEWEST_COPIED or has_own_image(path) else list_folders(path, most=_MOST_NAMES)
+        return len(inner) > 1 and set(map(os.path.basename, inner)) <= names - {os.path.basename(path)}
+
+    return [os.path.basename(path) for path in paths if path not in masks and not is_copy(path)]
 
 
 def find_inner_folder(root: str) -> str:
@@ -95,7 +104,7 @@ def _find_splits(root: str, top: str, names: Sequence[str], folders: Sequence[st
             ranked.setdefault(split, []).append((rank, words.index(name.lower()) if rank == 0 else 0, name))
     levels = {name: list(_descend(root, os.path.join(top, name))) for names in ranked.values() for *_, name in names}
     classes = {name: {compose(each) for _, found in levels[name] for each in found} for name in levels}
-    is_any_split = len(ranked) > 1 and set(folders) <= set(levels)
+    is_any_split = len(folders) > 1 and set(folders) <= set(levels)
     if not is_any_split:
         for split, candidates in ranked.items():
             others = [each for own, rest in ranked.items() if own != split for each in rest]
@@ -112,7 +121,7 @@ def _find_splits(root: str, top: str, names: Sequence[str], folders: Sequence[st
             )
         if best:
             found[split] = alike[0] if alike else best[0][2]
-    if len(found) == 1 and len(folders) > 1 and not any(classes[name] for name in found.values()):
+    if len(found) == 1 and set(folders) - set(levels) and not any(classes[name] for name in found.values()):
         return ClassTree(top, {})  # a class, next to others, such as train and bus
     train: set[str] = classes.get(found.get("train", ""), set())
     splits, labeled = dict[str, str](), set[str]()

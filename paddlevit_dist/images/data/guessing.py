@@ -27,7 +27,7 @@ from .box_layouts import (
 )
 from .cifar import Cifar10, Cifar100, find_cifar
 from .class_trees import ClassTree, find_class_tree, find_inner_folder, has_image, has_own_image, list_class_folders
-from .formats import SPLIT_WORDS
+from .formats import SPLIT_WORDS, split_in_name
 from .hub.guessing import find_hub, metadata_decide
 from .hub.layout import ARROW, PARQUET, is_pattern
 from .hub.repository import is_repository
@@ -78,7 +78,8 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if found is not None:
         return found
     _refuse_point_clouds(root, shown)
-    found = find_hub(root, shown, contents, _detect_table) or _detect_table(root, shown)
+    detect_table = _detect_nothing if contents in (BOX_LABELS, MASK_LABELS) else _detect_table
+    found = find_hub(root, shown, contents, detect_table) or detect_table(root, shown)
     inner = "" if found else find_inner_folder(root)
     if inner and (found := guess(inner, contents)) is not None:
         reason = found.reason.replace(inner, os.path.join(shown, os.path.basename(inner)), 1)
@@ -98,7 +99,7 @@ def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess 
     if maps or (boxes and not _has_several_classes(root)):  # folders called images and labels are not classes
         others = ("folder", "imagenet2012") if maps else ("folder",)
         guesses = [candidate for candidate in guesses if candidate.dataset not in others]
-    if contents in (BOX_LABELS, MASK_LABELS) and not annotated:
+    if (contents == BOX_LABELS and not boxes) or (contents == MASK_LABELS and not annotated):
         refuse_own_formats(root)
     guesses += annotated
     _refuse_several(guesses)
@@ -133,11 +134,10 @@ def find_classes(path: str, shown: str) -> list[DatasetGuess]:
 
 def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with boxes at a path, ``shown`` in messages, also in data files."""
-    root = os.path.abspath(os.path.expanduser(root))
-    if is_yolo_description(root, needs_places=False):
+    if is_yolo_description(os.path.expanduser(root), needs_places=False):
         return [DatasetGuess("yolo", one_line(f"{shown} names classes and images with YOLO's labels"))]
     found = (find_boxes(root, shown) if os.path.isdir(root) else []) or _find_hub_only(root, BOX_LABELS)
-    inner = "" if found else find_inner_folder(root)
+    inner = "" if found or not os.path.isdir(root) else find_inner_folder(os.path.abspath(root))
     return [each._replace(path=each.path or inner) for each in find_box_layouts(inner, inner)] if inner else found
 
 
@@ -169,7 +169,7 @@ def _find_hub_only(path: str, contents: str) -> list[DatasetGuess]:
                 return []
         except UserError:
             return []
-        found = find_hub(root, path, contents, _detect_table)
+        found = find_hub(root, path, contents)
     else:
         return []
     return [] if found is None else [found]
@@ -252,7 +252,7 @@ def _detect_classes(root: str, shown: str) -> DatasetGuess | None:
 def _compare_tables(root: str, shown: str, above: str, tree: ClassTree) -> DatasetGuess | None:
     """Return the tables in a folder above the class folders, if these decide; None if the class folders do."""
     place = os.path.join(root, above) if above else root
-    tables = {split: path for split, path in find_tables(place).items() if holds_labels(path)}
+    tables = _find_label_tables(place)
     labels_of_class, has_lists = dict[str, set[str]](), False
     folders = sorted((tree.top, *tree.splits.values()), key=len, reverse=True)
     for split, table in tables.items():
@@ -260,7 +260,8 @@ def _compare_tables(root: str, shown: str, above: str, tree: ClassTree) -> Datas
             return None
         for path, label in read_first_labels(table, place, split):
             path = os.path.normpath(os.path.join(above, path))
-            inside = next((path[len(folder) :].lstrip("/") for folder in folders if path.startswith(folder)), "")
+            folder = next((each for each in folders if path.startswith(os.path.join(each, ""))), "")
+            inside = os.path.relpath(path, folder or ".")
             if "/" in inside:
                 has_lists = has_lists or label is None
                 labels_of_class.setdefault(inside.split("/")[0], set()).add(path if label is None else label)
@@ -285,30 +286,41 @@ def _compare_tables(root: str, shown: str, above: str, tree: ClassTree) -> Datas
     )
 
 
+def _find_label_tables(place: str) -> dict[str, str]:
+    """Return the tables in a folder with labels of images that exist; a ``UserError`` if several may be meant."""
+
+    def labels_images(path: str) -> bool:
+        split = split_in_name(os.path.splitext(os.path.basename(path))[0], is_whole=False) or ""
+        return holds_labels(path) and bool(read_first_labels(path, place, split))
+
+    return find_tables(place, labels_images, needs_wanted=True)
+
+
 def _refuse_groups(root: str, shown: str, place: str, classes: list[str]) -> None:
-    """Raise a UserError if folders have folders of the same classes, or each a group of classes."""
-    inner: dict[str, list[str]] = {}
-    for name in classes:
-        folder = find_class_tree(os.path.join(root, place, name))
-        where = os.path.join(place, name, folder.top)
-        inner[where] = [] if folder.splits else list_class_folders(root, where)
-        if folder.splits or has_own_image(os.path.join(root, where)):
-            return
-    common = set.intersection(*map(set, inner.values()))
+    """Raise a UserError if folders have splits, or all have folders of the same classes, or each a group of classes."""
+    deep = [name for name in classes if not has_own_image(os.path.join(root, place, name))]
+    trees = {name: find_class_tree(os.path.join(root, place, name)) for name in deep}
+    inner = {os.path.join(place, name, tree.top): tree for name, tree in trees.items()}
+    names = {where: list_class_folders(root, where) for where in inner}
     several = f"{shown} has folders {', '.join(sorted(classes)[:3])}"
-    if len(common) > 1:
-        paths = " or ".join(f"-data_path={os.path.join(root, where)}" for where in list(inner)[:3])
+    paths = " or ".join(f"-data_path={os.path.join(root, where)}" for where in list(inner)[:3])
+    end = f"add -dataset=folder if the classes are {', '.join(sorted(classes)[:3])}"
+    split = next((where for where, tree in inner.items() if len(tree.splits) > 1), None)
+    if split is not None:
         raise UserError(
-            f"{several}, all with folders such as {' and '.join(sorted(common)[:2])}: name one with {paths}, or add "
-            f"-dataset=folder if the classes are {', '.join(sorted(classes)[:3])}"
+            f"{several}, and in {split} {' and '.join(inner[split].splits)}: name one with {paths}, or {end}"
         )
-    groups = [name for where, names in inner.items() for name in names]
-    if min(map(len, inner.values())) > 1 and all(
-        has_own_image(os.path.join(root, where, name)) for where, names in inner.items() for name in names
-    ):
+    common = set.intersection(*map(set, names.values())) if len(deep) == len(classes) else set()
+    if len(common) > 1:
         raise UserError(
-            f"{several}, each with folders of images such as {', '.join(groups[:2])}: add -dataset=folder if the "
-            f"classes are {', '.join(sorted(classes)[:3])}, or move the folders in them next to each other"
+            f"{several}, all with such as {' and '.join(sorted(common)[:2])} in them: add {paths}, or {end}"
+        )
+    groups = [os.path.join(where, name) for where, each in names.items() for name in each]
+    are_groups = deep == classes and min(map(len, names.values())) > 1
+    if are_groups and all(has_own_image(os.path.join(root, group)) for group in groups):
+        raise UserError(
+            f"{several}, each with folders of images such as {', '.join(map(os.path.basename, groups[:2]))}: {end}, "
+            "or move the folders in them next to each other"
         )
 
 
@@ -372,10 +384,22 @@ def _read_first_labels(file: Path) -> bytes:
 
 def _detect_table(root: str, shown: str) -> DatasetGuess | None:
     """Detect a table of labels with images below its folder; None if there is none."""
-    if not has_image(root) or not (tables := find_tables(root)):
+    if not has_image(root):
+        return None
+    tables = _find_label_tables(root)
+    if not tables:  # the only one is the nearest, and says what it lacks
+        try:
+            tables = find_tables(root)
+        except UserError:
+            return None
+    if not tables:
         return None
     names = [os.path.relpath(path, root) for path in tables.values()]
     return DatasetGuess("table", one_line(f"{shown} has {' and '.join(names[:2])}, read as labels of the images there"))
+
+
+def _detect_nothing(root: str, shown: str) -> DatasetGuess | None:
+    """Return None, where tables are not read."""
 
 
 def _detect_scenes(root: str, shown: str) -> DatasetGuess | None:

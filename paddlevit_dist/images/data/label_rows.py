@@ -152,7 +152,7 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
 def read_first_labels(path: str, root: str, split: str) -> list[tuple[str, str | None]]:
     """Return path below ``root``, and label, of the images of the first rows that exist; None: it has several labels.
 
-    ``split`` is that of the table, "" if it is for all.
+    ``split`` is that of the table, "" if it is for all. No image is returned if a name may be that of several.
     """
     table = open_columns(path)
     try:
@@ -162,7 +162,10 @@ def read_first_labels(path: str, root: str, split: str) -> list[tuple[str, str |
     names = [str(cell).strip() for cell in table.head[layout.image][:_MOST_COMPARED]]
     labels = [str(cell).strip() if layout.kind == LABEL else None for cell in table.head[layout.labels[0]]]
     folder = os.path.relpath(os.path.dirname(path), root)
-    found = ImageFinder(root).find(names, "" if folder == "." else folder, split)
+    try:
+        found = ImageFinder(root).find(names, "" if folder == "." else folder, split)
+    except UserError:  # the table that is read reports it
+        return []
     return [(path, label) for path, label in zip(found, labels) if path]
 
 

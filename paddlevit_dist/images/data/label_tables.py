@@ -118,9 +118,9 @@ def _find(data_path: str | None) -> tuple[str, dict[str, str]]:
     inner = find_inner_folder(place) if os.path.isdir(place) and not find_tables(place) else ""
     tables = require_tables(inner or place)
     train = tables.get("train")
-    return inner or place, {
-        split: path for split, path in tables.items() if train in (None, path) or is_labeled_as(path, train)
-    }
+    if train is not None:
+        tables = {split: path for split, path in tables.items() if path == train or is_labeled_as(path, train)}
+    return inner or place, tables
 
 
 def require_tables(place: str, is_wanted: Callable[[str], bool] = holds_labels) -> dict[str, str]:

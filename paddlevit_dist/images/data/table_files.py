@@ -26,7 +26,9 @@ _LABEL_TABLES = ("labels.csv", "_classes.csv")  # names that lists of classes ha
 _PADDLECLAS = "multilabel_*_list.txt"  # its lists of several labels
 
 
-def find_tables(data_path: str, is_wanted: Callable[[str], bool] = holds_labels) -> dict[str, str]:
+def find_tables(
+    data_path: str, is_wanted: Callable[[str], bool] = holds_labels, needs_wanted: bool = False
+) -> dict[str, str]:
     """Return the tables of a data path: split -> file, or "" -> the one file of all splits; empty: there are none.
 
     That is the file itself; of a folder a table for each split, such as train.csv, in it or alone in a folder such as
@@ -35,7 +37,8 @@ def find_tables(data_path: str, is_wanted: Callable[[str], bool] = holds_labels)
 
     Args:
         data_path: a table or a folder.
-        is_wanted: tells tables that have what is read; if none has, all count, so that reading them says why.
+        is_wanted: tells tables that have what is read.
+        needs_wanted: others never count; else they do if none has it, so that reading them says why.
 
     Raises:
         UserError: there are several that may be meant.
@@ -59,7 +62,9 @@ def find_tables(data_path: str, is_wanted: Callable[[str], bool] = holds_labels)
             by_split.update({split: inner} if inner and not tables else {})
     wanted = {split: paths for split, each in by_split.items() if (paths := list(filter(is_wanted, each)))}
     unsplit = list(filter(is_wanted, tables)) if not wanted else []
-    found = wanted or ({"": unsplit} if unsplit else by_split or ({"": tables} if tables else {}))
+    found = wanted or ({"": unsplit} if unsplit else {})
+    if not found and not needs_wanted:
+        found = by_split or ({"": tables} if tables else {})
     for paths in found.values():
         if len(paths) > 1:
             shown = ", ".join(os.path.basename(path) for path in paths)

@@ -60,6 +60,15 @@ def expand(pattern):
     return ["".join(chosen) for chosen in itertools.product(*options)]
 
 
+def voc(name):
+    return (
+        f"<annotation><filename>{name}</filename><size><width>32</width><height>24</height><depth>3</depth></size>"
+        "<object><name>cat</name><bndbox><xmin>2</xmin><ymin>3</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
+        "<object><name>dog</name><bndbox><xmin>2</xmin><ymin>3</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
+        "</annotation>"
+    )
+
+
 def table(heading, rows):
     return [heading.split(","), *[str(row).split(",") for row in rows]]
 
@@ -260,6 +269,52 @@ CLASSES = {
         ("PlantVillage", "-data_path"),
     ),
     "Office-31": ({f"{{amazon,dslr}}/images/{BELOW}": None}, ("amazon", "dslr")),
+    "rock paper scissors": (
+        {"rps/{rock,paper}/#5.png": None, "rps/rps-cv-images/{rock,paper}/#5.png": None, "rps/README.txt": ""},
+        HALF,
+        ["paper", "rock"],
+    ),
+    "malaria": (
+        {f"cell_images/{BELOW}": None, f"cell_images/cell_images/{BELOW}": None},
+        HALF,
+        TWO,
+    ),
+    "natural images": ({f"natural_images/{BELOW}": None, f"data/natural_images/{BELOW}": None}, ("-data_path",)),
+    "blood cells": (
+        {
+            "dataset-master/JPEGImages/#3.jpg": None,
+            "dataset-master/Annotations/#3.xml": voc("0.jpg"),
+            "dataset-master/labels.csv": table("Image,Category", ["0,A", "1,B"]),
+            **split_folders("dataset2-master/images/TRAIN", "dataset2-master/images/TEST"),
+        },
+        ("dataset2-master/images", "-data_path"),
+    ),
+    "seedlings": (
+        {
+            "train/{cat,dog}/#5.png": None,
+            "test/#3.png": None,
+            "sample_submission.csv": table("file,species", ["0.png,cat"]),
+        },
+        HALF,
+        TWO,
+    ),
+    "faces": (
+        {
+            "lfw/lfw/{Ann_B,Cy_D}/#5.jpg": None,
+            "lfw/people.csv": table("name,images", ["Ann_B,5", "Cy_D,5"]),
+            "lfw/pairs.csv": table("name,imagenum1,imagenum2", ["Ann_B,1,4"]),
+        },
+        HALF,
+        ["Ann_B", "Cy_D"],
+    ),
+    "retinopathy, resized": (
+        {
+            f"resized_train/resized_train/{ALL}.jpeg": None,
+            f"resized_train_cropped/resized_train_cropped/{ALL}.jpeg": None,
+            "trainLabels{,_cropped}.csv": table("image,level", [f"{name},{n % 2}" for n, name in enumerate(IDS)]),
+        },
+        ("resized_train",),
+    ),
     "SUN397": (
         {"SUN397/a/{abbey,alley}/#5.jpg": None, "SUN397/b/{bank,beach}/#5.jpg": None},
         ("abbey", "-dataset=folder"),
@@ -649,15 +704,6 @@ def coco(*names):
     ]
     categories = [{"id": 1, "name": "cat"}, {"id": 2, "name": "dog"}]
     return json.dumps({"images": images, "annotations": boxes, "categories": categories})
-
-
-def voc(name):
-    return (
-        f"<annotation><filename>{name}</filename><size><width>32</width><height>24</height><depth>3</depth></size>"
-        "<object><name>cat</name><bndbox><xmin>2</xmin><ymin>3</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
-        "<object><name>dog</name><bndbox><xmin>2</xmin><ymin>3</ymin><xmax>9</xmax><ymax>9</ymax></bndbox></object>"
-        "</annotation>"
-    )
 
 
 YOLO = "0 0.5 0.5 0.25 0.25\n1 0.5 0.5 0.25 0.25\n"

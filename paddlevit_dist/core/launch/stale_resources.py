@@ -58,16 +58,14 @@ def temporary_folder(kind: str) -> Iterator[Path]:
 def working_folder(kind: str) -> Iterator[Path]:
     """Create a temporary folder for a command without an output folder, and a token for the processes it starts.
 
-    Remove what killed commands have left, and what killed processes of this one leave.
+    Remove what killed commands have left.
     """
     before = os.environ.get(_MARK, "")
-    with _marked(new_token()) as own:
+    with _marked(new_token()), temporary_folder(kind) as folder:
         try:
-            with temporary_folder(kind) as folder:
-                yield folder
+            yield folder
         finally:
             os.environ[_MARK] = before
-            remove(own, tempfile.gettempdir())
 
 
 @contextlib.contextmanager

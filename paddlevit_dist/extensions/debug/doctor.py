@@ -3,6 +3,8 @@
 Each check prints ``ok``, ``warning`` or ``failure``, and how to fix the problem.
 """
 
+import tempfile
+
 from ...core import settings as configuration
 from ...core.launch import devices, stale_resources, tuning
 from ...core.runtime import signals
@@ -47,8 +49,12 @@ def run(arguments: list[str]) -> None:
     checks = [*CHECKS, *((*DATA_CHECKS, UPDATE_CHECK) if checks_data else ())]
     plan = plan_processes(values.NGPUS, device=values.DEVICE)
     with stale_resources.working_folder("doctor") as folder:
-        context = CheckContext(values, folder, plan)
-        run_checks(context, checks)
+        context, token = CheckContext(values, folder, plan), stale_resources.token()
+        try:
+            run_checks(context, checks)
+        finally:  # killed processes may leave shared memory
+            stale_resources.new_token()
+            stale_resources.remove(token, tempfile.gettempdir())
     for notice in [*loaded.notices, *plan.notices]:
         print(one_line(f"note: {notice}"))
     statuses = [result.status for result in context.results.values()]

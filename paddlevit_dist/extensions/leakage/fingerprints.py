@@ -13,6 +13,7 @@ from PIL import Image
 
 from ...core.data.checked_files import DamagedCacheError, map_verified, write_array
 from ...core.runtime.errors import UserError
+from ...core.runtime.outages import read_through_outages
 from ...core.tasks.dataset import Dataset
 from ...images.data.image_dataset import ImageDataset
 from ...images.data.inspection import run_in_threads
@@ -93,7 +94,8 @@ def find_cache_file(dataset: Any, variants: int, cache_folder: Path | None) -> P
 
 def compute_row(variants: int, dataset: Dataset, index: int) -> tuple[int, int, int, Any]:
     """Compute state, digests and hashes of a sample."""
-    try:
+
+    def compute() -> tuple[int, int, int, Any]:
         if dataset.holds in _POINTS:
             return EXACT, 0, digest_points(dataset.read(index)), 0
         if dataset.holds in _VOLUMES:
@@ -101,6 +103,9 @@ def compute_row(variants: int, dataset: Dataset, index: int) -> tuple[int, int, 
             first = decoded[0] if isinstance(decoded, list) else decoded  # first channel
             return EXACT, 0, _digest(np.sort(first.array, axis=None)), 0
         return _compute_image_row(dataset, index, variants)
+
+    try:
+        return read_through_outages(compute, was_there=True, absent=getattr(dataset, "absent_folders", ()))
     except UserError:
         return UNREADABLE, 0, 0, 0
 

@@ -93,3 +93,22 @@ def make_detector_parts(source: str, name: str, image_size: Size, task: str, dat
     if "note" in parts.about:
         notes.append(parts.about["note"])
     return exportable, parts._replace(about={**parts.about, **({"note": "; ".join(notes)} if notes else {})})
+
+
+def make_segmenter_parts(source: str, name: str, size: tuple[int, int], num_classes: int) -> tuple[Any, Any]:
+    """Return the ``Exportable`` of a segmenter without a run, with default settings, and its ``ExportParts``.
+
+    ``size`` is the height and width of its images in pixels.
+    """
+    from ...core import settings
+    from ...core.tasks.task_factory import make_task
+    from ...images.expected_input import find_object_input
+
+    words = ["TASK", "image_segmentation", "MODEL.NAME", name, "-dataset=label_maps", f"-num_classes={num_classes}"]
+    values = settings.load([*words, "-eval", f"-pretrained={source}", "SEGMENTATION.CROP", str(list(size))]).values
+    exportable = require_exportable(make_task(values))
+    parts = exportable.export_parts()
+    if find_object_input(values, is_hub_asked=True).file is None:
+        note = "the weights do not store the normalization of images: ImageNet's is used; or export a run"
+        parts = parts._replace(about={**parts.about, "note": note})
+    return exportable, parts

@@ -128,11 +128,18 @@ def _load_foreign_weights(
     from ...core.checkpoint.weight_files import evaluated_weights
     from ...core.checkpoint.weights import read_weights
     from ...core.registry.lookup import annotation_type, find_name
-    from ...core.registry.manifest import CLASS_LABELS, KEYPOINT_LABELS
+    from ...core.registry.manifest import CLASS_LABELS, KEYPOINT_LABELS, MASK_LABELS
     from ...core.registry.names import REGISTRY
+    from ...core.tasks.model import input_size
     from ...core.tasks.model_factory import build_outline, create_model, explain_options
     from ...core.tasks.prediction import CheckpointMeta
-    from .foreign_weights import find_class_names, find_detection, make_classifier_parts, make_detector_parts
+    from .foreign_weights import (
+        find_class_names,
+        find_detection,
+        make_classifier_parts,
+        make_detector_parts,
+        make_segmenter_parts,
+    )
 
     name = find_name("model", name)
     name = REGISTRY.aliases.get(name, name)
@@ -159,6 +166,8 @@ def _load_foreign_weights(
         raise UserError(
             f"export: {name} takes inputs of any size, and weights alone store none: export the run's folder"
         )
+    if kind == MASK_LABELS:
+        parts = make_segmenter_parts(source, name, input_size(model), num_classes)
     is_named = kind == CLASS_LABELS or detection is not None or ":" in name
     classes = find_class_names(path, num_classes) if is_named else {}
     report = load_weights(model, weights, strict=True)

@@ -12,6 +12,7 @@ from paddlevit_dist.extensions.export.foreign_weights import (
     find_detection,
     make_classifier_parts,
     make_detector_parts,
+    make_segmenter_parts,
 )
 from paddlevit_dist.extensions.export.trained_models import load_trained_model
 from paddlevit_dist.images.imagenet_classes import names_by_synset
@@ -68,6 +69,16 @@ def test_a_detector_needs_a_size_and_says_whose_normalization_it_has(weights):
     assert parts.about["mean"] == [0.0] * 3 and parts.about["standard_deviation"] == [1.0] * 3
     (weights / "preprocessor_config.json").write_text(json.dumps({**INPUT, "size": {"height": 64, "width": 64}}))
     _, parts = make_detector_parts(str(weights), "rtdetr_r18vd", 64, *BOXES)
+    assert "note" not in parts.about and parts.about["mean"] == [0.1, 0.2, 0.3]
+
+
+def test_a_segmenter_has_imagenets_normalization_and_a_note_or_what_the_file_next_to_it_says(weights):
+    exportable, parts = make_segmenter_parts(str(weights), "segformer_b0", (64, 96), 3)
+    assert exportable is not None and parts.size == (64, 96) and parts.about["mean"] == [0.485, 0.456, 0.406]
+    assert "ImageNet's is used" in parts.about["note"]
+    file = {**INPUT, "image_processor_type": "SegformerImageProcessor", "size": {"height": 64, "width": 96}}
+    (weights / "preprocessor_config.json").write_text(json.dumps(file))
+    _, parts = make_segmenter_parts(str(weights), "segformer_b0", (64, 96), 3)
     assert "note" not in parts.about and parts.about["mean"] == [0.1, 0.2, 0.3]
 
 

@@ -115,7 +115,7 @@ def find_pass_order() -> Callable[[int, int, tuple[int, int]], bool] | None:
 
 
 def _resizes_equally(image: Image.Image, box: Box, order: Callable[[int, int, tuple[int, int]], bool]) -> bool:
-    crop = image.crop(box)
+    crop = crop_image(image, box)
     pixels = np.array(crop).reshape(crop.height, crop.width, -1)
     for rows, columns in _TRIAL_SIZES:
         ours = _resize_crop(pixels, (0, 0, *crop.size), (rows, columns), order(*crop.size, (rows, columns)))

@@ -68,7 +68,7 @@ class EvaluationTransform:
         if has_corners:
             places += [(0, 0), (right, 0), (0, lower), (right, lower)]
         boxes = [(left, top, left + width, top + height) for left, top in places]
-        return [to_array(image.crop(box), self.channels) for box in boxes]
+        return [to_array(crop_image(image, box), self.channels) for box in boxes]
 
     def resize(self, image: Image.Image) -> Image.Image:
         """Resize an image, and pad it if the crop mode is "border"."""

@@ -308,3 +308,10 @@ def test_a_glyph_without_distortion_is_the_evaluation_image_up_to_interpolation(
     moved = GlyphTransform(28, train=True, distortion=1.0)(image, generator)
     np.testing.assert_array_equal(still[0], np.asarray(image), strict=True)
     assert not np.array_equal(moved[0], np.asarray(image))
+
+
+@pytest.mark.parametrize("transform", [TrainingTransform(24), EvaluationTransform(24)])
+def test_pillows_limit_for_files_is_not_for_crops(transform, monkeypatch):
+    expected = transform(noise(40, 40), rng())
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
+    assert (transform(noise(40, 40), rng()) == expected).all()

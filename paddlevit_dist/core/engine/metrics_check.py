@@ -15,6 +15,7 @@ from ..runtime.metrics_file import require_free_names
 from ..runtime.printing import describe_value
 from ..tasks.metrics import Metrics, PerSampleMetrics, ShownValues, TableMetrics
 from ..tasks.score import HIGHER, LOWER
+from ..tasks.score_kind import CROSS_ENTROPY, LOSS
 from ..tasks.table_checks import require_line
 from ..tasks.task import Task
 from ..tasks.task_factory import require_best_metric
@@ -30,6 +31,11 @@ def require_value(task: Task, values: Mapping[str, float], undefined: Collection
     require_best_metric(task)
     name = task.best_metric[0]
     if name not in values and name not in undefined:
+        if name == LOSS and CROSS_ENTROPY in values:
+            raise UserError(
+                f"best_metric of {type(task).__name__} is '{LOSS}', but an evaluation does not compute the loss of its "
+                f"train_step: choose another score, such as ('{CROSS_ENTROPY}', False)"
+            )
         names = ", ".join([*values, *undefined])
         raise UserError(
             f"best_metric of {type(task).__name__} is '{name}', which compute does not return; "

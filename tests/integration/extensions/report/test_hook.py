@@ -23,7 +23,7 @@ def train(folder: Path, *words: str, is_older: bool = False, error: BaseExceptio
     seen = []
 
     class Watched(resolve("task", "classification"), Reportable):
-        best_metric = ("loss", not is_older)  # which rises in the second epoch
+        best_metric = ("cross_entropy", not is_older)  # which rises in the second epoch
 
         def train_step(self, model, batch, step):
             terms = super().train_step(model, batch, step)

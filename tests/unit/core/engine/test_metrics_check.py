@@ -1,14 +1,16 @@
 """What an own kind of scores does wrong is told before the first update, and what is undefined is no mistake."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
 import pytest
+from support.refusals import refusal_of
 from support.trainings import small_runs
 
 from paddlevit_dist import UserError
-from paddlevit_dist.core.engine.metrics_check import check_values, find_problem
+from paddlevit_dist.core.engine.metrics_check import check_values, find_problem, require_value
 from paddlevit_dist.core.metrics import ClassificationMetrics, ClassificationScores
 from paddlevit_dist.core.registry.register import register_score_kind
 from paddlevit_dist.core.runtime.metrics_file import (
@@ -115,6 +117,13 @@ def test_values_that_are_no_numbers_are_refused(values, told):
     with pytest.raises(UserError, match=told):
         check_values(metrics, values)
     assert re.search(told, find_problem(OwnTask, metrics, {}))
+
+
+def test_a_loss_that_no_evaluation_computes_names_the_cross_entropy():
+    task = SimpleNamespace(best_metric=("loss", False))
+    refusal = refusal_of(require_value, task, {"top-1": 50.0, "cross_entropy": 1.0})
+    assert refusal.startswith("best_metric of SimpleNamespace is 'loss'") and "('cross_entropy', False)" in refusal
+    require_value(task, {"loss": 2.0, "cross_entropy": 1.0})
 
 
 def test_numbers_of_any_kind_none_and_nan_are_values():

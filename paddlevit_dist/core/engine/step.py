@@ -22,6 +22,7 @@ from ..distributed import (
     world_size,
 )
 from ..launch import status
+from ..registry.required_methods import is_builtin
 from ..runtime import paddle_versions
 from ..runtime.transfers import is_on_gpu
 from ..tasks import seeding
@@ -165,7 +166,7 @@ class TrainStep:
         self.gradient_norm = 0.0
         self.before_clipping: Callable[[], None] | None = None
         self._queued: tuple[QueuedStep, _PendingStep] | None = None
-        self._is_own = has_own_step(task)
+        self._is_own = not is_builtin(type(task))
         self._has_terms = False  # whether the task has returned what it must
         self.bucket_bytes = bucket_megabytes << 20
         self._log = log

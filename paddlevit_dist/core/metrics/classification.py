@@ -92,10 +92,10 @@ class ClassifierTask(Task):
         """Add a batch to the metrics, and return its records if the step keeps them."""
         logits = self.logits(model, batch)
         step.metrics.update(logits, batch["labels"])
-        self._add_own_loss(logits, batch["labels"], step.metrics)
+        self._add_own_loss(logits, batch, step.metrics)
         return self._record(logits, batch["labels"]) if step.keeps_records else None
 
-    def _add_own_loss(self, logits: paddle.Tensor, labels: paddle.Tensor, metrics: Any) -> None:
+    def _add_own_loss(self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor], metrics: Any) -> None:
         """Add the loss of a batch to metrics whose cross-entropy is not the loss; by default, nothing is added."""
 
     def _record(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Records:

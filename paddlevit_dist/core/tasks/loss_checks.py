@@ -71,7 +71,13 @@ def has_own_step(task: Any) -> bool:
 
 def has_own_loss(task: Any) -> bool:
     """Return whether a user has written the task's loss, so that a cross-entropy of an evaluation may be another."""
-    methods = (getattr(type(task), name, None) for name in ("train_step", "summed_loss"))
+    step = getattr(type(task), "train_step", None)
+    return adds_own_loss(task) or (step is not None and not is_builtin(step))
+
+
+def adds_own_loss(task: Any) -> bool:
+    """Return whether a user has written the loss in a method that evaluations call, too."""
+    methods = (getattr(type(task), name, None) for name in ("losses", "summed_loss"))
     return any(method is not None and not is_builtin(method) for method in methods)
 
 

@@ -9,7 +9,7 @@ from ..settings.every_run import RunSettings
 from ..settings.table import default_config
 from . import protocols
 from .aspects import find_location, require_no_override
-from .loss_checks import has_own_loss
+from .loss_checks import adds_own_loss, has_own_loss
 from .metrics import Metrics, TableMetrics
 from .task import Task
 
@@ -40,8 +40,7 @@ def build_metrics(task: Task) -> Metrics:
             "TableMetrics or super().build_metrics()"
         )
     if isinstance(metrics, TableMetrics) and metrics.scores.has_cross_entropy and has_own_loss(task):
-        summed_loss = getattr(type(task), "summed_loss", None)
-        metrics.expect_own_loss(is_added=summed_loss is not None and not is_builtin(summed_loss))
+        metrics.expect_own_loss(is_added=adds_own_loss(task))
     return metrics
 
 

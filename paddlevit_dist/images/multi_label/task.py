@@ -52,11 +52,12 @@ class MultiLabel(Classification):
 
     def __init__(self, config: MultiLabelSettings) -> None:
         super().__init__(config)
-        if type(self).summed_loss is not Classification.summed_loss:
-            raise UserError(
-                f"{type(self).__name__}.summed_loss is never called: it is the loss of images of one class: override "
-                "train_step"
-            )
+        for name in ("losses", "summed_loss"):
+            if getattr(type(self), name) is not getattr(Classification, name):
+                raise UserError(
+                    f"{type(self).__name__}.{name} is never called: it is the loss of images of one class: override "
+                    "train_step"
+                )
         self.positive_weights: tuple[float, ...] | None = None
         self.outputs = LabelOutputs(self)
 

@@ -187,6 +187,11 @@ class MixParameters:
         share = self._on_device[:, :1]
         return targets * share + targets.flip(axis=[0]) * (1.0 - share)
 
+    def losses(self, own: paddle.Tensor, partners: paddle.Tensor) -> paddle.Tensor:
+        """Return the losses of mixed images, (batch,), from those with their own label and with their partner's."""
+        share = self._on_device[:, 0]
+        return own * share + partners * (1.0 - share)
+
     def dominant(self, labels: paddle.Tensor) -> paddle.Tensor:
         """Return the label with the larger share in each image, int64 (batch,)."""
         is_own = (self._on_device[:, 0] >= 0.5).astype("int64")

@@ -162,3 +162,39 @@ def test_the_loss_of_an_evaluation_is_the_users():
 @pytest.mark.parametrize("owner", [MeanErrors, NoErrors])
 def test_a_users_loss_is_checked_in_an_evaluation(owner):
     assert f"{owner.__name__}.summed_loss" in refusal_of(evaluate, owner, np.eye(5, 10, dtype=np.float32))
+
+
+class MissedShares(Classification):
+    """The share that a network does not give to an image's class."""
+
+    def losses(self, outputs, batch):
+        return 1 - (F.softmax(outputs) * F.one_hot(batch["labels"], 10)).sum(axis=1)
+
+
+class MeanShares(MissedShares):
+    def losses(self, outputs, batch):
+        return super().losses(outputs, batch).mean()
+
+
+@pytest.mark.parametrize("mixing", MIXING)
+def test_unreduced_losses_are_summed_with_the_shares_of_mixed_labels_and_evaluated_alike(mixing):
+    words = [*DIGITS, *MIXING[mixing], "TRAIN.RANDOM_ERASE_PROB", "0"]
+    task = MissedShares(settings.load(words).values)
+    task.num_classes = 10
+    logits = np.random.default_rng(0).standard_normal((5, 10)).astype(np.float32)
+    missed = 1 - np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    batch = {"images": paddle.zeros([5, 1, 16, 16], "uint8"), "labels": paddle.to_tensor(LABELS)}
+    step = StepPosition(1, 4, 9)
+    term = task.train_step(lambda images: paddle.to_tensor(logits), batch, step)["loss"]
+    mix = task.training_images(batch, step)[1]
+    own = np.ones(5) if mix is None else np.broadcast_to(mix.share, 5)
+    rows = np.arange(5)
+    expected = own * missed[rows, LABELS] + (1 - own) * missed[rows, LABELS[::-1]]
+    assert (float(term.sum), term.count) == (pytest.approx(expected.sum(), rel=1e-5), 5)
+    _, values = evaluate(MissedShares, logits, *words[len(DIGITS) :])
+    assert values["loss"] == pytest.approx(missed[rows, LABELS].mean(), rel=1e-5) and "cross_entropy" in values
+
+
+def test_losses_that_are_reduced_are_refused():
+    said = refusal_of(evaluate, MeanShares, np.eye(5, 10, dtype=np.float32))
+    assert said.startswith("MeanShares.losses returns ") and "reduction='none'" in said

@@ -275,8 +275,9 @@ def test_an_evaluated_batch_waits_for_nothing(tmp_path):
 
 
 def test_a_loss_that_is_never_called_is_refused():
-    own = type("Own", (MultiLabel,), {"summed_loss": lambda self, logits, labels, mix: logits.sum()})
-    assert refusal_of(own, load(["-cfg=multi_digits"]).values).startswith("Own.summed_loss is never called")
+    for name in ("losses", "summed_loss"):
+        own = type("Own", (MultiLabel,), {name: lambda self, *given: given[0].sum()})
+        assert refusal_of(own, load(["-cfg=multi_digits"]).values).startswith(f"Own.{name} is never called")
 
 
 def test_the_cross_entropy_of_a_users_step_is_not_called_its_loss():

@@ -310,7 +310,7 @@ def test_a_glyph_without_distortion_is_the_evaluation_image_up_to_interpolation(
     assert not np.array_equal(moved[0], np.asarray(image))
 
 
-@pytest.mark.parametrize("transform", [TrainingTransform(24), EvaluationTransform(24)])
+@pytest.mark.parametrize("transform", [TrainingTransform(32), EvaluationTransform(32, 0.875)])
 def test_pillows_limit_for_files_is_not_for_crops(transform, monkeypatch):
     expected = transform(noise(40, 40), rng())
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)

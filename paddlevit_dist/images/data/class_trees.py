@@ -138,9 +138,11 @@ def _descend(root: str, folder: str) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder and the names of the class folders in it, then the same of the one with images in it, if any."""
     while True:
         names = list_class_folders(root, folder)
-        yield folder, names
         inner = [name for name in names[:_MOST_COMPARED] if has_image(os.path.join(root, folder, name))]
-        if len(inner) != 1 or len(names) > _MOST_COMPARED or has_own_image(os.path.join(root, folder, inner[0])):
+        is_last = len(inner) != 1 or len(names) > _MOST_COMPARED or has_own_image(os.path.join(root, folder, inner[0]))
+        is_twice = is_last and inner == [os.path.basename(folder)]  # test/test/1.jpg, as archives unpack
+        yield folder, [] if is_twice else names
+        if is_last:
             return
         folder = os.path.join(folder, inner[0])
 

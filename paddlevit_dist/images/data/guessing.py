@@ -41,6 +41,7 @@ from .table_columns import SUFFIXES as TABLE_SUFFIXES
 from .table_files import find_tables
 from .tar_files import find_shards
 
+_EVALUATED = ("val", "test")
 _SHORTEST_STEM = 3  # letters that folders of one set of images share, before their numbers
 _VOLUME_SUFFIXES = (".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".nhdr")
 _ARRAY_SUFFIXES = (".npy", ".npz")  # volumes only if there are landmarks next to them
@@ -75,6 +76,8 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     if os.path.isfile(root):
         return _as_outlines(_detect_file(root, shown, contents), contents)
     found = _detect_folder(root, shown, contents)
+    if found is not None and contents == CLASS_LABELS and contents not in annotation_types("dataset", found.dataset):
+        found = _detect_table(root, shown) if _find_label_tables(root) else found  # classes next to label maps
     if found is not None:
         return found
     _refuse_point_clouds(root, shown)
@@ -300,11 +303,16 @@ def _refuse_groups(root: str, shown: str, place: str, classes: list[str]) -> Non
     """Raise a UserError if folders have splits, or all have folders of the same classes, or each a group of classes."""
     deep = [name for name in classes if not has_own_image(os.path.join(root, place, name))]
     trees = {name: find_class_tree(os.path.join(root, place, name)) for name in deep}
-    inner = {os.path.join(place, name, tree.top): tree for name, tree in trees.items()}
+    inner = {os.path.normpath(os.path.join(place, name, tree.top)): tree for name, tree in trees.items()}
     names = {where: list_class_folders(root, where) for where in inner}
     several = f"{shown} has folders {', '.join(sorted(classes)[:3])}"
     paths = " or ".join(f"-data_path={os.path.join(root, where)}" for where in list(inner)[:3])
     end = f"add -dataset=folder if the classes are {', '.join(sorted(classes)[:3])}"
+    test = next(
+        (name for name in classes if not split_in_name(name) and split_in_name(name, False) in _EVALUATED), None
+    )
+    if test is not None:
+        raise UserError(f"{several}, and {test} may have images to evaluate: move it away, or {end}")
     split = next((where for where, tree in inner.items() if len(tree.splits) > 1), None)
     if split is not None:
         raise UserError(

@@ -289,6 +289,29 @@ CLASSES = {
         },
         ("dataset2-master/images", "-data_path"),
     ),
+    "cactus": (
+        {
+            f"train/train/{ALL}.jpg": None,
+            "test/test/t#2.jpg": None,
+            "train.csv": table("id,has_cactus", [f"{name}.jpg,{n % 2}" for n, name in enumerate(IDS)]),
+        },
+        HALF,
+        ["0", "1"],
+    ),
+    "lung cancer": ({"set/{Benign cases,Malignant cases,Test cases}/#5.jpg": None}, ("Test cases", "-dataset=folder")),
+    "new plant diseases": (
+        {**split_folders("New/New/train", "New/New/valid"), "test/test/#3.jpg": None},
+        ("-data_path", "New/New"),
+    ),
+    "label maps of labeled images": (
+        {
+            f"imgs/{ALL}.jpg": None,
+            f"mask:segs/{ALL}.png": None,
+            "labels.csv": table("image,label", [n.replace(",", ".jpg,") for n in NAMED]),
+        },
+        HALF,
+        TWO,
+    ),
     "seedlings": (
         {
             "train/{cat,dog}/#5.png": None,

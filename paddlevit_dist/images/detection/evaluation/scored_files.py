@@ -175,10 +175,10 @@ def require_same_ids(
 
     ``ids``: categories of the results where ids decide; else empty.
     """
-    if all(type(id_) is int for id_ in (*ids, *annotations.category_ids)):
+    found, known = ([id_ for id_ in own if isinstance(id_, int)] for own in (ids, annotations.category_ids))
+    if len(found) == len(ids) and len(known) == len(annotations.category_ids):
         advice = "give each result its category_name (predictions.json of Ultralytics counts from 1 since 8.3.49)"
-        known = annotations.category_ids
-        require_class_numbers(path, ids, annotations.path, known, count_right, advice, annotations.are_positions)
+        require_class_numbers(path, found, annotations.path, known, count_right, advice, annotations.are_positions)
 
 
 def shift_labels(labels: np.ndarray, off: int) -> np.ndarray:

@@ -153,16 +153,17 @@ class PanopticSegmentation(BackboneTask):
         is_told = len(meta.read_data(_SplitFacts).things or ()) == number
         if file is not None and not is_told:
             known = read_categories(os.path.join(self.config.DATA.DATA_PATH or "", file))
-            order = [known.names.index(name) for name in names if name in known.names] or range(len(known.names))
+            own = known.names if all(map(str.isdecimal, names)) else names  # a number is not a name
+            order = [known.names.index(name) for name in own if name in known.names]
             if known.is_thing is None or not number == len(order) == len(known.names):
                 listed = shorten(", ".join(known.names), 80) if known.is_thing else "without isthing"
                 raise UserError(
                     f"PANOPTIC.CATEGORIES {file} lists {len(known.names):,} categories, {listed}, but the weights have "
                     f"{number:,} classes, {shorten(', '.join(names) or 'without names', 80)}: list each with isthing"
                 )
-            columns = [known.ids, known.names, known.is_thing]
-            ids, listed_names, is_thing = ([column[place] for place in order] for column in columns)
-            palette = None if known.palette is None else known.palette[list(order)]
+            palette = None if known.palette is None else known.palette[order]
+            is_thing = [known.is_thing[place] for place in order]
+            ids, listed_names = [known.ids[place] for place in order], [known.names[place] for place in order]
             found = Categories(ids, listed_names, palette, is_thing)
         elif (published := find_published(number, names)) is not None:
             found = published

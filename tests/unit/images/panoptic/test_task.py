@@ -284,7 +284,7 @@ def test_categories_say_which_classes_of_weights_are_things(tmp_path):
         found = dict(zip(task.class_names, zip(task.category_ids, task.is_thing, task.palette[:, 0])))
         assert found == {name: (number, bool(thing), number) for name, number, thing in rows}
         assert tuple(task.class_names) == (names or ("cup", "sky", "plate")) and not task.notices
-    for meta in (CheckpointMeta(4), CheckpointMeta(3, ("plate", "cup", "roof"))):
+    for meta in (CheckpointMeta(4), CheckpointMeta(3, ("plate", "cup", "roof")), CheckpointMeta(3, ("a", "b", "c"))):
         assert "mine.json lists 3 categories, cup, sky, plate, but" in refusal_of(task.load_meta, meta)
     facts = {"things": [False, True, True], "category ids": [1, 2, 3]}
     task.load_meta(CheckpointMeta(3, ("plate", "cup", "roof"), {}, facts))  # a run knows its own

@@ -19,19 +19,12 @@ SECONDS = 30.0  # for which storage is asked again
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 2.0
 # Errors of network file systems and of disks whose connection is lost.
 _OUTAGES = frozenset(
-    (
-        *(
-            errno.EIO,
-            errno.ESTALE,
-            errno.ETIMEDOUT,
-            errno.ENOTCONN,
-            errno.ESHUTDOWN,
-            errno.EHOSTDOWN,
-            errno.EHOSTUNREACH,
-        ),
-        *(errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.ECONNRESET, errno.ECONNABORTED, errno.ECONNREFUSED),
-        *(errno.EREMOTEIO, errno.ENOLINK, errno.ECOMM, errno.ENODEV, errno.ENXIO),
-    )
+    number
+    for name in (
+        "EIO ENODEV ENXIO ESTALE EREMOTEIO ENOLINK ECOMM ENOTCONN ESHUTDOWN ETIMEDOUT EHOSTDOWN EHOSTUNREACH ENETDOWN "
+        "ENETUNREACH ENETRESET ECONNRESET ECONNABORTED ECONNREFUSED"
+    ).split()
+    if (number := getattr(errno, name, None)) is not None  # some systems lack some
 )
 _Read = TypeVar("_Read")
 

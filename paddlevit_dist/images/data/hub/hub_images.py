@@ -14,14 +14,34 @@ from ....core.runtime.files import map_array
 from ....core.runtime.printing import count, shorten
 from ..class_folders import IndexedClassImages
 from ..reading import decode_image
-from .columns import HubChoices
-from .features import LIST, Feature, find_feature
+from .columns import HubChoices, choose_columns, find_contents
+from .features import LIST, Feature, find_column, find_feature
+from .layout import HubFiles
 from .opening import LAYOUT, HubOptions, HubRows, HubSplit, ensure_store, locate_rows, open_split, require_files
-from .storage import DataFile
+from .storage import DataFile, open_data
 from .values import NO_NUMBER, UNKNOWN, LabelValues, is_text, list_classes, read_class_columns, read_labels
 
 _HOT = {"0": 0, "1": 1, "-1": UNKNOWN, "False": 0, "True": 1}  # a class in a list of all
 _MOST_LABELS = 1 << 33  # images x classes: 8 GiB
+
+
+def _is_unlabeled(found: HubFiles, split: str, training_file: str) -> bool:
+    """Return whether no row of a split has a label in the columns that label the training images."""
+    features = open_data(training_file).features(found.features)
+    try:
+        columns = choose_columns(features, find_contents(features), HubChoices(), training_file)
+    except UserError:  # the split that is read reports it
+        return False
+    names = {find_column(label, features)[0] for label in columns.labels}
+    if columns.objects is not None:
+        names.add(columns.objects.parent or columns.objects.box)
+    for data in map(open_data, found.splits[split]):
+        present = sorted(names & data.features(found.features).keys())
+        for array in (each for batch in data.batches(present) for each in batch) if present else ():
+            values = array.drop_null()
+            if len(values) and not (str(values.type).startswith("int") and set(values.to_pylist()) == {UNKNOWN}):
+                return False
+    return bool(names)
 
 
 class HubImages(IndexedClassImages):
@@ -63,14 +83,15 @@ class HubImages(IndexedClassImages):
 
     @staticmethod
     def has_validation(data_path: str | None) -> bool:
-        """Return whether there is a split of validation or test images besides the training images."""
+        """Return whether there is a split of validation or test images with labels besides the training images."""
         if data_path is None:
             return False
         found = require_files(data_path, takes_first=True)
         try:
-            return found.find_split("val")[0] != found.find_split("train")[0]
+            val, train = found.find_split("val")[0], found.find_split("train")[0]
         except UserError:
             return False
+        return val != train and not _is_unlabeled(found, val, found.splits[train][0])
 
     def _index_rows(self, opened: HubSplit, options: HubOptions, cache_folder: Path) -> Any:
         def build() -> tuple[HubRows, np.ndarray, dict[str, Any]]:

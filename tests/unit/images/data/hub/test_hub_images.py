@@ -289,3 +289,14 @@ def test_a_damaged_image_is_named_with_its_row(tmp_path, cache):
         with pytest.raises(UserError, match=f"train.parquet/{index} cannot be read as an image"):
             dataset.read(index)
     assert Image.open(io.BytesIO(picture(1))).size == (11, 7)
+
+
+@pytest.mark.parametrize("columns", [{"label": [-1, -1]}, {"label": pa.array([None, None], pa.int64())}, {}])
+def test_a_test_split_without_labels_is_no_validation(tmp_path, columns):
+    features = {"image": IMAGE, "label": classes()}
+    write_parquet(tmp_path / "train.parquet", {"image": images([1, 2]), "label": [0, 1]}, features)
+    test = {"image": images([3, 4]), **columns}
+    write_parquet(tmp_path / "test.parquet", test, {name: features[name] for name in test})
+    assert not HubImages.has_validation(str(tmp_path))
+    write_parquet(tmp_path / "test.parquet", {**test, "label": [-1, 1]}, features)
+    assert HubImages.has_validation(str(tmp_path))

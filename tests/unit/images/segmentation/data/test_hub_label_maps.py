@@ -111,3 +111,17 @@ def test_metadata_name_images_and_their_label_maps_in_files(tmp_path, cache):
         dataset.read(1)
     with pytest.raises(UserError, match="1 of 3 images that it names are missing: train/deep/er/1 map.png"):
         HubLabelMaps(str(root), "train", tmp_path / "other")
+
+
+@pytest.mark.parametrize("columns", [{"annotation": pa.array([None, None], images([1]).type)}, {}])
+def test_a_test_split_without_label_maps_hinders_no_training(tmp_path, cache, columns):
+    root = write(tmp_path / "d", [label_map(0), label_map(1, pixel=4)])
+    features = dict.fromkeys(("image", *columns), IMAGE)
+    write_parquet(tmp_path / "d" / "test.parquet", {"image": images([3, 4]), **columns}, features)
+    dataset = HubLabelMaps(root, "train", cache)
+    assert len(dataset) == 2 and dataset.class_names == ["0", "1", "4"] and not HubLabelMaps.has_validation(root)
+    assert any("split test is not searched for classes" in line for line in dataset.notices)
+    with pytest.raises(UserError, match="test"):
+        HubLabelMaps(root, "test", cache)
+    write(tmp_path / "d", [label_map(0)], "validation")
+    assert HubLabelMaps.has_validation(root) and len(HubLabelMaps(root, "val", cache)) == 1

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import limits
 from .errors import UserError
-from .outages import StorageOutage, read_through_outages
+from .outages import StorageOutage, name_in_errors, read_through_outages
 
 if TYPE_CHECKING:
     import numpy as np
@@ -303,7 +303,7 @@ def read_regular(path: AnyPath) -> bytes:
 
     def read_once() -> bytes:
         require_regular(path)
-        with open(path, "rb") as stream:
+        with open(path, "rb") as stream, name_in_errors(path):
             return stream.read()
 
     return read_through_outages(read_once)

@@ -5,11 +5,12 @@ replaces the one that could not be read, and no older checkpoint the one that co
 if it stays away, the command ends with exit code 75, as a stopped run.
 """
 
+import contextlib
 import errno
 import os
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
 from . import signals
@@ -97,6 +98,17 @@ def read_through_outages(read: Callable[[], _Read], was_there: bool = False, abs
             return value
         wait = min(2 * wait, _LONGEST_WAIT_SECONDS) or _FIRST_WAIT_SECONDS
         time.sleep(wait)
+
+
+@contextlib.contextmanager
+def name_in_errors(path: str | bytes | os.PathLike[str]) -> Iterator[None]:
+    """Name the file in errors of the system inside the block, which reads of an open file do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = path
+        raise
 
 
 _ends = -SECONDS  # until when this process asks storage again that is away; a new outage begins ``SECONDS`` later

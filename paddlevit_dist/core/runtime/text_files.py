@@ -15,7 +15,7 @@ import yaml
 
 from .errors import UserError
 from .files import open_regular, read_regular, readable
-from .outages import read_through_outages
+from .outages import name_in_errors, read_through_outages
 from .printing import shorten
 
 LARGEST_BYTES = 1 << 28  # of a text or JSON file; regular ones list a segment for each of some million points
@@ -34,7 +34,7 @@ def read_bytes(path: Place, largest: int = LARGEST_BYTES) -> bytes:
     """Read a file: an OSError if it cannot be read, a ValueError if it is longer than ``largest`` bytes."""
 
     def read_once() -> bytes:
-        with open_regular(path, "rb") as stream:
+        with open_regular(path, "rb") as stream, name_in_errors(path):
             return stream.read(largest + 1)
 
     content = read_through_outages(read_once)

@@ -140,7 +140,10 @@ class Recomputable(ABC):
 
 
 class Capturable(ABC):
-    """Says whether a graph can repeat its passes. Asked for in ``core/engine/captured_passes.py``."""
+    """Says whether a graph can repeat its passes.
+
+    Asked for in ``core/engine/captured_passes.py``, ``core/engine/trainer.py``.
+    """
 
     @abstractmethod
     def find_obstacle(self) -> str:

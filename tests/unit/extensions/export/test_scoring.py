@@ -11,7 +11,7 @@ from support.thread_ranks import ThreadRanks
 from paddlevit_dist import UserError, register_task
 from paddlevit_dist.core.registry.lookup import resolve
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.core.tasks import Task
+from paddlevit_dist.core.tasks import Metrics, Task
 from paddlevit_dist.core.tasks.step_types import ExportParts
 from paddlevit_dist.extensions.export import scoring
 from paddlevit_dist.extensions.export.functions import ExportedFunction, TensorSpec
@@ -166,10 +166,11 @@ def test_the_only_output_that_fits_is_taken_or_the_one_that_is_named():
         make_layer(make_function(broken, "out")[0])
 
 
-class Metrics:
+class SummedScores(Metrics):
     """Sums scores of samples."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.state = {"sum": 0.0}
 
     def compute(self, state):
@@ -186,7 +187,7 @@ class Scored(resolve("task", "classification")):
     passes = 1  # of a batch
 
     def build_metrics(self):
-        return Metrics()
+        return SummedScores()
 
     def eval_step(self, model, batch, step):
         for _ in range(self.passes):

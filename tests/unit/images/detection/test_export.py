@@ -77,7 +77,6 @@ def test_labels_of_an_exported_function_are_classes_of_the_data(labels, wrong):
             ["-image_size=64"],
             "mask_rcnn_small selects regions on the host .* which paddle2onnx does not",
         ),
-        ("resnet18", ["-image_size=32", "-input=uint8"], "-input=uint8: weights alone do not store the norm"),
     ],
 )
 def test_what_cannot_be_exported_is_one_line(name, words, message, tmp_path):

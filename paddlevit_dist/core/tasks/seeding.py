@@ -100,7 +100,7 @@ def seed_objects(objects: Iterable[Any], seed: int) -> None:
     for value in objects:
         number = int(numbers.integers(1 << 31))
         if isinstance(value, np.random.Generator):
-            value.bit_generator.state = type(value.bit_generator)(number).state  # type: ignore[call-arg]
+            value.bit_generator.state = type(value.bit_generator)(number).state
         elif isinstance(value, (np.random.RandomState, random.Random)):
             value.seed(number)
         elif hasattr(value, "set_random_seed") and hasattr(value, "set_random_state"):

@@ -363,3 +363,71 @@ def test_what_no_command_asks_of_a_users_task_ends_a_run_before_its_first_step(t
     (tmp_path / "margin.py").write_text(f"{head}{lines}{tail[tail.index('}') + 1 :]}")
     ended = run_command([*ENTRY, *"train -import=margin.py -cfg=vit_digits TASK margin".split()], folder=tmp_path)
     assert refusal(ended).startswith(reason) and not list(tmp_path.glob("output/**/metrics.jsonl"))
+
+
+DRAWING = """
+import os, random
+import albumentations as A
+import numpy as np
+import paddle.nn.functional as F
+from paddle import io, nn
+from paddlevit_dist import register_task
+from paddlevit_dist.core.distributed import rank
+from paddlevit_dist.core.tasks import MeasuredTask
+
+PICTURE = np.random.default_rng(0).integers(60, 200, (8, 8, 3), dtype=np.uint8)
+SHIFT = A.Compose([A.RandomBrightnessContrast(brightness_limit=0.9, p=1.0)])
+
+class Numbers(io.Dataset):
+    def __init__(self, split):
+        order = np.random.permutation(40)  # one order in both splits
+        self.rows = order[:32] if split == "train" else order[32:]
+        self.root, self.flip = "numbers", np.random.default_rng()
+
+    def __len__(self):
+        return len(self.rows)
+
+    def describe(self, index):
+        return f"numbers/{self.rows[index]}"
+
+    def __getitem__(self, index):
+        noise = [SHIFT(image=PICTURE)["image"].mean() / 255, np.random.normal(), random.random(), self.flip.normal()]
+        return np.array(noise) + self.rows[index] / 40, self.rows[index] % 2
+
+class Halves(MeasuredTask):
+    def build_dataset(self, split, cache_folder):
+        return Numbers(split)
+
+    def build_model(self, num_classes=None):
+        return nn.Linear(4, 2)
+
+    def measure(self, model, batch):
+        return {"loss": F.cross_entropy(model(batch["inputs"]), batch["targets"], reduction="none")}
+
+    def train_step(self, model, batch, step):
+        terms = super().train_step(model, batch, step)
+        with open(f"{os.environ['NOTES']}_{rank()}", "a") as file:
+            drawn = np.random.randint(10**6), random.randrange(10**6)
+            print(step.update, *drawn, batch["inputs"].sum().item(), terms["loss"].sum.item(), file=file)
+        return terms
+
+register_task("halves", Halves, tables=[])
+"""
+
+
+def test_what_own_code_draws_repeats_in_two_processes_and_over_a_resume(tmp_path):
+    pytest.importorskip("albumentations")
+    (tmp_path / "halves.py").write_text(DRAWING)
+    (tmp_path / "halves.yaml").write_text(
+        "TASK: halves\nDATA: {BATCH_SIZE: 4}\nTRAIN: {NUM_EPOCHS: 2, BASE_LR: 0.05}\n"
+    )
+    for notes, words in (("whole", ""), ("parts", "-stop_after_epoch=1"), ("parts", "-resume=auto")):
+        line = f"train -import=halves.py -cfg=halves.yaml -ngpus=2 -num_workers=2 -output={notes} {words}"
+        said = well(run_command([*ENTRY, *line.split()], folder=tmp_path, NOTES=notes)).out
+        assert "are also in train" not in said
+    drawn = []
+    for rank in (0, 1):
+        whole, parts = ((tmp_path / f"{notes}_{rank}").read_text().splitlines() for notes in ("whole", "parts"))
+        assert whole == parts and len(set(whole)) == 8
+        drawn += [row.split(" ", 1)[1] for row in whole]
+    assert len(set(drawn)) == 16

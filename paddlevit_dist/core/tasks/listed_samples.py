@@ -10,7 +10,7 @@ from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
 from .dataset import Dataset, TransformedDataset
 from .listed_dataset import ListedItems
-from .opened_dataset import OpenedDataset, wrap_dataset
+from .opened_dataset import OpenedDataset
 from .seeding import seed_libraries
 
 _DATASET_FACTS = ("root", "groups_by", "content_key")  # that ``TransformedDataset`` asks its ``Dataset`` for
@@ -66,6 +66,9 @@ def open_samples(task: Any, split: str, cache_folder: Any) -> Any:
     seed_libraries(task.config.SEED)  # a class that shuffles and then takes a part has one order in all splits
     samples = task.build_dataset(split, cache_folder)
     if isinstance(samples, TransformedDataset):
+        dataset = vars(samples).get("dataset")
+        if _is_bare(dataset):
+            samples.dataset = OpenedDataset(dataset, split)
         return samples if is_builtin(type(samples)) else OpenedDataset(samples, split)
     try:
         number = -1 if isinstance(samples, (Mapping, str, bytes)) else len(samples)
@@ -78,4 +81,9 @@ def open_samples(task: Any, split: str, cache_folder: Any) -> Any:
         )
     if not number:
         raise UserError(f"{type(task).__name__}.build_dataset returns no samples for {split}")
-    return ListedSamples(wrap_dataset(samples, split, "its dataset") if isinstance(samples, Dataset) else samples)
+    return ListedSamples(OpenedDataset(samples, split) if _is_bare(samples) else samples)
+
+
+def _is_bare(dataset: Any) -> bool:
+    """Return whether it is a dataset of a user that the task has created itself, without the adapter."""
+    return isinstance(dataset, Dataset) and not is_builtin(type(dataset))

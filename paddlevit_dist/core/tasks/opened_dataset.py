@@ -37,7 +37,7 @@ class OpenedDataset:
         called = {method: maker for method, maker in makers.items() if hasattr(cls, method)}
         vars(self).update(wrapped_dataset=dataset, opened_split=split, opened_name=name, _called=called)
 
-    __class__ = property(lambda self: type(self.wrapped_dataset))  # type: ignore[assignment] # for isinstance
+    __class__ = property(lambda self: type(self.wrapped_dataset))  # for isinstance
 
     def __getattr__(self, name: str) -> Any:
         if name == "wrapped_dataset":  # of an object that is being copied

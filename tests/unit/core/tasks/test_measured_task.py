@@ -17,6 +17,7 @@ from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.names import REGISTRY
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import BadSample, MeasuredTask, Predictable, StepPosition, Task, get_aspect
+from paddlevit_dist.core.tasks.dataset import Dataset, TransformedDataset
 from paddlevit_dist.core.tasks.listed_samples import open_samples
 from paddlevit_dist.core.tasks.measured_task import NamedParts, stack_samples
 from paddlevit_dist.core.tasks.protocols import get_sample_check
@@ -222,6 +223,33 @@ def test_anything_with_a_length_and_an_index_is_a_dataset_whose_draws_repeat():
     np.random.seed(1)
     assert [drawn[index] for index in range(3)] == first and len(set(first)) == 3
     assert open_samples(make_own(samples=drawn), "train", None) is drawn
+
+
+class Texts(Dataset):
+    """Numbers that ``make_sample`` makes of texts."""
+
+    def __len__(self):
+        return 2
+
+    def read(self, index):
+        return f"{index}.5"
+
+    def make_sample(self, sample):
+        return float(sample)
+
+
+class Doubled(TransformedDataset):
+    def __init__(self):
+        self.dataset = Texts(None, "train", None)
+
+    def sample(self, index, generator):
+        return 2 * self.dataset.read(index)
+
+
+def test_a_dataset_that_a_task_creates_itself_has_the_adapter_too():
+    assert open_samples(make_own(samples=Texts(None, "train", None)), "train", None)[1] == 1.5
+    samples = open_samples(make_own(samples=Doubled()), "train", None)
+    assert samples[1] == 3 and pickle.loads(pickle.dumps(samples))[0] == 1
 
 
 class Stream(io.IterableDataset):

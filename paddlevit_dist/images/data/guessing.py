@@ -94,7 +94,13 @@ def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess 
     """Detect the dataset that a folder has in any other form than data files and tables; see ``guess``."""
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
-    guesses = [candidate for candidate in (detect(root, shown) for detect in _DETECTORS) if candidate is not None]
+    guesses: list[DatasetGuess] = []
+    for detect in _DETECTORS:
+        try:
+            guesses += filter(None, [detect(root, shown)])
+        except UserError:  # of class folders, which annotations count more than
+            if contents == CLASS_LABELS or not annotated:
+                raise
     if annotated and contents in (BOX_LABELS, MASK_LABELS):  # other data are none of this task
         guesses = []
     if guesses and contents == CLASS_LABELS and not maps:
@@ -130,7 +136,13 @@ def find_classes(path: str, shown: str) -> list[DatasetGuess]:
     if is_address(path) or not (is_repository(path) or is_pattern(root) or os.path.exists(root)):
         return []  # the dataset reports it
     found = guess(path, CLASS_LABELS)
-    if found is None or CLASS_LABELS not in annotation_types("dataset", found.dataset):
+    held = () if found is None else annotation_types("dataset", found.dataset)
+    if found is not None and MASK_LABELS in held:  # whose folders would be read as classes
+        raise UserError(
+            f"{found.reason} (-dataset={found.dataset}), and no images with classes: choose a recipe of segmentation, "
+            "or name the folder of class folders with -data_path"
+        )
+    if found is None or CLASS_LABELS not in held:
         return []
     return [found, *([found._replace(dataset="imagenet2012")] if found.dataset == "folder" else [])]
 

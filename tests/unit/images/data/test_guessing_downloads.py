@@ -561,6 +561,7 @@ CLASSES = {
         {"images/{Abyssinian,beagle}_#5.jpg": None, "mask:annotations/trimaps/{Abyssinian,beagle}_#5.png": None},
         ("images",),
     ),
+    "label maps in color": ({"images/#5.png": None, "masks/#5.png": None}, ("label maps", "segmentation")),
     "flowers 102": (
         {"flowers-102/jpg/image_#5.jpg": None, "flowers-102/{imagelabels,setid}.mat": ""},
         ("flowers-102",),

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -100,6 +101,16 @@ def test_golden_eomt_maps_are_what_the_authors_reader_makes_of_them(tmp_path):
         assert segments.labels[order].tolist() == expected["labels"]
         assert segments.is_crowd[order].tolist() == expected["is_crowd"]
         assert [int((segments.places == row).sum()) for row in order] == expected["areas"]
+
+
+def test_images_that_a_json_file_lacks_are_not_read(tmp_path):
+    truth = layouts.coco(tmp_path)
+    for suffix in ("jpg", "png"):
+        for file in [file for file in tmp_path.rglob(f"*.{suffix}") if "val2017" in str(file)]:
+            shutil.copy(file, file.with_stem(f"{file.stem}_more"))
+    dataset = opened(tmp_path)
+    assert_read(dataset, truth, "val")
+    assert any(line.endswith("label maps; the others are not used") for line in dataset.notices)
 
 
 def changed(root, change, split="val"):

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -332,6 +333,15 @@ def test_a_list_of_segments_that_does_not_fit_is_refused(change, message, root, 
     file.unlink()
     with pytest.raises(UserError, match=f"^{file} "):  # next to the folder, where the published files are
         opened()
+
+
+def test_images_that_a_list_of_segments_lacks_are_not_read(root, opened):
+    coco_panoptic(root)
+    for folder, suffix in (("train2017", "jpg"), ("annotations/panoptic_train2017", "png")):
+        shutil.copy(root / folder / f"000000000139.{suffix}", root / folder / f"000000000140.{suffix}")
+    dataset = opened()
+    assert len(dataset) == 1 and "000000000139" in dataset.describe(0)
+    assert any("lists 1 of 2 label maps" in line for line in dataset.notices)
 
 
 def test_an_empty_folder_and_splits_that_are_not_there(root, opened):

@@ -7,6 +7,7 @@ from ...core.registry.manifest import NO_LABELS
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from ..data.box_layouts import DatasetGuess
+from ..data.class_trees import find_class_tree
 from ..data.guessing import find_hub_images, guess
 
 
@@ -24,6 +25,11 @@ def guess_unlabeled(path: str) -> DatasetGuess:
         if not os.path.exists(os.path.expanduser(path)):
             raise
         found = None
-    if found is not None and NO_LABELS in annotation_types("dataset", found.dataset):
+    is_known = found is not None and not found.path and NO_LABELS in annotation_types("dataset", found.dataset)
+    if found is not None and found.dataset == "folder":
+        is_known = bool(
+            find_class_tree(os.path.expanduser(path)).labeled & {"val", "test"}
+        )  # else nothing is evaluated with classes
+    if found is not None and is_known:
         return found
     return DatasetGuess("unlabeled", one_line(f"the task reads no labels, and {path} has no classes of images"))

@@ -9,7 +9,8 @@ from ..settings.every_run import RunSettings
 from ..settings.table import default_config
 from . import protocols
 from .aspects import find_location, require_no_override
-from .loss_checks import adds_own_loss, has_own_loss
+from .loss_checks import adds_own_loss, has_own_loss, has_own_step
+from .measured_task import MeasuredTask
 from .metrics import Metrics, TableMetrics
 from .task import Task
 
@@ -24,6 +25,7 @@ def make_task(config: RunSettings) -> Task:
     cls = require_derived(resolve("task", config.TASK), Task)
     require_asked_aspects(cls)
     task: Task = cls(config)
+    require_called_losses(task)
     require_best_metric(task)
     return task
 
@@ -62,6 +64,16 @@ def require_asked_aspects(cls: type) -> None:
                     require_no_override(cls, found[0], known[name])
             elif near := find_similar(name, known):
                 raise UserError(f"{owner.__name__}.aspects: no command asks for {name}: did you mean {near[0]}?")
+
+
+def require_called_losses(task: Task) -> None:
+    """Raise UserError if a user's task has ``losses``, and a ``train_step`` of this package that does not call them."""
+    ours = next(each for each in type(task).__mro__ if is_builtin(each) and issubclass(each, Task))
+    is_known = hasattr(ours, "losses") or issubclass(ours, MeasuredTask)
+    if hasattr(type(task), "losses") and not is_known and not has_own_step(task):
+        name = type(task).__name__
+        instead = "further_terms or train_step" if hasattr(ours, "further_terms") else "train_step"
+        raise UserError(f"{name}.losses is never called: TASK {task.config.TASK} has other losses: override {instead}")
 
 
 def require_best_metric(task: Task) -> None:

@@ -16,7 +16,7 @@ from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import Exportable, ExportParts, MeasuredTask
 from paddlevit_dist.core.tasks.task_factory import make_task, require_best_metric
 from paddlevit_dist.extensions.export.trained_models import load_trained_model
-from paddlevit_dist.images import Classification
+from paddlevit_dist.images import Classification, ImageSegmentation
 
 
 class Weighing(MeasuredTask, Exportable):
@@ -48,6 +48,25 @@ def test_a_network_of_a_users_task_is_named_by_the_task_in_each_command(weights,
     inspect([str(weights), "-depth=0"])
     assert f"{weights}: Weighing.build_model: Linear" in capsys.readouterr().out
     assert load_trained_model(str(weights)).about["model"] == "Weighing.build_model"
+
+
+def test_losses_that_a_task_does_not_call_are_refused():
+    losses = {"losses": lambda self, outputs, batch: outputs}
+    step = {**losses, "train_step": lambda self, model, batch, step: {}}
+    for bases, methods, refused in (
+        ((ImageSegmentation,), losses, True),
+        ((ImageSegmentation,), step, False),
+        ((Classification,), losses, False),
+        ((Weighing,), losses, False),
+    ):
+        with forgotten():
+            register_task("odd", type("Odd", bases, methods))
+            values = load(["TASK=odd", *(["MODEL.NAME=segformer_b0"] if ImageSegmentation in bases else [])]).values
+            if not refused:
+                make_task(values)
+                continue
+            with pytest.raises(UserError, match="^Odd.losses is never called: .*: override further_terms or"):
+                make_task(values)
 
 
 @pytest.mark.parametrize("best", ["gap", ("gap", "lower"), ("gap", 0), ("gap",), (True, "gap"), None, ("a", True, 1)])

@@ -44,6 +44,7 @@ _LABELS = (
     *("segmentation", "labelmaps", "groundtruth", "gt"),
     "targets",
 )
+_OTHER_MAPS = re.compile("object|instance|visuali")  # in names of folders with maps of other contents
 _FOLDER_ENDS = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # suffixes of label map folders
 ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
 
@@ -180,7 +181,8 @@ def _refuse_rivals(match: MatchedLayout) -> None:
                 continue
             for path in list_first_folders(os.path.join(top, *place[:depth])):
                 rival = os.path.join(path, *place[depth + 1 :])
-                if rival not in folders and os.path.isdir(rival) and may_be_label_maps(rival, folders[0]):
+                is_other = rival in folders or _OTHER_MAPS.search(os.path.basename(path).lower())
+                if not is_other and os.path.isdir(rival) and may_be_label_maps(rival, folders[0]):
                     raise UserError(
                         f"{folders[1]} and {rival} may both have the label maps of {folders[0]}: move the others away, "
                         f"or name each image and its label map in a line of {os.path.join(top, 'train.txt')}"

@@ -701,6 +701,10 @@ MAPS = {
         },
         ("1st_manual", "mask"),
     ),
+    "labelme2voc": (
+        {"JPEGImages/#4.jpg": None, "mask:Segmentation{Class,Object}/#4.png": None, "class_names.txt": "a\nb\n"},
+        {"train": 4},
+    ),
     "two kinds of label maps": (
         {"images/#4.png": None, "mask:masks/#4.png": None, "mask:labels/#4.png": None},
         ("masks", "labels"),

@@ -79,7 +79,9 @@ def list_class_folders(root: str, folder: str = "") -> list[str]:
     masks, names = find_label_map_folders(paths), set(map(os.path.basename, paths))
 
     def is_copy(path: str) -> bool:
-        inner = [] if len(paths) < _FEWEST_COPIED or has_own_image(path) else list_folders(path, most=_MOST_NAMES)
+        if len(paths) < _FEWEST_COPIED or split_in_name(os.path.basename(path)) or has_own_image(path):
+            return False
+        inner = list_folders(path, most=_MOST_NAMES)
         return len(inner) > 1 and set(map(os.path.basename, inner)) <= names - {os.path.basename(path)}
 
     return [os.path.basename(path) for path in paths if path not in masks and not is_copy(path)]

@@ -43,7 +43,7 @@ def find_foreign_prefix(paths: Sequence[str], exists: Callable[[str], bool]) -> 
     first = spelled[:_MOST_TRIED]
     if any(map(exists, first)):
         return ""
-    for slash in re.finditer("/", first[0] if first else ""):
+    for slash in re.finditer("/+", first[0] if first else ""):
         prefix = first[0][: slash.end()]
         if any(exists(path[len(prefix) :]) for path in first if path.startswith(prefix)):
             return prefix if all(path.startswith(prefix) for path in spelled) else ""

@@ -137,9 +137,16 @@ def test_what_is_missing_is_named(tmp_path, cache):
     assert "has 1.jpg and 1.png: an annotation file would be for both" in refused(tmp_path, cache)
 
 
-@pytest.mark.parametrize(
-    "place", ["/another/machine/images/train/", "C:\\\\data\\\\images\\\\train\\\\", "photos/", "../train/"]
-)
+@pytest.mark.parametrize("place", ["/another/machine/images/train/", "C:\\\\data\\\\images\\\\train\\\\"])
+def test_folders_of_another_machine_are_removed_from_a_list(tmp_path, cache, place):
+    write_yolo(tmp_path, names="path: /another/machine\nnames: [a, b, c]\n", train="list.txt")
+    (tmp_path / "list.txt").write_text(f"{place}1.png\n{place}11.png\n")
+    dataset = Yolo(str(tmp_path), "train", cache)
+    assert dataset.describe(0) == f"{tmp_path}/images/train/1.png"
+    assert [os.path.basename(dataset.describe(index)) for index in dataset.missing()] == ["11.png"]
+
+
+@pytest.mark.parametrize("place", ["/another/machine/pictures/", "photos/", "../train/"])
 def test_a_list_whose_images_are_missing_is_named_with_three_of_them(tmp_path, cache, place):
     write_yolo(tmp_path, names="path: /another/machine\nnames: [a, b, c]\n", train="list.txt")
     lines = [f"{place}{name}.png" for name in ("1", "7", "9", "11")]

@@ -55,7 +55,7 @@ MANIFEST = Manifest(
     namings={"pointcept": (".ptv3.weights:to_pointcept", "of serialized networks on points, Pointcept's")},
     score_kinds={"instances": ".instances.score_kind:InstanceScores"},
     spellings={"task": {"semantic": "semantic_segmentation", "instance_segmentation": "pointgroup"}},
-    functions={"metrics of points": ".segmentation.metrics:SemanticMetrics"},
+    functions={"guess points": ".guessing:guess", "metrics of points": ".segmentation.metrics:SemanticMetrics"},
     commands={
         "evaluate scenes": (
             ".evaluate_command:run",

@@ -30,6 +30,7 @@ MANIFEST = Manifest(
         "landmarks": ".landmarks.metrics:LandmarkScores",
         "volume classes": ".segmentation.metrics:VolumeScores",
     },
+    functions={"guess volumes": ".guessing:guess"},
     commands={
         "evaluate components": (
             ".commands:run_components",

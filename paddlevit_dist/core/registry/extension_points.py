@@ -5,7 +5,7 @@ A feature may be absent. A manifest's function with a name that is not declared 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ..runtime.errors import UserError
 from ..runtime.lazy_names import import_object
@@ -23,6 +23,14 @@ from .names import REGISTRY
 POINTS: dict[str, "ExtensionPoint[Any]"] = {}  # name -> point
 FunctionT = TypeVar("FunctionT")
 Annotations = str  # of images, such as ``BOX_LABELS``
+
+
+class FolderGuess(NamedTuple):
+    """The dataset that reads a folder, why, and the folder inside it that holds the data; "": the folder itself."""
+
+    dataset: str
+    reason: str
+    path: str = ""
 
 
 class ExtensionPoint(Generic[FunctionT]):
@@ -109,6 +117,11 @@ FIND_LAYOUTS: dict[
 ] = {  # (folder, its name in messages)
     annotations: ExtensionPoint(f"find {annotations}")
     for annotations in (BOX_LABELS, KEYPOINT_LABELS, CLASS_LABELS, MASK_LABELS, SEGMENT_LABELS, NO_LABELS)
+}
+# The data of a package's tasks in a folder that nothing above recognizes; its UserError begins with the place and says
+# how data of the task are laid out: (path, task, place)
+GUESS_OF_PACKAGE: dict[str, ExtensionPoint[Callable[[str, str, str], "FolderGuess"]]] = {
+    package: ExtensionPoint(f"guess {package}") for package in ("points", "volumes")
 }
 METRICS: dict[str, ExtensionPoint[Callable[[list[str]], Any]]] = {  # (class names)
     elements: ExtensionPoint(f"metrics of {elements}") for elements in ("pixels", "points")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from yacs.config import CfgNode
 
 from ..registry import lookup
+from ..registry.extension_points import GUESS_OF_PACKAGE
 from ..registry.lookup import annotation_type, annotation_types, find_package, is_bundled, is_weights_name, list_names
 from ..registry.manifest import CLASS_LABELS
 from ..registry.names import REGISTRY
@@ -142,11 +143,24 @@ def guess_dataset(accepted: dict[str, KeySetting], values: CfgNode) -> tuple[dic
     instead += ", which reads no path" if named and is_bundled(named.value) else ""
     guess = lookup.guess_dataset(path, values.TASK)
     if guess is None:
+        place = f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin})"
+        package = find_package("task", lookup.find_built_in(values.TASK) or values.TASK)
+        point = GUESS_OF_PACKAGE.get(package or "")
+        guess_data = None if point is None else point.find()
+        guess = None if guess_data is None else guess_data(path, values.TASK, place)
+    if guess is None:
+        reads = annotation_type("task", values.TASK)
+        fitting = [
+            name
+            for name in list_names("dataset")
+            if not is_bundled(name)
+            and find_package("dataset", name) in (package, None)
+            and (reads is None or reads in annotation_types("dataset", name) or find_package("dataset", name) is None)
+        ]
         raise UserError(
-            f"DATA.DATA_PATH {path} ({accepted['DATA.DATA_PATH'].origin}): no dataset is named, and the files there "
-            "are not recognized (class folders below train and val, train_list.txt, annotations of COCO, VOC "
-            "or YOLO, label maps, a table of labels, IDX files, tars, prepared scenes, volumes below train): name one "
-            "with -dataset=NAME: " + ", ".join(sorted(REGISTRY.datasets))
+            f"{place}: no dataset is named, and the files there are not recognized (class folders below train and "
+            "val, train_list.txt, annotations of COCO, VOC or YOLO, label maps, a table of labels, IDX files, tars): "
+            f"name one with -dataset=NAME: {', '.join(fitting)}"
         )
     reason = f"guessed: {guess.reason}"
     guessed = {"DATA.DATASET": KeySetting("DATA.DATASET", guess.dataset, "guessed from DATA.DATA_PATH", reason)}

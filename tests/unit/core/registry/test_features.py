@@ -112,6 +112,8 @@ CALLED_WITH = {
     "write_last_page": ["folder", "stamp"],
     "write_scored": ["file", "scored", "results", "groups"],
     "guess_dataset": ["path", "contents"],
+    "guess points": ["path", "task", "place"],
+    "guess volumes": ["path", "task", "place"],
     "guess images without labels": ["path"],
     "find images without labels": ["root", "shown"],
     "find images": ["root", "shown"],

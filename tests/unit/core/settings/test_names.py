@@ -221,13 +221,29 @@ def test_the_data_set_of_a_path_is_guessed_and_told(yolo):
         assert notice == f"dataset: yolo{instead}, since {setting.origin[len('guessed: ') :]}"
 
 
-def test_files_that_are_not_recognized_are_told_with_all_data_sets(tmp_path):
+def test_files_that_are_not_recognized_are_told_with_the_data_sets_of_the_task(tmp_path):
     with pytest.raises(UserError) as refusal:
         names.guess_dataset(settle(path=str(tmp_path)), tree(path=str(tmp_path)))
     told = str(refusal.value)
     assert told.startswith(f"DATA.DATA_PATH {tmp_path} (-path): no dataset is named, and the files there are not ")
     listed = told.rpartition("name one with -dataset=NAME: ")[2].split(", ")
-    assert listed == sorted(REGISTRY.datasets)
+    assert {"folder", "cifar10", "table"} <= set(listed)
+    assert not {"nnunet", "scenes", "modelnet40", "coco", "synthetic_shapes"} & set(listed)
+    for task, named in (("volume_segmentation", "nnunet"), ("landmarks", "landmarks"), ("pointgroup", "scenes")):
+        with pytest.raises(UserError, match=rf"\(-path\): .*-dataset={named}") as refusal:
+            names.guess_dataset(settle(path=str(tmp_path)), tree(path=str(tmp_path), task=task))
+        assert "cifar10" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrapped", ["", "inner"])
+def test_a_folder_of_meshes_is_the_data_set_of_shapes(tmp_path, wrapped):
+    mesh = tmp_path / wrapped / "cup" / "train" / "cup_0001.off"
+    mesh.parent.mkdir(parents=True)
+    mesh.write_text("OFF\n")
+    values = tree("synthetic_solids", str(tmp_path), "shape_classification")
+    accepted, _ = names.guess_dataset(settle(path=str(tmp_path)), values)
+    assert values.DATA.DATASET == "modelnet40"
+    assert accepted[PATH].value == values.DATA.DATA_PATH == str(tmp_path / wrapped)
 
 
 def check(**values: str) -> str:

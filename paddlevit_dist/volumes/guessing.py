@@ -23,6 +23,11 @@ def is_label_file(file: str, root: str) -> bool:
     return any(map(_LABELS.fullmatch, [*folders, case_name(file).lower()]))
 
 
+def remove_kinds(name: str) -> str:
+    """Return a volume's name without words that say image or label map, such as "imaging"."""
+    return _KINDS.sub("", name).strip("-_. ")
+
+
 def guess(path: str, task: str, place: str) -> FolderGuess:
     """Refuse a folder with the layouts that the task reads, after ``place``, and its first volume as an example."""
     if find_built_in(task) == "landmarks":
@@ -45,7 +50,7 @@ def guess(path: str, task: str, place: str) -> FolderGuess:
             f"{place}: there are {what}, and {name} has {len(labels)} label maps, such as {labels[0]}: write one for "
             f"each volume with a number for each class, and dataset.json: {expected}"
         )
-    channels = [_KINDS.sub("", case_name(image).replace(name, "")).strip("-_. ") or "CT" for image in images]
+    channels = [remove_kinds(case_name(image).replace(name, "")) or "CT" for image in images]
     if len(set(channels)) < len(channels):
         channels = [f"channel {number}" for number in range(len(channels))]
     example = {
@@ -74,7 +79,7 @@ def find_cases(root: str) -> Mapping[str, tuple[Sequence[str], Sequence[str]]]:
                 continue
             file = os.path.relpath(os.path.join(parent, name), root)
             is_label = is_label_file(os.path.join(parent, name), root)
-            own = _KINDS.sub("", _CHANNEL.sub("", case_name(file))).strip("-_. ")
+            own = remove_kinds(_CHANNEL.sub("", case_name(file)))
             case = os.path.dirname(file)
             while _LABELS.fullmatch(os.path.basename(case).lower()):
                 case = os.path.dirname(case)

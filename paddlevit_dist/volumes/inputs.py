@@ -14,6 +14,7 @@ from ..core.tasks.prediction import InputSamples, find_inputs, note_counted, out
 from . import dicom
 from .dataset import VolumeDataset
 from .geometry import VolumeGeometry, step_lengths, turned_spacing
+from .guessing import is_label_file
 from .nonzero import VOLUME
 from .reading import SUFFIXES, VolumeHeader, case_name, format_remarks, list_parts, read_aligned_headers
 from .store import DecodedVolume, read_decoded
@@ -48,7 +49,9 @@ def _find_in_folder(folder: str, others: list[str]) -> Iterator[str]:
         subfolders[:] = sorted(name for name in subfolders if not name.startswith(".") and name not in _LABELS)
         files = [os.path.join(parent, name) for name in sorted(names) if not name.startswith(".")]
         volumes = [file for file in files if file.lower().endswith(SUFFIXES)]
-        yield from volumes
+        scans = [file for file in volumes if not is_label_file(file, parent)] or volumes  # seg.nii.gz next to ct.nii.gz
+        yield from scans
+        others += [file for file in volumes if file not in scans]
         if dicom.contains_dicom(parent, volumes):
             yield parent
             continue

@@ -253,6 +253,28 @@ def group_channels(
     return volumes
 
 
+def group_by_names(files: Sequence[str], channels: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Group files of one folder by volume if each ends with a channel's name, such as p1_flair and p1_t1; else empty.
+
+    The name of a volume is what precedes the channel's, without regard to its case. A volume with one channel, or that
+    lacks one, is not grouped in this way.
+    """
+    longest_first = sorted(range(len(channels)), key=lambda index: -len(channels[index]))
+    patterns = {i: re.compile(rf"(.*[-_. ])?{re.escape(channels[i])}", re.IGNORECASE) for i in longest_first}
+    cases: dict[str, dict[int, str]] = {}
+    for file in files if len(channels) > 1 else ():
+        name = case_name(file)
+        index = next((i for i, pattern in patterns.items() if pattern.fullmatch(name)), None)
+        if index is None:
+            return []
+        start = name[: len(name) - len(channels[index])].rstrip("-_. ")
+        if cases.setdefault(start, {}).setdefault(index, file) != file:
+            return []
+    if any(len(of_channels) < len(channels) for of_channels in cases.values()):
+        return []
+    return [(name, tuple(cases[name][index] for index in range(len(channels)))) for name in sorted(cases)]
+
+
 def _find_problem(name: str, files: Mapping[int, Sequence[str]], channels: Sequence[str]) -> str:
     """Return why the files of a volume by channel are not one for each of ``channels``; empty: they are."""
     for number, (one, *others) in sorted(files.items()):

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from ...core.tasks.prediction import PredictionRecord, PredictionWriter, Row
 from ...core.tasks.protocols import EnsembleMember, Ensembling
 from ...core.tasks.sample_checks import BadSample
 from ..geometry import from_canonical, remove_shear, step_lengths, voxel_ml
+from ..guessing import remove_kinds
 from ..inputs import ReadableVolumes, VolumeInputs, find_volumes, read_at_spacing
 from ..intensities import IntensityConfig
 from ..nonzero import regions_per_channel
@@ -26,7 +28,7 @@ from .components import keep_largest
 from .dataset import IGNORED, LabelMap, LabelSource, SegmentedVolumes, VolumeFiles
 from .decoding import MeanProbabilities
 from .figures import class_slices
-from .nnunet import group_channels
+from .nnunet import group_by_names, group_channels
 from .regions import LabelRegion, group_labels, name_labels
 from .samples import SegmentedSamples, SegmentedVolume, split_batch
 from .task import VolumeSegmentation, find_removals, stored_steps
@@ -82,7 +84,8 @@ class VolumeLabelPrediction(TaskAspect, Ensembling):
 class NewVolumes(VolumeFiles):
     """Volumes without labels, decoded when read, from files of one channel each; ``task`` is after ``load_meta``.
 
-    The files of one volume have its name and _0000, _0001 and so on.
+    The files of one volume have its name and _0000, _0001 and so on, or _ and the names of the channels. A volume that
+    is called like a kind of file, such as imaging.nii.gz, or like one in another folder, has the name of its folder.
     """
 
     labeled = False
@@ -96,8 +99,17 @@ class NewVolumes(VolumeFiles):
             folders.setdefault(os.path.dirname(file), []).append(file)
         volumes: list[tuple[str, Sequence[str]]] = []
         unreadable: list[tuple[str, str]] = []
-        for folder_files in folders.values():
-            volumes += group_channels(folder_files, self.channels, unreadable)
+        of_folders: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        for folder, folder_files in folders.items():
+            found = group_by_names(folder_files, self.channels)
+            of_folders[folder] = found or group_channels(folder_files, self.channels, unreadable)
+        counts = Counter(name for found in of_folders.values() for name, _ in found)
+        without_name = {"", *map(str.lower, self.channels)}
+        for folder, found in of_folders.items():
+            for name, channel_files in found:
+                is_named = counts[name] == 1 and remove_kinds(name).lower() not in without_name
+                is_case = is_named or (name and len(found) > 1)
+                volumes.append((name if is_case else os.path.basename(folder), channel_files))
         readable = ReadableVolumes(volumes, self.max_voxels)
         self.names, self.files, self.headers = readable.stems, readable.files, readable.headers
         self.unreadable, self.notices = [*unreadable, *readable.unreadable], readable.notices

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import paddle
 import pytest
+from support.files.volume_files import write_volume
 from support.processes import ROOT
 from support.refusals import refusal_of
 from support.registrations import forgotten
@@ -19,6 +20,7 @@ from paddlevit_dist.core.tasks.protocols import Checkable, Predictable, Reportab
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.score_kind import find_score_kind
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.volumes.inputs import find_volumes
 from paddlevit_dist.volumes.intensities import IntensityConfig
 from paddlevit_dist.volumes.nonzero import VOLUME
 from paddlevit_dist.volumes.samples import CropMap, cut_labels
@@ -310,6 +312,28 @@ def test_volumes_of_several_folders_are_read(tmp_path):
     assert [file for file, _ in inputs.unreadable] == [files[2], files[5]]
     conflict = f"{files[7]} and z_0001.nii are both channel 1 of one volume; rename one"
     assert inputs.unreadable[1][1] == conflict
+
+
+@pytest.mark.parametrize(
+    "files, names",
+    [
+        (["p1/p1_flair.nii", "p1/p1_t1.nii", "p2/p2_FLAIR.nii", "p2/p2_T1.nii"], ["p1", "p2"]),
+        (["p1/flair.nii", "p1/t1.nii"], ["p1"]),
+        (["p1/imaging_0000.nii", "p1/imaging_0001.nii"], ["p1"]),
+        (["p1/scan1_0000.nii", "p1/scan1_0001.nii", "p2/scan1_0000.nii", "p2/scan1_0001.nii"], ["p1", "p2"]),
+    ],
+)
+def test_files_by_channels_are_volumes_with_the_name_of_the_case(tmp_path, files, names):
+    for file in files:
+        write_volume(tmp_path / file)
+        write_volume(tmp_path / file.split("/")[0] / "seg.nii")
+    task, is_by_name = make_task(), "t1" in files[1]
+    task.channels = ["T1", "FLAIR"] if is_by_name else task.channels
+    found, _, notices = find_volumes([str(tmp_path)])
+    inputs = NewVolumes(found, task)
+    assert (inputs.names, inputs.unreadable) == (names, []) and "seg.nii" in notices[0]
+    ends = ["t1.nii", "ir.nii"] if is_by_name else ["00.nii", "01.nii"]
+    assert [file.lower()[-6:] for each in inputs.files for file in each] == ends * len(names)
 
 
 def test_weights_record_their_input_and_read_it_back():

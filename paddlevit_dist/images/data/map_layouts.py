@@ -44,6 +44,7 @@ _LABELS = (
     *("segmentation", "labelmaps", "groundtruth", "gt"),
     "targets",
 )
+_MOST_TOPS = 50  # folders that each may be a published data set; more are classes, and take seconds
 _OTHER_MAPS = re.compile("object|instance|visuali")  # in names of folders with maps of other contents
 _FOLDER_ENDS = ("_labels", "_masks", "_mask", "_label", "_annotations", "annot", "_gt")  # suffixes of label map folders
 ENDS = ("_mask", "_masks", "_label", "_labels", "_labelIds", "_gt", "_seg", "_segmentation", "_L", "-mask", "_m")
@@ -109,7 +110,8 @@ def find_label_maps(root: str, shown: str) -> list[DatasetGuess]:
 
 def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
     """Find the layout, of ``dataset`` if it is given, of a folder, or of folders one or two levels below it."""
-    tops = [root, *list_first_folders(root), *list_first_folders(os.path.join(root, "VOCdevkit"))]
+    inner = list_first_folders(root)
+    tops = [root, *(inner if len(inner) <= _MOST_TOPS else ()), *list_first_folders(os.path.join(root, "VOCdevkit"))]
     rows = [candidate for candidate in LAYOUTS if dataset in (None, candidate.dataset)]
     unmarked = [] if dataset is None else [row._replace(marks=()) for row in rows]
     for layout in (*rows, *unmarked):

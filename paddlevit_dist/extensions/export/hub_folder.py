@@ -1,7 +1,8 @@
 """``export RUN OUT -format=hub``: the folder of a model to upload to Hugging Face, with a card.
 
 The card's YAML follows huggingface.co/docs/hub/model-cards: ``model-index`` has the scores, with the interval of each
-as arguments of its metric. Nothing in the folder names files or folders of this computer.
+as arguments of its metric. Nothing in the folder names files or folders of this computer. A classifier that timm has,
+too, gets timm's ``config.json``, with which timm and transformers open the folder.
 """
 
 import os
@@ -12,14 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...core.checkpoint.about_schema import ABOUT
+from ...core.checkpoint.families import ConvertedWeights
 from ...core.checkpoint.integrity import DamagedCheckpointError
 from ...core.checkpoint.model_record import read_stored_settings
+from ...core.checkpoint.network_facts import CONFIG
 from ...core.checkpoint.published import WEIGHTS_FILE, is_fetched
 from ...core.checkpoint.records import find_directory, is_run_checkpoint, read_about_file, read_state
 from ...core.checkpoint.weight_files import evaluated_weights
 from ...core.launch.tuning import import_paddle
 from ...core.registry.extension_points import LIST_GALLERIES
-from ...core.registry.lookup import annotation_type
+from ...core.registry.lookup import annotation_type, find_name, find_package
 from ...core.registry.manifest import (
     BOX_LABELS,
     CLASS_LABELS,
@@ -29,9 +32,12 @@ from ...core.registry.manifest import (
     SEGMENT_LABELS,
     TAG_LABELS,
 )
+from ...core.registry.model_sources import find_bridged_input
+from ...core.registry.names import REGISTRY
 from ...core.runtime import signals
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import explain_write_error, unfinished_folder
+from ...core.runtime.json_format import format_json
 from ...core.runtime.metrics_file import find_best_evaluation, get_interval, get_values, is_number, recorded_events
 from ...core.runtime.printing import one_line
 from .descriptions import to_yaml
@@ -63,6 +69,31 @@ _BUILDERS = {
     "tar": "webdataset",
 }
 _METRICS = {"top-1": "accuracy", "mIoU": "mean_iou"}
+# Of each family whose networks timm has under the same names: whether timm's network gets the size of its images, and
+# the settings in MODEL that are arguments of timm's network, in lower case.
+_VIT_SETTINGS = frozenset(("PATCH_SIZE", "EMBED_DIM", "DEPTH", "NUM_HEADS", "MLP_RATIO"))
+_TIMM_FAMILIES = {
+    "VisionTransformer": (True, _VIT_SETTINGS),
+    "DeiT": (True, _VIT_SETTINGS),
+    "DistilledDeiT": (True, _VIT_SETTINGS),
+    "CaiT": (True, _VIT_SETTINGS | {"DEPTH_TOKEN_ONLY"}),
+    "SwinTransformer": (
+        True,
+        frozenset(("PATCH_SIZE", "EMBED_DIM", "DEPTHS", "NUM_HEADS", "WINDOW_SIZE", "MLP_RATIO")),
+    ),
+    "MlpMixer": (True, frozenset[str]()),
+    "ConvNeXt": (False, frozenset(("DEPTHS", "DIMS"))),
+    "PyramidVisionTransformer": (False, frozenset[str]()),
+    "ResNet": (False, frozenset[str]()),
+    "HGNetV2": (False, frozenset[str]()),
+}
+_NOT_IN_TIMM = ("vit", "pvtv2_")  # networks whose size only settings give; PaddleViT's PVTv2, with another epsilon
+_CLASSIFIERS = ("head.fc", "head", "head_dist", "fc", "classifier")  # timm's names of last layers
+# Settings in MODEL that do not change the network of trained weights.
+_TRAINING_SETTINGS = frozenset(
+    "TYPE NAME NUM_CLASSES PRETRAINED PRETRAINED_REQUIRED PRETRAINED_PART MIN_LOADED_FRACTION DROPOUT "
+    "ATTENTION_DROPOUT DROPPATH".split()
+)
 
 
 class PublishedScore(NamedTuple):
@@ -113,7 +144,17 @@ def write_hub_folder(
             described.unlink()
             (made / ABOUT).write_text(to_yaml(about), encoding="utf-8")
             scores = [] if part is not None else read_scores(source)
-            card = format_card(folder.resolve().name, about, scores, license_name, _find_repository(stored))
+            described_for_timm = describe_for_timm(about, converted)
+            if described_for_timm is not None:
+                (made / CONFIG).write_text(format_json(described_for_timm, indent=2), encoding="utf-8")
+            card = format_card(
+                folder.resolve().name,
+                about,
+                scores,
+                license_name,
+                _find_repository(stored),
+                is_in_timm=described_for_timm is not None,
+            )
             images = _write_images(source, made)
             (made / CARD).write_text(card + images, encoding="utf-8")
             names = [path.relative_to(made) for path in made.rglob("*") if path.is_file()]
@@ -121,12 +162,15 @@ def write_hub_folder(
             if images:
                 (folder / IMAGES).mkdir(exist_ok=True)
             with signals.blocked():
+                (folder / CONFIG).unlink(missing_ok=True)  # of another network
                 for name in names:
                     os.replace(made / name, folder / name)
     except OSError as error:
         raise UserError(f"export: {folder} cannot be written: {explain_write_error(error)}") from error
     lines = describe_conversion(converted, str(folder / WEIGHTS_FILE))
     counted = f"{len(scores)} scores" if scores else "no scores: only a run's checkpoint with an evaluation has some"
+    if described_for_timm is not None:
+        lines.append(f"{folder / CONFIG}: the network and its input, for timm and transformers")
     lines.append(f"{folder / CARD}: {counted}; complete it, and replace OWNER by your name there")
     if images:
         lines.append(f"{folder / IMAGES}: images of the data, from the report: remove what is private")
@@ -137,7 +181,7 @@ def _require_free(folder: Path, should_replace: bool) -> None:
     """Raise UserError if the folder cannot be one, or has files that an export writes."""
     if folder.exists() and not folder.is_dir():
         raise UserError(f"export: {folder} is a file: -format=hub writes a folder, choose another OUT")
-    existing = [name for name in (WEIGHTS_FILE, ABOUT, CARD) if (folder / name).exists()]
+    existing = [name for name in (WEIGHTS_FILE, ABOUT, CONFIG, CARD) if (folder / name).exists()]
     if existing and not should_replace:
         raise UserError(
             f"export: {folder} has {', '.join(existing)}: choose another OUT, or add -replace, which replaces these "
@@ -187,6 +231,69 @@ def read_scores(source: str) -> list[PublishedScore]:
     ]
 
 
+def describe_for_timm(about: Mapping[str, Any], weights: ConvertedWeights) -> dict[str, Any] | None:
+    """Describe a classifier as timm's ``config.json`` does; None if timm does not have this network.
+
+    Source: timm/models/_hub.py, ``save_config_for_hf``. transformers' ``TimmWrapper`` reads the same file.
+
+    Args:
+        about: the record to publish, with its settings.
+        weights: with timm's names; their last layer has the number of classes.
+    """
+    settings = about["settings"]
+    network, data = settings["MODEL"], settings["DATA"]
+    label_type = annotation_type("task", str(settings["TASK"]))
+    classifiers = [name for name in _CLASSIFIERS if f"{name}.bias" in weights.state]
+    if label_type not in (CLASS_LABELS, TAG_LABELS) or not classifiers:
+        return None
+    changed = {name: value for name, value in network.items() if value and name not in _TRAINING_SETTINGS}
+    arguments: dict[str, Any]
+    if str(network["NAME"]).startswith("timm:"):
+        whole_name = network["NAME"]
+        architecture = whole_name.removeprefix("timm:").partition(".")[0]
+        has_size = bool((find_bridged_input(whole_name) or {}).get("fixed_input_size"))
+        arguments = dict(changed.pop("OPTIONS", {}))
+    else:
+        architecture = find_name("model", network["NAME"])
+        architecture = REGISTRY.aliases.get(architecture, architecture)
+        family = REGISTRY.models.get(architecture)  # a class if it is a user's own
+        if not isinstance(family, str) or not find_package("model", architecture):
+            return None
+        has_size, names = _TIMM_FAMILIES.get(family.rpartition(":")[2], (False, None))
+        if names is None or architecture == _NOT_IN_TIMM[0] or architecture.startswith(_NOT_IN_TIMM[1]):
+            return None
+        arguments = {name.lower(): changed.pop(name) for name in names & changed.keys()}
+    if changed:
+        return None
+    size, channels = data["IMAGE_SIZE"], data["IMAGE_CHANNELS"]
+    height, width = (size, size) if isinstance(size, int) else size
+    if has_size:
+        arguments["img_size"] = [height, width]
+    if channels != 3:
+        arguments["in_chans"] = channels
+    number = len(weights.state[f"{classifiers[0]}.bias"])
+    split = (about.get("data") or {}).get(str(data.get("SPLIT") or "val")) or {}
+    labels = [str(name) for name in split.get("classes") or ()]
+    return {
+        "architecture": architecture,
+        "num_classes": number,
+        **({"label_names": labels} if len(labels) == number else {}),
+        **({"problem_type": "multi_label_classification"} if label_type == TAG_LABELS else {}),
+        **({"model_args": arguments} if arguments else {}),
+        "pretrained_cfg": {
+            "num_classes": number,
+            "input_size": [channels, height, width],
+            "fixed_input_size": has_size,
+            "interpolation": data["INTERPOLATION"],
+            "crop_pct": data["CROP_PCT"],
+            "crop_mode": data["CROP_MODE"],
+            "mean": list(data["IMAGENET_MEAN"]),
+            "std": list(data["IMAGENET_STD"]),
+            "classifier": classifiers[0] if len(classifiers) == 1 else classifiers,
+        },
+    }
+
+
 def _write_images(source: str, folder: Path) -> str:
     """Write the galleries of a run's report to ``images``, and return them as Markdown; empty without a report.
 
@@ -214,10 +321,12 @@ def format_card(
     scores: list[PublishedScore],
     license_name: str | None,
     repository: str | None,
+    is_in_timm: bool = False,
 ) -> str:
     """Format the content of ``README.md``: facts for the hub as YAML, then what readers need.
 
-    ``repository`` is the OWNER/NAME of the data at Hugging Face; None for any other data.
+    ``repository`` is the OWNER/NAME of the data at Hugging Face; None for any other data. ``is_in_timm``: timm opens
+    the folder, too.
     """
     settings = about["settings"]
     task, data = str(about.get("task", settings.get("TASK"))), settings.get("DATA") or {}
@@ -249,19 +358,24 @@ def format_card(
     of_split = f"{published['share']:.2g} of the" if "share" in published else "the"
     table = f"\n## Scores\n\nOf {of_split} split `{name_of_split}` of {_cell(source)}{samples}.\n\n" if scores else ""
     table += f"| score | value | interval |\n|---|---|---|\n{rows}" if scores else ""
-    return f"---\n{to_yaml(facts)}---\n\n{_format_text(name, about, task)}{table}"
+    return f"---\n{to_yaml(facts)}---\n\n{_format_text(name, about, task, is_in_timm)}{table}"
 
 
-def _format_text(name: str, about: Mapping[str, Any], task: str) -> str:
-    """Format what the model is, and how it is used, in five lines."""
+def _format_text(name: str, about: Mapping[str, Any], task: str, is_in_timm: bool) -> str:
+    """Format what the model is, and how it is used."""
     modules = about["settings"].get("IMPORTS") or []
     own = f"Its network needs {', '.join(map(_cell, modules))}: add `-import=MODULE`.\n\n" if modules else ""
     network = about.get("model")
+    elsewhere = f'In PyTorch: `timm.create_model("hf-hub:OWNER/{name}", pretrained=True)`, or '
+    elsewhere += f'`pipeline("image-classification", "OWNER/{name}")` of transformers.\n\n'
+    own += elsewhere if is_in_timm else ""
     return f"""# {_cell(name)}
 
 The network `{network}`, trained for the task `{task}`. `{ABOUT}` has its settings, preprocessing and classes.
 
 ## Use
+
+Install `{_LIBRARY}`: `pip install '.[cpu]'` in a clone of it, or `pip install '.[gpu]'` with Paddle for GPUs.
 
 ```python
 from paddlevit_dist import Predictor

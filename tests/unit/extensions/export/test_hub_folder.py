@@ -12,12 +12,16 @@ from PIL import Image
 from support.trainings.trained import write_weights
 
 from paddlevit_dist import UserError
+from paddlevit_dist.core.checkpoint.families import ConvertedWeights
 from paddlevit_dist.core.registry.lookup import annotation_type, list_names
 from paddlevit_dist.core.registry.names import REGISTRY
+from paddlevit_dist.core.settings import configuration
 from paddlevit_dist.core.tasks.figures import Gallery
 from paddlevit_dist.extensions.export import command
-from paddlevit_dist.extensions.export.hub_folder import format_card, write_hub_folder
+from paddlevit_dist.extensions.export.hub_folder import describe_for_timm, format_card, write_hub_folder
 from paddlevit_dist.extensions.report import store
+from paddlevit_dist.images.described_input import parse_timm_file
+from paddlevit_dist.images.models.pretrained_input import ExpectedInput
 
 NAMES = ["no", "ca|t", "Ähre"]
 EVENT = {"top-1": 62.5, "loss": 1.25, "rare": None, "samples": 8, "best": "top-1"}
@@ -181,3 +185,38 @@ def test_the_hub_finds_the_networks_of_each_image_task_by_what_they_do(task, tmp
     (tmp_path / "README.md").write_text(format_card("mine", {"task": task, "settings": {}}, [], None, None))
     tag = ModelCard.load(tmp_path / "README.md").data.pipeline_tag
     assert tag.startswith(("image-", "object-", "keypoint-")) and ("segmentation" in tag) == ("segmentation" in task)
+
+
+@pytest.mark.parametrize(
+    "task, words, number, expected",
+    [
+        (
+            "classification",
+            {"NAME": "vit_tiny_patch16_224", "DEPTH": 1},
+            3,
+            ({"depth": 1, "img_size": [32, 48]}, NAMES),
+        ),
+        ("multi_label", {"NAME": "resnet18"}, 5, ({}, None)),
+        ("classification", {"NAME": "resnet18", "DEPTHS": [1, 1, 1, 1]}, 3, None),
+        ("classification", {"NAME": "vit"}, 3, None),
+        ("image_segmentation", {"NAME": "resnet18"}, 3, None),
+    ],
+)
+def test_classifiers_that_timm_has_are_described_for_it(monkeypatch, task, words, number, expected):
+    monkeypatch.undo()  # all networks
+    settings = configuration.load(["-cfg=vit_tiny_patch16_224"]).values.DATA
+    data = {name: settings[name] for name in ("INTERPOLATION", "CROP_MODE", "IMAGENET_MEAN", "IMAGENET_STD")}
+    data |= {"IMAGE_SIZE": [32, 48], "IMAGE_CHANNELS": 3, "CROP_PCT": 0.75, "SPLIT": "val"}
+    about = {"settings": {"TASK": task, "MODEL": words, "DATA": data}, "data": {"val": {"classes": NAMES}}}
+    weights = ConvertedWeights({"head.bias": np.zeros(number)}, set(), "", [], "", ())
+    described = describe_for_timm(about, weights)
+    if expected is None:
+        assert described is None
+        return
+    assert described["architecture"] == words["NAME"] and described["num_classes"] == number
+    assert (described.get("model_args", {}), described.get("label_names")) == expected
+    assert ("problem_type" in described) == (task == "multi_label")
+    del described["model_args" if expected[0] else "architecture"]
+    read = parse_timm_file(described, "config.json", ExpectedInput(), is_evaluated=True)
+    assert read.mean == (0.5, 0.5, 0.5) and read.crop_pct == 0.75 and read.image_size == [32, 48]
+    assert read.interpolation == data["INTERPOLATION"] and read.crop_mode == data["CROP_MODE"]

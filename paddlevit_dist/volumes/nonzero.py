@@ -94,12 +94,17 @@ def regions_per_channel(within: str, kinds: Sequence[str]) -> list[str]:
 
 def read_checkpoint_region(config: VolumeSettings, is_training: bool) -> str | None:
     """Read the region from the checkpoint that is resumed or evaluated; return None if it is not recorded."""
+    path, about = read_checkpoint_about(config, is_training)
+    facts = convert_facts(about.get("input") or {}, VolumeInputFacts, path)
+    return facts.z_score if "z_score" in facts.normalize else None
+
+
+def read_checkpoint_about(config: VolumeSettings, is_training: bool) -> tuple[str, dict[str, Any]]:
+    """Return the path and metadata of the checkpoint that is resumed or evaluated; metadata are empty without one."""
     model = config.MODEL
     source = model.RESUME if is_training or model.PRETRAINED is None else evaluated_weights(model.PRETRAINED)
     path = None if source is None else resolve(source, Path(config.SAVE) / "checkpoints", lambda line: None)
-    about = None if path is None else read_about(str(path))
-    facts = convert_facts((about or {}).get("input") or {}, VolumeInputFacts, str(path))
-    return facts.z_score if "z_score" in facts.normalize else None
+    return str(path), (None if path is None else read_about(str(path))) or {}
 
 
 _REGION_TEXTS = {

@@ -24,6 +24,7 @@ from .regions import LabelRegion
 from .settings import VolumeSegmentationSettings
 
 IGNORED = 255  # label of a voxel without a class; a dataset has at most 255 classes
+NOT_IN_FILES = 1 << 16  # from here on, numbers of classes that no label map has
 _PLACES = 500  # stored voxels of each class, as centers of training crops
 
 
@@ -290,9 +291,10 @@ class LabelStore(DecodedStore):
             unknown = np.argwhere(numbers[order][index] != plane)
             if len(unknown):
                 y, x = unknown[0].tolist()
+                known = ", ".join(str(number) for number in sorted(numbers.tolist()) if number < NOT_IN_FILES)
                 raise UserError(
                     f"{file}: voxel {x}, {y}, {depth} (x, y, z from 0) has the label {plane[y, x]}, which is not in "
-                    f"dataset.json ({', '.join(map(str, sorted(numbers.tolist())))}): add it there or correct the file"
+                    f"dataset.json ({known}): add it there or correct the file"
                 )
             result[depth] = classes[order][index]
         return result

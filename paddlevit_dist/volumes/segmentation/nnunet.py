@@ -23,7 +23,7 @@ from ...core.tasks.sample_groups import SUBJECT, find_groups
 from ..nonzero import VOLUME
 from ..reading import VolumeHeader, case_name, common_spacing, format_remarks, list_volumes, read_aligned_headers
 from ..store import DecodedStore, DecodedVolume
-from .dataset import DEFAULT_OPTIONS, IGNORED, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
+from .dataset import DEFAULT_OPTIONS, IGNORED, NOT_IN_FILES, LabelMap, LabelStore, SegmentationOptions, VolumeFiles
 from .regions import LabelRegion, has_regions, read_regions
 
 DESCRIPTION, SPLITS = "dataset.json", "splits_final.json"
@@ -80,6 +80,27 @@ class NnUNet(VolumeFiles):
             LabelStore(folder, spacing, options.max_voxels, self.numbers, description.ignored)
             for spacing in (options.spacing_mm, None)
         )
+
+    def take_classes(self, names: Sequence[str], numbers: Sequence[int]) -> list[str]:
+        """Take the classes of weights that have all classes of the data, by name, and more, with their ``numbers``.
+
+        The files keep their own numbers. Returns a line for the log that names the classes that the data lack; none if
+        the classes are not taken.
+        """
+        of_files = dict(zip(self.class_names, self.numbers))
+        lacking = [name for name in names if name not in of_files]
+        if self.regions or not lacking or len(names) - len(lacking) < len(of_files) or names[0] != self.class_names[0]:
+            return []
+        stored = [of_files.get(name, NOT_IN_FILES + number) for name, number in zip(names, numbers)]
+        self.numbers, self.class_names = list(numbers), list(names)
+        self._labels, self._stored = (
+            LabelStore(store.folder, store.spacing, store.max_voxels, stored, store.ignored)
+            for store in (self._labels, self._stored)
+        )
+        return [
+            f"note: {self.root}/{DESCRIPTION} lacks the class {shorten(', '.join(lacking), 200)} of the weights: "
+            "no voxel has it, and where it is predicted, that is an error"
+        ]
 
     def read(self, index: int) -> tuple[list[DecodedVolume], LabelMap | None]:
         """Read the channels and labels of volume ``index``."""

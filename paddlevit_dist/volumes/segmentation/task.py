@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import paddle
 
+from ...core.checkpoint.output_names import get_class_names
 from ...core.losses import dice_losses, summed_cross_entropy
 from ...core.runtime import autocast
 from ...core.runtime.errors import UserError
+from ...core.runtime.text_files import convert_facts
 from ...core.runtime.transfers import read_later
 from ...core.tasks.class_names import require_unique
 from ...core.tasks.dataset import TransformedDataset, dataset_class, format_place, is_training_split
@@ -24,7 +26,7 @@ from ...core.tasks.task import Records, Task
 from ..geometry import find_spacing, require_same_spacing, require_spacing, round_spacing, step_lengths
 from ..input_facts import VolumeInputFacts
 from ..intensities import IntensityConfig
-from ..nonzero import set_region
+from ..nonzero import read_checkpoint_about, set_region
 from ..reading import import_extra
 from ..samples import AugmentationConfig
 from ..sliding_window import mirror_model, predict
@@ -35,6 +37,7 @@ from .decoding import choose_labels, resample_maps, split_planes
 from .fingerprint import find_misnamed
 from .losses import region_losses
 from .metrics import VolumeMetrics
+from .nnunet import NnUNet
 from .regions import LabelRegion, describe_regions, group_labels, load_regions
 from .samples import SegmentedSamples, SegmentedVolume, VolumeRecord, collate, split_batch
 from .settings import AXES, SegmentationVolumeSection, VolumeSegmentationSettings
@@ -92,6 +95,13 @@ class VolumeSegmentation(Task):
         if not len(dataset):
             data = self.config.DATA
             raise UserError(f"dataset {data.DATASET} has no {split} volumes{format_place(data.DATA_PATH)}")
+        class_notices = []
+        if self.config.EVAL and isinstance(dataset, NnUNet):
+            path, about = read_checkpoint_about(self.config, is_training)
+            facts = convert_facts(about.get("input") or {}, VolumeInputFacts, path)
+            names = get_class_names(about.get("data") or {}, about.get("input") or {})
+            if names and facts.label_numbers and not facts.regions:
+                class_notices = dataset.take_classes(names, facts.label_numbers)
         self._load_dataset_meta(dataset)
         region_notices = set_region(self, dataset, self._intensities().kinds, is_training)
         intensities = self._intensities()
@@ -99,7 +109,9 @@ class VolumeSegmentation(Task):
             if volumes.SURFACE_DISTANCES and dataset.labeled:
                 # Fail before hours of training.
                 import_extra("scipy", "VOLUMES.SURFACE_DISTANCES true (false skips distances)")
-            samples = SegmentedSamples(dataset, intensities, notices=[*dataset.notices, *region_notices])
+            samples = SegmentedSamples(
+                dataset, intensities, notices=[*dataset.notices, *class_notices, *region_notices]
+            )
             samples.eval_protocol = format_protocol(volumes)
             return samples
         notices = [*dataset.notices, *region_notices, *find_misnamed(self.channels, intensities.kinds)]

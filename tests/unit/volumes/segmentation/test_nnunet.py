@@ -55,6 +55,19 @@ def test_the_folder_alone_tells_the_dataset(tmp_path):
     assert guess(str(raw_data(tmp_path, cases=2))).dataset == "nnunet"
 
 
+def test_classes_of_weights_that_the_data_lack_are_taken_by_their_names(tmp_path):
+    root, names = raw_data(tmp_path), ["background", "node", "liver", "spleen"]
+    plain, dataset = opened(root), opened(root)  # spleen 2, liver 5
+    (note,) = dataset.take_classes(names, [0, 1, 2, 3])
+    assert "dataset.json lacks the class node of the weights" in note
+    assert (dataset.class_names, dataset.numbers) == (names, [0, 1, 2, 3])
+    expected = np.array([0, 3, 2, *[0] * 252, IGNORED])[plain.read(0)[1].array]
+    np.testing.assert_array_equal(dataset.read(0)[1].array, expected)
+    np.testing.assert_array_equal(dataset.stored_labels(0).array, expected)
+    for others in (["background", "spleen", "kidney", "node"], ["background", "spleen"], plain.class_names):
+        assert opened(root).take_classes(others, range(len(others))) == []
+
+
 def listed_data(root, **changes):
     """The files of ``raw_data`` under other names in another folder, which dataset.json lists."""
     raw_data(root)

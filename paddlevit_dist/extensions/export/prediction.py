@@ -36,6 +36,9 @@ def build_exported(config: RunSettings, task: Task) -> tuple[paddle.nn.Layer, Lo
     Raises UserError if it does not fit the settings.
     """
     model, exportable = load_exported_layer(config, task), require_exportable(task)
+    classifier: Any = task
+    if getattr(task, "num_classes", 0) is None and model.num_outputs:  # no record has it, such as with -cfg
+        classifier.num_classes = model.num_outputs
     lines = compare_descriptions(model, exportable.export_parts().about, config)
     task.notices = [*task.notices, *(line for line in (model.function.note, *lines) if line)]
     network = exportable.evaluated_model(model)

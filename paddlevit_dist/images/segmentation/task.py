@@ -157,7 +157,9 @@ class ImageSegmentation(BackboneTask):
         if dataset is not None:
             return self._identify(dataset)
         data = self.config.DATA
-        sides = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
+        sides: tuple[str, ...] = ("EVAL_SHORTEST_SIDE", "EVAL_LONGEST_SIDE", "EVAL_DIVISOR")
+        if self.config.get("EXPORTED") is not None:
+            sides = sides[1:]  # images smaller than an exported model's one size have to be enlarged
         names = (*sides, "RESIZE", "IMAGENET_MEAN", "IMAGENET_STD", "EXIF_ROTATE")
         return {f"DATA.{name}": data[name] for name in names}
 

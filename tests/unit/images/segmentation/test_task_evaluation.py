@@ -285,3 +285,7 @@ def test_an_exported_network_is_told_its_input_and_refuses_another_size():
     told = r"but a window of an image with a shorter side has \d+x\d+; enlarge smaller images with"
     with pytest.raises(UserError, match=told):
         evaluated(task, samples, get_aspect(task, Exportable).evaluated_model(model))
+    assert "DATA.EVAL_SHORTEST_SIDE" in task.signature()
+    task.config.defrost()
+    task.config.EXPORTED = "net.onnx"  # it takes the key that it advises
+    assert "DATA.EVAL_SHORTEST_SIDE" not in task.signature()

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.files import is_folder, read_regular
 from ...core.runtime.spelling import compose
 from .formats import (
     SPLIT_WORDS,
@@ -24,6 +24,7 @@ from .formats import (
     readable_suffixes,
     split_in_name,
 )
+from .reading import UnreadableImage, open_image
 
 _DEEPEST = 4  # levels below a folder that are searched for an image
 _MOST_NAMES = 20_000  # read from a folder; it may have a million
@@ -165,7 +166,7 @@ def _iterate_images(folder: str) -> Iterator[os.DirEntry[str]]:
     for entry in iterate_entries(folder, may_be_absent=True, most=_MOST_NAMES):
         suffix = get_suffix(os.fsencode(entry.name))
         is_image = suffix in readable_suffixes() or find_hint(suffix.decode("ascii"))
-        if is_image and not entry.name.lower().endswith(_DICOM_SUFFIXES) and not entry.is_dir():
+        if is_image and not entry.name.lower().endswith(_DICOM_SUFFIXES) and not is_folder(entry):
             yield entry
 
 
@@ -236,9 +237,9 @@ def _are_label_maps(masks: Collection[str], photos: Collection[str]) -> bool:
 def _count_levels(path: str) -> int:
     """Return the number of gray levels of a label map; 0 if an image has many, colors, or cannot be read."""
     try:
-        with Image.open(path) as image:
-            pixels = np.asarray(image if image.mode in ("1", "L", "P", "I;16", "I") else image.convert("RGB"))
-    except (OSError, ValueError, Image.DecompressionBombError):  # the dataset reports the damage
+        image = open_image(read_regular(path), path)
+        pixels = np.asarray(image if image.mode in ("1", "L", "P", "I;16", "I") else image.convert("RGB"))
+    except (OSError, ValueError, SyntaxError, UnreadableImage):  # the dataset reports the damage
         return 0
     if pixels.ndim == 3:
         if (pixels != pixels[..., :1]).any():

@@ -195,6 +195,7 @@ def test_a_look_at_data_says_why_it_cannot_search(capsys):
     def refuse(split, folder):
         raise UserError("no\nimages")
 
-    formatting.show_leaks(load_config("vit_digits"), SimpleNamespace(build_dataset=refuse), None, None)
+    task = SimpleNamespace(build_dataset=refuse, config=SimpleNamespace(SEED=0))
+    formatting.show_leaks(load_config("vit_digits"), task, None, None)
     assert capsys.readouterr().out == "samples of val in train: not searched: no\\nimages\n"
     assert formatting.SECONDS == 15.0

@@ -40,6 +40,10 @@ class FieldTable(NamedTuple):
                     "(from a checkpoint's arguments by an args.yaml next to it)"
                 )
 
+    def without_irrelevant(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that ``check`` looks at or that are read."""
+        return {name: value for name, value in content.items() if name not in self.irrelevant and name[:1] != "_"}
+
 
 # Source: timm/models/_pretrained.py, ``PretrainedCfg``, and ``timm/models/_hub.py``.
 _TIMM_FIELDS = FieldTable(
@@ -56,7 +60,8 @@ _TIMM_FIELDS = FieldTable(
     only={"label_offset": (None, 0)},
 )
 # Those that say which file it is: transformers' own ``config.json`` has none of them.
-_IMAGE_FIELDS = _TIMM_FIELDS.read - {"architecture", "label_names", "labels"}
+_LABELS = {"label_names", "labels"}
+_IMAGE_FIELDS = _TIMM_FIELDS.read - _LABELS - {"architecture"}
 _TIMM_FILE_FIELDS = FieldTable(
     read=_TIMM_FIELDS.read | {"pretrained_cfg", "model_args", "model_type"},
     irrelevant=_TIMM_FIELDS.irrelevant
@@ -163,6 +168,16 @@ def parse_timm_file(
     return parse_timm_config(config, file, defaults, is_evaluated)
 
 
+def select_timm_fields(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``parse_timm_file`` reads or refuses of a file, without the names of classes."""
+    selected = {
+        name: value for name, value in _TIMM_FILE_FIELDS.without_irrelevant(content).items() if name not in _LABELS
+    }
+    if isinstance(config := content.get("pretrained_cfg"), Mapping):
+        selected["pretrained_cfg"] = select_timm_fields(config)
+    return selected
+
+
 def is_of_timms_training(arguments: object) -> bool:
     """Return whether arguments of a training program come from timm's ``train.py``."""
     return isinstance(arguments, Mapping) and arguments.keys() >= _TIMM_RUN_MARKS
@@ -185,6 +200,12 @@ def parse_timm_arguments(arguments: Mapping[str, Any], file: str, defaults: Expe
     side = arguments.get("img_size")
     config["input_size"] = config["input_size"] or (side and [_RGB, side, side])
     return parse_timm_config(config, file, defaults, is_evaluated=False)
+
+
+def select_timm_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``parse_timm_arguments`` reads or refuses of arguments, which also name files of a computer."""
+    names = _IMAGE_FIELDS | _TIMM_RUN_MARKS | _TIMM_RUN_FIELDS.only.keys()
+    return {name: value for name, value in arguments.items() if name in names}
 
 
 def _get_mapping(content: Mapping[str, Any], name: str, file: str) -> Mapping[str, Any]:
@@ -258,6 +279,11 @@ _OBJECT_FIELDS = FieldTable(
     | frozenset("do_convert_annotations do_pad format ignore_index pad_size size_divisor".split()),
     only=_PROCESSOR_FIELDS.only,
 )
+
+
+def select_processor_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``parse_processor`` or ``parse_object_processor`` reads or refuses of a file."""
+    return _PROCESSOR_FIELDS.without_irrelevant(config)
 
 
 def parse_object_processor(

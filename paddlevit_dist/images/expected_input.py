@@ -28,6 +28,9 @@ from .described_input import (
     parse_timm_arguments,
     parse_timm_config,
     parse_timm_file,
+    select_processor_fields,
+    select_timm_arguments,
+    select_timm_fields,
 )
 from .image_size import format_size
 from .models.pretrained_input import IMAGENET_MEAN, IMAGENET_STD, ExpectedInput, find_variant_input
@@ -179,18 +182,54 @@ def _read_config(
 ) -> tuple[ExpectedInput, str] | None:
     """Read timm's or Hugging Face's file next to the weights; None without a file, or if it is for another model."""
     source = values.MODEL.PRETRAINED
-    file = _find_config(source, _TIMM, is_hub_asked)
-    if file is not None:
-        content = read_json_facts(file)
-        if describes_images(content) and _belongs_to(content.get("architecture"), model):
-            return parse_timm_file(content, file, defaults, values.EVAL), file
-    file = _find_config(source, _HUGGING_FACE, is_hub_asked)
-    if file is not None:
-        return parse_processor(read_json_facts(file), file, defaults), file
+    content, file = _read_facts(source, _TIMM, is_hub_asked)
+    if content is not None and describes_images(content) and _belongs_to(content.get("architecture"), model):
+        return parse_timm_file(content, file, defaults, values.EVAL), file
+    content, file = _read_facts(source, _HUGGING_FACE, is_hub_asked)
+    if content is not None:
+        return parse_processor(content, file, defaults), file
     arguments, origin = _find_arguments(source)
     if is_of_timms_training(arguments) and _belongs_to(str(arguments["model"]).partition(".")[0], model):
         return parse_timm_arguments(arguments, origin, defaults), origin
     return None
+
+
+def describe_input(source: str) -> dict[str, dict[str, Any]]:
+    """Return what is known of the input that the weights at ``source`` expect, by the file that says it.
+
+    ``find_expected_input`` and ``find_object_input`` read it again from ``described_by`` in the ``about.yaml`` of
+    converted weights. Published weights are described as by timm's file, without the size, which is their model's.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    row = find_published(source)
+    if row is not None:
+        colors = {"mean": list(row.mean), "std": list(row.std)}
+        return {_TIMM: {**colors, **{name: getattr(row, name) for name in ("crop_pct", "interpolation", "crop_mode")}}}
+    described = {}
+    content = _read_facts(source, _TIMM, True)[0]
+    if content is not None and describes_images(content):
+        described[_TIMM] = select_timm_fields(content)
+    content = _read_facts(source, _HUGGING_FACE, True)[0]
+    if content is not None:
+        described[_HUGGING_FACE] = select_processor_fields(content)
+    arguments = _find_arguments(source)[0]
+    if is_of_timms_training(arguments):
+        described[_TIMM_RUN] = select_timm_arguments(arguments)
+    return described
+
+
+def _read_stored(source: str) -> tuple[Mapping[str, Any], str]:
+    """Return ``described_by`` in the ``about.yaml`` of converted weights, and this file; empty without."""
+    from ..core.checkpoint.records import find_about_file, read_weights_info  # these need NumPy
+    from ..core.checkpoint.weight_files import find_weights_file
+
+    try:
+        file = find_weights_file(source)
+    except UserError:  # loading says that there are no weights
+        return {}, ""
+    return read_weights_info(file).get("described_by") or {}, str(find_about_file(file))
 
 
 def _find_arguments(source: object) -> tuple[Any, str]:
@@ -202,6 +241,9 @@ def _find_arguments(source: object) -> tuple[Any, str]:
         return None, ""
     from ..core.checkpoint.weight_files import find_weights_file  # it needs NumPy
 
+    stored, about = _read_stored(source)
+    if stored:
+        return stored.get(_TIMM_RUN), about
     folder = source if os.path.isdir(source) else os.path.dirname(source)
     file = os.path.join(folder, _TIMM_RUN)
     if os.path.isfile(file):
@@ -241,10 +283,10 @@ def find_object_input(values: CfgNode, is_hub_asked: bool) -> ObjectInput:
         UserError: the file next to the weights is damaged, or describes preprocessing that this package does not have.
     """
     usual = ObjectInput(list(IMAGENET_MEAN), list(IMAGENET_STD))
-    file = _find_config(values.MODEL.PRETRAINED, _HUGGING_FACE, is_hub_asked)
-    if file is None:
+    content, file = _read_facts(values.MODEL.PRETRAINED, _HUGGING_FACE, is_hub_asked)
+    if content is None:
         return usual
-    mean, std, sides = parse_object_processor(read_json_facts(file), file, usual.mean, usual.std)
+    mean, std, sides = parse_object_processor(content, file, usual.mean, usual.std)
     return ObjectInput(mean, std, file, tuple(sides))
 
 
@@ -267,20 +309,24 @@ def format_object_input(values: CfgNode, is_hub_asked: bool) -> list[str]:
     return notes
 
 
-def _find_config(source: object, name: str, is_hub_asked: bool) -> str | None:
-    """Return the path of ``name`` next to the weights, local or at Hugging Face; None if there is none.
+def _read_facts(source: object, name: str, is_hub_asked: bool) -> tuple[Mapping[str, Any] | None, str]:
+    """Return what the file ``name`` says of the weights, and the path of what was read; None without such a file.
 
-    A file describes the weights of its folder if they have a usual name, or if there are no others.
+    It is next to the weights, local or at Hugging Face, or its content is in the ``about.yaml`` of converted ones. A
+    file describes the weights of its folder if they have a usual name, or if there are no others.
     """
     if not isinstance(source, str):
-        return None
+        return None, ""
+    stored, about = _read_stored(source) if os.path.exists(source) else ({}, "")
+    if stored:
+        return stored.get(name), about
     folder = source if os.path.isdir(source) else os.path.dirname(source)
     file = os.path.join(folder, name)
     if os.path.exists(source) and os.path.isfile(file):
         is_described = folder == source or os.path.basename(source) in _WEIGHTS or _is_alone(folder)
-        return file if is_described else None
+        return (read_json_facts(file), file) if is_described else (None, "")
     path = find_sibling_file(source, name, is_hub_asked)[0]
-    return None if path is None else str(path)
+    return (None, "") if path is None else (read_json_facts(path), str(path))
 
 
 def _is_alone(folder: str) -> bool:

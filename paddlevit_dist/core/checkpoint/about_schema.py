@@ -56,6 +56,7 @@ class AboutFacts(msgspec.Struct):
     data: dict[str, _SplitFacts | None] | None = None
     published_as: dict[str, _PublishedFacts] | None = None  # by split, as ``Dataset.published_as``
     settings: dict[str, Any] | None = None
+    described_by: dict[str, dict[str, Any]] | None = None  # of converted weights without a run, see DESCRIBE_INPUT
     versions: dict[str, Any] | None = None
     low_rank: _LowRankFacts | None = None
     thresholds: dict[str, Annotated[float, Meta(ge=0, le=1)]] | None = (

@@ -23,6 +23,7 @@ from ..checkpoint.store import HostTensor, write_tensors
 from ..checkpoint.weight_files import EXTENSION, evaluated_weights, local_file
 from ..checkpoint.weights import SourceWeights, read_weights
 from ..launch.tuning import import_paddle
+from ..registry.extension_points import DESCRIBE_INPUT
 from ..registry.lookup import annotation_type, find_name, find_package
 from ..registry.manifest import BOX_LABELS
 from ..registry.names import REGISTRY
@@ -178,6 +179,8 @@ def _describe(source: str) -> tuple[dict[str, Any], list[str]]:
         about["settings"], paths = split_paths(settings)
         known = effects(settings)
         lost = [f"{name} {value}" for name, value in paths.items() if known.get(name) == "score"]
+    elif (describe := DESCRIBE_INPUT.find()) is not None and (described := describe(source)):
+        about["described_by"] = described
     if not about.get("data") and (names := read_class_names(source)[0]):
         about["data"] = {"weights": {"classes": names}}
     return about, [f"{text} is of this computer and not written: name it where the weights are used" for text in lost]

@@ -83,6 +83,9 @@ PARSE_EVALUATED_ARGUMENT = ExtensionPoint[Callable[[str], tuple[str, str | None,
     "parse_evaluated_argument"
 )
 
+# (weights without a run) -> what files next to them or their published entry say of their images, by name of file
+DESCRIBE_INPUT = ExtensionPoint[Callable[[str], dict[str, dict[str, Any]]]]("describe_input")
+
 # Files about results
 # (file of intervals, evaluation, facts)
 WRITE_EVALUATED = ExtensionPoint[Callable[[Path, Any, dict[str, Any]], None]]("write_evaluated")

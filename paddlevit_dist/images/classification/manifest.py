@@ -74,6 +74,7 @@ MANIFEST = Manifest(
         ),
     },
     functions={
+        "describe_input": "..expected_input:describe_input",
         "guess_dataset": "..data.guessing:guess",
         f"find {CLASS_LABELS}": "..data.guessing:find_classes",
     },

@@ -17,7 +17,7 @@ from paddlevit_dist.core.settings.recipes import recipe_folder
 from paddlevit_dist.core.settings.table import leaves
 from paddlevit_dist.images.classification import task as task_module
 from paddlevit_dist.images.classification.task import Classification
-from paddlevit_dist.images.expected_input import format_stronger_pretrained_hint
+from paddlevit_dist.images.expected_input import describe_input, format_stronger_pretrained_hint
 from paddlevit_dist.images.models.foundation_variants import FOUNDATION
 from paddlevit_dist.images.transforms.crops import EvaluationTransform
 
@@ -201,6 +201,18 @@ def test_a_checkpoint_expects_the_input_of_its_run(tmp_path, channels, expected)
     words = ["-cfg=finetune_folder", "-data_path=any", f"-pretrained={tmp_path / 'run'}"]
     # An input of one channel says nothing of three.
     assert found_in(load([*words, "MODEL.NAME", "vit_base_patch16_224"]))[0] == expected
+
+
+def test_a_copy_of_published_weights_is_fed_as_they_are(tmp_path):
+    described = {"described_by": describe_input("resnet18.tv_in1k")}  # their input is not the variant's
+    (tmp_path / "copy.pdparams").touch()
+    (tmp_path / "copy.pdparams.about.yaml").write_text(yaml.safe_dump(described))
+    words = ["-dataset=folder", "MODEL.NAME", "resnet18"]
+    copy, published, variant = (
+        found_in(load([*words, *weights]))
+        for weights in ([f"-pretrained={tmp_path / 'copy.pdparams'}"], ["-pretrained=resnet18.tv_in1k"], [])
+    )
+    assert copy == published != variant
 
 
 def test_weights_without_a_description_have_the_input_of_a_recipe_or_of_their_model(tmp_path):

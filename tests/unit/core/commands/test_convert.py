@@ -1,5 +1,7 @@
 """``convert``: weights from any source to timm's names, in Paddle's or timm's layout."""
 
+import itertools
+import json
 import shutil
 
 import numpy as np
@@ -32,9 +34,11 @@ from paddlevit_dist.core.checkpoint.output_names import read_class_names
 from paddlevit_dist.core.commands.convert import convert, run
 from paddlevit_dist.core.inference.trained import open_source
 from paddlevit_dist.core.registry.names import REGISTRY
+from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.settings.table import leaves
 from paddlevit_dist.core.tasks.model import Model
 from paddlevit_dist.core.tasks.model_factory import create_model
+from paddlevit_dist.images.expected_input import find_expected_input, find_object_input
 
 pytestmark = pytest.mark.usefixtures("families_once")
 
@@ -223,6 +227,45 @@ def test_weights_keep_their_input_and_classes(tmp_path, target):
     assert ours == {name: theirs[name] for name in ours}
     convert(str(tmp_path / target), str(tmp_path / "again.pdparams"))
     assert open_source(str(tmp_path / "again.pdparams"), "predict").settings == after.settings
+
+
+OF_TIMM = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6], "crop_pct": 0.8, "interpolation": "bilinear"}
+OF_TIMM_AS_TESTED = {**OF_TIMM, "input_size": [3, 32, 32], "test_input_size": [3, 48, 48], "url": "/home/me/vit.pth"}
+OF_TRANSFORMERS: dict = {"image_processor_type": "ViTImageProcessor", "size": {"height": 32, "width": 32}}
+OF_TRANSFORMERS |= {"resample": 2, "image_mean": OF_TIMM["mean"], "image_std": OF_TIMM["std"], "_path": "/home/me"}
+DETECTOR = ["TASK=detection", "MODEL.NAME=dfine_s", "-dataset=coco", "-num_classes=1", "-eval"]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"config.json": {"architecture": "vit_base_patch16_224", "pretrained_cfg": OF_TIMM_AS_TESTED}},
+        {"config.json": {"architecture": "convnext_tiny", "pretrained_cfg": OF_TIMM_AS_TESTED}},  # of other weights
+        {"config.json": {"model_type": "vit"}, "preprocessor_config.json": OF_TRANSFORMERS},
+        {"args.yaml": {**OF_TIMM, "model": "vit_base_patch16_224", "img_size": 48, "data_dir": "/home/me"}},
+    ],
+    ids=["timm", "timm, another model", "transformers", "training of timm"],
+)
+def test_weights_are_fed_as_the_files_beside_them_say(tmp_path, files):
+    (tmp_path / "in").mkdir()
+    save(in_torch_layout(small("vit", seed=1)), tmp_path / "in" / "model.safetensors")
+    for name, content in files.items():
+        (tmp_path / "in" / name).write_text(json.dumps(content))
+    sources = [str(tmp_path / "in"), str(tmp_path / "new.pdparams"), str(tmp_path / "again" / "model.safetensors")]
+    for source, target in itertools.pairwise(sources):
+        convert(source, target)
+    for command in ([], ["-eval"]):
+        before, *after = (
+            find_expected_input(
+                load(["-dataset=folder", "MODEL.NAME=vit_base_patch16_224", f"-pretrained={source}", *command]).values
+            )
+            for source in sources
+        )
+        for fed in after:
+            assert fed.expected == before.expected and fed.is_described == before.is_described
+    objects = [find_object_input(load([*DETECTOR, f"-pretrained={source}"]).values, False) for source in sources]
+    assert all(found[:2] == objects[0][:2] and found.sides == objects[0].sides for found in objects)
+    assert "/home/me" not in (tmp_path / "new.pdparams.about.yaml").read_text()
 
 
 def test_weights_keep_what_their_run_has_chosen_and_name_no_file_of_this_computer(tmp_path):

@@ -111,6 +111,7 @@ CALLED_WITH = {
     "list_galleries": ["run"],
     "write_last_page": ["folder", "stamp"],
     "write_scored": ["file", "scored", "results", "groups"],
+    "describe_input": ["source"],
     "guess_dataset": ["path", "contents"],
     "guess points": ["path", "task", "place"],
     "guess volumes": ["path", "task", "place"],

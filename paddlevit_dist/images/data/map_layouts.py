@@ -126,8 +126,8 @@ def find_layout(root: str, dataset: str | None = None) -> MatchedLayout | None:
         if fits_layout(custom, root):
             _refuse_rivals(MatchedLayout(custom, root))
             return MatchedLayout(custom, root)
-    inner = find_inner_folder(root)
-    return find_layout(inner, dataset) if inner else None
+    wrapped = find_inner_folder(root)
+    return find_layout(wrapped, dataset) if wrapped else None
 
 
 def _custom_layouts(root: str) -> Iterator[LabelMapLayout]:

@@ -29,7 +29,7 @@ def test_pickles_are_small_after_reading_and_read_the_same_in_another_process_wi
         dataset = opened(name, split, tmp_path / f"{name}-{split}")
         image, label = dataset.read(len(dataset) - 1)
         pickled = pickle.dumps(dataset)
-        assert len(pickled) <= 1000, (name, split)
+        assert len(pickled) <= 1200, (name, split)  # names of where the data are from, but none of their rows
         (tmp_path / f"{name}-{split}.pickle").write_bytes(pickled)
         expected.append([f"{name}-{split}.pickle", str(label), image.tobytes().hex()])
     program = (

@@ -330,7 +330,7 @@ def test_images_of_a_folder_that_cannot_be_read_are_counted_and_the_first_is_nam
 def test_what_is_no_source_is_refused_in_one_line(weights, images, tmp_path):
     alone = tmp_path / "alone.pdparams"
     shutil.copy(weights, alone)
-    with pytest.raises(UserError, match="neither an about.yaml with settings nor a run's config.yaml; .* -cfg=FILE"):
+    with pytest.raises(UserError, match=r"neither an about\.yaml with settings, a run's config\.yaml nor .* -cfg=FILE"):
         Predictor(alone)
     with pytest.raises(UserError, match="no weights at"):
         Predictor(tmp_path / "gone")

@@ -18,6 +18,7 @@ from paddlevit_dist.core.library import data
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("PADDLEVIT_DIST_RUN", raising=False)  # of a run that another test started in this process
     return tmp_path
 
 

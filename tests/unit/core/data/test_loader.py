@@ -197,7 +197,7 @@ def test_a_wait_that_was_left_ends_the_loop(own_handlers, exit_codes, may_leave)
             return super().sample(index, generator)
 
     numbers, is_over, read = itertools.count(), threading.Event(), []
-    loader = make_loader(Stuck(12), timeout_seconds=0.4)
+    loader = make_loader(Stuck(12), timeout_seconds=2.0)
     loader.may_leave = may_leave
     with pytest.raises(StopRequested) if may_leave else contextlib.nullcontext():
         read.extend(batch["index"].shape for batch in loader.epochs(1, 1))

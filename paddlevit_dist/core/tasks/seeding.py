@@ -129,11 +129,13 @@ def _list_own(samples: Any, collate: Any) -> Iterator[Any]:
 
 
 def _list_modules(cls: type) -> Iterator[ModuleType]:
-    """Yield the loaded modules of a class's package, or of its folder if its module is in no package."""
+    """Yield a class's module, then the loaded modules of its package, or of its folder if it is in no package."""
     own = sys.modules.get(cls.__module__)
     package, folder = cls.__module__.partition(".")[0], os.path.dirname(getattr(own, "__file__", None) or "")
     if package in ("builtins", "paddle"):
         return
+    if own is not None:
+        yield own  # first: of a large package not all values are looked at
     is_alone = package == cls.__module__ and folder and "site-packages" not in folder
     for name, module in sorted(sys.modules.items()):
         is_near = is_alone and os.path.dirname(getattr(module, "__file__", None) or "") == folder
@@ -144,19 +146,20 @@ def _list_modules(cls: type) -> Iterator[ModuleType]:
 def _find_drawing(roots: Iterable[Any], variables: Iterable[Any]) -> Iterator[Any]:
     """Yield the objects that draw random numbers among both, and in what these hold."""
     seen: set[int] = set()
-    queue = collections.deque([*((root, 0) for root in roots), *((value, _OF_VARIABLES) for value in variables)])
-    while queue and len(seen) < _MOST:
-        value, depth = queue.popleft()
-        if value is None or isinstance(value, _PLAIN) or id(value) in seen:
-            continue
-        seen.add(id(value))
-        draws = isinstance(value, _GENERATORS) and value is not np.random.mtrand._rand  # that of np.random.seed
-        if draws or any(hasattr(type(value), name) for name in _SEEDED):
-            yield value
-            if depth:  # it seeds its parts; a dataset or a task may have others
+    for values, level in ((roots, 0), (variables, _OF_VARIABLES)):  # a large package may have more than _MOST variables
+        queue = collections.deque((value, level) for value in values)
+        while queue and len(seen) < _MOST:
+            value, depth = queue.popleft()
+            if value is None or isinstance(value, _PLAIN) or id(value) in seen:
                 continue
-        if depth < _DEEPEST:
-            queue.extend((part, depth + 1) for part in _list_parts(value))
+            seen.add(id(value))
+            draws = isinstance(value, _GENERATORS) and value is not np.random.mtrand._rand  # that of np.random.seed
+            if draws or any(hasattr(type(value), name) for name in _SEEDED):
+                yield value
+                if depth:  # it seeds its parts; a dataset or a task may have others
+                    continue
+            if depth < _DEEPEST:
+                queue.extend((part, depth + 1) for part in _list_parts(value))
 
 
 def _list_parts(value: Any) -> Iterable[Any]:

@@ -1,6 +1,8 @@
 """What a user's code draws follows from seed, epoch, index and repeat, whatever it draws from."""
 
 import random
+import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -67,6 +69,16 @@ def test_all_sources_follow_from_the_key_of_a_reading_and_from_nothing_else():
         other = read(ListedSamples(Drawing()), *key, seed=seed)
         assert all(one != two for one, two in zip(first, other, strict=True))
     assert len(set(first)) == len(first)
+
+
+def test_what_a_dataset_and_its_module_hold_is_seeded_in_a_package_of_many_objects(monkeypatch):
+    crowded = ModuleType(f"{__name__.partition('.')[0]}.crowded")
+    vars(crowded).update({f"value_{number}": random.Random(number) for number in range(12_000)})
+    monkeypatch.setitem(sys.modules, crowded.__name__, crowded)
+    of_module.normal()
+    first = read(ListedSamples(Drawing()), 1, 2, 0)
+    of_module.normal()
+    assert read(ListedSamples(Drawing()), 1, 2, 0) == first
 
 
 def test_the_libraries_are_seeded_with_the_first_number_of_the_reading():

@@ -81,7 +81,9 @@ class OwnRandomness:
         found = samples.sample(index, make_generator())
         if known is None:
             self._objects = self._find()
-            if len(self._objects) > len(objects):  # such as a transform that is made at the first reading
+            if not {*map(id, self._objects)} <= {
+                *map(id, objects)
+            }:  # such as a transform that is made at the first reading
                 return self._read_seeded(samples, index, make_generator, with_paddle)
         return found
 

@@ -2,12 +2,12 @@
 
 import importlib.util
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
 import paddle
 import pytest
-import yaml
 from PIL import Image, ImageOps
 from support.processes import ROOT
 from support.trainings.untrained import write_untrained_run
@@ -24,7 +24,7 @@ def open_export(out):
     """Return the description of an export, and a function of named inputs."""
     import onnxruntime
 
-    about = yaml.safe_load(Path(f"{out}.about.yaml").read_text(encoding="utf-8"))
+    about = json.loads(Path(f"{out}.about.yaml").read_text(encoding="utf-8"))
     session = onnxruntime.InferenceSession(f"{out}.onnx")
     return about, lambda **inputs: session.run(None, inputs)
 

@@ -11,7 +11,7 @@ from ...core.runtime import signals
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import explain_write_error, library_errors_as_os_errors
 from ...core.runtime.printing import count, one_line
-from .descriptions import build_paddlex_description, to_yaml
+from .descriptions import build_paddlex_description, format_about, to_yaml
 from .differences import INT8, LARGEST, OutputDifference, compare, require_small
 from .files import ONNX, PARAMETERS
 from .int8_options import CALIBRATION, require_int8
@@ -224,14 +224,15 @@ def export(
                 difference = quantize(folder / f"{path.name}{ONNX}", about)
             np.savez_compressed(folder / f"{path.name}{EXAMPLE}", **example)
             about["largest_difference"] = {"absolute": difference.absolute, "of_outputs_up_to": difference.largest}
-            # not JSON: Paddle reads every .json in the folder as a program
-            _write_yaml(folder / f"{path.name}{DESCRIPTION}", about)
+            # not named .json: Paddle reads every .json in the folder as a program
+            (folder / f"{path.name}{DESCRIPTION}").write_text(format_about(about), encoding="utf-8")
             if parts.paddlex is not None and kind == "paddle":
                 content = build_paddlex_description(
                     parts.paddlex, about["model"], about["num_classes"], about.get("classes")
                 )
                 comment = f"# {one_line(about['model'])}, for PaddleX, which reads inference.* of a folder\n"
-                _write_yaml(folder / f"{path.name}{PADDLEX}", content, comment)
+                text = comment + to_yaml(content)
+                (folder / f"{path.name}{PADDLEX}").write_text(text, encoding="utf-8", errors="surrogateescape")
     except OSError as error:
         raise UserError(
             f"export: {error.filename2 or output} cannot be written: {explain_write_error(error)}"
@@ -351,7 +352,3 @@ def _with_softmax(model: "nn.Layer") -> Any:
     classifier = nn.Sequential(model, nn.Softmax())
     classifier.eval()
     return classifier
-
-
-def _write_yaml(file: Path, content: dict[str, Any], comment: str = "") -> None:
-    file.write_text(comment + to_yaml(content), encoding="utf-8", errors="surrogateescape")

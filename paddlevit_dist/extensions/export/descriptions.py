@@ -1,15 +1,18 @@
-"""Description files of an exported model: YAML for users and programs, and the content of PaddleX's ``inference.yml``.
+"""Description files of an exported model: JSON for users and programs, and the content of PaddleX's ``inference.yml``.
 
 ``inference.yml`` selects a predictor of PaddleX and its pre- and postprocessing. Source:
 ``paddlex/inference/models/image_classification/predictor.py`` of PaddleX 3, which reads Global, PreProcess and
 PostProcess, and selects its predictor by the model's name alone, from a list of names.
 """
 
+import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from ...core.runtime.errors import UserError
+from ...core.runtime.json_format import format_json
 
 if TYPE_CHECKING:
     from paddle import nn
@@ -36,6 +39,8 @@ _NAMES = {
     "resnet101": "ResNet101",
 }
 _DEFAULT_NAME = "CLIP_vit_base_patch16_224"
+_TEXT_OR_DIGITS = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![.\d])\d+(?=e)')  # digits: of 1e-06, which is text in YAML 1.1
+_UNPRINTABLE = re.compile("[\x7f-\x9f\ud800-\udfff\ufffe\uffff]")  # what YAML refuses unless it is escaped
 
 
 def build_paddlex_description(
@@ -78,6 +83,26 @@ _PlainDumper.add_representer(list, _numbers_on_one_line)
 def to_yaml(content: object) -> str:
     """Format plain values as YAML, in their order."""
     return yaml.dump(content, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def format_about(about: dict[str, Any]) -> str:
+    """Format the description of a model as JSON that YAML readers take, too.
+
+    What JSON cannot express, such as numbers as names in the options of a user's network, is formatted as YAML.
+    """
+    if not _is_json(about):
+        return to_yaml(about)
+    text = format_json(about, indent=1, ensure_ascii=False)
+    text = _TEXT_OR_DIGITS.sub(lambda found: found[0] if found[0].startswith('"') else f"{found[0]}.0", text)
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(name, str) for name in value) and all(map(_is_json, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_json, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def require_exportable(task: "Task") -> "Exportable":

@@ -148,7 +148,9 @@ def as_mapping(value: object) -> dict[str, Any]:
 
 
 def read_property(file: Path) -> bytes | None:
-    """Read the description inside an ONNX file of this package, as YAML; None without one, or if it is not ONNX.
+    """Read the description inside an ONNX file of this package; None without one, or if it is not ONNX.
+
+    It is JSON, of earlier versions YAML.
 
     Only the outermost fields of the file are looked at, not its weights. Source: onnx.proto, ``ModelProto`` and
     ``StringStringEntryProto``; each field has a varint of its number and type, then a varint, bytes or their length.

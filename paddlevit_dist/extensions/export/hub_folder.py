@@ -40,7 +40,7 @@ from ...core.runtime.files import explain_write_error, unfinished_folder
 from ...core.runtime.json_format import format_json
 from ...core.runtime.metrics_file import find_best_evaluation, get_interval, get_values, is_number, recorded_events
 from ...core.runtime.printing import one_line
-from .descriptions import to_yaml
+from .descriptions import format_about, to_yaml
 
 CARD, IMAGES = "README.md", "images"
 _MOST_IMAGES = 8  # of a gallery
@@ -142,7 +142,7 @@ def write_hub_folder(
             described = weights.with_name(f"{weights.name}.{ABOUT}")
             about = _select_facts(source, read_about_file(described))
             described.unlink()
-            (made / ABOUT).write_text(to_yaml(about), encoding="utf-8")
+            (made / ABOUT).write_text(format_about(about), encoding="utf-8")
             scores = [] if part is not None else read_scores(source)
             described_for_timm = describe_for_timm(about, converted)
             if described_for_timm is not None:

@@ -12,7 +12,7 @@ from ...core.launch import stale_resources
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import library_errors_as_os_errors, os_errors_as_user_errors
 from ...core.runtime.printing import captured_output
-from .descriptions import to_yaml
+from .descriptions import format_about
 from .files import ONNX, ONNX_WEIGHTS, PROPERTY
 from .fusion import fuse
 from .graph import fix_shapes, simplify
@@ -136,10 +136,10 @@ def write(model: "ModelProto", file: Path, largest_file: int = LARGEST_FILE) -> 
 
 
 def describe(model: "ModelProto", about: dict[str, Any]) -> None:
-    """Write the description into the model as well, as YAML under "about"."""
+    """Write the description into the model as well, as JSON under "about"."""
     from onnx import helper
 
-    helper.set_model_props(model, {PROPERTY: to_yaml(about)})
+    helper.set_model_props(model, {PROPERTY: format_about(about)})
 
 
 def convert_program(prefix: Path, is_large: bool = False) -> Any:

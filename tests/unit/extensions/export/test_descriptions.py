@@ -1,18 +1,27 @@
 """Which tasks have models that can be exported."""
 
+import json
+import math
 import re
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from support.processes import ROOT
 
 from paddlevit_dist import UserError
 from paddlevit_dist.core.registry.lookup import list_names, resolve
 from paddlevit_dist.core.registry.manifest import BOX_LABELS
+from paddlevit_dist.core.runtime.text_files import parse_yaml
 from paddlevit_dist.core.settings import load
 from paddlevit_dist.core.tasks import Exportable, Task
 from paddlevit_dist.core.tasks.aspects import find_location
-from paddlevit_dist.extensions.export.descriptions import build_paddlex_description, require_exportable, to_yaml
+from paddlevit_dist.extensions.export.descriptions import (
+    build_paddlex_description,
+    format_about,
+    require_exportable,
+    to_yaml,
+)
 from paddlevit_dist.images import Classification
 
 
@@ -47,6 +56,25 @@ def test_numbers_are_written_on_one_line_and_texts_below_each_other():
         "b: [null, 3, 224.5]\na:\n- ö\n- x\nagain: [null, 3, 224.5]\nnested:\n- [1, 2]\n- [3]\nmixed:\n- 1\n- x\n"
     )
     assert len(to_yaml({"long": "word " * 22}).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *[1e-06, -2.5e-07, 1e16, 1.25, 7, True, None, 'e5 "1e-06" \\', "🙂ä", "\x7f\x85", "\udce4", "no", "1: {a}\t\n"],
+        [[1e-06, "1e-06"], [], {}, {"1e-06": 1e-06, "a b": ""}],
+    ],
+)
+def test_the_description_of_a_model_is_the_same_values_as_json_and_as_yaml(value):
+    about = {"value": value, "again": [value]}
+    text = format_about(about)
+    assert json.loads(text) == yaml.safe_load(text) == parse_yaml(text.encode()) == about
+    assert type(yaml.safe_load(text)["value"]) is type(value)
+
+
+@pytest.mark.parametrize("value", [{0: "a"}, [{"a": math.inf}]])
+def test_a_description_that_json_cannot_express_is_yaml(value):
+    assert yaml.safe_load(format_about({"value": value})) == {"value": value}
 
 
 def test_the_page_lists_the_tasks_and_detectors_that_can_be_exported():

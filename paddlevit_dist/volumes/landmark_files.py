@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 import os
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..core.runtime.column_roles import LANDMARK, Role
 from ..core.runtime.errors import UserError
 from ..core.runtime.files import readable
 from ..core.runtime.printing import shorten
@@ -22,6 +24,7 @@ SUFFIXES = (".csv", ".json", ".fcsv", ".mrk.json")
 TABLES = ("landmarks.csv", "per_landmark.csv")  # written next to an evaluation's landmark files
 _PREDICTED = ("predictions.jsonl", "predictions.csv", "about.json")  # written next to a prediction's landmark files
 _JSON_FORM = '{"name": [x, y, z], "missing_one": null} or a list of {"name": ..., "x": ..., "y": ..., "z": ...}'
+_COLUMNS = ("name", "x", "y", "z")
 
 Positions = dict[str, np.ndarray | None]  # name -> float64 (3,) in the order x, y, z; None: missing
 
@@ -133,8 +136,10 @@ def _without_repeats(file: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _csv_rows(file: str, text: str) -> list[LandmarkRow]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
-    columns = [column.strip().lower() for column in reader.fieldnames or []]
-    missing = [column for column in ("name", "x", "y", "z") if columns.count(column) != 1]
+    columns = [column.strip() for column in reader.fieldnames or []]
+    places = {word: LANDMARK.find(columns) if word == "name" else Role((word,)).find(columns) for word in _COLUMNS}
+    same = [place is None or len(Role((columns[place],)).find_all(columns)) > 1 for place in places.values()]
+    missing = list(itertools.compress(places, same))
     if missing:
         separator = next((mark for mark in ";\t" if mark in "".join(reader.fieldnames or [])), None)
         if separator is not None:
@@ -143,13 +148,13 @@ def _csv_rows(file: str, text: str) -> list[LandmarkRow]:
                 f"{file}, line 1: columns are separated by {name}: save it with commas, and decimals with a point"
             )
         raise UserError(f"{file}, line 1: no column {', '.join(missing)}, or two; expected the header name,x,y,z")
-    reader.fieldnames = columns
+    reader.fieldnames = [next((word for word in places if places[word] == at), f" {at}") for at in range(len(columns))]
     rows = []
     for row in reader:
         where = f"{file}, line {reader.line_num}"
         if any((cell or "").strip() for cell in row.get(None, [])):
             raise UserError(f"{where}: more values than the header has columns; write decimals with a point")
-        rows.append(LandmarkRow(where, (row["name"] or "").strip(), [row[axis] for axis in ("x", "y", "z")], None))
+        rows.append(LandmarkRow(where, (row["name"] or "").strip(), [row[axis] for axis in "xyz"], None))
     return rows
 
 

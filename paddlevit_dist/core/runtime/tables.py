@@ -12,12 +12,6 @@ from .spelling import compose
 
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xef\xbb": "utf-8-sig"}
 _SEPARATORS = ",;\t"
-#: headings, in lower case, of a column with sample names, the most reliable first
-NAME_HEADINGS = (
-    *("name", "file", "filename", "file_name", "filepath", "file_path", "path"),
-    *("image", "image_id", "image_name", "img", "img_path", "picture", "input", "id", "sample", "case"),
-)
-
 _JOINTS = re.compile(r"[\x00-/:-@\[-`{-\x7f]+")  # ASCII but letters and digits; other scripts stay unchanged
 
 

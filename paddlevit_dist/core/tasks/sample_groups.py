@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from ..runtime.column_roles import NAME
 from ..runtime.errors import UserError
 from ..runtime.files import open_regular
 from ..runtime.printing import parse_cell, shorten
-from ..runtime.tables import NAME_HEADINGS, TableRow, find_separator, iterate_rows
+from ..runtime.tables import TableRow, find_separator, iterate_rows
 from ..runtime.text_files import to_utf8
 from .sample_names import SampleNames
 
@@ -148,8 +149,7 @@ def _read(file: str, column: str | None, names: Sequence[str], source: str) -> t
 
 def _find_columns(file: str, heading: Sequence[str], column: str | None) -> tuple[int, int]:
     """Return the columns of names and groups; ``column`` names the latter."""
-    lowered = [cell.lower() for cell in heading]
-    name_column = 0 if _is_coco(file) else next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
+    name_column = 0 if _is_coco(file) else NAME.find(heading) or 0
     wanted = GROUP if column is None else column
     group_column = heading.index(wanted) if wanted in heading else None
     if group_column is None and column is None and len(heading) == 2:

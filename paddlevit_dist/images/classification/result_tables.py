@@ -10,21 +10,16 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
+from ...core.runtime import column_roles as roles
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import count, shorten
 from ...core.runtime.spelling import compose
-from ...core.runtime.tables import NAME_HEADINGS, TableRow, find_separator, is_number, iterate_rows
+from ...core.runtime.tables import TableRow, find_separator, is_number, iterate_rows
 from ..data.label_layouts import TableChoices, find_image_column
 from ..data.label_rows import read_rows
 from ..data.table_columns import open_columns
 
-_BEST = (
-    "prediction predicted pred predicted_class predicted_label predicted_labels y_pred class label class_name class_id "
-    "category index"
-).split()
-_TRUE = "truth true y_true true_class true_label ground_truth target label class class_name class_id category".split()
-_NO_CLASS = (*NAME_HEADINGS, *_BEST, *_TRUE)
-_ROWS = re.compile(r"unnamed: \d+|level_\d+")  # pandas' headings of row numbers
+_KNOWN = roles.Role((*roles.NAME.words, *roles.PREDICTED.words, *roles.TRUE.words))  # no class is called so
 _NUMBERED = re.compile(r"(?:(?:prob|probability|logit|score|output|class|label|pred|prediction|p|c)s?[_ ]?)?(\d+)")
 _EXPECTED = (
     "expected a column with the image's name, such as 'filename', and a column for each class, or one named 'class'"
@@ -79,11 +74,11 @@ def find_layout(path: str, classes: Sequence[str] | None, occurring: Set[str] = 
     if width < 2:
         raise UserError(f"{path}, line {first.line}: one column; {_EXPECTED}")
     lowered = [cell.lower() for cell in cells]
-    if not _is_header(lowered):
+    if not _is_header(cells):
         scores, best = _find_unnamed_columns(cells, f"{path}, line {first.line}")
         return ResultTableLayout(separator, width, 0, scores, None, best, False)
-    name = next((lowered.index(word) for word in NAME_HEADINGS if word in lowered), 0)
-    best = _rank_columns(lowered, name, _BEST)
+    name = roles.NAME.find(cells) or 0
+    best = _rank_columns(cells, name, roles.PREDICTED)
     scores = [] if len(best) > 1 else _score_columns(path, cells, name, classes, occurring, bool(best))
     if scores:
         matches = [_NUMBERED.fullmatch(lowered[column]) for column in scores]
@@ -92,7 +87,7 @@ def find_layout(path: str, classes: Sequence[str] | None, occurring: Set[str] = 
         return ResultTableLayout(separator, width, name, scores, names, [], True)
     if not best:
         raise UserError(f"{path}, line {first.line}: columns {shorten(', '.join(cells), 80)}; {_EXPECTED}")
-    best_scores = _rank_columns(lowered, name, ("score",))
+    best_scores = _rank_columns(cells, name, roles.SCORE)
     best_scores = best_scores if len(best_scores) == len(best) else []
     return ResultTableLayout(separator, width, name, [], None, best, True, best_scores)
 
@@ -111,8 +106,8 @@ def _find_unnamed_columns(cells: Sequence[str], place: str) -> tuple[list[int], 
 
 
 def _is_header(cells: Sequence[str]) -> bool:
-    """Return whether lower-case cells are headings: known words, numbers of classes, or no number at all."""
-    if any(cell in _NO_CLASS for cell in cells):
+    """Return whether cells are headings: known words, numbers of classes, or no number at all."""
+    if any(map(_KNOWN.has, cells)):
         return True
     numbers = [is_number(cell.replace(",", ".")) for cell in cells[1:]]
     if all(numbers):
@@ -120,16 +115,20 @@ def _is_header(cells: Sequence[str]) -> bool:
     return len(cells) > 2 and not any(numbers)
 
 
-def _rank_columns(headings: Sequence[str], name: int, words: Sequence[str]) -> list[int]:
+def _rank_columns(headings: Sequence[str], name: int, role: roles.Role) -> list[int]:
     """Return the columns of the best class, the second and so on: ``class, class_2``, ``label_0, label_1`` etc."""
-    for word in words:
-        first = next((heading for heading in (word, f"{word}_0", f"{word}_1") if heading in headings), None)
-        if first is None or headings.index(first) == name:
+    places: dict[tuple[str, int], int] = {}
+    for column, heading in enumerate(headings):
+        stem, _, number = heading.rpartition("_")
+        is_ranked = bool(stem) and number.isdecimal()
+        word = roles.simplify_heading(stem if is_ranked else heading)
+        places.setdefault((word, int(number) if is_ranked else -1), column)
+    for word in map(roles.simplify_heading, role.words):
+        first = next((number for number in (-1, 0, 1) if (word, number) in places), None)
+        if first is None or places[word, first] == name:
             continue
-        start = 0 if first.endswith("_0") else 1
-        further = [f"{word}_{number}" for number in range(start + 1, start + len(headings))]
-        following = list(itertools.takewhile(headings.__contains__, further))
-        return [headings.index(heading) for heading in (first, *following)]
+        further = ((word, number) for number in itertools.count(1 if first == 0 else 2))
+        return [places[word, first], *(places[each] for each in itertools.takewhile(places.__contains__, further))]
     return []
 
 
@@ -154,7 +153,7 @@ def _score_columns(
 
 
 def _may_be_class(heading: str) -> bool:
-    return heading != "" and heading not in _NO_CLASS and not _ROWS.fullmatch(heading)
+    return heading != "" and not _KNOWN.has(heading) and not roles.ROW_NUMBER.fullmatch(heading)
 
 
 def _find_missing(path: str, headings: Collection[str], classes: Sequence[str]) -> list[str]:
@@ -213,9 +212,8 @@ def read_listed_classes(path: str, split: str = "val") -> tuple[dict[str, str], 
     that the table cannot be read, has not one class for each image or no such split, or names an image twice.
     """
     table = open_columns(path)
-    headings = [heading.lower() for heading in table.headings]
-    image = find_image_column(table, 0 if any(word in headings for word in _TRUE) else None)
-    truth = [table.headings[column] for column in _rank_columns(headings, image, _TRUE)[:1]]
+    image = find_image_column(table, None if roles.TRUE.find(table.headings) is None else 0)
+    truth = [table.headings[column] for column in _rank_columns(table.headings, image, roles.TRUE)[:1]]
     rows = read_rows(path, False, TableChoices(table.headings[image], tuple(truth)))
     if rows.codes is None:
         raise UserError(f"{path} has columns of classes: expected one with the true class, named 'class' or 'truth'")

@@ -1,33 +1,18 @@
 """What the columns of a table of labels mean: images, labels, splits and folds, by headings and first rows."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ...core.runtime import column_roles as roles
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from ...core.runtime.spelling import compose
-from ...core.runtime.tables import NAME_HEADINGS, normalize_heading
 from .class_cells import ClassValues, has_class_values, has_known_values, has_marks, has_vectors
 from .formats import get_suffix, readable_suffixes, split_in_name
 from .table_columns import Column, LabelColumns, open_columns
 
 LABEL, LABELS, COLUMNS, ROWS, VECTOR = "label", "labels", "columns", "rows", "vector"  # kinds of layouts
-# Headings as ``_simplify`` writes them, the most reliable first.
-_IMAGE = (*(word.replace("_", "") for word in NAME_HEADINGS), "imageindex", "imagepath", "images", "imgname", "idcode")
-_LABEL = (
-    *("label", "class", "classname", "labelname", "category", "categoryname", "target", "y", "classlabel", "classid"),
-    *("labelid", "categoryid", "diagnosis", "dx", "breed", "species", "emotion"),
-)
-_LABELS = ("labels", "tags", "classes", "findinglabels", "attributes", "categories")
-_SPLIT = ("split", "subset", "partition", "set", "phase")
-_VALIDATION = ("isvalid", "isval", "isvalidation")  # fastai: a row of validation is True or 1
-_FOLD = ("fold", "folds", "kfold", "cvfold", "foldid")
-_NO_LABEL = (*_SPLIT, *_FOLD)
-_BOX = ("xmin", "bbox", "bboxes", "boundingbox", "predictionstring", "xcenter")
-_LABEL_OF_ROWS, _CONFIDENCE = "labelname", "confidence"  # Open Images: ImageID,Source,LabelName,Confidence
-_ROW_NUMBERS = re.compile(r"index|unnamed\d+|level\d+")  # headings of pandas
 _LOOKED_AT = 20  # cells that show whether a column has paths of images
 
 
@@ -78,18 +63,17 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
     Raises:
         UserError: a chosen column does not exist, or there are no images or no labels; with the headings.
     """
-    names = list(map(_simplify, table.headings))
-    image = _find_image(table, names, choices.image)
+    image = find_image_column(table, chosen=choices.image)
     chosen = _require_columns(table, choices.labels, "DATA.TABLE.LABELS")
     split, fold = find_split_columns(table, chosen)
-    others = [column for column in range(len(names)) if column not in (image, split, fold)]
-    boxes = next((table.headings[column] for column in others if _is_box(names[column])), None)
+    others = [column for column in range(len(table.headings)) if column not in (image, split, fold)]
+    boxes = next((table.headings[column] for column in others if _is_box(table.headings[column])), None)
     if boxes is not None and not chosen:
         raise UserError(
             f"{table.path} has boxes (column {shorten(boxes, 60)}), which are not read from tables, but from COCO, VOC "
             "and YOLO; to read classes of whole images from it, set DATA.TABLE.LABELS to their column"
         )
-    found = _chosen_labels(table, chosen, has_several) if chosen else _find_labels(table, names, others, has_several)
+    found = _chosen_labels(table, chosen, has_several) if chosen else _find_labels(table, others, has_several)
     if found is None:
         raise UserError(
             f"{table.path}: no column of labels among {shorten(', '.join(table.headings), 120)}: name it label, or set "
@@ -104,7 +88,7 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
             f"{table.path}: column {table.headings[labels[0]]} has several labels of an image; expected one (TASK "
             "multi_label reads several)"
         )
-    confidence = names.index(_CONFIDENCE) if kind == ROWS else None
+    confidence = roles.CONFIDENCE.find(table.headings) if kind == ROWS else None
     used = {*labels, confidence}
     rest = [column for column in others if column not in used and (table.headings[column] or any(table.head[column]))]
     unused = [table.headings[column] or f"column {column + 1}" for column in rest]
@@ -122,71 +106,84 @@ def is_labeled_as(path: str, other: str) -> bool:
     A test.csv with the age of each image has no labels if train.csv has a column label.
     """
     headings, others = _find_label_headings(path), _find_label_headings(other)
-    words = {*_LABEL, *_LABELS}
+    words = set(map(roles.simplify_heading, (*roles.LABEL.words, *roles.LABELS.words)))
     return bool(headings & (others | words)) or not others & words
 
 
 def _find_label_headings(path: str) -> set[str]:
-    """Return the headings of labels as ``_simplify`` writes them; none if a table has no images or no labels."""
+    """Return the simplified headings of labels; none if a table has no images or no labels."""
     try:
         table = open_columns(path)
-        names = list(map(_simplify, table.headings))
-        image = _find_image(table, names, None)
+        image = find_image_column(table)
     except UserError:  # the table that is read reports it
         return set()
     apart = {image, *find_split_columns(table)}
-    others = [column for column in range(len(names)) if column not in apart and names[column] not in _NO_LABEL]
-    if any(_is_box(names[column]) for column in others):
+    apart |= {*roles.SPLIT.find_all(table.headings), *roles.FOLD.find_all(table.headings)}
+    others = [column for column in range(len(table.headings)) if column not in apart]
+    if any(_is_box(table.headings[column]) for column in others):
         return set()
-    found = [_find_labels(table, names, others, has_several) for has_several in (False, True)]
+    found = [_find_labels(table, others, has_several) for has_several in (False, True)]
     columns = {column for each in found if each for column in each[1]}
-    return {names[column] for column in columns if any(str(cell or "").strip() for cell in table.head[column])}
+    filled = [column for column in columns if any(str(cell or "").strip() for cell in table.head[column])]
+    return {roles.simplify_heading(table.headings[column]) for column in filled}
 
 
 def holds_boxes(path: str) -> bool:
     """Return whether a table has columns of boxes."""
     try:
-        return any(map(_is_box, map(_simplify, open_columns(path).headings)))
+        return any(map(_is_box, open_columns(path).headings))
     except UserError:  # the table that is read reports it
         return False
 
 
-def find_image_column(table: LabelColumns, default: int | None = None) -> int:
-    """Return the column of images, else ``default``; without one raise a UserError with the headings."""
-    return _find_image(table, list(map(_simplify, table.headings)), None, default)
+def find_image_column(table: LabelColumns, default: int | None = None, chosen: str | None = None) -> int:
+    """Return the column of images: ``chosen``, the likeliest, or ``default``; else a UserError with the headings."""
+    if chosen is not None:
+        return _require_columns(table, [chosen], "DATA.TABLE.IMAGE")[0]
+    column = roles.NAME._replace(is_cell=_has_image_paths).find(table.headings, None, table.head)
+    column = default if column is None else column
+    if column is None:
+        raise UserError(
+            f"{table.path}: no column of images among {shorten(', '.join(table.headings), 120)}: name it image, or set "
+            "DATA.TABLE.IMAGE"
+        )
+    return column
 
 
 def find_split_columns(table: LabelColumns, labels: Sequence[int] = ()) -> tuple[int | None, int | None]:
     """Return the columns of splits and of folds, not among ``labels``; None for none, or a class."""
-    names = list(map(_simplify, table.headings))
-    for column in labels:
-        names[column] = ""
-    words = (*_SPLIT, *_VALIDATION)
-    split = next((names.index(word) for word in words if word in names and _is_split(word, table, names)), None)
-    fold = next((names.index(word) for word in _FOLD if word in names), None)
-    return split, None if fold is not None and split is not None and _is_class(table, names, fold) else fold
+    headings, texts = table.headings, table.head
+    columns = [column for column in range(len(headings)) if column not in labels]
+    splits, marks, folds = (role.find_all(headings, columns) for role in (roles.SPLIT, roles.VALIDATION, roles.FOLD))
+    apart = {*splits, *marks, *folds}
+    named = [column for column in columns if column not in apart and roles.simplify_heading(headings[column])]
 
+    def is_class(column: int) -> bool:
+        """Return whether a column has 0 and 1 only, as has one that is neither split nor fold."""
+        return has_marks(texts[column]) and any(has_marks(texts[other]) for other in named)
 
-def _is_class(table: LabelColumns, names: Sequence[str], column: int) -> bool:
-    """Return whether a column of another meaning has 0 and 1 only, as has one that is neither split nor fold."""
-    others = (cells for name, cells in zip(names, table.head) if name and name not in (*_SPLIT, *_VALIDATION, *_FOLD))
-    return has_marks(table.head[column]) and any(map(has_marks, others))
+    def is_split(column: int) -> bool:
+        """Return whether a column contains words for splits, or tells validation rows; "split" unless a class."""
+        if column in marks:
+            return len(headings) > 2 and {ClassValues().get_known(cell) for cell in texts[column]} <= {0, 1, -1}
+        if roles.Role(roles.SPLIT.words[:1]).has(headings[column]):
+            return not is_class(column)
+        return any(isinstance(cell, str) and split_in_name(cell) for cell in texts[column])
+
+    split, fold = next(filter(is_split, [*splits, *marks]), None), next(iter(folds), None)
+    return split, None if fold is not None and split is not None and is_class(fold) else fold
 
 
 def find_split_words(table: LabelColumns, column: int, texts: Sequence[str]) -> list[str]:
     """Return the split that each text in the column of splits means, or the text itself."""
-    if _simplify(table.headings[column]) in _VALIDATION:
+    if roles.VALIDATION.has(table.headings[column]):
         words: dict[int | None, str] = {0: "train", 1: "val"}
         return [words.get(value, text) for text, value in zip(texts, map(ClassValues().get_known, texts))]
     return [split_in_name(text) or text for text in texts]
 
 
-def _simplify(heading: str) -> str:
-    return normalize_heading(heading).replace("_", "")
-
-
-def _is_box(name: str) -> bool:
-    return name in _BOX or name.startswith("bbox")
+def _is_box(heading: str) -> bool:
+    return roles.BOX_SIGN.has(heading) or roles.simplify_heading(heading).startswith("bbox")
 
 
 def _show_first(table: LabelColumns, columns: Sequence[int]) -> str:
@@ -210,36 +207,11 @@ def _require_columns(table: LabelColumns, headings: Sequence[str], key: str) -> 
     return [places[compose(heading)] for heading in headings]
 
 
-def _find_image(table: LabelColumns, names: Sequence[str], chosen: str | None, default: int | None = None) -> int:
-    """Return the column of images: chosen, of a known heading with paths of images, of paths, or of a known heading."""
-    if chosen is not None:
-        return _require_columns(table, [chosen], "DATA.TABLE.IMAGE")[0]
-    known = [names.index(word) for word in _IMAGE if word in names]
-    paths = [column for column, cells in enumerate(table.head) if _has_image_paths(cells)]
-    column = next(iter([*(column for column in known if column in paths), *paths, *known]), default)
-    if column is None:
-        raise UserError(
-            f"{table.path}: no column of images among {shorten(', '.join(table.headings), 120)}: name it image, or set "
-            "DATA.TABLE.IMAGE"
-        )
-    return column
-
-
 def _has_image_paths(cells: Column) -> bool:
     given = [cell for cell in cells[:_LOOKED_AT] if cell]
     return bool(given) and all(
         isinstance(cell, str) and get_suffix(os.fsencode(cell.strip())) in readable_suffixes() for cell in given
     )
-
-
-def _is_split(word: str, table: LabelColumns, names: Sequence[str]) -> bool:
-    """Return whether a column contains words for splits, or tells validation rows; "split" unless it is a class."""
-    cells = table.head[names.index(word)]
-    if word in _VALIDATION:
-        return len(names) > 2 and {ClassValues().get_known(cell) for cell in cells} <= {0, 1, -1}
-    if word == _SPLIT[0]:
-        return not _is_class(table, names, names.index(word))
-    return any(isinstance(cell, str) and split_in_name(cell) for cell in cells)
 
 
 def _chosen_labels(table: LabelColumns, chosen: list[int], has_several: bool) -> tuple[str, list[int]]:
@@ -249,20 +221,18 @@ def _chosen_labels(table: LabelColumns, chosen: list[int], has_several: bool) ->
     return (LABELS if has_several else LABEL), chosen
 
 
-def _find_labels(
-    table: LabelColumns, names: Sequence[str], others: Sequence[int], has_several: bool
-) -> tuple[str, list[int]] | None:
+def _find_labels(table: LabelColumns, others: Sequence[int], has_several: bool) -> tuple[str, list[int]] | None:
     """Return kind and columns of the labels; None if none are found."""
     classes = [
         column
         for column in others
         if has_class_values(table.head[column])
         and table.headings[column]
-        and (not _ROW_NUMBERS.fullmatch(names[column]) or has_marks(table.head[column]))
+        and (not roles.ROW_NUMBER.fullmatch(table.headings[column].lower()) or has_marks(table.head[column]))
     ]
     if not any(has_known_values(table.head[column]) for column in classes):  # columns without any content
         classes = []
-    for kind, columns in _candidates(names, others, classes if len(classes) > 1 else [], has_several):
+    for kind, columns in _candidates(table, others, classes if len(classes) > 1 else [], has_several):
         if columns:
             return kind, columns
     if len(others) == 1:
@@ -271,16 +241,15 @@ def _find_labels(
 
 
 def _candidates(
-    names: Sequence[str], others: Sequence[int], classes: list[int], has_several: bool
+    table: LabelColumns, others: Sequence[int], classes: list[int], has_several: bool
 ) -> Iterator[tuple[str, list[int]]]:
     """Yield kinds of layouts with their columns, none if there are none, the most likely first."""
-
-    def of(words: Sequence[str]) -> list[int]:
-        return [column for word in words for column in others if names[column] == word][:1]
-
-    if _LABEL_OF_ROWS in names and _CONFIDENCE in names:
-        yield ROWS, of([_LABEL_OF_ROWS])
-    single, lists = (LABELS if has_several else LABEL, of(_LABEL)), (LABELS, of(_LABELS))
-    if has_several and set(lists[1]) <= set(classes):  # a class among others that is called so
+    of_row, label, labels = (
+        role.find_all(table.headings, others)[:1] for role in (roles.LABEL_OF_ROW, roles.LABEL, roles.LABELS)
+    )
+    if of_row and roles.CONFIDENCE.find(table.headings) is not None:
+        yield ROWS, of_row
+    single, lists = (LABELS if has_several else LABEL, label), (LABELS, labels)
+    if has_several and set(labels) <= set(classes):  # a class among others that is called so
         lists = (LABELS, [])
     yield from (lists, (COLUMNS, classes), single) if has_several else (single, lists, (COLUMNS, classes))

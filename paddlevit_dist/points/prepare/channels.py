@@ -4,15 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from ...core.runtime.column_roles import COLORS, NORMALS, Role, find_together
 from ...core.runtime.errors import UserError
 from ..data.features import BUILTIN_FEATURES
 from ..data.scene import NORMAL
 
 ALL, WITHOUT = "all", "none"
 USUAL = (NORMAL, "intensity")  # default: kept if a file has them
-_NORMALS = (("nx", "ny", "nz"), ("normal_x", "normal_y", "normal_z"), ("normalx", "normaly", "normalz"))
-_RESERVED_NAMES = {NORMAL, *"x y z rgb xyz red green blue r g b".split()}
-_RESERVED_NAMES |= {"diffuse_red", "diffuse_green", "diffuse_blue"}
+_RESERVED = Role((NORMAL, "x", "y", "z", "rgb", "xyz", *(word for words in (*COLORS, *NORMALS) for word in words)))
 _PREFIX = "scalar_"  # of CloudCompare's names
 
 
@@ -24,16 +23,15 @@ def normalize_name(column: str) -> str:
 def _find_channels(columns: Iterable[str], excluded: Sequence[str | None]) -> dict[str, tuple[str, ...]]:
     """Return the available channels, each with the columns that contain it; a feature's name gets ``_PREFIX``."""
     available: dict[str, tuple[str, ...]] = {}
-    columns_by_name: dict[str, str] = {}
-    for column in columns:
+    headings = list(columns)
+    for column in headings:
         name = normalize_name(column)
-        columns_by_name[name] = column
-        if name not in _RESERVED_NAMES and column not in excluded and not any(name in triple for triple in _NORMALS):
+        if not _RESERVED.has(name) and column not in excluded:
             name = f"{_PREFIX}{name}" if name in BUILTIN_FEATURES else name
             available.setdefault(column if name in available else name, (column,))  # two that differ in case only
-    normals = next((triple for triple in _NORMALS if all(axis in columns_by_name for axis in triple)), None)
+    normals = find_together(NORMALS, list(map(normalize_name, headings)))
     if normals:
-        available[NORMAL] = tuple(columns_by_name[axis] for axis in normals)
+        available[NORMAL] = tuple(headings[place] for place in normals)
     return available
 
 

@@ -113,10 +113,10 @@ def _scene_parser(kind: str, source: str, description: str, imports: bool = Fals
 
 
 def _add_choices(parser: CommandParser) -> None:
+    from ...core.runtime.column_roles import CLASS_OF_POINT, INSTANCE
     from .channels import USUAL
-    from .tables import INSTANCE_NAMES, LABEL_NAMES
 
-    labels, instances = ", ".join(LABEL_NAMES), ", ".join(INSTANCE_NAMES)
+    labels, instances = ", ".join(CLASS_OF_POINT.words), ", ".join(INSTANCE.words)
     parser.option(
         "classes", None, "file with one class name per line (default: classes are named by number)", metavar="FILE"
     )

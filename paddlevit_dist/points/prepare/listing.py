@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...core.runtime.column_roles import COLORS, find_together
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import count_by_suffix
 from ...core.runtime.printing import agree, count
@@ -311,14 +312,13 @@ def _read_colors(
 ) -> np.ndarray:
     gray_colors = np.full((points, 3), 128, np.uint8) if gray else None
     advice = ", or take gray for all such scenes with --missing_colors=gray"
-    for names in (("red", "green", "blue"), ("diffuse_red", "diffuse_green", "diffuse_blue"), ("r", "g", "b")):
-        if all(name in columns for name in names):
-            break
-    else:
+    headings = list(columns)
+    places = find_together(COLORS, headings)
+    if not places:
         if gray_colors is not None:
             return gray_colors
         raise UserError(f"{path} has no colors (properties red, green and blue); add them{advice}")
-    values = np.stack([columns[name] for name in names], axis=1)
+    values = np.stack([columns[headings[place]] for place in places], axis=1)
     if values.dtype == np.uint8:
         return values
     low, high, largest = values.min(), values.max(), 255.0

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...core.runtime.column_roles import CLASS_OF_POINT, INSTANCE, Role
 from ...core.runtime.errors import UserError
 from ...core.runtime.files import count_by_suffix
 from ..data.ply import read_comments, read_vertices
@@ -18,8 +19,6 @@ from .pcd import find_pcd_unit, read_pcd
 from .text_tables import read_text, read_text_comments
 from .units import DeclaredUnit, convert_units, find_in_comments
 
-LABEL_NAMES = ("label", "class", "semantic", "category", "classification")
-INSTANCE_NAMES = ("instance", "instance_id", "object", "object_id")
 _DEFAULT_NAMES = {3: ("x", "y", "z"), 6: ("x", "y", "z", "red", "green", "blue")}
 
 Columns = dict[str, np.ndarray]
@@ -102,10 +101,10 @@ class TableReader(SceneReader):
         """Read a scene, with labels if ``source`` has them."""
         path, choices = source.files[0], self.choices
         columns = self.read_columns(path)
-        label = self._column(path, columns, "label", choices.label, LABEL_NAMES) if source.labeled else None
-        name = self._column(path, columns, "instance", choices.instance, INSTANCE_NAMES) if source.labeled else None
+        label = self._column(path, columns, "label", choices.label, CLASS_OF_POINT) if source.labeled else None
+        name = self._column(path, columns, "instance", choices.instance, INSTANCE) if source.labeled else None
         if source.labeled and label is None:
-            label_names = choices.label or " or ".join(LABEL_NAMES)
+            label_names = choices.label or " or ".join(CLASS_OF_POINT.words)
             raise UserError(
                 f"{path} has no property {label_names} with a class for each point, only {', '.join(columns)}; "
                 f"name it with --label, or set --label={WITHOUT} for scenes without labels"
@@ -113,9 +112,7 @@ class TableReader(SceneReader):
         labels, instances = (None if column is None else columns[column] for column in (label, name))
         return self.build_scene(source, columns, labels, instances, (label, name))
 
-    def _column(
-        self, path: str, columns: Columns, meaning: str, requested: str | None, known_names: Sequence[str]
-    ) -> str | None:
+    def _column(self, path: str, columns: Columns, meaning: str, requested: str | None, role: Role) -> str | None:
         """Return the column with this meaning: the requested one, or the first with a known name; None for none.
 
         Names are compared without case, and without CloudCompare's prefix.
@@ -126,7 +123,8 @@ class TableReader(SceneReader):
             if requested not in columns and meaning == "instance":
                 raise UserError(f"{path} has no property {requested} (--instance), only {', '.join(columns)}")
             return requested if requested in columns else None
-        matches = [column for name in known_names for column in columns if normalize_name(column) == name]
+        names = list(columns)
+        matches = [names[place] for place in role.find_all(list(map(normalize_name, names)))]
         if len(matches) > 1 and meaning == "label":
             self.remarks.append(
                 f"{path} has several properties that may contain the class ({', '.join(matches)}): '{matches[0]}' is "

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....core.runtime import column_roles as roles
 from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
-from ....core.runtime.tables import normalize_heading
 from ....core.runtime.text_files import is_whole
 from ...data.class_cells import EMPTY
 from ...data.data_warnings import first_names
@@ -19,14 +19,10 @@ from ...data.label_layouts import find_image_column, find_split_columns, find_sp
 from ...data.label_rows import group_by_split
 from ...data.table_columns import LabelColumns, open_columns
 
-_VISIBILITY = r"v|vis|visible|visibility"
+_VISIBILITY = "|".join(roles.VISIBILITY.words)
 _BEFORE = re.compile(rf"(x|y|{_VISIBILITY})(?:[ _.\-]+(.+)|(\d+))", re.IGNORECASE)  # x1, x_nose
 _BEHIND = re.compile(rf"(.+?)(?:[ _.\-]+(x|y|{_VISIBILITY})|([XYV]))", re.IGNORECASE)  # nose_x, LeftEyeX
 _LONGEST_HEADING = 200  # characters; the forms take a time that grows with the square
-_POINT = ("point", "landmark", "keypoint", "joint", "bodypart", "part", "point_name", "landmark_name", "label", "name")
-_IMAGE = ("image", "filename", "file", "path")  # where the column of points has another name of a column of images
-_SPACING = ("spacing_mm", "spacing", "pixel_spacing", "pixel_size_mm", "mm_per_pixel")
-_SPACINGS = (("spacing_x_mm", "spacing_y_mm"), ("spacing_x", "spacing_y"))
 _SEEN = {"true": 2.0, "false": 0.0}  # visibilities
 _FORMS = (
     "expected columns image, x1, y1, x2, y2 and so on, or nose_x, nose_y and so on; or a row for each point with the "
@@ -161,25 +157,19 @@ def _join_words(text: str) -> str:
 
 
 def _find_columns(table: LabelColumns) -> _Columns:
-    headings = list(map(normalize_heading, table.headings))
+    headings = table.headings
     image, (split, _) = find_image_column(table), find_split_columns(table)
-    spacing = next(([headings.index(word)] for word in _SPACING if word in headings), [])
-    if not spacing:
-        pair = next((pair for pair in _SPACINGS if set(pair) <= set(headings)), ())
-        spacing = [headings.index(word) for word in pair]
-    point = next((headings.index(word) for word in _POINT if word in headings), None)
-    if point is not None and {"x", "y"} <= set(headings):
+    spacing = roles.SPACING.find_all(headings)[:1] or roles.find_together(roles.SPACINGS, headings)
+    point, x, y = (role.find(headings) for role in (roles.POINT, roles.Role(("x",)), roles.Role(("y",))))
+    if point is not None and x is not None and y is not None:
         if point == image:
-            image = next((headings.index(word) for word in _IMAGE if word in headings), image)
-        visibility = next((headings.index(word) for word in _VISIBILITY.split("|") if word in headings), None)
-        return _Columns(image, split, spacing, point, [], [(headings.index("x"), headings.index("y"), visibility)])
+            image = next(iter(roles.IMAGE_OF_POINT.find_all(headings)), image)
+        return _Columns(image, split, spacing, point, [], [(x, y, roles.VISIBILITY.find(headings))])
     taken = {image, split, *spacing}
-    forms = [_pair_columns(table.headings, form, taken) for form in (_BEFORE, _BEHIND)]
+    forms = [_pair_columns(headings, form, taken) for form in (_BEFORE, _BEHIND)]
     found, lone = max(forms, key=lambda columns: len(columns[0]))
     if not found:
-        raise UserError(
-            f"{table.path}: no points among its columns {shorten(', '.join(table.headings), 120)}: {_FORMS}"
-        )
+        raise UserError(f"{table.path}: no points among its columns {shorten(', '.join(headings), 120)}: {_FORMS}")
     return _Columns(image, split, spacing, None, list(found), list(found.values()), lone)
 
 

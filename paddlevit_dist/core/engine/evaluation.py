@@ -114,7 +114,7 @@ class Evaluator:
         there are no values and no line. ``writer`` and ``epoch``: see ``EvaluationStep``; ``observers``: called after
         each batch. Raises StopRequested on every rank if one is asked to stop.
         """
-        metrics = build_metrics(self.task)
+        metrics = build_metrics(self.task, self.samples.labeled)
         step = EvaluationStep(metrics, writer, epoch, any(each.wants_records for each in observers))
         self.values, self.undefined, self.intervals, self.table = {}, (), {}, None
         with gpu_memory.explain_memory(gpu_memory.advise_evaluation(self.config)):

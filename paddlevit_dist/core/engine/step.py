@@ -378,14 +378,14 @@ def compute_loss(
 
     Data parallelism averages gradients over ranks. The factor ``processes`` cancels that average, so the gradients
     equal those for one process with the whole batch, even if ranks hold different numbers of samples. ``counts`` are
-    summed over all ranks and micro-batches; a term without one is divided by its own count and by
+    summed over all ranks and micro-batches; a term without one, or that is local, is divided by its own count and by
     ``accumulation_steps``. Returns a scalar float tensor.
     """
     parts = []
     for name, term in terms.items():
         if term.weight == 0:
             continue
-        if name in counts:
+        if name in counts and not term.is_local:
             scale = term.weight * processes / counts[name]
         else:  # known only after the forward pass: normalized separately
             count = term.count

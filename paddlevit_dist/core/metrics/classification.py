@@ -10,11 +10,13 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from ..registry.required_methods import missing_method
 from ..runtime.transfers import read_later
 from ..tasks.class_names import name_outputs
+from ..tasks.loss_checks import call_losses
 from ..tasks.metrics import TableMetrics
 from ..tasks.prediction import CheckpointMeta
-from ..tasks.step_types import EvaluationStep
+from ..tasks.step_types import EvaluationStep, LossTerm
 from ..tasks.task import Records, Task
 from .classification_scores import BEST, list_tops
 
@@ -92,11 +94,25 @@ class ClassifierTask(Task):
         """Add a batch to the metrics, and return its records if the step keeps them."""
         logits = self.logits(model, batch)
         step.metrics.update(logits, batch["labels"])
-        self._add_own_loss(logits, batch, step.metrics)
+        if isinstance(step.metrics, TableMetrics) and step.metrics.expects_loss:
+            step.metrics.add_own_loss(self._sum_own_loss(logits.astype("float32"), batch))
         return self._record(logits, batch["labels"]) if step.keeps_records else None
 
-    def _add_own_loss(self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor], metrics: Any) -> None:
-        """Add the loss of a batch to metrics whose cross-entropy is not the loss; by default, nothing is added."""
+    def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
+        """Return the loss of each sample, float (batch,), of a task with another loss; by default, there is none.
+
+        An evaluation reports the mean as the loss.
+
+        Args:
+            outputs: logits, float32 (batch, classes).
+            batch: tensors by name, such as "labels", int64 (batch,), the classes of the samples.
+        """
+        raise missing_method(type(self), "losses")
+
+    def _sum_own_loss(self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> LossTerm:
+        """Sum a user's loss of a batch whose samples are not mixed; logits are float32."""
+        losses = call_losses(self, logits, batch, logits.shape[:1])
+        return LossTerm(losses.sum(), logits.shape[0])
 
     def _record(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Records:
         """Return a function that returns the records of a batch."""

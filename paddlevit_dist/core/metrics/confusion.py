@@ -54,7 +54,7 @@ class ConfusionScores(ScoreKind):
         return {_name_elements(arrays): numbers, **{name: scores[name] for name in scores if name not in unknown}}
 
     def summary(self, values: Mapping[str, float], format_interval: FormatInterval) -> str:
-        """Format the line that an evaluation ends with: pixels have no loss."""
+        """Format the line that an evaluation ends with: pixels only have a user's loss."""
         text = (
             f"mIoU {values['mIoU']:.4f}{format_interval('mIoU', 3)} accuracy {values['accuracy']:.4f} "
             f"mean class accuracy {values['mean class accuracy']:.4f}"
@@ -62,6 +62,7 @@ class ConfusionScores(ScoreKind):
         if "boundary IoU" not in values:
             return f"{text} {format_losses(values)}"
         shares = f"mean Dice {values['mean Dice']:.4f} boundary IoU {values['boundary IoU']:.4f}"
+        shares += f" {format_losses(values)}" if LOSS in values else ""
         absent = [name for name in self.classes if f"IoU {name}" not in values]
         number = f"{len(absent)} of {len(self.classes)} classes neither labeled nor predicted"
         note = f" ({number}: {shorten(', '.join(absent), _LONGEST_LIST)})" if absent else ""

@@ -76,9 +76,41 @@ def has_own_loss(task: Any) -> bool:
 
 
 def adds_own_loss(task: Any) -> bool:
-    """Return whether a user has written the loss in a method that evaluations call, too."""
-    methods = (getattr(type(task), name, None) for name in ("losses", "summed_loss"))
-    return any(method is not None and not is_builtin(method) for method in methods)
+    """Return whether a user has written the loss in a method of this package that evaluations call, too."""
+    ours = next(cls for cls in type(task).__mro__ if is_builtin(cls))
+    names = [name for name in ("losses", "summed_loss") if hasattr(ours, name)]
+    return any(not is_builtin(getattr(type(task), name)) for name in names)
+
+
+def call_losses(task: Any, outputs: Any, batch: Any, *shapes: Sequence[int]) -> paddle.Tensor:
+    """Return what ``losses`` of a user's task computes, checked.
+
+    Args:
+        shapes: the shapes that are right: of a loss for each element, or for each sample.
+
+    Raises:
+        UserError: it returns something else than a float tensor of such a shape; nothing waits for the device.
+    """
+    losses: Any = task.losses(outputs, batch)
+    is_float = isinstance(losses, paddle.Tensor) and losses.is_floating_point()
+    if not is_float or tuple(losses.shape) not in [tuple(shape) for shape in shapes]:
+        forms = " or ".join(str(tuple(shape)) for shape in shapes)
+        raise UserError(
+            f"{type(task).__name__}.losses returns {describe_value(losses)}, expected a float tensor {forms}: do not "
+            "reduce a batch (reduction='none')"
+        )
+    return losses
+
+
+def sum_losses(losses: paddle.Tensor, counted: paddle.Tensor) -> LossTerm:
+    """Return the term of losses (samples,), or of each element (...), where those count for which ``counted`` is true.
+
+    Losses of samples are divided on each rank alone, as all have equally many samples.
+    """
+    if losses.shape != counted.shape:
+        return LossTerm(losses.sum(), losses.shape[0], is_local=True)
+    losses = paddle.where(counted, losses, paddle.zeros_like(losses))
+    return LossTerm(losses.sum(), counted.astype("int64").sum())
 
 
 def read_normalizers(counts: Any, task: Any) -> list[float]:
@@ -120,7 +152,7 @@ def require_divisors(terms: Mapping[str, LossTerm], task: Any, given: Mapping[st
     where, names = f"{type(task).__name__}.train_step", task.traits.normalizer_names
     is_counted = task.traits.normalizers_per_sample is None and names
     for name, term in terms.items():
-        if name in given:
+        if name in given and not term.is_local:
             count, expected = float(term.count), float(given[name])
             if expected > 0 and abs(count - expected) > 1e-3 * expected:
                 raise UserError(

@@ -17,7 +17,7 @@ from .score import Score
 from .score_kind import LOSS, OWN_LOSS, Arrays, ScoreKind, require_score_kind
 from .table_checks import require_draws, require_line, require_rows
 
-_COUNT = "loss count"  # samples in the sum of ``add_own_loss``
+_COUNT = "loss count"  # samples or elements in the sum of ``add_own_loss``
 
 
 class SampleTable(NamedTuple):
@@ -222,6 +222,8 @@ class TableMetrics(PerSampleMetrics):
     is_complete: bool = True
     #: whether the task's loss is one of a user, and not the cross-entropy of the table
     has_own_loss: bool = False
+    #: whether ``add_own_loss`` is to be called for each batch
+    expects_loss: bool = False
     #: result of ``gather_columns`` after ``compute``, in the main process; None in others
     gathered: tuple[np.ndarray | None, dict[Any, np.ndarray]] | None = None
 
@@ -267,16 +269,16 @@ class TableMetrics(PerSampleMetrics):
 
     def expect_own_loss(self, is_added: bool) -> None:
         """Note that the task's loss is one of a user, see ``has_own_loss``; ``is_added``: by ``add_own_loss``."""
-        self.has_own_loss = True
+        self.has_own_loss, self.expects_loss = self.scores.has_cross_entropy, is_added
         if is_added:
             import paddle  # nothing else here needs it
 
-            self.state |= {LOSS: paddle.zeros([1], dtype="float64"), _COUNT: 0}
+            self.state |= {LOSS: paddle.zeros([1], "float64"), _COUNT: paddle.zeros([1], "int64")}
 
-    def add_own_loss(self, total: Any, count: int) -> None:
-        """Add the loss of a batch, a tensor () summed over its samples, and their number. This does not wait."""
-        self.state[LOSS] = self.state[LOSS] + total.detach().astype("float64").reshape([1])
-        self.state[_COUNT] += count
+    def add_own_loss(self, term: Any) -> None:
+        """Add the loss of a batch, a ``LossTerm``: summed over samples or elements, with their number."""
+        self.state[LOSS] = self.state[LOSS] + term.sum.detach().astype("float64").reshape([1])
+        self.state[_COUNT] = self.state[_COUNT] + term.count
 
     def rows(self) -> dict[str, np.ndarray]:
         """Return the columns of this rank's samples, (samples, ...) each; none without samples."""
@@ -319,8 +321,9 @@ class TableMetrics(PerSampleMetrics):
                 require_inside(name, float(column[0]), find_range(name))
         hidden = () if self.scores.logs_classes else {self.scores.class_score.format(name) for name in self.class_names}
         known = {name: float(column[0]) for name, column in columns.items() if name not in hidden}
-        if state.get(_COUNT):
-            known[LOSS] = state[LOSS].item() / state[_COUNT]
+        if self.expects_loss and LOSS not in known:
+            count = state[_COUNT].item()
+            known[LOSS] = state[LOSS].item() / count if count else math.nan
         self._undefined = {name for name, value in known.items() if np.isnan(value)}
         defined = {name: value for name, value in known.items() if name not in self._undefined}
         return {**defined, **self.scores.counts(arrays)}

@@ -60,8 +60,8 @@ class LossTerm(NamedTuple):
         sum: scalar float tensor, the sum over the micro-batch.
         count: divisor of the mean; a number, or a tensor if it is known only after the forward pass.
         weight: weight of the mean in the loss; 0 for a quantity that is only reported.
-        is_local: whether a task with ``loss_normalizers`` has none for this term on purpose: each process divides by
-            its own ``count``, so gradients depend on their number.
+        is_local: whether each process divides by its own ``count`` on purpose, in place of a normalizer; gradients then
+            depend on the number of processes, unless all have equal counts.
     """
 
     sum: paddle.Tensor

@@ -30,10 +30,10 @@ def make_task(config: RunSettings) -> Task:
     return task
 
 
-def build_metrics(task: Task) -> Metrics:
+def build_metrics(task: Task, is_labeled: bool = True) -> Metrics:
     """Build a task's metrics, whose cross-entropy is called the loss only if a user has not written another one.
 
-    Raises UserError: a user's method returns something else.
+    Samples without labels have no loss. Raises UserError: a user's method returns something else.
     """
     metrics: object = task.build_metrics()
     if not isinstance(metrics, Metrics):
@@ -41,7 +41,7 @@ def build_metrics(task: Task) -> Metrics:
             f"{type(task).__name__}.build_metrics returns {describe_value(metrics)}, expected metrics, such as "
             "TableMetrics or super().build_metrics()"
         )
-    if isinstance(metrics, TableMetrics) and metrics.scores.has_cross_entropy and has_own_loss(task):
+    if is_labeled and isinstance(metrics, TableMetrics) and has_own_loss(task):
         metrics.expect_own_loss(is_added=adds_own_loss(task))
     return metrics
 
@@ -72,8 +72,7 @@ def require_called_losses(task: Task) -> None:
     is_known = hasattr(ours, "losses") or issubclass(ours, MeasuredTask)
     if hasattr(type(task), "losses") and not is_known and not has_own_step(task):
         name = type(task).__name__
-        instead = "further_terms or train_step" if hasattr(ours, "further_terms") else "train_step"
-        raise UserError(f"{name}.losses is never called: TASK {task.config.TASK} has other losses: override {instead}")
+        raise UserError(f"{name}.losses is never called: TASK {task.config.TASK} has others: override train_step")
 
 
 def require_best_metric(task: Task) -> None:

@@ -12,7 +12,7 @@ import paddle.nn.functional as F
 from ...core.distributed import rank
 from ...core.losses import log_softmax
 from ...core.metrics.classification import ClassificationMetrics, ClassifierTask, require_num_classes
-from ...core.registry.required_methods import is_builtin, missing_method
+from ...core.registry.required_methods import is_builtin
 from ...core.runtime import device_graph
 from ...core.runtime.device_kinds import accelerator_bytes
 from ...core.runtime.printing import one_line
@@ -20,9 +20,7 @@ from ...core.runtime.transfers import to_device
 from ...core.tasks.class_labels import require_label
 from ...core.tasks.class_names import resolve_class_names
 from ...core.tasks.dataset import is_training_split
-from ...core.tasks.loss_checks import adds_own_loss, require_form, require_sums
-from ...core.tasks.measured_task import require_rows
-from ...core.tasks.metrics import TableMetrics
+from ...core.tasks.loss_checks import call_losses, require_form, require_sums
 from ...core.tasks.model import as_model
 from ...core.tasks.model_factory import build_network, model_options, require_unset
 from ...core.tasks.network_checks import check_network
@@ -277,16 +275,11 @@ class Classification(LabeledImageTask, ClassifierTask):
         }
 
     def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
-        """Return the loss of each image, float (batch,), of a task with another loss; by default, there is none.
+        """Return the loss of each image, see ``ClassifierTask.losses``.
 
-        In training, mixup and cutmix call it for the labels of both images and weight its results by their shares. An
-        evaluation reports the mean as the loss.
-
-        Args:
-            outputs: logits, float32 (batch, classes).
-            batch: tensors by name, such as "labels", int64 (batch,), the classes of the images.
+        In training, mixup and cutmix call it for the labels of both images and weight its results by their shares.
         """
-        raise missing_method(type(self), "losses")
+        return super().losses(outputs, batch)
 
     def _compute_loss(
         self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor], mix: MixParameters | None
@@ -299,9 +292,7 @@ class Classification(LabeledImageTask, ClassifierTask):
             return loss
         of_labels = []
         for each in (labels,) if mix is None else (labels, labels.flip(axis=[0])):
-            losses = self.losses(logits, {**batch, "labels": each})
-            require_rows({"losses": losses}, len(labels), f"{type(self).__name__}.losses")
-            of_labels.append(losses)
+            of_labels.append(call_losses(self, logits, {**batch, "labels": each}, labels.shape))
         return of_labels[0].sum() if mix is None else mix.losses(*of_labels).sum()
 
     def _require_sum(self, loss: paddle.Tensor, logits: paddle.Tensor, labels: paddle.Tensor) -> None:
@@ -376,10 +367,8 @@ class Classification(LabeledImageTask, ClassifierTask):
         compute = check_network(model, LOGITS, self.num_classes)
         return compute_logits(lambda images: compute(self.normalizer(images)), batch["images"], self._join_views)
 
-    def _add_own_loss(self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor], metrics: Any) -> None:
-        """Add the loss if a user's class has one."""
-        if isinstance(metrics, TableMetrics) and adds_own_loss(self):
-            metrics.add_own_loss(self._compute_loss(logits.astype("float32"), batch, None), len(batch["labels"]))
+    def _sum_own_loss(self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> LossTerm:
+        return LossTerm(self._compute_loss(logits, batch, None), len(batch["labels"]))
 
     def build_metrics(self) -> ClassificationMetrics:
         """Return the metrics of an evaluation."""

@@ -14,6 +14,7 @@ from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from ...core.runtime.transfers import constant
 from ...core.tasks.dataset import is_training_split
+from ...core.tasks.loss_checks import adds_own_loss, call_losses, sum_losses
 from ...core.tasks.prediction import CheckpointMeta
 from ...core.tasks.sample_checks import require_finite
 from ...core.tasks.step_types import LossTerm, StepPosition
@@ -52,12 +53,11 @@ class MultiLabel(Classification):
 
     def __init__(self, config: MultiLabelSettings) -> None:
         super().__init__(config)
-        for name in ("losses", "summed_loss"):
-            if getattr(type(self), name) is not getattr(Classification, name):
-                raise UserError(
-                    f"{type(self).__name__}.{name} is never called: it is the loss of images of one class: override "
-                    "train_step"
-                )
+        if type(self).summed_loss is not Classification.summed_loss:
+            raise UserError(
+                f"{type(self).__name__}.summed_loss is never called: it is the loss of images of one class: override "
+                "losses, which returns that of each label"
+            )
         self.positive_weights: tuple[float, ...] | None = None
         self.outputs = LabelOutputs(self)
 
@@ -150,7 +150,10 @@ class MultiLabel(Classification):
         with autocast.off():
             logits, teacher_logits = (head.astype("float32") for head in heads)
             targets, known = read_targets(batch)
-            loss = LossTerm(self._label_loss(logits, targets, known), known.sum())
+            if adds_own_loss(self):
+                loss = self._sum_own_loss(logits, batch)
+            else:
+                loss = LossTerm(self._label_loss(logits, targets, known), known.sum())
             if self.teacher is None:
                 return {"loss": loss}
             train, size = self.config.TRAIN, logits.shape[0] * logits.shape[1]
@@ -160,6 +163,26 @@ class MultiLabel(Classification):
                 "loss": loss._replace(weight=1.0 - share),
                 "distillation": LossTerm(distillation, size, weight=share),
             }
+
+    def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
+        """Return the loss of each label or image, of a task with another loss; by default, there is none.
+
+        An evaluation reports the mean as the loss.
+
+        Args:
+            outputs: logits, float32 (batch, classes).
+            batch: tensors by name, such as "labels", float32 (batch, classes), 1 or 0, and shares of mixed images, and
+                "known", 1 or 0: whether a label is known.
+
+        Returns:
+            Float (batch, classes), where unknown labels do not count, or (batch,).
+        """
+        return super().losses(outputs, batch)
+
+    def _sum_own_loss(self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> LossTerm:
+        targets, known = read_targets(batch)
+        losses = call_losses(self, logits, {**batch, "labels": targets, KNOWN: known}, logits.shape, logits.shape[:1])
+        return sum_losses(losses, known > 0)
 
     def _label_loss(self, logits: paddle.Tensor, targets: paddle.Tensor, known: paddle.Tensor) -> paddle.Tensor:
         keys = self.config.MULTI_LABEL

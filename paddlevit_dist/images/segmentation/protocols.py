@@ -91,9 +91,21 @@ def class_map(network: Network, image: paddle.Tensor, size: Size, protocol: Eval
     if protocol.crop and protocol.scales == (1.0,) and not protocol.flips and tuple(image.shape[2:]) == tuple(size):
         # For images of any size, only the logits of rows that a window still covers are stored.
         bands = slide_windows(network, image, protocol.crop, protocol.stride)
-        return paddle.concat([_most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
+        return paddle.concat([most_likely([(band, band.shape[2:])], band.shape[2:]) for band in bands])
     views = list(_views(network, image, protocol))
-    return _most_likely(views, size, protocol.is_direct, protocol.of_probabilities)
+    return most_likely(views, size, protocol.is_direct, protocol.of_probabilities)
+
+
+def image_logits(network: Network, image: paddle.Tensor, size: Size, protocol: EvaluationProtocol) -> paddle.Tensor:
+    """Compute the logits of each pixel, float32 (1, classes, *size), which ``class_map`` need not store as a whole.
+
+    Of several views they are the logarithm of the mean probability.
+    """
+    resized = [_resize(*view, size, protocol.is_direct) for view in _views(network, image, protocol)]
+    if len(resized) == 1 and not protocol.of_probabilities:
+        return resized[0]
+    shares = [view if protocol.of_probabilities else F.softmax(view, axis=1) for view in resized]
+    return paddle.log(paddle.add_n(shares) / len(shares) + 1e-37)
 
 
 def starts(side: int, length: int, step: int | None) -> list[int]:
@@ -169,7 +181,7 @@ def _resize(logits: paddle.Tensor, input_size: Size, size: Size, is_direct: bool
     return logits
 
 
-def _most_likely(
+def most_likely(
     views: Sequence[View], size: Size, is_direct: bool = False, of_probabilities: bool = False
 ) -> paddle.Tensor:
     """Return the most likely class, uint8 (*size); with one view, only some classes are large at a time."""

@@ -21,14 +21,15 @@ from ...core.losses import (
 from ...core.metrics.counts import pack_counts
 from ...core.registry.lookup import annotation_type
 from ...core.registry.manifest import MASK_LABELS
+from ...core.registry.required_methods import missing_method
 from ...core.runtime import autocast
 from ...core.runtime.environment import program
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import one_line
 from ...core.runtime.transfers import read_later
 from ...core.tasks.dataset import TransformedDataset, is_training_split
-from ...core.tasks.loss_checks import require_form, require_sums
-from ...core.tasks.metrics import Metrics
+from ...core.tasks.loss_checks import adds_own_loss, call_losses, require_form, require_sums, sum_losses
+from ...core.tasks.metrics import Metrics, TableMetrics
 from ...core.tasks.network_checks import check_network, require_output
 from ...core.tasks.prediction import CheckpointMeta
 from ...core.tasks.sample_checks import require_labels
@@ -43,7 +44,7 @@ from ..transforms.albumentations_file import AlbumentationsFile
 from .class_masks import add_classes, build_targets, count_classes
 from .data.segmentation_dataset import IGNORED, SegmentationDataset, summarize_labels
 from .metrics import SegmentationMetrics
-from .protocols import class_map, describe_protocol, read_protocol, upsample
+from .protocols import class_map, describe_protocol, image_logits, most_likely, read_protocol, upsample
 from .samples import LabelMapsPart, SegmentationSample, SegmentationSamples, collate, split_batch
 from .settings import SegmentationSettings, require_no_pixel_losses
 from .transforms import evaluation_transform, see_maps, training_transform
@@ -94,6 +95,11 @@ class ImageSegmentation(BackboneTask):
         keys = config.SEGMENTATION
         of_classes = _CLASS_LOSSES if config.TRAIN.DICE_WEIGHT or config.TRAIN.LOVASZ_WEIGHT else ()
         of_pixels = _PIXEL_LOSSES[keys.OHEM_THRESHOLD is not None :]  # hard pixels are counted by the step
+        if adds_own_loss(self) and keys.OHEM_THRESHOLD is not None:
+            raise UserError(
+                f"SEGMENTATION.OHEM_THRESHOLD {keys.OHEM_THRESHOLD:g} chooses pixels by their cross-entropy, but "
+                f"{type(self).__name__} has other losses: remove the key"
+            )
         self.traits = replace(self.traits, normalizer_names=(*of_pixels, *of_classes))
         if annotation_type("model", config.MODEL.NAME) not in (None, MASK_LABELS):  # None: a user's model
             raise UserError(
@@ -140,10 +146,11 @@ class ImageSegmentation(BackboneTask):
         if self._has_own_losses:
             self.criterion = self._family.criterion(self.config.MODEL.NAME, self.num_classes, **self.model_options)
             self.traits = replace(self.traits, normalizer_names=self.criterion.normalizer_names)
-            if self._adds_terms:
+            if self._adds_terms or adds_own_loss(self):
+                method = "further_terms" if self._adds_terms else "losses"
                 raise UserError(
                     f"MODEL.NAME {self.config.MODEL.NAME} has its own losses, of queries and not of logits of pixels, "
-                    f"so {type(self).__name__}.further_terms is not computed: override train_step"
+                    f"so {type(self).__name__}.{method} is not computed: override train_step"
                 )
 
     @property
@@ -192,7 +199,7 @@ class ImageSegmentation(BackboneTask):
         weights = self.config.SEGMENTATION.CLASS_WEIGHTS
         image_counts = np.stack([np.bincount(row.ravel(), minlength=IGNORED + 1) for row in batch["labels"]])
         pixels = image_counts[:, :IGNORED].sum(axis=0)  # (classes,)
-        labeled = pixels.sum() if weights is None else np.dot(pixels[: len(weights)], weights)
+        labeled = pixels.sum() if weights is None or adds_own_loss(self) else np.dot(pixels[: len(weights)], weights)
         present = np.count_nonzero(image_counts[:, :IGNORED])
         numbers = {**dict.fromkeys(_PIXEL_LOSSES, labeled), **dict.fromkeys(_CLASS_LOSSES, present)}
         # Other names are of a derived class, which adds their numbers.
@@ -208,28 +215,56 @@ class ImageSegmentation(BackboneTask):
             return dict(self.criterion.terms(outputs, build_targets(batch)))
         labels = batch["labels"].astype("int64")  # (N, H, W)
         outputs = model(self.normalizer(batch["images"]))
-        is_pair = self.auxiliary_weight and isinstance(outputs, (tuple, list)) and len(outputs) == 2
+        is_several = self.auxiliary_weight and isinstance(outputs, (tuple, list)) and len(outputs) > 1
         shape = labels.shape[0], self.num_classes, None, None
-        main, *auxiliary = (require_output(one, shape, model, _LOGITS) for one in (outputs if is_pair else (outputs,)))
+        main, *auxiliary = (
+            require_output(one, shape, model, _LOGITS) for one in (outputs if is_several else (outputs,))
+        )
         with autocast.off():
             train, logits = self.config.TRAIN, main.astype("float32")
             threshold = self.config.SEGMENTATION.OHEM_THRESHOLD
             if threshold is not None or train.DICE_WEIGHT or train.LOVASZ_WEIGHT or self._adds_terms:
                 logits = upsample(main, labels.shape[1:])  # (N, classes, H, W), by far the largest tensor of the step
-            terms = {"loss": self._cross_entropy(logits, labels, threshold)}
+            terms = {"loss": self._compute_loss(logits, batch, labels, threshold)}
             rows = logits.flatten(2), labels.flatten(1), IGNORED  # (N, classes, pixels), (N, pixels)
             if train.DICE_WEIGHT:
                 terms["dice"] = LossTerm(*dice_losses(*rows), train.DICE_WEIGHT)
             if train.LOVASZ_WEIGHT:
                 terms["lovasz"] = LossTerm(*row_lovasz_softmax(*rows), train.LOVASZ_WEIGHT)
-            for other in auxiliary:
-                term = self._cross_entropy(other.astype("float32"), labels)
-                terms["auxiliary"] = term._replace(weight=self.auxiliary_weight)
+            others = [self._compute_loss(other.astype("float32"), batch, labels) for other in auxiliary]
+            if others:
+                total = paddle.add_n([term.sum for term in others])
+                terms["auxiliary"] = others[0]._replace(sum=total, weight=self.auxiliary_weight)
             if self._adds_terms:
                 own = self.further_terms(logits, labels)
                 self._require_sums(own, logits, labels)
                 terms.update(own)
         return terms
+
+    def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
+        """Return the loss of each pixel or image, of a task with another loss; by default, there is none.
+
+        Training calls it for the first map that a network returns, and for others with an ``auxiliary_weight``. An
+        evaluation calls it for each image at its stored size, and reports the mean as the loss.
+
+        Args:
+            outputs: logits, float32 (images, classes, rows, columns), of the labels' size.
+            batch: "labels", int64 (images, rows, columns), 255 where a pixel is unlabeled; in training also the other
+                parts of ``collate``.
+
+        Returns:
+            Float (images, rows, columns), where unlabeled pixels do not count, or (images,).
+        """
+        raise missing_method(type(self), "losses")
+
+    def _compute_loss(
+        self, logits: paddle.Tensor, batch: dict[str, Any], labels: paddle.Tensor, threshold: float | None = None
+    ) -> LossTerm:
+        """Return the loss of a map of logits, float32 (images, classes, rows, columns) of any resolution."""
+        if not adds_own_loss(self):
+            return self._cross_entropy(logits, labels, threshold)
+        logits, batch = upsample(logits, labels.shape[1:]), {**batch, "labels": labels}
+        return sum_losses(call_losses(self, logits, batch, labels.shape, labels.shape[:1]), labels != IGNORED)
 
     def further_terms(self, logits: paddle.Tensor, labels: paddle.Tensor) -> Mapping[str, LossTerm]:
         """Return terms that are added to the loss, by names of their own; by default none.
@@ -267,16 +302,27 @@ class ImageSegmentation(BackboneTask):
         """Return the metrics of an evaluation."""
         return SegmentationMetrics(self.class_names)
 
-    def class_maps(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> Iterator[list[np.ndarray]]:
-        """Yield class map and labels of each image, uint8 (height, width); a device computes the next meanwhile."""
+    def class_maps(
+        self, model: paddle.nn.Layer, batch: dict[str, Any], metrics: Any = None
+    ) -> Iterator[list[np.ndarray]]:
+        """Yield class map and labels of each image, uint8 (height, width); a device computes the next meanwhile.
+
+        With ``metrics``, they get the loss if a user's class has one.
+        """
         compute = check_network(model, _LOGITS, self.num_classes, None, None)
 
         def network(pixels: paddle.Tensor) -> paddle.Tensor:
             return compute(self.normalizer(pixels))
 
         protocol, read_previous = read_protocol(self.config), None
+        is_own = isinstance(metrics, TableMetrics) and metrics.expects_loss
         for image in split_batch(batch):
-            prediction = class_map(network, image.image, image.original_size, protocol)
+            if is_own and image.labels.shape[0]:
+                logits = image_logits(network, image.image, image.original_size, protocol)
+                prediction = most_likely([(logits, image.original_size)], image.original_size)
+                metrics.add_own_loss(self._compute_loss(logits, {}, image.labels.unsqueeze(0).astype("int64")))
+            else:
+                prediction = class_map(network, image.image, image.original_size, protocol)
             read_result = read_later(prediction, image.labels)
             if read_previous is not None:
                 yield read_previous()
@@ -287,7 +333,7 @@ class ImageSegmentation(BackboneTask):
     def eval_step(self, model: paddle.nn.Layer, batch: dict[str, Any], step: EvaluationStep) -> Records | None:
         """Update the metrics, and write the predictions of a batch."""
         predictions, records = [], []
-        for predicted, labels in self.class_maps(model, batch):
+        for predicted, labels in self.class_maps(model, batch, step.metrics):
             if not labels.size:  # a split without label maps
                 labels = np.full_like(predicted, IGNORED)
             records.append(pack_counts(*step.metrics.update(predicted, labels)))

@@ -73,15 +73,13 @@ def iterate_scenes(batch: dict[str, np.ndarray]) -> Iterator[tuple[slice, list[C
 
 def score_fragments(
     network: Network, blocks: FloorBlocks, batch: dict[str, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the class of each point, int64 (P,), and its cross-entropy, float32 (P,), 0 without a label.
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield points in order, and their logits, float32 (points, classes).
 
     A voxel's logits are the mean over the blocks that contain it, and a point has the logits of its voxel. With several
     views of a scene, probabilities are averaged. So each point counts once, and no result depends on the batch.
     ``network`` computes the logits of a block; ``batch`` has the fields of ``collate_samples``.
     """
-    labels = batch["labels"]
-    classes, losses = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.float32)
     for points, views in iterate_scenes(batch):
         total = None  # sum of the points' probabilities
         for view in (get_view() for get_view in views):
@@ -93,10 +91,8 @@ def score_fragments(
                 for part in iterate_chunks(len(inverse)):
                     total[part] += scores[inverse[part]]
         for part in iterate_chunks(len(inverse)):
-            logits = scores[inverse[part]] if total is None else log_shares(total[part])
             place = slice(points.start + part.start, points.start + part.stop)
-            classes[place], losses[place] = logits.argmax(axis=1), cross_entropies(logits, labels[place])
-    return classes, losses
+            yield place, scores[inverse[part]] if total is None else log_shares(total[part])
 
 
 def _mean_logits(network: Network, blocks: FloorBlocks, coordinates: np.ndarray, first: int) -> np.ndarray:

@@ -13,9 +13,11 @@ import paddle.nn.functional as F
 
 from ...core.losses import adjusted_losses, look_up_weights, lovasz_softmax, scene_dice_losses
 from ...core.metrics.counts import count_confusion
+from ...core.registry.required_methods import missing_method
 from ...core.runtime.errors import UserError
 from ...core.runtime.transfers import read, to_device
 from ...core.tasks.dataset import TransformedDataset
+from ...core.tasks.loss_checks import adds_own_loss, call_losses, sum_losses
 from ...core.tasks.model_factory import create_configured
 from ...core.tasks.step_types import EvaluationStep, LossTerm, StepPosition
 from ...core.tasks.task import Records
@@ -30,6 +32,7 @@ from ..scene_task import SceneTask, compute_outputs, get_slices
 from ..sparse import Plan, SparseTensor, build_plan
 from .feature_origin import FeatureOrigin
 from .fragments import BlockNetwork, FloorBlocks, score_fragments
+from .fragments import cross_entropies as host_cross_entropies
 from .metrics import SemanticMetrics, point_losses, semantic_terms
 from .settings import SceneSegmentationSettings, SegmentationPointSection
 from .voting import score_votes
@@ -228,7 +231,8 @@ class SemanticSegmentation(SceneTask):
 
     def loss_normalizers(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return the normalizer of each loss."""
-        return loss_counts(self.config, batch)
+        counts = loss_counts(self.config, batch)
+        return {**counts, "loss": np.count_nonzero(batch["labels"] != IGNORED)} if adds_own_loss(self) else counts
 
     def build_model(self, num_classes: int | None = None) -> paddle.nn.Layer:
         """Create the network."""
@@ -246,7 +250,29 @@ class SemanticSegmentation(SceneTask):
     ) -> dict[str, LossTerm]:
         """Return the losses of a batch."""
         seed = self.config.SEED, step.update  # the same on each rank and in each micro-batch
-        return loss_terms(self.config, self.point_logits(model, batch, seed), batch)
+        logits = self.point_logits(model, batch, seed)
+        terms = loss_terms(self.config, logits, batch)
+        return {**terms, "loss": self._sum_own_loss(logits, batch)} if adds_own_loss(self) else terms
+
+    def losses(self, outputs: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> paddle.Tensor:
+        """Return the loss of each point or scene, of a task with another loss; by default, there is none.
+
+        An evaluation reports the mean as the loss.
+
+        Args:
+            outputs: logits, float32 (points, classes).
+            batch: tensors by name, such as "labels", int64 (points,), -100 where a point is unlabeled, and "offsets",
+                (scenes + 1,), the first points of scenes.
+
+        Returns:
+            Float (points,), where unlabeled points do not count, or (scenes,).
+        """
+        raise missing_method(type(self), "losses")
+
+    def _sum_own_loss(self, logits: paddle.Tensor, batch: dict[str, paddle.Tensor]) -> LossTerm:
+        labels = batch["labels"]
+        losses = call_losses(self, logits, batch, labels.shape, (batch["offsets"].shape[0] - 1,))
+        return sum_losses(losses, labels != IGNORED)
 
     def point_logits(self, model: paddle.nn.Layer, batch: dict[str, Any], seed: Any = None) -> paddle.Tensor:
         """Return the logits of each point in each view, float32 (views x P, classes); ``seed`` is the plan's."""
@@ -260,8 +286,10 @@ class SemanticSegmentation(SceneTask):
     ) -> Records | None:
         """Add a batch to the metrics, and write its predictions if requested."""
         labels = batch["labels"]
-        predicted, losses = self.score(model, batch)
+        predicted, losses, *logits = self.score(model, batch, step.metrics.expects_loss)
         step.metrics.update(predicted, labels, losses, batch["offsets"])
+        if logits:
+            step.metrics.add_own_loss(self._sum_own_loss(logits[0], batch))
         if step.writer is not None:
             classes, true, parts = predicted.numpy(), labels.numpy(), get_slices(batch)
             step.writer.add([classes[part] for part in parts], [true[part] for part in parts])
@@ -271,13 +299,16 @@ class SemanticSegmentation(SceneTask):
         records = [count_confusion(true[part], classes[part], number) for part in get_slices(batch)]
         return lambda: records
 
-    def score(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
-        """Return the class of each point, int64 (P,), and its cross-entropy, float32 (P,)."""
+    def score(
+        self, model: paddle.nn.Layer, batch: dict[str, Any], keeps_logits: bool = False
+    ) -> tuple[paddle.Tensor, ...]:
+        """Return the class of each point, int64 (P,), its cross-entropy, float32 (P,), and if asked its logits."""
         if "coordinates" in batch:
-            return self._score_in_fragments(model, batch)
+            return self._score_in_fragments(model, batch, keeps_logits)
         outputs = self.point_logits(model, batch)
         logits = self._mean_logits(outputs)
-        return logits.argmax(axis=-1), point_losses(outputs, logits, batch["labels"])
+        scores = logits.argmax(axis=-1), point_losses(outputs, logits, batch["labels"])
+        return (*scores, logits) if keeps_logits else scores
 
     def _mean_logits(self, logits: paddle.Tensor) -> paddle.Tensor:
         """Return float32 (P, classes), the mean over all views of a scene, from logits (views x P, classes)."""
@@ -288,7 +319,9 @@ class SemanticSegmentation(SceneTask):
         shares = F.softmax(logits, axis=-1).reshape([views, -1, logits.shape[1]])
         return paddle.log(shares.mean(axis=0))
 
-    def _score_in_fragments(self, model: paddle.nn.Layer, batch: dict[str, Any]) -> tuple[paddle.Tensor, paddle.Tensor]:
+    def _score_in_fragments(
+        self, model: paddle.nn.Layer, batch: dict[str, Any], keeps_logits: bool
+    ) -> tuple[paddle.Tensor, ...]:
         plan_spec, points, voxel = self.plan_spec, self.config.POINTS, self.config.DATA.VOXEL_SIZE_M
         if plan_spec is None:
             raise ValueError("an evaluation in parts needs a network")
@@ -313,8 +346,14 @@ class SemanticSegmentation(SceneTask):
         score = (
             score_fragments if points.TEST_VOTES == 1 else functools.partial(score_votes, most_votes=points.TEST_VOTES)
         )
-        classes, losses = score(network, blocks, arrays)
-        return to_device(classes), to_device(losses)
+        labels, kept = arrays["labels"], []
+        classes, losses = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.float32)
+        for place, logits in score(network, blocks, arrays):
+            classes[place], losses[place] = logits.argmax(axis=1), host_cross_entropies(logits, labels[place])
+            if keeps_logits:
+                kept.append(logits)
+        scores = to_device(classes), to_device(losses)
+        return (*scores, to_device(np.concatenate(kept))) if kept else scores
 
     def build_metrics(self) -> SemanticMetrics:
         """Return empty metrics."""

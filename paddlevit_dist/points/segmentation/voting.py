@@ -4,6 +4,8 @@ Source: the test of Pointcept, https://github.com/Pointcept/Pointcept, pointcept
 pointcept/datasets/transform.py.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ...core.launch import status
@@ -11,7 +13,6 @@ from .fragments import (
     BatchView,
     FloorBlocks,
     Network,
-    cross_entropies,
     iterate_chunks,
     iterate_scenes,
     log_shares,
@@ -51,15 +52,13 @@ class VotingTurns:
 
 def score_votes(
     network: Network, blocks: FloorBlocks, batch: dict[str, np.ndarray], most_votes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the class of each point, int64 (P,), and its cross-entropy, float32 (P,), 0 without a label.
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield points in order, and their logits, float32 (points, classes).
 
     A point has the mean of its votes in all blocks and views, which are probabilities: its voxel's when that has the
     point's features, see ``VotingTurns``. A block's passes are as many as its fullest voxel has points, at most
     ``most_votes``. ``batch`` has the fields of ``collate_samples``; the network of a block takes numbers of points.
     """
-    labels = batch["labels"]
-    classes, losses = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.float32)
     for points, views in iterate_scenes(batch):
         scene = SceneVotes(points.stop - points.start)
         for number, get_view in enumerate(views):
@@ -67,10 +66,7 @@ def score_votes(
                 network, blocks, batch["coordinates"], get_view(), most_votes, f"view {number + 1} of {len(views)}"
             )
         for part in iterate_chunks(points.stop - points.start):
-            logits = log_shares(scene.means(part))
-            place = slice(points.start + part.start, points.start + part.stop)
-            classes[place], losses[place] = logits.argmax(axis=1), cross_entropies(logits, labels[place])
-    return classes, losses
+            yield slice(points.start + part.start, points.start + part.stop), log_shares(scene.means(part))
 
 
 class SceneVotes:

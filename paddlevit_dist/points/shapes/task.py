@@ -13,6 +13,7 @@ from ...core.metrics.classification import ClassificationMetrics, ClassifierTask
 from ...core.tasks.class_labels import require_label
 from ...core.tasks.class_names import require_classes_of_own, resolve_class_names
 from ...core.tasks.dataset import TransformedDataset, dataset_class, is_training_split
+from ...core.tasks.loss_checks import adds_own_loss
 from ...core.tasks.model_factory import create_configured
 from ...core.tasks.sample_checks import BadSample, require_finite
 from ...core.tasks.step_types import LossTerm, StepPosition, TaskTraits
@@ -154,11 +155,15 @@ class ShapeClassification(ClassifierTask):
     ) -> dict[str, LossTerm]:
         """Return the loss and the accuracy of a batch."""
         logits, labels = self.logits(model, batch), batch["labels"]
-        losses = adjusted_losses(logits, labels, NO_LABEL, smoothing=self.config.TRAIN.SMOOTHING)
+        number = labels.shape[0]
+        if adds_own_loss(self):
+            loss = self._sum_own_loss(logits, batch)
+        else:
+            losses = adjusted_losses(logits, labels, NO_LABEL, smoothing=self.config.TRAIN.SMOOTHING)
+            loss = LossTerm(losses.sum(), number)
         with paddle.no_grad():
             correct = (logits.argmax(axis=-1) == labels).astype("float32").sum()
-        number = labels.shape[0]
-        return {"loss": LossTerm(losses.sum(), number), "accuracy": LossTerm(correct, number, weight=0.0)}
+        return {"loss": loss, "accuracy": LossTerm(correct, number, weight=0.0)}
 
     def build_metrics(self) -> "ShapeMetrics":
         """Return empty metrics."""

@@ -9,6 +9,7 @@ import pytest
 from support.refusals import refusal_of
 
 from paddlevit_dist.core.tasks.loss_checks import (
+    call_losses,
     list_constant_terms,
     list_missing_terms,
     read_normalizers,
@@ -16,6 +17,7 @@ from paddlevit_dist.core.tasks.loss_checks import (
     require_form,
     require_sums,
     require_terms,
+    sum_losses,
 )
 from paddlevit_dist.core.tasks.step_types import LossTerm, TaskTraits
 
@@ -60,6 +62,24 @@ def test_a_term_may_be_constant_beside_one_that_is_learned():
     require_terms(
         {"loss": LossTerm(losses().sum(), 3), "constant": constant, "shown": constant._replace(weight=0)}, Own
     )
+
+
+@pytest.mark.parametrize(
+    "returned", [losses().mean(), losses().astype("int64"), losses().numpy(), losses()[:2], None, losses().unsqueeze(1)]
+)
+def test_losses_have_a_number_for_each_element_or_sample(returned):
+    task = SimpleNamespace(losses=lambda outputs, batch: returned)
+    refusal = refusal_of(call_losses, task, None, {}, [3, 2], [3])
+    assert refusal.startswith("SimpleNamespace.losses returns ") and "(3, 2) or (3,)" in refusal
+
+
+def test_losses_of_elements_count_where_there_is_a_label_and_those_of_samples_once():
+    each = paddle.to_tensor([[1.0, np.nan], [2.0, 4.0], [8.0, np.inf]])
+    task = SimpleNamespace(losses=lambda outputs, batch: each)
+    term = sum_losses(call_losses(task, None, {}, [3, 2], [3]), paddle.isfinite(each))
+    assert (float(term.sum), int(term.count), term.is_local) == (15, 4, False)
+    term = sum_losses(losses(), paddle.isfinite(each))
+    assert (float(term.sum), term.count, term.is_local) == (12, 3, True)
 
 
 class Counted:

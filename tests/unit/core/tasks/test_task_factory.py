@@ -17,6 +17,7 @@ from paddlevit_dist.core.tasks import Exportable, ExportParts, MeasuredTask
 from paddlevit_dist.core.tasks.task_factory import make_task, require_best_metric
 from paddlevit_dist.extensions.export.trained_models import load_trained_model
 from paddlevit_dist.images import Classification, ImageSegmentation
+from paddlevit_dist.volumes.segmentation.task import VolumeSegmentation
 
 
 class Weighing(MeasuredTask, Exportable):
@@ -54,8 +55,9 @@ def test_losses_that_a_task_does_not_call_are_refused():
     losses = {"losses": lambda self, outputs, batch: outputs}
     step = {**losses, "train_step": lambda self, model, batch, step: {}}
     for bases, methods, refused in (
-        ((ImageSegmentation,), losses, True),
-        ((ImageSegmentation,), step, False),
+        ((VolumeSegmentation,), losses, True),
+        ((VolumeSegmentation,), step, False),
+        ((ImageSegmentation,), losses, False),
         ((Classification,), losses, False),
         ((Weighing,), losses, False),
     ):
@@ -65,7 +67,7 @@ def test_losses_that_a_task_does_not_call_are_refused():
             if not refused:
                 make_task(values)
                 continue
-            with pytest.raises(UserError, match="^Odd.losses is never called: .*: override further_terms or"):
+            with pytest.raises(UserError, match="^Odd.losses is never called: .*: override train_step"):
                 make_task(values)
 
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 import pytest
 from support.refusals import refusal_of
 from support.registrations import forgotten
@@ -274,10 +275,47 @@ def test_an_evaluated_batch_waits_for_nothing(tmp_path):
     assert not len(waits), str(waits)
 
 
+class SquaredErrors(MultiLabel):
+    def losses(self, outputs, batch):
+        return (F.sigmoid(outputs) - batch["labels"]) ** 2
+
+
+class LargestErrors(SquaredErrors):
+    def losses(self, outputs, batch):
+        return (super().losses(outputs, batch) * batch["known"]).max(axis=1)
+
+
+@pytest.mark.parametrize("owner", [SquaredErrors, LargestErrors])
+@pytest.mark.parametrize("words", [[], [*MIXED, "TRAIN.MIXUP_PROB", "1"]])
+def test_a_users_losses_are_of_known_labels_or_of_images_and_evaluated_alike(owner, words, tmp_path):
+    plain_task, splits = make_task(*words, folder=tmp_path)
+    task = owner(plain_task.config)
+    task.num_classes, task.evaluated_classes = 3, NAMES
+    logits = np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32)
+    batch = collate(task, splits["train"], range(8))
+    assert (TARGETS in batch) == bool(words)
+    mixed, plain = dict(batch), {name: batch[name] for name in ("images", "labels")}
+    labels = batch["labels"]
+    known, targets = batch.get(KNOWN, labels >= 0), batch.get(TARGETS, labels == 1)
+
+    def compute(targets, known):
+        errors = (1 / (1 + np.exp(-logits)) - targets) ** 2 * known
+        return (errors.sum(), known.sum()) if owner is SquaredErrors else (errors.max(axis=1).sum(), 8)
+
+    term = task.train_step(lambda images: paddle.to_tensor(logits), tensors(mixed), STEP)["loss"]
+    assert (float(term.sum), int(term.count)) == pytest.approx(compute(targets, known), rel=1e-5)
+    metrics = build_metrics(task)
+    for rows in (slice(0, 5), slice(5, 8)):
+        part = tensors({name: array[rows] for name, array in plain.items()})
+        task.eval_step(lambda images, rows=rows: paddle.to_tensor(logits[rows]), part, EvaluationStep(metrics))
+    total, count = compute(labels == 1, labels >= 0)
+    values = metrics.compute(metrics.state)
+    assert values["loss"] == pytest.approx(total / count, rel=1e-5) and "cross_entropy" in values
+
+
 def test_a_loss_that_is_never_called_is_refused():
-    for name in ("losses", "summed_loss"):
-        own = type("Own", (MultiLabel,), {name: lambda self, *given: given[0].sum()})
-        assert refusal_of(own, load(["-cfg=multi_digits"]).values).startswith(f"Own.{name} is never called")
+    own = type("Own", (MultiLabel,), {"summed_loss": lambda self, *given: given[0].sum()})
+    assert refusal_of(own, load(["-cfg=multi_digits"]).values).startswith("Own.summed_loss is never called")
 
 
 def test_the_cross_entropy_of_a_users_step_is_not_called_its_loss():

@@ -88,9 +88,9 @@ def test_a_class_map_is_the_same_however_few_classes_are_large_at_once(monkeypat
 
 def test_windows_of_an_image_of_any_height_keep_the_logits_of_one_row_of_windows(monkeypatch):
     image, kept, seen = drawn_image(400, 48), [], []
-    most_likely = protocols._most_likely
+    most_likely = protocols.most_likely
     monkeypatch.setattr(
-        protocols, "_most_likely", lambda views, *rest: kept.append(views[0][0].shape) or most_likely(views, *rest)
+        protocols, "most_likely", lambda views, *rest: kept.append(views[0][0].shape) or most_likely(views, *rest)
     )
 
     def counting(pixels):

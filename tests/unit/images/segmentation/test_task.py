@@ -7,8 +7,10 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 import pytest
 from PIL import Image
+from support.refusals import refusal_of
 from support.registrations import forgotten
 from support.trainings import small_segmenters
 from support.trainings.updates import waits_of_an_update
@@ -29,6 +31,7 @@ from paddlevit_dist.images.segmentation.data.segmentation_dataset import (
     summarize_labels,
 )
 from paddlevit_dist.images.segmentation.samples import SegmentationSample, collate, split_batch
+from paddlevit_dist.images.segmentation.task import ImageSegmentation
 
 UPERNET = ["MODEL.NAME", "upernet_of_tests"]
 
@@ -253,6 +256,51 @@ def test_terms_of_a_step_are_weighted_sums_over_pixels(threshold, dice, lovasz):
     for name, numbers in expected.items():
         found = float(terms[name].sum), float(terms[name].count), terms[name].weight
         assert found == pytest.approx(numbers, rel=1e-4), name
+
+
+class PixelErrors(ImageSegmentation):
+    """The share that a network does not give to the class of each pixel."""
+
+    def losses(self, outputs, batch):
+        labels = paddle.where(batch["labels"] == IGNORED, paddle.zeros_like(batch["labels"]), batch["labels"])
+        return 1 - paddle.take_along_axis(F.softmax(outputs, axis=1), labels.unsqueeze(1), axis=1)[:, 0]
+
+
+class ImageErrors(PixelErrors):
+    """The largest of them in each image."""
+
+    def losses(self, outputs, batch):
+        return super().losses(outputs, batch).max(axis=[1, 2])
+
+
+@pytest.mark.parametrize("owner", [PixelErrors, ImageErrors])
+def test_a_users_losses_are_of_labeled_pixels_or_of_images_and_of_each_map(owner):
+    words = ["SEGMENTATION.CLASS_WEIGHTS", "[0.5, 1, 2, 3]", "TRAIN.DICE_WEIGHT", "0.5"]
+    _, samples = build_task(*UPERNET)
+    task = owner(settings.load([*small_segmenters.SHAPES, *UPERNET, *words]).values)
+    task.num_classes, task.auxiliary_weight = 4, 0.4
+    arrays = training_batch(task, samples)
+    arrays["labels"][1, :5] = IGNORED
+    maps = np.random.default_rng(0).normal(size=(3, 3, 4, 24, 40)).astype("float32")
+    outputs = tuple(map(paddle.to_tensor, maps))
+    terms = task.train_step(lambda images: outputs, as_tensors(arrays), StepPosition(1, 0, 1))
+    labels = arrays["labels"].astype(int)
+    shares = np.exp(maps) / np.exp(maps).sum(axis=2, keepdims=True)
+    index = np.broadcast_to(np.where(labels == IGNORED, 0, labels)[None, :, None], (3, 3, 1, 24, 40))
+    errors = 1 - np.take_along_axis(shares, index, axis=2)[:, :, 0]  # (maps, images, rows, columns)
+    is_known, is_of_pixels = labels != IGNORED, owner is PixelErrors
+    sums = (errors * is_known).sum(axis=(1, 2, 3)) if is_of_pixels else errors.max(axis=(2, 3)).sum(axis=1)
+    count = is_known.sum() if is_of_pixels else 3
+    assert task.loss_normalizers(arrays)["loss"] == is_known.sum() and "dice" in terms
+    for name, total, weight in (("loss", sums[0], 1.0), ("auxiliary", sums[1] + sums[2], 0.4)):
+        term = terms[name]
+        assert (float(term.sum), term.weight) == (pytest.approx(total, rel=1e-5), weight)
+        assert (int(term.count), term.is_local) == (count, not is_of_pixels)
+
+
+def test_other_losses_than_those_of_a_key_or_a_network_are_refused():
+    words = [*small_segmenters.SHAPES, "SEGMENTATION.OHEM_THRESHOLD", "0.7"]
+    assert refusal_of(PixelErrors, settings.load(words).values).startswith("SEGMENTATION.OHEM_THRESHOLD 0.7")
 
 
 def test_outputs_that_no_loss_reads_are_refused():

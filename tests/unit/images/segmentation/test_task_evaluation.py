@@ -18,9 +18,11 @@ from paddlevit_dist.core.tasks.prediction import CheckpointMeta, PredictionRecor
 from paddlevit_dist.core.tasks.protocols import Exportable, Predictable, Reportable
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep
+from paddlevit_dist.core.tasks.task_factory import build_metrics
 from paddlevit_dist.images.drawing import fit_in_cell, get_palette, overlay_labels
 from paddlevit_dist.images.segmentation import evaluate_command as evaluate_masks
-from paddlevit_dist.images.segmentation.protocols import read_protocol
+from paddlevit_dist.images.segmentation.protocols import read_protocol, slide_windows, upsample
+from paddlevit_dist.images.segmentation.samples import split_batch
 from paddlevit_dist.images.segmentation.task import ImageSegmentation
 
 SHAPES = ["-cfg=segformer_b0_shapes", "DATA.SHAPES.VAL", "7", "DATA.SHAPES.SIDES", "[40, 90]"]
@@ -92,6 +94,79 @@ def test_each_pixel_counts_once_at_its_stored_size_whatever_the_batches(words):
     expected = sum(count_confusion(*pair, 4, 255) for pair in zip(labels, maps))
     np.testing.assert_array_equal(metrics[1].per_sample()[0].sum(axis=0), reduce_confusions(expected), strict=True)
     assert metrics[1].compute({})["pixels"] == sum(one.size for one in labels)
+
+
+class PixelErrors(ImageSegmentation):
+    """The squared share that a network does not give to the class of each pixel."""
+
+    def losses(self, outputs, batch):
+        labels, shares = batch["labels"], paddle.nn.functional.softmax(outputs, axis=1)
+        known = paddle.where(labels == 255, paddle.zeros_like(labels), labels)
+        return (1 - paddle.take_along_axis(shares, known.unsqueeze(1), axis=1)[:, 0]) ** 2
+
+
+class ImageErrors(PixelErrors):
+    def losses(self, outputs, batch):
+        return super().losses(outputs, batch).max(axis=[1, 2])
+
+
+def unlabeled(task, samples, size):
+    """Batches without the labels of class 1."""
+    for batch in batches(task, samples, size):
+        labels = batch["labels"].numpy()
+        yield {**batch, "labels": paddle.to_tensor(np.where(labels == 1, np.uint8(255), labels))}
+
+
+SEVERAL = ["SEGMENTATION.SCALES", "[0.5, 1.0]", "SEGMENTATION.FLIP", "true"]
+
+
+@pytest.mark.parametrize("owner", [PixelErrors, ImageErrors])
+@pytest.mark.parametrize(
+    "words", [[], SIZED, ["SEGMENTATION.PROTOCOL", "slide", "SEGMENTATION.CROP", "[32, 24]"], [*SIZED, *SEVERAL]]
+)
+@paddle.no_grad()
+def test_the_loss_of_an_evaluation_is_a_users_at_the_stored_size(owner, words):
+    task, samples, model = opened(*words)
+    own = owner(task.config)
+    own.build_dataset("val", None)
+    found = {}
+    for size in (1, 3):
+        metrics = build_metrics(own)
+        for batch in unlabeled(own, samples, size):
+            own.eval_step(model, batch, EvaluationStep(metrics))
+        found[size] = metrics.compute(metrics.state)
+    assert found[1]["loss"] == pytest.approx(found[3]["loss"], rel=1e-6) and "cross_entropy" not in found[1]
+    plain = task.build_metrics()
+    errors = []
+    protocol = read_protocol(task.config)
+    for batch in unlabeled(task, samples, 1):
+        task.eval_step(model, batch, EvaluationStep(plain))
+        image = split_batch(batch)[0]
+        size = tuple(image.labels.shape)
+
+        def probabilities(turn, scale, image=image, size=size):
+            pixels = image.image.astype("float32")
+            if scale != 1:
+                sides = [-(-round(side * scale) // 16) * 16 for side in pixels.shape[2:]]
+                pixels = upsample(pixels, sides)
+            pixels = pixels.flip(axis=[3]) if turn else pixels
+            bands = [model(task.normalizer(pixels))]
+            if protocol.crop:
+                bands = list(slide_windows(lambda x: model(task.normalizer(x)), pixels, protocol.crop, protocol.stride))
+            logits = paddle.concat(bands, axis=2)
+            logits = upsample(logits.flip(axis=[3]) if turn else logits, pixels.shape[2:])
+            return paddle.nn.functional.softmax(upsample(logits, size), axis=1).numpy()[0]
+
+        views = [(0, 1)] if words != [*SIZED, *SEVERAL] else [(turn, scale) for scale in (0.5, 1) for turn in (0, 1)]
+        shares = np.mean([probabilities(*view) for view in views], axis=0)
+        labels = image.labels.numpy().astype(int)
+        known = np.where(labels == 255, 0, labels)
+        error = (1 - np.take_along_axis(shares, known[None], axis=0)[0]) ** 2
+        errors.append(error[labels != 255] if owner is PixelErrors else error.max(keepdims=True).ravel())
+    assert found[3]["loss"] == pytest.approx(np.concatenate(errors).mean(), rel=1e-4)
+    assert found[3]["mIoU"] == plain.compute(plain.state)["mIoU"]
+    assert f" loss {found[3]['loss']:.4f}" in metrics.summary(found[3])
+    assert "loss" not in plain.compute(plain.state)
 
 
 def test_what_a_score_depends_on_is_told_beside_it():

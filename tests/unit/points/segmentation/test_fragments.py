@@ -267,4 +267,4 @@ def test_an_overlap_as_long_as_a_block_is_refused():
 def test_a_batch_of_scenes_without_points_has_no_classes():
     none = np.zeros(0, np.int64)
     batch = {"labels": none, "offsets": np.zeros(2, int), "coordinates": np.zeros((0, 4), np.int32), "inverse": none}
-    assert [len(part) for part in fragments.score_fragments(lambda *_: none, FloorBlocks(4, 1), batch)] == [0, 0]
+    assert not list(fragments.score_fragments(lambda *_: none, FloorBlocks(4, 1), batch))

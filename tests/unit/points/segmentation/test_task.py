@@ -2,6 +2,7 @@
 
 import numpy as np
 import paddle
+import paddle.nn.functional as F
 import pytest
 from support.networks.varied import vary
 from support.samples.remembered_rooms import remembered_rooms  # noqa: F401
@@ -16,6 +17,7 @@ from paddlevit_dist.core.tasks.prediction import CheckpointMeta
 from paddlevit_dist.core.tasks.protocols import Checkable, Predictable, describe_samples
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import build_metrics
 from paddlevit_dist.points.data.rooms import SyntheticRooms
 from paddlevit_dist.points.data.samples import collate_samples
 from paddlevit_dist.points.data.scannet_classes import CLASS_NAMES, NYU40_NUMBERS
@@ -163,6 +165,66 @@ def test_losses_are_divided_by_weights_of_points_and_classes_of_scenes():
     losses = np.take(weights, labels[rows]) * (1 - shares) ** 2 * -np.log(shares)
     assert terms["loss"].sum.item() == pytest.approx(losses.sum(), rel=1e-5)
     assert terms["dice"].count.item() == counts["dice"] and terms["dice"].weight == 0.5
+
+
+class PointErrors(SemanticSegmentation):
+    """The share that a network does not give to the class of each point."""
+
+    def losses(self, outputs, batch):
+        labels = paddle.clip(batch["labels"], min=0)
+        return 1 - paddle.take_along_axis(F.softmax(outputs), labels.unsqueeze(1), axis=1)[:, 0]
+
+
+class SceneErrors(PointErrors):
+    """The largest of them in each scene."""
+
+    def losses(self, outputs, batch):
+        errors, ends = super().losses(outputs, batch), batch["offsets"].tolist()
+        return paddle.stack([errors[first:end].max() for first, end in zip(ends[:-1], ends[1:])])
+
+
+@pytest.mark.parametrize("owner", [PointErrors, SceneErrors])
+@pytest.mark.parametrize(
+    "words", [[], ["POINTS.TEST_ROTATIONS", "2"], ["POINTS.FRAGMENT_SIZE_M", "4"], ["POINTS.TEST_VOTES", "3"]]
+)
+def test_a_users_losses_are_of_labeled_points_or_of_scenes_and_evaluated_alike(owner, words):
+    settled = make_task(*words, "POINTS.CLASS_WEIGHTS", str([0.5, 1.5] * 10))
+    task = owner(settled.config)
+    samples = task.build_dataset("val", None)
+    model = vary(task.build_model())
+    model.eval()
+    chosen = [samples.sample(index, np.random.default_rng(0)) for index in range(2)]
+    labels = np.concatenate([sample.scene.semantic for sample in chosen])
+    known = labels != -100
+    assert known.any() and not known.all()
+
+    def compute(logits):
+        shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        errors = 1 - shares[np.arange(len(labels)), np.maximum(labels, 0)]
+        largest = [part.max() for part in np.split(errors, [len(chosen[0].scene.xyz)])]
+        return (errors[known].sum(), known.sum()) if owner is PointErrors else (sum(largest), 2)
+
+    batch = task.collate(chosen)
+    metrics = build_metrics(task)
+    task.eval_step(model, tensors(batch), EvaluationStep(metrics))
+    values = metrics.compute(metrics.state)
+    logits = task.score(model, tensors(batch), keeps_logits=True)[2].numpy().astype(np.float64)
+    np.testing.assert_array_equal(task.score(model, tensors(batch))[0].numpy(), logits.argmax(axis=1))
+    total, count = compute(logits)
+    assert values["loss"] == pytest.approx(total / count, rel=1e-5)
+    assert values["cross_entropy"] == pytest.approx(settled_loss(settled, model, batch), rel=1e-6)
+    if not words:
+        assert task.loss_normalizers(batch)["loss"] == known.sum()
+        term = task.train_step(model, tensors(batch), StepPosition(1, 0, 10))["loss"]
+        assert (term.sum.item(), int(term.count)) == pytest.approx((total, count), rel=1e-5)
+
+
+def settled_loss(task, model, batch):
+    task.build_dataset("val", None)
+    task.build_model()
+    metrics = build_metrics(task)
+    task.eval_step(model, tensors(batch), EvaluationStep(metrics))
+    return metrics.compute(metrics.state)["loss"]
 
 
 @pytest.mark.parametrize("key", ["TRAIN.SMOOTHING", "POINTS.FOCAL_GAMMA"])

@@ -18,6 +18,7 @@ from paddlevit_dist.core.tasks.prediction import CheckpointMeta
 from paddlevit_dist.core.tasks.protocols import Checkable, Drawable, Predictable, Reportable
 from paddlevit_dist.core.tasks.sample_checks import BadSample
 from paddlevit_dist.core.tasks.step_types import EvaluationStep, StepPosition
+from paddlevit_dist.core.tasks.task_factory import build_metrics
 from paddlevit_dist.points.data.images import draw
 from paddlevit_dist.points.data.ply import write_points
 from paddlevit_dist.points.shapes.data import (
@@ -334,6 +335,32 @@ def test_steps_of_training_and_evaluation(tmp_path):
     assert np.trace(counts) == round(8 * right) and counts.sum() == 8
     pixels, caption = figures["Hardest shapes"].images[0]
     assert pixels.shape[1:] == (80, 3) and "train" in caption and (pixels != 255).any(axis=2).mean() > 0.1
+
+
+class MissedShares(ShapeClassification):
+    """The share that a network does not give to a shape's class."""
+
+    def losses(self, outputs, batch):
+        return 1 - (paddle.nn.functional.softmax(outputs) * paddle.eye(8)[batch["labels"]]).sum(axis=1)
+
+
+def test_a_users_losses_of_shapes_are_summed_and_evaluated_alike():
+    task = MissedShares(make_keys())
+    samples = task.build_dataset("train", None)
+    model = vary(task.build_model())
+    model.eval()
+    batch = task.collate([samples.sample(index, np.random.default_rng(index)) for index in range(5)])
+    tensors = {name: paddle.to_tensor(one) if isinstance(one, np.ndarray) else one for name, one in batch.items()}
+    logits = task.logits(model, tensors).numpy().astype(np.float64)
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    shares = powers / powers.sum(axis=1, keepdims=True)
+    expected = 1 - shares[np.arange(5), batch["labels"]]
+    term = task.train_step(model, tensors, StepPosition(1, 0, 4))["loss"]
+    assert (term.sum.item(), term.count) == (pytest.approx(expected.sum(), rel=1e-4), 5)
+    metrics = build_metrics(task)
+    task.eval_step(model, tensors, EvaluationStep(metrics))
+    values = metrics.compute(metrics.state)
+    assert values["loss"] == pytest.approx(expected.mean(), rel=1e-4) and "cross_entropy" in values
 
 
 def test_training_shapes_are_drawn_as_they_are_evaluated_and_as_an_epoch_has_them(tmp_path):

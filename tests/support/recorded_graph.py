@@ -2,8 +2,9 @@
 
 It records each call of an operation with its inputs. A replay makes the same calls again, on the same tensors, and
 writes the results over the recorded ones. So it repeats numbers that Python passed and what was drawn; only dropout
-draws anew, from Paddle's generator, after the first replay. What the host reads, and an array that becomes a tensor,
-raises. A backward pass is one operation, and so is a function with an own gradient (``PyLayer``): its Python runs anew.
+draws anew, from Paddle's generator, after the first replay. What the host reads, an array that becomes a tensor, and
+an operation whose result has a length that the host waits for raise. A backward pass is one operation, and so is a
+function with an own gradient (``PyLayer``): its Python runs anew.
 """
 
 import contextlib
@@ -28,6 +29,7 @@ _METHODS = (
     *("_getitem_dygraph", "_setitem_dygraph", "clone", "contiguous", "copy_", "detach", "_tensor_use_gpudnn"),
 )
 _READS = ("numpy", "item", "tolist", "cpu", "_copy_to", *(f"__{name}__" for name in ("bool", "int", "float", "index")))
+_WAITING = ("bincount", "masked_select", "nonzero", "unique", "unique_consecutive", "where_index")
 _FROZEN = ("uniform", "gaussian", "randint", "randperm", "bernoulli", "multinomial", "truncated_gaussian_random")
 _ANEW = ("dropout",)
 
@@ -70,7 +72,10 @@ class RecordedGraph:
         for module in [one for name, one in sys.modules.items() if name.partition(".")[0] == "paddle"]:
             for name, found in list(vars(module).items()):
                 if id(found) in operations:
-                    self._patch.setattr(module, name, self._recording(*operations[id(found)]))
+                    known, operation = operations[id(found)]
+                    self._patch.setattr(
+                        module, name, _refuse if known in _WAITING else self._recording(known, operation)
+                    )
                 elif found is paddle.to_tensor:
                     self._patch.setattr(module, name, _refuse)
         for name in _METHODS:

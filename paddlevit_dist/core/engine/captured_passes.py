@@ -19,6 +19,7 @@ import paddle
 from paddle import nn
 
 from ..distributed import all_gather, all_reduce_sum, communicates_in_forward, world_size
+from ..registry.required_methods import is_builtin
 from ..runtime import device_graph
 from ..runtime.device_graph import DeviceGraph, EnteredValues, NotCapturable
 from ..runtime.errors import UserError
@@ -42,7 +43,17 @@ _MOST_ATTEMPTS = 60  # updates whose numbers may be infinite, until a loss scale
 _BOUND, _BOUND_IN_HALF = 2.0**-10, 2.0**-6  # of a difference: sums in another order
 #: Paddle's own layers whose passes can be captured
 _OF_PADDLE = {
-    *(nn.Linear, nn.Conv2D, nn.Embedding, nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D),
+    *(
+        nn.Linear,
+        nn.Conv2D,
+        nn.Conv2DTranspose,
+        nn.Conv3D,
+        nn.Conv3DTranspose,
+        nn.Embedding,
+        nn.LayerNorm,
+        nn.GroupNorm,
+    ),
+    *(nn.BatchNorm1D, nn.BatchNorm2D, nn.BatchNorm3D, nn.InstanceNorm2D, nn.InstanceNorm3D, nn.LeakyReLU),
     *(nn.Identity, nn.Dropout, nn.GELU, nn.ReLU, nn.ReLU6, nn.Silu, nn.Swish, nn.Sigmoid, nn.Tanh, nn.Hardswish),
     *(nn.Hardsigmoid, nn.Softmax, nn.MaxPool2D, nn.AvgPool2D, nn.AdaptiveAvgPool2D, nn.Flatten),
     *(nn.Layer, nn.Sequential, nn.LayerList, nn.LayerDict, nn.ParameterList),
@@ -88,7 +99,7 @@ class CapturedPasses:
 
     Args:
         compute: the forward and the backward pass of a micro-batch, whose gradients it adds to those that are there.
-        model: whose layers say whether they can be captured.
+        networks: the model and others that the task computes, whose layers say whether they can be captured.
         task: likewise.
         gradients: of the trained parameters.
         buffers: running statistics, which the passes change.
@@ -104,7 +115,7 @@ class CapturedPasses:
     def __init__(
         self,
         compute: Compute,
-        model: nn.Layer,
+        networks: Sequence[nn.Layer],
         task: Task,
         gradients: GradientList,
         buffers: Sequence[paddle.Tensor],
@@ -113,7 +124,7 @@ class CapturedPasses:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._clock, self._milliseconds = clock, [0.0, 0.0]  # of plain passes, and of the graph
-        self._compute, self._model, self._task = compute, model, task
+        self._compute, self._networks, self._task = compute, networks, task
         self._gradients, self._buffers, self._log = gradients, buffers, log
         self._bound = _BOUND_IN_HALF if in_half else _BOUND
         self._passes: dict[Any, _CapturedPass | None] = {}  # by the shapes of a batch; None: these run as ever
@@ -189,7 +200,7 @@ class CapturedPasses:
         self, batch: Batch, step: StepPosition, counts: Counts, seed: int, buffers: BufferSnapshot
     ) -> tuple[_CapturedPass, float]:
         """Capture the passes of a batch; return also the largest difference from the passes themselves."""
-        require_capturable(self._model, self._task)
+        require_capturable(self._networks, self._task)
         captured = _CapturedPass(DeviceGraph(), EnteredValues(), _copy_tensors(batch), _copy_tensors(counts), {})
         values, arguments = captured.values, (captured.batch, _UnknownStep(), captured.counts)
         seconds: dict[bool, list[float]] = {False: [], True: []}  # of plain passes, and of the graph
@@ -249,19 +260,21 @@ def average_over_ranks(gradients: Sequence[paddle.Tensor], bucket_bytes: int) ->
         subtract(bucket, parts, factor)
 
 
-def require_capturable(model: nn.Layer, task: Task) -> None:
+def require_capturable(networks: Sequence[nn.Layer], task: Task) -> None:
     """Raise NotCapturable with what does not say that its passes can be captured."""
     capture, name = get_aspect(task, Capturable), f"task {task.config.TASK} ({type(task).__name__})"
-    if capture is None:
+    if capture is None and not is_builtin(type(task)):
         raise NotCapturable(f"{name} does not say that they can be")
-    if reason := capture.find_obstacle():
+    if capture is None and not task.traits.supports_capture:
+        raise NotCapturable(f"{name} needs the host within its passes")
+    if capture is not None and (reason := capture.find_obstacle()):
         raise NotCapturable(f"{name}: {reason}")
     if reason := device_graph.reason_against():
         raise NotCapturable(reason)
-    if communicates_in_forward(model):
+    if any(map(communicates_in_forward, networks)):
         raise NotCapturable("batch norms exchange statistics (TRAIN.BATCH_NORM sync)")
-    inner = model._layers if isinstance(model, paddle.DataParallel) else model
-    for name, layer in inner.named_sublayers(include_self=True):
+    inner = [each._layers if isinstance(each, paddle.DataParallel) else each for each in networks]
+    for name, layer in itertools.chain(*(each.named_sublayers(include_self=True) for each in inner)):
         place = f"layer {name} ({type(layer).__name__})" if name else f"network {type(layer).__name__}"
         if is_changed(layer):
             raise NotCapturable(f"{place} has a hook or another forward, as by TRAIN.RECOMPUTE or TO_STATIC")

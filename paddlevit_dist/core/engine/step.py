@@ -172,7 +172,8 @@ class TrainStep:
         self._log = log
         self.captured: CapturedPasses | None = None
         if captures:
-            passes = self._compute_alone, model, task, self._gradients, self.buffers
+            networks = [model, *(own.layers if own else ())]
+            passes = self._compute_alone, networks, task, self._gradients, self.buffers
             self.captured = CapturedPasses(*passes, in_half=precision.enabled, log=log)
         self._first_counts: dict[str, float] = {}  # normalizers of the first micro-batch, if they are counted
 
@@ -252,7 +253,8 @@ class TrainStep:
         self, batches: list[dict[str, paddle.Tensor]], step: StepPosition, counts: dict[str, Number]
     ) -> _PendingStep:
         before, captured = BufferSnapshot(self.buffers), self.captured
-        if captured is not None and self._has_terms:  # what a first step caches and searches is not captured
+        stays = self._has_terms and (self.own is None or self.own.keeps_gradients(step))
+        if captured is not None and stays:  # what a first step caches and searches is not captured
             captured.prepare(batches[0], step, counts, step_seed(self.seed, step.update, rank(), 0))
         is_captured = captured is not None and captured.is_on
         outputs = []

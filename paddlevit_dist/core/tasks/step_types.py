@@ -19,6 +19,8 @@ class TaskTraits:
     Attributes:
         sample_name: plural noun for samples in log lines, such as "images/s".
         supports_to_static: whether ``paddle.jit.to_static`` can trace the models.
+        supports_capture: whether captured passes (TRAIN.CAPTURE) repeat a step of a task of this package. Other tasks,
+            which may derive from these and compute anything, say so by the aspect ``protocols.Capturable``.
         fixed_shapes: whether all batches except an epoch's last have one shape, so that cuDNN may search for its
             fastest algorithms.
         normalizers_per_sample: normalizer that each sample adds to a loss term, by term name, if it is the same for all
@@ -39,6 +41,7 @@ class TaskTraits:
 
     sample_name: str = "samples"
     supports_to_static: bool = False
+    supports_capture: bool = False
     fixed_shapes: bool = False
     normalizers_per_sample: Mapping[str, int] | None = None
     normalizer_names: tuple[str, ...] = ()

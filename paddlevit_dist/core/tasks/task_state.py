@@ -81,6 +81,10 @@ class TaskState:
     def restart(self) -> None:
         """Begin a new training with the model's current weights; ``average`` is restarted before."""
 
+    def keeps_gradients(self, step: StepPosition) -> bool:
+        """Return whether ``before_update`` keeps all gradients in this step; others are not captured, as they move."""
+        return True
+
     def before_update(self, step: StepPosition) -> None:
         """Prepare an optimizer step once its gradients are computed, with the loss scale; it may clear some.
 

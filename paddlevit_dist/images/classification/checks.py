@@ -12,6 +12,7 @@ from ...core.distributed import has_batch_norm
 from ...core.metrics.classification import require_num_classes
 from ...core.registry.lookup import list_names
 from ...core.registry.manifest import NO_LABELS
+from ...core.registry.required_methods import is_builtin
 from ...core.runtime.errors import UserError
 from ...core.tasks.aspects import TaskAspect
 from ...core.tasks.model import as_model
@@ -102,13 +103,13 @@ class ClassificationModelCheck(LabeledImageModelCheck):
 
 
 class ClassifierCapture(TaskAspect, Capturable):
-    """Lets the passes of the task itself be captured; a derived task may compute anything."""
+    """Lets the passes of tasks of this package be captured; a derived task may compute anything."""
 
     task: Classification
 
     def find_obstacle(self) -> str:
         """Return why captured passes would not repeat a step, or an empty text."""
-        if type(self.task) is not Classification:
+        if not is_builtin(type(self.task)):
             return "it is derived from the task of classifiers"
         return "its teacher may be any network" if self.task.teacher is not None else ""
 

@@ -15,7 +15,7 @@ from paddle import nn
 from ...core.checkpoint.foreign_names import from_torch_names
 from ...core.tasks.model import Variants
 from . import foundation_variants as foundation
-from .layers import Conv2D
+from .layers import ChannelDropout, Conv2D
 from .segmenter import Segmenter, batch_norm, drop_layers, fan_out, pixel_classifier, resize_maps
 from .vit import VisionTransformer
 
@@ -85,7 +85,7 @@ class LinearSegmenter(Segmenter):
         super().__init__(num_classes, image_size, backbone, options, drop_path)
         drop_layers(self.backbone, ("head", "fc_norm", "attn_pool"))
         channels = self.backbone.feature_channels[-1]
-        self.norm, self.dropout = batch_norm(channels), nn.Dropout2D(dropout)
+        self.norm, self.dropout = batch_norm(channels), ChannelDropout(dropout)
         self.head = pixel_classifier(channels, num_classes)
 
     def forward(self, images: paddle.Tensor) -> paddle.Tensor:

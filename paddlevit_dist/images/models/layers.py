@@ -189,6 +189,18 @@ class DropPath(nn.Layer):
         return f"rate={self.rate:g}"
 
 
+class ChannelDropout(nn.Dropout2D):
+    """Drops channels while training. Captured passes draw anew, where Paddle's layer would repeat its draws."""
+
+    def forward(self, x):
+        """Drop channels of (batch, channels, rows, columns)."""
+        if not self.training or not self.p:
+            return x
+        shape = [*x.shape[:2], 1, 1]
+        draws = device_graph.enter_value(lambda _: paddle.rand(shape))
+        return x * ((draws >= self.p).astype(x.dtype) / (1.0 - self.p))
+
+
 class Mlp(nn.Layer):
     """Two linear layers, whose weights start with ``deviations``, and an exact GELU between them, on the last axis."""
 

@@ -16,7 +16,7 @@ from paddle.nn import functional as F
 from ...core.runtime.errors import UserError
 from ...core.tasks.model import KeyMap, Variants
 from .key_names import BACKBONE, rename_network
-from .layers import MatrixProduct, linear
+from .layers import ChannelDropout, MatrixProduct, linear
 from .mit import MixVisionTransformer
 from .segmenter import NormalizedConvolution, Segmenter, pixel_classifier, resize_maps
 
@@ -46,7 +46,7 @@ class SegFormerHead(nn.Layer):
             setattr(self, f"linear_c{number}", MapEmbedding(width, channels))
         self.linear_fuse = NormalizedConvolution(len(inputs) * channels, channels, 1)
         self.product, self.weights_product = MatrixProduct(), MatrixProduct()
-        self.dropout = nn.Dropout2D(dropout)
+        self.dropout = ChannelDropout(dropout)
         self.linear_pred = pixel_classifier(channels, num_classes)
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
@@ -81,7 +81,7 @@ class MmsegmentationsHead(nn.Layer):
         super().__init__()
         self.convs = nn.LayerList([NormalizedConvolution(width, channels, 1) for width in inputs])
         self.fusion_conv = NormalizedConvolution(len(inputs) * channels, channels, 1)
-        self.dropout = nn.Dropout2D(dropout)
+        self.dropout = ChannelDropout(dropout)
         self.conv_seg = pixel_classifier(channels, num_classes)
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:

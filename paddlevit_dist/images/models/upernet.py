@@ -22,7 +22,7 @@ from . import foundation_variants as foundation
 from .convnext import ConvNeXt
 from .foundation_names import MM_VIT
 from .key_names import BACKBONE, rename, rename_network, without
-from .layers import Conv2D, LayerNorm
+from .layers import ChannelDropout, Conv2D, LayerNorm
 from .pvt_v2 import PyramidVisionTransformer
 from .segmenter import NormalizedConvolution, Segmenter, drop_layers, pixel_classifier, resize_maps
 from .swin import SwinTransformer
@@ -70,7 +70,7 @@ class UPerHead(nn.Layer):
         self.lateral_convs = nn.LayerList([NormalizedConvolution(width, channels, 1) for width in inputs[:-1]])
         self.fpn_convs = nn.LayerList([NormalizedConvolution(channels, channels, 3) for _ in inputs[:-1]])
         self.fpn_bottleneck = NormalizedConvolution(len(inputs) * channels, channels, 3)
-        self.dropout = nn.Dropout2D(dropout)
+        self.dropout = ChannelDropout(dropout)
         self.conv_seg = pixel_classifier(channels, num_classes)
 
     def forward(self, maps: Sequence[paddle.Tensor]) -> paddle.Tensor:
@@ -95,7 +95,7 @@ class AuxiliaryHead(nn.Layer):
     def __init__(self, inputs: int, channels: int, num_classes: int, dropout: float):
         super().__init__()
         self.convs = nn.LayerList([NormalizedConvolution(inputs, channels, 3)])
-        self.dropout = nn.Dropout2D(dropout)
+        self.dropout = ChannelDropout(dropout)
         self.conv_seg = pixel_classifier(channels, num_classes)
 
     def forward(self, x):

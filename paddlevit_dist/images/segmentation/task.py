@@ -77,6 +77,7 @@ class ImageSegmentation(BackboneTask):
     traits = replace(
         BackboneTask.traits,
         batch_norm="sync",
+        supports_capture=True,
         uses_cross_entropies=True,
         selftest_overrides={
             **dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
@@ -145,7 +146,8 @@ class ImageSegmentation(BackboneTask):
         """Build the losses of a network that has its own."""
         if self._has_own_losses:
             self.criterion = self._family.criterion(self.config.MODEL.NAME, self.num_classes, **self.model_options)
-            self.traits = replace(self.traits, normalizer_names=self.criterion.normalizer_names)
+            # Queries are matched on the host.
+            self.traits = replace(self.traits, normalizer_names=self.criterion.normalizer_names, supports_capture=False)
             if self._adds_terms or adds_own_loss(self):
                 method = "further_terms" if self._adds_terms else "losses"
                 raise UserError(

@@ -52,7 +52,7 @@ class LandmarkDetection(Task):
     }
     config: LandmarkSettings
     best_metric = ("mre_mm", False)
-    traits = TaskTraits(sample_name="volumes", batch_norm="sync", normalizer_names=("heatmap",))
+    traits = TaskTraits(sample_name="volumes", batch_norm="sync", supports_capture=True, normalizer_names=("heatmap",))
 
     def __init__(self, config: LandmarkSettings) -> None:
         super().__init__(config)

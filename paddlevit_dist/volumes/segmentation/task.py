@@ -70,7 +70,9 @@ class VolumeSegmentation(Task):
         "Reportable": ".figures:VolumeLabelFigures",
     }
     config: VolumeSegmentationSettings
-    traits = TaskTraits(sample_name="volumes", batch_norm="sync", fixed_shapes=True, uses_cross_entropies=True)
+    traits = TaskTraits(
+        sample_name="volumes", batch_norm="sync", fixed_shapes=True, supports_capture=True, uses_cross_entropies=True
+    )
     best_metric = ("Dice", True)
 
     def __init__(self, config: VolumeSegmentationSettings) -> None:

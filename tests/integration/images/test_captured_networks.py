@@ -1,6 +1,5 @@
-"""Classifiers and their recipes in captured passes (TRAIN.CAPTURE), by a graph for CPUs."""
+"""Networks, recipes and tasks in captured passes (TRAIN.CAPTURE), by a graph for CPUs."""
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +9,10 @@ import pytest
 from support.networks.every_classifier import CLASSES, images, small_model
 from support.networks.plain_layers import plain_layers
 from support.recorded_graph import recorded_graphs
-from support.trainings.small_runs import DIGITS, TINY, losses, make_trainer, make_weights
+from support.trainings.captured_runs import CAPTURED, FEW, UPDATES, require_the_same_run
+from support.trainings.small_keypoints import HEATMAPS
+from support.trainings.small_runs import DIGITS, TINY, make_trainer
+from support.trainings.small_segmenters import SHAPES
 
 from paddlevit_dist.core.checkpoint import store as checkpoint_store
 from paddlevit_dist.core.engine import TrainStep
@@ -20,8 +22,6 @@ from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition, TaskTra
 from paddlevit_dist.core.tasks.task import Task
 
 NETWORKS = ("vit_tiny_patch16_224", "resnet50")  # the others in the night
-CAPTURED = "passes are captured (TRAIN.CAPTURE), and equal"
-UPDATES = 3
 
 
 class LabelsTask(Task, Capturable):
@@ -91,29 +91,34 @@ RECIPES = {
 }
 
 
-def require_the_same_run(tmp_path: Path, recipe: str) -> None:
-    """A recipe trains in a graph as without one."""
-
-    def run(folder: Path, captures: bool) -> dict[str, np.ndarray]:
-        words = [*DIGITS, *TINY, "-epochs=1", "-batch_size=8", "TRAIN.MIXUP_ALPHA", "0", "TRAIN.CUTMIX_ALPHA", "0"]
-        words += [*recipe.split(), "TRAIN.CAPTURE", str(captures)]
-        trainer = make_trainer(folder, words, {"train": 48, "val": 16})
-        trainer.train()
-        return make_weights(trainer)
-
-    with plain_layers():
-        with recorded_graphs() as graphs:
-            found = run(tmp_path / "captured", True)
-        expected = run(tmp_path / "plain", False)
-    assert CAPTURED in (tmp_path / "captured" / "log.txt").read_text(encoding="utf-8") and graphs[0].replays > UPDATES
-    np.testing.assert_allclose(losses(tmp_path / "captured"), losses(tmp_path / "plain"), rtol=1e-4)
-    for key, value in expected.items():
-        np.testing.assert_allclose(found[key], value, rtol=1e-3, atol=2e-4, err_msg=key)
+PLAIN = [*DIGITS, *TINY, "-epochs=1", "-batch_size=8", "TRAIN.MIXUP_ALPHA", "0", "TRAIN.CUTMIX_ALPHA", "0"]
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_recipes_train_in_a_graph_as_without_one(tmp_path, recipe):
-    require_the_same_run(tmp_path, RECIPES[recipe])
+    require_the_same_run(tmp_path, [*PLAIN, *RECIPES[recipe].split()])
+
+
+DECODER = "MASKED_AUTOENCODER.DECODER_WIDTH 16 MASKED_AUTOENCODER.DECODER_DEPTH 1 MASKED_AUTOENCODER.DECODER_HEADS 2"
+KEYS = "OUTPUTS 32 HEAD_WIDTH 32 BOTTLENECK 16 SMALL_VIEWS 1 SMALL_SIZE 8 FROZEN_EPOCHS 1 TEMPERATURE_WARMUP_EPOCHS 2"
+KEYS = " ".join(f"SELF_DISTILLATION.{word}" if word[0].isalpha() else word for word in KEYS.split())
+DIGITS_ALONE = ["DATA.DATASET", "digits", "TRAIN.WARMUP_EPOCHS", "0", "MODEL.DROPPATH", "0.2"]
+LABEL_MAPS = [*SHAPES, "REPORT_FREQ", "1", "-batch_size=4"]
+TASKS: dict[str, tuple[list[str], dict[str, int]]] = {
+    "masked autoencoder": ([*DIGITS_ALONE, "TASK", "masked_autoencoder", *DECODER.split()], {}),
+    "two sizes, temperatures": (
+        [*DIGITS_ALONE, "TASK", "self_distillation", *KEYS.split(), "TRAIN.ACCUM_ITER", "2", "-epochs=3"],
+        {},
+    ),
+    "label maps": ([*LABEL_MAPS, "MODEL.DROPOUT", "0.2", "TRAIN.LOVASZ_WEIGHT", "0.5"], {"val": 4}),
+    "heatmaps": ([*HEATMAPS, "-epochs=1", "REPORT_FREQ", "1", "DATA.SHAPES.TRAIN", "24"], {"val": 5}),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_tasks_train_in_a_graph_as_without_one(tmp_path, name):
+    words, sizes = TASKS[name]
+    require_the_same_run(tmp_path, words if sizes else [*PLAIN, *words], sizes or FEW)
 
 
 def test_a_resumed_run_captures_its_passes_if_it_did_so_before(tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ SHAPES += ["TRAIN.LOVASZ_WEIGHT", "0"]
 
 
 class TinySegFormer(SegFormer):
+    is_capturable = True
     variants = {
         "segformer_of_tests": {
             "backbone": "mit_b0",
@@ -36,6 +37,7 @@ class TinySegFormer(SegFormer):
 class TinyUPerNet(UPerNet):
     """With an auxiliary head."""
 
+    is_capturable = True
     variants = {
         "upernet_of_tests": {
             "backbone": "resnet18",

@@ -58,6 +58,7 @@ class KeypointHeatmaps(NamedPointsTask):
         normalizers_per_sample={"loss": 1},
         batch_norm="sync",
         fixed_shapes=True,
+        supports_capture=True,
         selftest_overrides=dict.fromkeys(("MODEL.DROPOUT", "MODEL.ATTENTION_DROPOUT", "MODEL.DROPPATH"), 0.0),
     )
 

@@ -46,7 +46,7 @@ class MaskedAutoencoding(PretrainingTask):
     }
     config: MaskedAutoencoderSettings
     _samples_type = MaskedSamples
-    traits = replace(PretrainingTask.traits, supports_to_static=False)
+    traits = replace(PretrainingTask.traits, supports_to_static=False, supports_capture=True)
 
     def build_samples(self, dataset: ImageDataset, transform: Any, is_training: bool) -> MaskedSamples:
         """Create the samples of a split."""

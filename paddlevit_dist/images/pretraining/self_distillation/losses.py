@@ -28,7 +28,7 @@ def teacher_momentum(first: float, update: int, total_updates: int) -> float:
     return 1.0 + (first - 1.0) * (1.0 + math.cos(math.pi * progress)) / 2.0
 
 
-def sharpen(outputs: paddle.Tensor, center: paddle.Tensor, temperature: float) -> paddle.Tensor:
+def sharpen(outputs: paddle.Tensor, center: paddle.Tensor, temperature: float | paddle.Tensor) -> paddle.Tensor:
     """Return the teacher's probabilities, of the shape of its ``outputs`` (rows, outputs); ``center``: (outputs,)."""
     return F.softmax((outputs - center) / temperature, axis=-1)
 

@@ -13,7 +13,7 @@ import paddle
 
 from ....core.distributed import set_batch_norm_momentum
 from ....core.losses import log_softmax
-from ....core.runtime import autocast
+from ....core.runtime import autocast, device_graph
 from ....core.runtime.errors import UserError
 from ....core.runtime.transfers import read_later
 from ....core.tasks.aspects import get_aspect
@@ -47,7 +47,7 @@ class SelfDistillation(PretrainingTask):
     }
     config: SelfDistillationSettings
     _samples_type = ViewSamples
-    traits = replace(PretrainingTask.traits, supports_to_static=False, communicates_in_step=True)
+    traits = replace(PretrainingTask.traits, supports_to_static=False, supports_capture=True, communicates_in_step=True)
 
     def _choose_metric(self, has_classes: bool) -> None:
         """Take the last weights without classes: a network whose outputs are all equal has the smallest loss.
@@ -135,8 +135,12 @@ class SelfDistillation(PretrainingTask):
                 each if each.dtype == paddle.float64 else each.astype("float32") for each in (taught, outputs)
             )
             warmup = *keys.TEACHER_TEMPERATURES, keys.TEMPERATURE_WARMUP_EPOCHS
-            shares = sharpen(taught, state.center, teacher_temperature(*warmup, step.epoch - 1))
-            entropy, spread = state.collect(step.micro, features, taught, shares)
+
+            def make_temperature(now: StepPosition) -> paddle.Tensor:
+                return paddle.full([1], teacher_temperature(*warmup, now.epoch - 1), state.center.dtype)
+
+            shares = sharpen(taught, state.center, device_graph.enter_value(make_temperature, step))
+            entropy, spread = state.collect(step, features, taught, shares)
             views = LARGE_VIEWS + keys.SMALL_VIEWS
             losses = distillation_losses(outputs, shares, views, STUDENT_TEMPERATURE)
             rows = losses.shape[0]

@@ -11,6 +11,7 @@ import paddle
 
 from ....core.distributed import all_reduce_sum, host_barrier, world_size
 from ....core.registry.extension_points import MOVE_TOWARD
+from ....core.runtime import device_graph
 from ....core.tasks.aspects import TaskAspect
 from ....core.tasks.protocols import StateKeeping
 from ....core.tasks.step_types import StepPosition
@@ -150,10 +151,10 @@ class DistillationState(TaskState):
         head = student.pretraining_head.last_layer
         self._last_layer = [p for name, p in student.named_parameters() if name.startswith(_LAST_LAYER)]
         self.center = paddle.zeros([head.weight_v.shape[0]], head.weight_v.dtype)
-        self._outputs: list[paddle.Tensor] = []  # sums over this rank's images, (outputs,), of each micro-batch
-        self._shares: list[paddle.Tensor] = []  # sums of their probabilities, (outputs,)
-        self._entropies: list[paddle.Tensor] = []  # sums of their entropies
-        self._rows, self._update = 0, 0
+        # Sums over this rank's rows of a step: outputs, their probabilities, their entropies, ones. Passes add to them
+        # on the device, as captured passes call no Python.
+        self._sums = paddle.zeros([2 * self.center.shape[0] + 2], self.center.dtype)
+        self._update = 0
         kept = keys.CENTER_MOMENTUM
         self._first_signs = min(_LATEST_UPDATE, math.log(_SHARE_OF_START) / math.log(kept)) if kept else 0.0
         self._epoch_signs: paddle.Tensor | None = None  # sums of entropy, information and steps, (3,)
@@ -174,54 +175,54 @@ class DistillationState(TaskState):
 
     @paddle.no_grad()
     def collect(
-        self, micro: int, features: paddle.Tensor, outputs: paddle.Tensor, shares: paddle.Tensor
+        self, step: StepPosition, features: paddle.Tensor, outputs: paddle.Tensor, shares: paddle.Tensor
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Keep what a micro-batch adds to the center; return the entropies (rows,) and the deviation of features.
 
         Args:
-            micro: number of the micro-batch in its step, from 0: a step that is computed again begins anew.
+            step: position of the micro-batch. The first one of a step, which may be computed again, begins anew.
             features: of the teacher, float (rows, channels).
             outputs: of the teacher, float32 (rows, outputs).
             shares: its probabilities, (rows, outputs).
         """
-        if micro == 0:
-            self._outputs, self._shares, self._entropies, self._rows = [], [], [], 0
+        begins = device_graph.enter_value(lambda now: paddle.full([1], now.micro == 0, "bool"), step)
+        before = paddle.where(begins, paddle.zeros_like(self._sums), self._sums)
         entropy = entropies(shares)
-        self._outputs.append(outputs.sum(axis=0))
-        self._shares.append(shares.sum(axis=0))
-        self._entropies.append(entropy.sum())
-        self._rows += outputs.shape[0]
+        rows = paddle.stack([entropy, paddle.ones_like(entropy)], axis=1)  # (rows, 2)
+        paddle.assign(before + paddle.concat([outputs, shares, rows], axis=1).sum(axis=0), output=self._sums)
         return entropy, deviation(features.astype(outputs.dtype))
+
+    def keeps_gradients(self, step: StepPosition) -> bool:
+        """Return whether the last layer is not frozen."""
+        return step.epoch > self.keys.FROZEN_EPOCHS
 
     def before_update(self, step: StepPosition) -> None:
         """Take the momentum of the step, and the gradients from the last layer while it is frozen."""
         self._update = step.update
         self.average.kept = teacher_momentum(self.keys.TEACHER_MOMENTUM, step.update, step.total_updates)
-        if step.epoch <= self.keys.FROZEN_EPOCHS:
+        if not self.keeps_gradients(step):
             for parameter in self._last_layer:
                 parameter.clear_gradient(False)
 
     @paddle.no_grad()
     def update(self, is_bad: paddle.Tensor | None = None) -> None:
         """Move the center toward the mean of the outputs of all ranks and micro-batches. Every rank must call this."""
-        total = paddle.add_n(self._outputs)
-        if world_size() > 1 and total.place.is_cpu_place():
+        number = self.center.shape[0]
+        outputs, shares, entropy, rows = paddle.split(self._sums, [number, number, 1, 1])
+        if world_size() > 1 and outputs.place.is_cpu_place():
             host_barrier()
-        mean = all_reduce_sum(total) / float(self._rows * world_size())
+        mean = all_reduce_sum(outputs) / (rows * world_size())
         change = (mean - self.center) * (1.0 - self.keys.CENTER_MOMENTUM)
         if is_bad is not None:
             change = paddle.where(is_bad, paddle.zeros_like(change), change)
         self.center.add_(change)
-        if self._rows >= _LEAST_ROWS and self._update >= self._first_signs:
-            self._count_signs(is_bad)
-
-    def _count_signs(self, is_bad: paddle.Tensor | None) -> None:
-        """Add the entropy of this rank's outputs in the step, and how much less it is than that of their mean."""
-        entropy = paddle.add_n(self._entropies) / float(self._rows)
-        mean = paddle.add_n(self._shares) / float(self._rows)
-        signs = paddle.stack([entropy, entropies(mean) - entropy, paddle.ones_like(entropy)]).astype("float32")
-        if is_bad is not None:
-            signs = paddle.where(is_bad, paddle.zeros_like(signs), signs)
+        if self._update < self._first_signs:
+            return
+        # The entropy of this rank's outputs in the step, and how much less it is than that of their mean.
+        entropy = entropy / rows
+        signs = paddle.concat([entropy, entropies(shares / rows) - entropy, paddle.ones_like(entropy)])
+        is_void = rows < _LEAST_ROWS if is_bad is None else paddle.logical_or(rows < _LEAST_ROWS, is_bad)
+        signs = paddle.where(is_void, paddle.zeros_like(signs), signs).astype("float32")
         self._epoch_signs = signs if self._epoch_signs is None else self._epoch_signs + signs
 
     def take_signs(self) -> tuple[float, float] | None:

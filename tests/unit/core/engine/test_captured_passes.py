@@ -1,5 +1,6 @@
 """Captured passes train as passes without a graph do, by a graph for CPUs that repeats what a CUDA graph would."""
 
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,12 +10,14 @@ import pytest
 from paddle import nn
 from support.recorded_graph import recorded_graphs
 
+from paddlevit_dist.core import settings
 from paddlevit_dist.core.engine import TrainStep
-from paddlevit_dist.core.engine.captured_passes import MOST_GRAPHS
+from paddlevit_dist.core.engine.captured_passes import MOST_GRAPHS, require_capturable
 from paddlevit_dist.core.engine.fused_optimizers import FusedAdamW
 from paddlevit_dist.core.engine.nan_guard import NonFiniteGuard
 from paddlevit_dist.core.engine.precision import TrainingPrecision
-from paddlevit_dist.core.runtime.device_graph import enter_value, may_be_captured
+from paddlevit_dist.core.registry.lookup import resolve
+from paddlevit_dist.core.runtime.device_graph import NotCapturable, enter_value, may_be_captured
 from paddlevit_dist.core.tasks.protocols import Capturable
 from paddlevit_dist.core.tasks.step_types import LossTerm, StepPosition, TaskTraits
 from paddlevit_dist.core.tasks.task import Task
@@ -196,6 +199,21 @@ def test_a_hook_is_named():
     with recorded_graphs():
         *_, lines = train(True, layer)
     assert "layer 2 (ReLU) has a hook" in lines[0]
+
+
+def test_a_second_network_of_a_task_is_asked_too():
+    """Such as the teacher of self-distillation."""
+    layer = nn.ReLU()
+    layer.register_forward_post_hook(lambda layer, inputs, output: None)
+    with recorded_graphs(), pytest.raises(NotCapturable, match="network ReLU has a hook"):
+        require_capturable([nn.Linear(2, 2), layer], SquaresTask())
+
+
+@pytest.mark.parametrize(("recipe", "supports"), [("detr_shapes", False), ("segformer_b0_shapes", True)])
+def test_a_task_of_the_package_says_whether_it_needs_the_host(recipe, supports):
+    config = settings.load([f"-cfg={recipe}"]).values
+    with recorded_graphs(), contextlib.nullcontext() if supports else pytest.raises(NotCapturable, match="the host"):
+        require_capturable([], resolve("task", config.TASK)(config))
 
 
 def test_each_shape_of_a_batch_has_a_graph_and_their_number_is_limited():

@@ -6,7 +6,7 @@ import pytest
 from support.networks.cheap_weights import weights_of_zero
 
 from paddlevit_dist.core.tasks.model_factory import create_model
-from paddlevit_dist.images.models.layers import DropPath, LayerNorm, Linear
+from paddlevit_dist.images.models.layers import ChannelDropout, DropPath, LayerNorm, Linear
 
 
 @pytest.mark.parametrize("frozen", [(), ("weight",), ("weight", "bias"), ("bias",)])
@@ -81,6 +81,18 @@ def test_a_linear_layer_takes_a_weight_that_is_computed_from_parameters(reparame
     paddle.seed(0)
     reparametrize(plain)
     np.testing.assert_allclose(layer(x).numpy(), plain(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_channels_are_dropped_as_by_paddles_layer(dtype):
+    x, found = paddle.rand([3, 5, 2, 2]).astype(dtype), []
+    for layer in (ChannelDropout(0.4), paddle.nn.Dropout2D(0.4)):
+        paddle.seed(3)
+        found.append(layer(x).numpy())
+        layer.eval()
+        assert layer(x) is x
+    np.testing.assert_array_equal(*found)
+    assert 0 < (found[0] == 0).all(axis=(2, 3)).sum() < 15
 
 
 def test_a_dropped_path_shows_its_rate():

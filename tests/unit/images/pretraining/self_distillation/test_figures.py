@@ -63,7 +63,7 @@ def test_a_collapse_is_told_once(task):
     for informative in (True, False, False, False):
         state.before_update(StepPosition(1, 600, 999))
         shares = paddle.eye(8) if informative else paddle.full([8, 8], 0.125)
-        state.collect(0, shares, shares, shares)
+        state.collect(StepPosition(1, 0, 1), shares, shares, shares)
         state.update(None)
         told.append(log.finish_epoch())
     assert [len(lines) for lines in told] == [0, 1, 0, 0]

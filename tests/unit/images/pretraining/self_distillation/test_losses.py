@@ -112,7 +112,7 @@ def test_signs_are_the_mutual_information_of_images_and_outputs_in_good_steps():
         shares = softmax(2 * generator.standard_normal((12, 6)))
         for micro, rows in enumerate(np.split(paddle.to_tensor(shares.astype("float32")).numpy(), 3)):
             rows = paddle.to_tensor(rows)
-            state.collect(micro, rows, rows, rows)
+            state.collect(StepPosition(1, 0, 1, micro), rows, rows, rows)
         state.update(paddle.to_tensor([is_bad]))
         if not is_bad:
             joint = shares / 12  # of an image and an output
@@ -120,7 +120,7 @@ def test_signs_are_the_mutual_information_of_images_and_outputs_in_good_steps():
             expected.append((-(joint * np.log(shares)).sum(), (joint * np.log(joint / independent)).sum()))
     assert state.take_signs() == pytest.approx(np.mean(expected, axis=0), rel=1e-5)
     rows = paddle.to_tensor(shares[:4].astype("float32"))  # of two images
-    state.collect(0, rows, rows, rows)
+    state.collect(StepPosition(1, 0, 1), rows, rows, rows)
     state.update(None)
     assert state.take_signs() is None
 
@@ -130,7 +130,7 @@ def test_signs_count_once_the_center_is_that_of_the_outputs(momentum, first):
     state = make_state("SELF_DISTILLATION.CENTER_MOMENTUM", str(momentum))
     for update in range(max(0, first - 1), first + 1):
         state.before_update(StepPosition(1, update, 999))
-        state.collect(0, *[paddle.ones([8, 6]) / 6] * 3)
+        state.collect(StepPosition(1, 0, 1), *[paddle.ones([8, 6]) / 6] * 3)
         state.update(None)
         assert (state.take_signs() is None) == (update < first)
 

@@ -106,7 +106,7 @@ def test_golden_losses_gradients_and_centers(ranks, in_float64):
             )
             taught = paddle.to_tensor(draw(f"teacher:{epoch}:{rank}", (teacher_rows * images, outputs)))
             shares = sharpen(taught, state.center, teacher_temperature(first, last, int(warmup), epoch))
-            state.collect(rank, taught, taught, shares)  # as micro-batches of one step
+            state.collect(StepPosition(epoch, 0, 1, rank), taught, taught, shares)  # as micro-batches of one step
             loss = distillation_losses(found, shares, student_rows, student_temperature).mean()
             loss.backward()
             assert float(loss) == pytest.approx(expected, rel=1e-9)

@@ -40,7 +40,7 @@ class NamedVolumes(Dataset):
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect, and check the names of the volumes."""
         super().make_facts(name)
-        if not is_builtin(self.__class__):
+        if not is_builtin(self.own_class):
             self.number_classes(name)
         require_cases(map(self.case, range(len(self))), name)
 
@@ -57,7 +57,8 @@ class NamedVolumes(Dataset):
 
         It follows from the description of a derived class.
         """
-        is_default = self.__class__.describe is NamedVolumes.describe
+        default = NamedVolumes.describe
+        is_default = getattr(self.own_class, "describe", default) is default
         return Dataset.describe(self, index) if is_default else super().identity(index)
 
 
@@ -89,7 +90,7 @@ class VolumeDataset(NamedVolumes):
         Voxels are not read.
         """
         if not isinstance(sample, (tuple, list)) or len(sample) != 2:
-            what = f"{type(self).__name__}.read returns {describe_value(sample)}"
+            what = f"{self.own_class.__name__}.read returns {describe_value(sample)}"
             raise BadSample(f"{what}, expected (DecodedVolume, points)")
         decoded = check_volume(sample[0], "volume", getattr(self, "spacing", None))
         return decoded, make_landmarks(sample[1], self.list_class_names(), decoded.geometry)

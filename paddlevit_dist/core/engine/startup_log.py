@@ -65,7 +65,10 @@ def warn_of_shared_samples(task: Task, datasets: dict[str, Any]) -> list[str]:
     splits = [datasets["train"], datasets["val"]]
     wholes = [getattr(samples, "dataset", None) for samples in splits]
     roots = [getattr(whole, "root", None) for whole in wholes]  # identities are relative to it
-    if any(whole is None or is_builtin(whole.__class__) for whole in wholes) or roots[0] != roots[1]:
+    if (
+        any(whole is None or is_builtin(getattr(whole, "own_class", type(whole))) for whole in wholes)
+        or roots[0] != roots[1]
+    ):
         return []
     train, val = (samples.identities() for samples in splits)
     if train is None or val is None or not (shared := np.flatnonzero(np.isin(val, train))).size:

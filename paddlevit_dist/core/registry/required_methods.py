@@ -2,6 +2,7 @@
 
 import difflib
 import inspect
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
@@ -10,11 +11,15 @@ from ..runtime.errors import UserError
 _TYPING_MISTAKE = 0.9  # share of letters that a mistyped name has in common with what is meant
 
 
-def require_methods(cls: Any, place: str = "") -> None:
-    """Raise a UserError that begins with ``place`` and names the abstract methods that a class lacks, if any."""
+def require_methods(cls: Any, place: str = "", user: type | None = None, others: Sequence[str] = ()) -> None:
+    """Raise a UserError that begins with ``place`` and names the abstract methods that a class lacks, if any.
+
+    With ``user``, that class has the methods in place of ``cls``, and something else does what ``others`` do.
+    """
     names = [name for name in dir(cls) if getattr(getattr(cls, name, None), "__isabstractmethod__", False)]
+    names = [name for name in names if not hasattr(user, name) and name not in others]
     if names and isinstance(cls, type):
-        raise missing_method(cls, *names, place=place)
+        raise missing_method(cls, *names, place=place, user=user)
 
 
 def require_read_names(cls: Any, place: str = "") -> None:
@@ -52,11 +57,11 @@ def _list_names(cls: type) -> set[str]:
     return {name for name in vars(cls) if name[0] != "_"}
 
 
-def missing_method(cls: type, *names: str, place: str = "") -> UserError:
-    """Return the error about methods that a class lacks: their arguments, and the first line of their descriptions."""
+def missing_method(cls: type, *names: str, place: str = "", user: type | None = None) -> UserError:
+    """Return the error about methods that ``cls``, or ``user``, lacks: their arguments, and what they do."""
     lines = []
     for method in (getattr(cls, name) for name in names):
         words = [str(each).split(":")[0] for each in inspect.signature(method).parameters.values()]
         meaning = (inspect.getdoc(method) or "").partition("\n")[0].replace("``", "").rstrip(".")
         lines.append(f"{method.__name__}({', '.join(word for word in words if word != 'self')}): {meaning}")
-    return UserError(f"{place}{cls.__name__} lacks {'; '.join(lines)}; add it, see docs/guides/extending.md")
+    return UserError(f"{place}{(user or cls).__name__} lacks {'; '.join(lines)}; add it, see docs/guides/extending.md")

@@ -73,7 +73,7 @@ def require_classes(dataset: Any, name: str) -> None:
     """Raise a UserError unless a dataset says which classes it has; names an attribute that may be misspelled."""
     if dataset.num_classes or len(dataset.class_names or ()):
         return
-    own = [vars(cls) for cls in dataset.__class__.__mro__ if not is_builtin(cls)]
+    own = [vars(cls) for cls in dataset.own_class.__mro__ if not is_builtin(cls)]
     found = find_similar("class_names", {each for names in own for each in names if each[0] != "_"} - {"class_names"})
     raise UserError(
         f"{name} does not say which classes it has: give its class an attribute class_names, or num_classes if the "
@@ -88,7 +88,7 @@ def list_numbers(number: int) -> list[str]:
 
 def require_classes_of_own(dataset: Any, config: RunSettings) -> None:
     """Raise a UserError if neither a user's dataset nor the configuration says which classes there are."""
-    if config.MODEL.NUM_CLASSES is None and not is_builtin(dataset.__class__):
+    if config.MODEL.NUM_CLASSES is None and not is_builtin(dataset.own_class):
         require_classes(dataset, f"dataset {config.DATA.DATASET}")
 
 

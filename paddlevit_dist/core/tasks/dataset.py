@@ -12,13 +12,13 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from ..registry.lookup import find_built_in, find_package, list_names, require_derived, resolve
-from ..registry.required_methods import missing_method
+from ..registry.required_methods import missing_method, require_methods
 from ..runtime.errors import UserError
 from ..runtime.spelling import find_spelling
 from ..settings.every_run import RunSettings
 from .class_labels import make_classes, show_value
 from .class_names import list_numbers, make_class_names, make_num_classes, require_classes
-from .listed_dataset import adapt, create_dataset, is_listed
+from .listed_dataset import create_dataset, is_listed, list_samples
 from .opened_dataset import make_description, wrap_dataset
 from .sample_groups import SampleGroups, read_groups
 from .seeding import OwnRandomness
@@ -50,6 +50,8 @@ class Dataset:
     #: where the samples are published, as that place names it: "repository" (at Hugging Face), "revision",
     #: "configuration" and "split", and the "share" of the split that these samples are; each if known
     published_as: Mapping[str, str | float] = {}
+    #: a user's object with a length and samples by index, whose samples these are; None: ``read`` returns them
+    user_object: Any = None
     #: log lines for the run that opens the dataset
     notices: Sequence[str] = ()
     #: values of -group, by which intervals resample samples together: word -> regular expression whose first group
@@ -85,6 +87,11 @@ class Dataset:
         opened: DatasetType = wrap_dataset(dataset, split, f"dataset {config.DATA.DATASET}")
         return opened
 
+    @property
+    def own_class(self) -> type:
+        """The class that reads the samples, perhaps one of a user that is no ``Dataset``."""
+        return self.__class__ if self.user_object is None else type(self.user_object)
+
     def make_facts(self, name: str) -> None:
         """Make what the attributes say of the classes what tasks expect: texts, ``int`` and an array of integers.
 
@@ -119,7 +126,7 @@ class Dataset:
         """
         if self.class_names is None:
             return ()
-        return make_class_names(self.class_names, f"{self.__class__.__name__}: class_names")
+        return make_class_names(self.class_names, f"{self.own_class.__name__}: class_names")
 
     def _set(self, attribute: str, given: Any, made: Any, name: str) -> None:
         """Set an attribute to what was made of the value that it has, unless that is the same object."""
@@ -156,7 +163,7 @@ class Dataset:
 
     def make_description(self, description: Any) -> str:
         """Return what ``describe`` or ``identity`` of a user's class returned as text, if it is a text or a path."""
-        return make_description(self, description)
+        return make_description(self.own_class, description)
 
     def prefetch(self, indices: Sequence[int]) -> None:
         """Fetch samples at an address together, in a loader process before it reads a batch; may raise UserError."""
@@ -254,7 +261,7 @@ class TransformedDataset:
 
     def make_description(self, description: Any) -> str:
         """Return what ``describe`` of a user's class returned as text, if it is a text or a path."""
-        return make_description(self, description)
+        return make_description(type(self), description)
 
     def identities(self) -> np.ndarray | None:
         """Return digests that identify samples wherever the data are stored, uint64 (samples,); None: unknown."""
@@ -439,31 +446,40 @@ def is_training_split(config: RunSettings, split: str) -> bool:
 
 
 class RegisteredDataset:
-    """A registered class of datasets, with its attributes, whose ``open`` returns the adapter of the dataset."""
+    """A registered class of datasets, with its attributes, whose ``open`` returns the adapter of the dataset.
 
-    def __init__(self, cls: type[Any]) -> None:
-        self.wrapped_class = cls
+    Args:
+        cls: the class.
+        target: a user's class that only has a length and samples by index; they are read as samples of ``cls`` are.
+    """
+
+    def __init__(self, cls: type[Any], target: type | None = None) -> None:
+        self.wrapped_class, self.target = cls, target
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.wrapped_class, name)
 
     def open(self, config: Any, split: str, cache_folder: Path) -> Any:
         """Open a split as ``Dataset.open`` does."""
-        dataset = self.wrapped_class.open(config, split, cache_folder)
+        if self.target is None:
+            dataset = self.wrapped_class.open(config, split, cache_folder)
+        else:
+            dataset = list_samples(self.target, self.wrapped_class, config.DATA.DATA_PATH, split, cache_folder)
         return wrap_dataset(dataset, split, f"dataset {config.DATA.DATASET}")
 
 
 def dataset_class(config: RunSettings, base: type[DatasetType]) -> Any:
     """Return the class of the dataset DATA.DATASET; its ``open`` opens a split for tasks.
 
-    Of a user's class that only has a length and an index, it is one derived from ``base``.
+    A user's class that only has a length and an index is read as one derived from ``base``.
 
     Raises:
         UserError: the name is unknown, the dataset holds another kind of samples, or is not derived from ``base``.
     """
     target = resolve("dataset", config.DATA.DATASET)
     if is_listed(target) and not issubclass(target, Dataset):
-        target = adapt(target, base)  # type: ignore[arg-type] # a class is hashable
+        require_methods(base, "dataset ", target, ("read", "__len__"))
+        return RegisteredDataset(base, target)
     holds = target.holds if isinstance(target, type) and issubclass(target, Dataset) else ""
     if holds not in ("", base.holds):
         packages = (None, find_package("task", find_built_in(config.TASK) or config.TASK))  # None: of users

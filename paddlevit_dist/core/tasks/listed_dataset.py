@@ -1,21 +1,15 @@
 """Users' classes as registered datasets: their arguments, and those with only a length and samples by index."""
 
-import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from ..registry.required_methods import require_methods
 from ..runtime.errors import UserError
-from .opened_dataset import make_description
 
 _ARGUMENTS = ("data_path", "split", "cache_folder")
 _OF_ALL = ("class_names", "num_classes", "labels", "labeled", "root", "groups_by", "notices", "content_key")
 _OF_IMAGES = ("label_matrix", "category_ids", "has_masks", "keypoint_sets", "is_thing", "palette")
 _FACTS = (*_OF_ALL, *_OF_IMAGES, "rgb_range", "spacing", "channels")
-#: methods by index that a base class may have, and that the user's class then replaces
-_METHODS = ("annotations", "read_labels", "read_segments", "case", "convention", "source")
-
 
 Created = TypeVar("Created")
 
@@ -71,70 +65,16 @@ def _list_others(parameters: Mapping[str, inspect.Parameter], given: Mapping[str
     ]
 
 
-class ListedItems:
-    """Base of datasets whose samples are the ``items`` of a user's object, which may describe them itself."""
+def list_samples(target: type, base: Any, data_path: str | None, split: str, cache_folder: Any) -> Any:
+    """Return a dataset of ``base`` whose samples and methods a user's object has; see ``opened_dataset``.
 
-    items: Any
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def describe(self, index: int) -> str:
-        """Return the description of sample ``index`` if there is one, else its number."""
-        describe = getattr(self.items, "describe", None)
-        return make_description(self.items, describe(index)) if callable(describe) else f"sample {index}"
-
-    def identity(self, index: int) -> str:
-        """Return the object's name of sample ``index`` if it has one, else the description relative to ``root``."""
-        identify = getattr(self.items, "identity", None)
-        if callable(identify):
-            return make_description(self.items, identify(index))
-        return str(super().identity(index))  # type: ignore[misc] # of the dataset, which is the other base
-
-
-class ListedDataset(ListedItems):
-    """Base of the classes that ``adapt`` makes: reads samples of the ``items`` of a user's class by index."""
-
-    target: Any
-    base: Any
-
-    def __init__(self, data_path: str | None, split: str, cache_folder: Any) -> None:
-        """Create the user's object with the arguments among these that its constructor names."""
-        self.items = create_named(self.target, dict(zip(_ARGUMENTS, (data_path, split, cache_folder))))
-        for name in _FACTS:
-            known = getattr(type(self), name, None)
-            is_fixed = isinstance(known, property) and known.fset is None
-            if hasattr(self.items, name) and not is_fixed:
-                setattr(self, name, getattr(self.items, name))
-
-    def __reduce__(self) -> Any:
-        return _rebuild, (self.target, self.base, self.__dict__)
-
-    def read(self, index: int) -> Any:
-        """Read sample ``index``."""
-        return self.items[index]
-
-
-@functools.cache
-def adapt(target: Any, base: type) -> Any:
-    """Return a class derived from ``base``, which has the samples of the user's class ``target``."""
-    methods = {
-        name: _forward(name)
-        for name in _METHODS
-        if callable(getattr(base, name, None)) and callable(getattr(target, name, None))
-    }
-    facts = {"target": target, "base": base, "__module__": target.__module__}
-    cls = type(target.__name__, (ListedDataset, base), {**methods, **facts})
-    require_methods(cls, "dataset ")
-    return cls
-
-
-def _forward(name: str) -> Callable[[Any, int], Any]:
-    """Return a method that calls that of the user's object, and whose result the base class makes and checks."""
-    return lambda self, index: getattr(self.items, name)(index)
-
-
-def _rebuild(target: Any, base: type, state: dict[str, Any]) -> Any:
-    dataset = object.__new__(adapt(target, base))
-    dataset.__dict__.update(state)
+    The object is created with the arguments among these that its constructor names. UserError: it takes others.
+    """
+    dataset = object.__new__(base)
+    dataset.user_object = create_named(target, dict(zip(_ARGUMENTS, (data_path, split, cache_folder))))
+    for name in _FACTS:
+        known = getattr(base, name, None)
+        is_fixed = isinstance(known, property) and known.fset is None
+        if hasattr(dataset.user_object, name) and not is_fixed:
+            setattr(dataset, name, getattr(dataset.user_object, name))
     return dataset

@@ -9,22 +9,11 @@ from ..registry.required_methods import is_builtin
 from ..runtime.errors import UserError
 from ..runtime.printing import describe_value
 from .dataset import Dataset, TransformedDataset
-from .listed_dataset import ListedItems
 from .opened_dataset import OpenedDataset
 from .seeding import seed_libraries
 
 _DATASET_FACTS = ("root", "groups_by", "content_key")  # that ``TransformedDataset`` asks its ``Dataset`` for
 _FACTS = ("class_names", "labeled", "notices", "sample_name", "exclusions", "eval_protocol")  # its own
-
-
-class _ListedFacts(ListedItems, Dataset):
-    """What a user's object says of its samples, by the names that a ``Dataset`` has."""
-
-    def __init__(self, items: Any) -> None:
-        self.items = items
-        for name in _DATASET_FACTS:
-            if hasattr(items, name):
-                setattr(self, name, getattr(items, name))
 
 
 class ListedSamples(TransformedDataset):
@@ -55,7 +44,14 @@ class ListedSamples(TransformedDataset):
         return super().identities() if is_known else None
 
     def _dataset(self) -> Dataset:
-        return self.dataset if isinstance(self.dataset, Dataset) else _ListedFacts(self.dataset)
+        if isinstance(self.dataset, Dataset):
+            return self.dataset
+        dataset: Any = Dataset(None, "", None)
+        dataset.user_object = self.dataset
+        for name in _DATASET_FACTS:
+            if hasattr(self.dataset, name):
+                setattr(dataset, name, getattr(self.dataset, name))
+        return OpenedDataset(dataset)  # type: ignore[return-value]
 
 
 def open_samples(task: Any, split: str, cache_folder: Any) -> Any:

@@ -12,6 +12,8 @@ from ..runtime.errors import OwnCodeError, UserError
 from ..runtime.printing import describe_value, shorten
 from .sample_checks import BadSample
 
+#: methods of a user's object with a length and samples by index, in place of the methods of its dataset
+_METHODS = ("annotations", "read_labels", "read_segments", "case", "convention", "source", "describe", "identity")
 #: methods of users' classes that return text; built-in ones do, and are called for each of millions of samples
 _DESCRIPTIONS = {"describe": "make_description", "identity": "make_description"}
 
@@ -21,7 +23,8 @@ class OpenedDataset:
 
     What the ``makers`` of the class name returns a result made for the task. An exception of a user's class in these,
     and in its other methods by index, names the sample. Methods of this package that a user's class inherits run on
-    the adapter, so that they, too, get what tasks get. It is an instance of the dataset's class for ``isinstance``.
+    the adapter, so that they, too, get what tasks get. It is an instance of the dataset's class for ``isinstance``. If
+    the dataset has a ``user_object``, that has the samples by index, and some of the methods.
 
     Args:
         dataset: a ``Dataset``, or a ``TransformedDataset`` of a user.
@@ -30,12 +33,13 @@ class OpenedDataset:
     """
 
     def __init__(self, dataset: Any, split: str = "", name: str = "") -> None:
-        cls = type(dataset)
-        makers = getattr(cls, "makers", {})
-        if not is_builtin(cls):
+        cls, listed = type(dataset), vars(dataset).get("user_object")
+        makers, is_own = getattr(cls, "makers", {}), listed is not None or not is_builtin(cls)
+        if is_own:
             makers = {**makers, **_DESCRIPTIONS, **dict.fromkeys(getattr(cls, "indexed", ()))}
         called = {method: maker for method, maker in makers.items() if hasattr(cls, method)}
-        vars(self).update(wrapped_dataset=dataset, opened_split=split, opened_name=name, _called=called)
+        vars(self).update(wrapped_dataset=dataset, opened_split=split, opened_name=name)
+        vars(self).update(_called=called, _listed=listed, _is_own=is_own)
 
     __class__ = property(lambda self: type(self.wrapped_dataset))  # for isinstance
 
@@ -48,7 +52,7 @@ class OpenedDataset:
         setattr(self.wrapped_dataset, name, value)
 
     def __len__(self) -> int:
-        return len(self.wrapped_dataset)
+        return len(self.wrapped_dataset if self._listed is None else self._listed)
 
     def __getitem__(self, index: int) -> Any:
         return self._get("__getitem__")(index)
@@ -61,10 +65,14 @@ class OpenedDataset:
 
     def _get(self, name: str) -> Any:
         """Return an attribute of the dataset; of a user's, a method or property of this package runs on the adapter."""
+        if self._listed is not None and name == "read":
+            return self._listed.__getitem__
+        if self._listed is not None and name in _METHODS and hasattr(self._listed, name):
+            return getattr(self._listed, name)
         cls = type(self.wrapped_dataset)
-        found = getattr(cls, name, None)
+        found = next((vars(owner)[name] for owner in cls.__mro__ if name in vars(owner)), None)
         code = found.fget if isinstance(found, property) else found
-        if isinstance(code, FunctionType) and is_builtin(code) and not is_builtin(cls):
+        if isinstance(code, FunctionType) and is_builtin(code) and self._is_own:
             return found.__get__(self, cls)  # type: ignore[union-attr] # a function or a property
         return getattr(self.wrapped_dataset, name)
 
@@ -76,11 +84,11 @@ class OpenedDataset:
         except BadSample as error:
             if error.sample or name in _DESCRIPTIONS:
                 raise
-            raise error.name(name_sample(self.wrapped_dataset, index, self.opened_split)) from error.__cause__
+            raise error.name(name_sample(self, index, self.opened_split)) from error.__cause__
         except UserError:
             raise
         except Exception as error:
-            if not is_builtin(type(self.wrapped_dataset)):
+            if self._is_own:
                 place = self._describe_place(index, is_described=name not in _DESCRIPTIONS)
                 OwnCodeError.wrap(f"{place}: {shorten(f'{type(error).__name__}: {error}')}", error).attach(error)
             raise
@@ -90,7 +98,7 @@ class OpenedDataset:
         number = description = f"sample {index}"
         if is_described:
             with contextlib.suppress(Exception):  # of a user's class
-                description = str(self.wrapped_dataset.describe(index))
+                description = str(self._get("describe")(index))
         more = ", ".join(filter(None, [self.opened_name, description if description != number else ""]))
         place = f"{number} of {self.opened_split}" if self.opened_split else number
         return f"{place} ({more})" if more else place
@@ -104,23 +112,23 @@ def wrap_dataset(dataset: Any, split: str = "", name: str = "") -> Any:
     """
     if type(dataset) is OpenedDataset:
         return dataset
-    if not is_builtin(type(dataset)):
+    opened: Any = OpenedDataset(dataset, split, name)
+    if opened._is_own:
         try:
-            len(dataset)
+            len(opened)
         except (TypeError, ValueError) as error:  # of Python, if __len__ returns something else
             message = f"{name} has no length: {shorten(str(error))}: return the number of samples from __len__"
             raise OwnCodeError.wrap(message, error) from error
-    opened: Any = OpenedDataset(dataset, split, name)
     opened.make_facts(name)
     return opened
 
 
-def make_description(samples: Any, description: Any) -> str:
+def make_description(owner: type, description: Any) -> str:
     """Return a description of a sample as text, if it is a text or a path; raises UserError."""
     if isinstance(description, (str, bytes, os.PathLike)):
         return str(os.fsdecode(description))
     raise UserError(
-        f"{type(samples).__name__} describes a sample as {describe_value(description)}: return a text from describe "
+        f"{owner.__name__} describes a sample as {describe_value(description)}: return a text from describe "
         "and identity, such as its file, which tells it from samples of other datasets"
     )
 

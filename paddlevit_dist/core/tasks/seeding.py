@@ -125,7 +125,7 @@ def _list_own(samples: Any, collate: Any) -> Iterator[Any]:
         if "wrapped_dataset" in attributes:  # an adapter
             value = attributes["wrapped_dataset"]
             continue
-        parts = value, attributes.get("transform")
+        parts = value, attributes.get("user_object"), attributes.get("transform")
         yield from (each for each in parts if each is not None and not is_builtin(type(each)))
         value = attributes.get("samples", attributes.get("dataset"))  # of samples that wrap others
 

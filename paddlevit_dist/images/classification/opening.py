@@ -36,7 +36,7 @@ def choose_num_classes(config: ClassificationSettings, dataset: Any, num_classes
     """
     data = config.DATA
     whole = getattr(dataset, "dataset", dataset)  # not a held-out part of it
-    is_own = isinstance(whole, ImageDataset) and not is_builtin(whole.__class__)
+    is_own = isinstance(whole, ImageDataset) and not is_builtin(whole.own_class)
     if dataset.num_classes is None or (is_own and not dataset.num_classes):
         require_classes(whole, f"dataset {data.DATASET}")
     found = int(dataset.num_classes)

@@ -62,7 +62,7 @@ class ImageDataset(Dataset):
     def make_sample(self, sample: Any) -> Any:
         """Return an image and its truth; a BadSample says that these are something else, or not of 8 bits."""
         if not isinstance(sample, (tuple, list)) or len(sample) != 2 or not isinstance(sample[0], Image.Image):
-            what = f"{type(self).__name__}.read returns {describe_value(sample)}"
+            what = f"{self.own_class.__name__}.read returns {describe_value(sample)}"
             raise BadSample(f"{what}, expected (PIL image, {self.truth_name})")
         image, truth = sample
         require_8_bits(image)

@@ -56,7 +56,7 @@ class SceneDataset(Dataset):
 
     def make_sample(self, sample: Any) -> Scene:
         """Return what ``read`` of a derived class returned as a ``Scene``; BadSample if a field is wrong."""
-        fields = read_fields(sample, Scene, ("xyz", "name"), f"{type(self).__name__}.read")
+        fields = read_fields(sample, Scene, ("xyz", "name"), f"{self.own_class.__name__}.read")
         return make_scene(
             **fields, class_names=self.list_class_names(), num_classes=self.num_classes, rgb_range=self.rgb_range
         )

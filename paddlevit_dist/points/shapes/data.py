@@ -88,7 +88,7 @@ class ShapeDataset(Dataset):
 
     def make_sample(self, sample: Any) -> SampledShape:
         """Return what ``read`` of a derived class returned as a ``SampledShape``; BadSample if a field is wrong."""
-        fields = read_fields(sample, SampledShape, ("xyz",), f"{type(self).__name__}.read")
+        fields = read_fields(sample, SampledShape, ("xyz",), f"{self.own_class.__name__}.read")
         return make_shape(**fields, class_names=self.list_class_names(), num_classes=self.num_classes)
 
 

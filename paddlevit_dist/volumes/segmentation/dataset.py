@@ -148,7 +148,7 @@ class SegmentedVolumes(NamedVolumes):
     def make_sample(self, sample: Any) -> tuple[list[DecodedVolume], LabelMap | None]:
         """Return what ``read`` of a derived class returned; BadSample if a part is wrong. Voxels are not read."""
         if not isinstance(sample, (tuple, list)) or len(sample) != 2 or isinstance(sample, DecodedVolume):
-            what = f"{type(self).__name__}.read returns {describe_value(sample)}"
+            what = f"{self.own_class.__name__}.read returns {describe_value(sample)}"
             raise BadSample(f"{what}, expected (channels, labels)")
         channels = [sample[0]] if isinstance(sample[0], DecodedVolume) else sample[0]
         if not isinstance(channels, (tuple, list)) or len(channels) != len(self.channels):

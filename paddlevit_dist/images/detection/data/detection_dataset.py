@@ -74,7 +74,7 @@ class DetectionDataset(ImageDataset):
         """Make what the attributes say of the classes what tasks expect; without ids, categories are 1, 2, ..."""
         super().make_facts(name)
         self._make_categories(name)
-        if not is_builtin(self.__class__):
+        if not is_builtin(self.own_class):
             self._check_image_ids(name)
         self._rules = None
 

@@ -10,7 +10,7 @@ from support.registrations import forgotten
 
 from paddlevit_dist import UserError, register_dataset
 from paddlevit_dist.core.settings import load
-from paddlevit_dist.core.tasks.listed_dataset import adapt, create_dataset
+from paddlevit_dist.core.tasks.listed_dataset import create_dataset, list_samples
 from paddlevit_dist.core.tasks.opened_dataset import OpenedDataset
 from paddlevit_dist.core.tasks.task_factory import make_task
 from paddlevit_dist.images import DetectionDataset, ImageDataset
@@ -185,14 +185,20 @@ class Scans(paddle.io.Dataset):
 
 
 def test_what_one_task_alone_asks_for_is_taken_over():
-    volumes = adapt(Scans, SegmentedVolumes)(None, "val", None)
+    def opened(base):
+        return OpenedDataset(list_samples(Scans, base, None, "val", None))
+
+    volumes = opened(SegmentedVolumes)
     assert [volumes.case(index) for index in range(2)] == ["val_0", "val_1"] and volumes.channels == ["MR"]
-    assert adapt(Scans, VolumeDataset)(None, "val", None).list_class_names() == ["none", "ball"]  # of landmarks
-    assert OpenedDataset(adapt(Scans, SceneDataset)(None, "val", None)).read(0).rgb.tolist() == [[255, 128, 0]]
-    boxes = OpenedDataset(adapt(Scans, DetectionDataset)(None, "val", None)).annotations(0)
+    assert opened(VolumeDataset).list_class_names() == ["none", "ball"]  # of landmarks
+    assert opened(SceneDataset).read(0).rgb.tolist() == [[255, 128, 0]]
+    boxes = opened(DetectionDataset).annotations(0)
     assert (boxes.boxes.tolist(), boxes.labels.tolist()) == ([[1, 2, 3, 4]], [1])
 
 
-def test_a_class_that_lacks_what_its_task_needs_is_refused():
-    with pytest.raises(UserError, match=r"^dataset Halves lacks case\(index\): .*; add it"):
-        adapt(Halves, SegmentedVolumes)
+def test_a_class_that_lacks_what_its_task_needs_is_refused(tmp_path):
+    with forgotten():
+        register_dataset("halves", Halves)
+        task = make_task(load(["TASK=volume_segmentation", "-dataset=halves"]).values)
+        with pytest.raises(UserError, match=r"^dataset Halves lacks case\(index\): .*; add it"):
+            task.build_dataset("train", tmp_path)

@@ -143,7 +143,7 @@ def test_the_number_of_classes_is_checked(refuse):
     config = load(["-dataset=folder", "-data_path=data"]).values
 
     def made(number, names=None):
-        return SimpleNamespace(num_classes=number, class_names=names)
+        return SimpleNamespace(num_classes=number, class_names=names, own_class=object)
 
     assert [choose_num_classes(config, made(5), given) for given in (None, 5, 9)] == [5, 5, 9]
     assert choose_num_classes(config, made(2), None) == 2 and choose_num_classes(config, made(1), 1) == 1

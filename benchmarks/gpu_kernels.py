@@ -2,6 +2,8 @@
 
     python benchmarks/gpu_kernels.py [--rows 50432] [--widths 192,768] [--variants]
 
+Attention, from packed q, k and v, is compared with torch's fused one and with its plain products in TF32.
+
 Needs torch with CUDA and Triton, and no Paddle. First all results are compared with float64. Then milliseconds, by CUDA
 events, after the L2 cache was overwritten: the median of 30. ``--variants`` times other divisions into programs, too.
 Dropout is compared with what NumPy drops by the same seeds. The host's microseconds of a launch are those of a prepared
@@ -42,6 +44,8 @@ if DEVICE == "cpu":
 PEERS = ("torch eager", False), ("torch compile", True)
 ALLOWED = 32 * 2.0**-24  # beyond that rounding, as a share of the largest value
 SHAPES = "1x1x2 3x1x7 11x3x77 16x197x192 2x25x768 1x17x1000 2x3x3072 1x2x5001 256x197x192"  # items, tokens, width
+ATTENDED = "2x197x3x64 3x50x2x32 2x1x2x64 1x257x4x16 2x333x2x64 1x577x2x64"  # items, tokens, heads, channels
+ATTENTION_ROUNDING = {torch.float32: 2.0**-10, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}  # TF32 as float16
 NORM_TILES = "1x1 1x2 1x4 2x2 2x4 4x4 4x8 8x4 8x8 16x8"  # rows, warps
 GELU_TILES = "1x1024x4 2x256x2 4x256x2 4x256x4 8x256x4 16x256x8 8x128x4 16x128x4 32x64x4"  # rows, columns, warps
 
@@ -58,7 +62,7 @@ def load_kernels():
     module = importlib.util.module_from_spec(spec)
     sys.modules["gpu_kernels"] = module
     spec.loader.exec_module(module)
-    from gpu_kernels import launches, prepared
+    from gpu_kernels import attention, launches, prepared
 
     if DEVICE == "cuda" and not os.environ.get("GPU_KERNELS_DEFAULT_DRIVER"):
         from gpu_kernels import driver
@@ -67,10 +71,10 @@ def load_kernels():
         cuda = torch.cuda
         answers = driver.DeviceAnswers(cuda.current_device, stream, cuda.get_device_capability, cuda.set_device)
         driver.use(answers)
-    return launches, prepared
+    return attention, launches, prepared
 
 
-launches, prepared = load_kernels()
+attention, launches, prepared = load_kernels()
 
 
 class Torch:
@@ -203,6 +207,63 @@ def check_all():
                         print(f"TOO LARGE {key} {items}x{tokens}x{width}: {value:.2e}")
     print(f"worst excess beyond one rounding {max(worst.values()):.2e} of the largest value (allowed {ALLOWED:.2e})")
     return worst
+
+
+def attend_by_torch(packed, is_plain):
+    """Attention of (items, tokens, 3 * heads, channels): (items, tokens, heads * channels)."""
+    items, tokens, heads, channels = packed.shape
+    q, k, v = packed.reshape(items, tokens, 3, heads // 3, channels).permute(2, 0, 3, 1, 4)
+    if is_plain:
+        out = (q @ k.transpose(-1, -2) * channels**-0.5).softmax(-1) @ v
+    else:
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    return out.transpose(1, 2).reshape(items, tokens, -1)
+
+
+def check_attention():
+    """Compare attention and its gradient with float64; return the worst difference, as a share, by dtype."""
+    worst = {}
+    for items, tokens, heads, channels in read_sizes(smallest.sized(ATTENDED, "1x3x2x16")):
+        for dtype in (torch.float32, torch.float16, *[torch.bfloat16] * (DEVICE == "cuda")):
+            generator = torch.Generator().manual_seed(tokens)
+            packed = draw(generator, items, tokens, 3 * heads, channels, dtype=dtype)
+            gradient = draw(generator, items, tokens, heads * channels, dtype=dtype)
+            compute = attention.PackedAttention(FRAMEWORK, packed.shape, _NAMES[dtype], channels**-0.5)
+            out, log_sums = compute(packed)
+            found = out, compute.compute_gradient(packed, out, log_sums, gradient)
+            wide = packed.double().requires_grad_()
+            expected = attend_by_torch(wide, True)
+            expected = expected.detach(), *torch.autograd.grad(expected, wide, gradient.double())
+            for one, other in zip(found, expected):
+                share = float((one.double() - other).abs().max() / other.abs().max().clamp_min(1e-3))
+                worst[_NAMES[dtype]] = max(worst.get(_NAMES[dtype], 0.0), share)
+                if not share <= ATTENTION_ROUNDING[dtype]:
+                    print(f"TOO LARGE attention {_NAMES[dtype]} {items}x{tokens}x{heads}x{channels}: {share:.2e}")
+    print("attention, worst difference from float64: " + ", ".join(f"{k} {v:.1e}" for k, v in worst.items()))
+    return worst
+
+
+def time_attention(results):
+    """Time attention of ViT-Ti, ViT-B and a larger picture; torch's products of float32 are in TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    for items, tokens, heads, channels in read_sizes(
+        smallest.sized("256x197x3x64 64x197x12x64 64x577x12x64", "1x3x1x16")
+    ):
+        for dtype in (torch.float32, *[torch.bfloat16] * (DEVICE == "cuda")):
+            generator, key = torch.Generator().manual_seed(4), f"attention {items}x{tokens}x{heads} {_NAMES[dtype]}"
+            packed = draw(generator, items, tokens, 3 * heads, channels, dtype=dtype)
+            gradient = draw(generator, items, tokens, heads * channels, dtype=dtype)
+            for label, is_plain in (("torch fused", False), ("torch plain", True)):
+                peer = partial(attend_by_torch, is_plain=is_plain)
+                results[f"{key} {label}"] = time_peer(peer, [packed], gradient, False)
+            compute = attention.PackedAttention(FRAMEWORK, packed.shape, _NAMES[dtype], channels**-0.5)
+            out, log_sums = compute(packed)
+            backward = partial(compute.compute_gradient, packed, out, log_sums, gradient)
+            results[f"{key} ours"] = {
+                "forward": milliseconds(partial(compute, packed)),
+                "backward": milliseconds(backward),
+            }
+    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def draw_sum(generator):
@@ -429,8 +490,9 @@ def main():
     print(f"torch {torch.__version__}, Triton {triton.__version__}, {device}")
     worst, repeats, joined = check_all(), check_repeats(), check_joined()
     print(f"joined launches equal to single ones: {joined}; bit-equal in repeated runs: {repeats}", flush=True)
-    results = {}
+    of_attention, results = check_attention(), {}
     time_host(results)
+    time_attention(results)
     functorch_config.donated_buffer = False  # the same graph is differentiated several times
     timed = []
     for width, dtype in itertools.product(map(int, options.widths.split(",")), (torch.bfloat16, torch.float32)):
@@ -442,7 +504,8 @@ def main():
         found = time_variants(*case)
         show(found)
         results.update(found)
-    print("RESULT " + json.dumps({"worst": worst, "bit_equal": repeats, "joined": joined, "ms": results}))
+    checks = {"worst": worst, "attention": of_attention}
+    print("RESULT " + json.dumps({**checks, "bit_equal": repeats, "joined": joined, "ms": results}))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ import paddle
 from paddle.autograd import PyLayer
 from paddle.nn import functional as F
 
+from ...core.runtime import autocast
 from ...core.runtime.differences import measure_difference
 from ...core.runtime.transfers import to_device
-from .functions import TENSORS, HiddenTensor, add_bias_and_gelu, draw_seeds
+from .functions import TENSORS, HiddenTensor, add_bias_and_gelu, attend_packed, draw_seeds
 from .launches import AddNorm, AddNormBackward, DropRates, SumTypes
 
 _ITEMS, _TOKENS, _EPSILON = 8, 129, 1e-6
@@ -79,7 +80,26 @@ def measure_gelu(width: int, dtype: str) -> float:
     return measure_difference(fused, plain, [x, _draw(generator, [width])], [gradient])
 
 
-MEASURES = {"norm": measure_norm, "gelu": measure_gelu}
+def measure_attention(channels: int, dtype: str) -> float:
+    """Compute the largest difference of ``attend_packed`` of ``dtype`` from attention in float32 of the same values.
+
+    Products of float32 are rounded to TF32 in both.
+    """
+    generator = np.random.default_rng(0)
+    packed = _draw(generator, [2, _TOKENS, 6, channels]).astype(dtype)
+    gradient = _draw(generator, [2, _TOKENS, 2 * channels]).astype(dtype)
+
+    def plain(packed):
+        with autocast.off():
+            q, k, v = packed.astype("float32").transpose([0, 2, 1, 3]).split(3, axis=1)
+            weights = F.softmax(paddle.matmul(q * channels**-0.5, k, transpose_y=True), axis=-1)
+            out = paddle.matmul(weights, v).transpose([0, 2, 1, 3]).reshape(gradient.shape)
+        return [out.astype(dtype)]
+
+    return measure_difference(lambda packed: [attend_packed(packed, channels**-0.5)], plain, [packed], [gradient])
+
+
+MEASURES = {"norm": measure_norm, "gelu": measure_gelu, "attention": measure_attention}
 
 
 def _draw(generator: np.random.Generator, shape: Sequence[int]) -> paddle.Tensor:

@@ -13,6 +13,7 @@ from paddle.autograd import PyLayer
 
 from ...core.runtime import autocast
 from ...core.runtime.device_graph import enter_value
+from .attention import PackedAttention
 from .launches import (
     MOST_PREPARED,
     AddNorm,
@@ -156,3 +157,33 @@ class _BiasGelu(PyLayer):
 def add_bias_and_gelu(x: paddle.Tensor, bias: paddle.Tensor, rate: float = 0.0) -> paddle.Tensor:
     """Compute the exact GELU of x (..., width) + bias (width,), in the dtype of x, with dropout of this rate."""
     return _BiasGelu.apply(contiguous(x), bias, rate, HiddenTensor(draw_seeds() if rate else None))
+
+
+_prepare_attention = functools.lru_cache(maxsize=MOST_PREPARED)(functools.partial(PackedAttention, TENSORS))
+
+
+class _Attention(PyLayer):
+    @staticmethod
+    def forward(ctx, packed, scale):
+        ctx.compute = _prepare_attention(tuple(packed.shape), name_dtype(packed), scale)
+        out, log_sums = ctx.compute(packed)
+        ctx.save_for_backward(packed, out.detach(), log_sums)  # not the result itself: it would keep its graph alive
+        return out
+
+    @staticmethod
+    def backward(ctx, gradient):
+        require_first_order()
+        return ctx.compute.compute_gradient(*ctx.saved_tensor(), contiguous(gradient))
+
+
+def attend_packed(packed: paddle.Tensor, scale: float) -> paddle.Tensor:
+    """Compute softmax(scale q k^T) v of each head.
+
+    Args:
+        packed: q, k and v, (batch, tokens, 3 * heads, head_dim): first all heads of q.
+        scale: of q k^T.
+
+    Returns:
+        (batch, tokens, heads * head_dim), of the same dtype.
+    """
+    return _Attention.apply(contiguous(packed), scale)

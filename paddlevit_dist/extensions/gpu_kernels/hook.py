@@ -10,6 +10,7 @@ from ...core.distributed import all_gather
 from ...core.engine.hooks import Hook
 from ...core.engine.precision import TrainingPrecision
 from ...core.engine.trainer import Trainer
+from ...core.launch import gpu
 from ...core.runtime import autocast, device_kinds
 from ...images.models.layers import DropPath
 
@@ -17,6 +18,7 @@ _Case = tuple[str, int, str]  # kernel, width and dtype
 
 # The largest difference, as a share of the largest value: sums of float32 in another order, or four roundings.
 BOUNDS = {"float32": 2.0**-15, "float16": 2.0**-9, "bfloat16": 2.0**-6}
+_TF32_BOUND = BOUNDS["float16"]  # the same digits
 _NOT_USED = "fused kernels are not used (GPU_KERNELS)"
 
 
@@ -76,12 +78,14 @@ def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> l
 
     wrong: dict[Any, str] = {}
     for (kernel, width, dtype), difference in differences.items():
-        if not difference <= BOUNDS[dtype]:
+        bound = _TF32_BOUND if (kernel, dtype) == ("attention", "float32") else BOUNDS[dtype]
+        if not difference <= bound:
             wrong[kernel, width] = (
                 f"{_NOT_USED} for the {kernel} of width {width}: in {dtype} this device differs from Paddle's "
                 f"operations by {difference:.1e} of the largest value"
             )
-    numbers = fuse(model, {(kernel, width) for kernel, width, _ in differences} - set(wrong))
+    products = precision.options["dtype"] if precision.enabled else "float32"
+    numbers = fuse(model, {(kernel, width) for kernel, width, _ in differences} - set(wrong), products)
     if not numbers:
         return list(wrong.values())
     layers = ", ".join(f"{number} {name}" for name, number in numbers.items())
@@ -95,7 +99,7 @@ def use_fused_kernels(model: paddle.nn.Layer, precision: TrainingPrecision) -> l
 def _ask_device(model: paddle.nn.Layer, precision: TrainingPrecision) -> dict[_Case, float]:
     """Measure the difference from Paddle's operations of each kernel for the model, in each dtype of its passes."""
     from .device_check import MEASURES
-    from .layers import list_kernels
+    from .layers import list_attention, list_kernels
 
     differences: dict[_Case, float] = {}
     for kernel, width in list_kernels(model):
@@ -105,7 +109,18 @@ def _ask_device(model: paddle.nn.Layer, precision: TrainingPrecision) -> dict[_C
             dtype = precision.options["dtype"]
             with precision.autocast():
                 differences[kernel, width, dtype] = MEASURES[kernel](width, dtype)
+    for kernel, channels in list_attention(model) if _may_attend(precision) else []:
+        dtype = precision.options["dtype"] if precision.enabled else "float32"
+        differences[kernel, channels, dtype] = MEASURES[kernel](channels, dtype)
     return differences
+
+
+def _may_attend(precision: TrainingPrecision) -> bool:
+    """Return whether attention was timed on this kind of GPU, and may round its products as the kernels do."""
+    from .attention import CAPABILITY
+
+    rounds = precision.enabled or gpu.rounds_to_tf32()
+    return rounds and paddle.device.cuda.get_device_capability() == CAPABILITY
 
 
 def _start_triton() -> str:

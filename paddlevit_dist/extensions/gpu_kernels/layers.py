@@ -18,12 +18,13 @@ from ...core.runtime.autocast import linear
 from ...core.runtime.layers import is_changed
 from ...images.models import vit
 from ...images.models.attention import attend
-from ...images.models.layers import GELU, DropPath, LayerNorm, Linear, Mlp
+from ...images.models.layers import GELU, DropPath, LayerNorm, Linear, MatrixProduct, Mlp
+from .attention import CHANNELS
 from .block import ATTENTION_SITE, MLP_SITE, BlockLaunches, FusedBlockOptions, compute_block
-from .functions import FLOATS, add_bias_and_gelu, normalize
+from .functions import FLOATS, add_bias_and_gelu, attend_packed, name_dtype, normalize
 from .launches import DropRates
 
-Kernel = tuple[str, int]  # "norm" or "gelu", and its width
+Kernel = tuple[str, int]  # "norm" or "gelu" and its width, or "attention" and the channels of a head
 
 
 class _BlockState:
@@ -34,15 +35,19 @@ class _BlockState:
     Attributes:
         following: of the block after this one, whose q, k and v this block computes from its last sum; None for none.
         prepared: the sum, and q, k and v, that the block before has computed.
+        attended: dtype of q, k and v that a kernel attends to, as "float32"; None: none does.
     """
 
-    def __init__(self, block: "FusedViTBlock"):
+    def __init__(self, block: "FusedViTBlock", attended: str | None):
         attention, mlp = block.attn, block.mlp
+        self.attended = attended
         self.attention, self.qkv, self.norms = attention, attention.qkv, (block.norm1, block.norm2)
         self.attention_dropout, self.mlp_dropout, self.drop_path = attention.dropout, mlp.dropout, block.drop_path
         products = attention.proj, block.norm2, mlp.fc1, mlp.fc2
         # The layers that are not called as such, and so must be unchanged.
         parts = *products, block.norm1, attention, mlp, mlp.act, attention.dropout, mlp.dropout, block.drop_path
+        if attended is not None:
+            parts = *parts, attention.query_key, attention.attention_value, attention.attention_dropout
         self._hooks = [hooks for part in parts for hooks in (part._forward_pre_hooks, part._forward_post_hooks)]
         self._attributes = [vars(part) for part in parts]
         self.hooks_before, self.hooks_after = block._forward_pre_hooks, block._forward_post_hooks
@@ -114,12 +119,13 @@ for _plain, _fused in _FUSED.items():
     _fused.__name__ = _plain.__name__
 
 
-def fuse(model: nn.Layer, kernels: Collection[Kernel]) -> dict[str, int]:
+def fuse(model: nn.Layer, kernels: Collection[Kernel], products: str = "float32") -> dict[str, int]:
     """Replace the classes of plain layers with the fused ones.
 
     Args:
         model: changed in place.
         kernels: what the device computes as Paddle does; other layers stay.
+        products: dtype of products in training, that of q, k and v which a kernel attends to.
 
     Returns:
         The number of replaced layers by the name of their class.
@@ -134,7 +140,9 @@ def fuse(model: nn.Layer, kernels: Collection[Kernel]) -> dict[str, int]:
         fused = [block if type(block) is FusedViTBlock else None for block in blocks]
         for block in fused:
             if block is not None:
-                _states[id(block)] = _BlockState(block)
+                _states[id(block)] = _BlockState(
+                    block, products if set(_find_attention(block)) & set(kernels) else None
+                )
                 weakref.finalize(block, _states.pop, id(block), None)
         for block, following in itertools.pairwise(fused):
             if block is not None and following is not None and not (_is_wrapped(block) or _is_wrapped(following)):
@@ -145,6 +153,12 @@ def fuse(model: nn.Layer, kernels: Collection[Kernel]) -> dict[str, int]:
 def list_kernels(model: nn.Layer) -> list[Kernel]:
     """Return the kernels that the plain layers of a model would use, each once, in order."""
     return sorted({kernel for layer in model.sublayers(include_self=True) for kernel in _find_kernels(layer)})
+
+
+def list_attention(model: nn.Layer) -> list[Kernel]:
+    """Return the kernels that may attend in the plain blocks of a model, each once, in order."""
+    blocks = [one for one in model.sublayers(include_self=True) if type(one) is vit.ViTBlock and _is_plain_block(one)]
+    return sorted({kernel for block in blocks for kernel in _find_attention(block)})
 
 
 def list_weights(model: nn.Layer) -> list[tuple[int, int]]:
@@ -161,6 +175,14 @@ def _find_kernels(layer: nn.Layer) -> list[Kernel]:
     if type(layer) is vit.ViTBlock and _is_plain_block(layer):
         return [("norm", layer.norm1.weight.shape[0]), ("gelu", layer.mlp.fc1.weight.shape[1])]
     return []
+
+
+def _find_attention(block: nn.Layer) -> list[Kernel]:
+    """Return the kernel that attends in a block that is fused; none if weights of attention are dropped or changed."""
+    attention = block.attn
+    products = attention.query_key, attention.attention_value
+    is_plain = all(type(one) is MatrixProduct for one in products) and type(attention.attention_dropout) is nn.Dropout
+    return [("attention", attention.head_dim)] if is_plain and attention.head_dim in CHANNELS else []
 
 
 def _is_plain_mlp(mlp: Mlp) -> bool:
@@ -220,7 +242,10 @@ def _compute_block(state: _BlockState, x: paddle.Tensor, count: int | None) -> A
         norm = state.norms[0]
         normal = normalize(x, norm.weight, norm.bias, norm._epsilon)
         packed = attention.heads(state.qkv(normal))
-    attended = attend(attention, packed)
+    if state.attended == name_dtype(packed) and not attention.attention_dropout.p:
+        attended = attend_packed(packed, attention.scale)
+    else:
+        attended = attend(attention, packed)
     if count is not None:  # of the other tokens, only keys and values are read
         x, attended = x[:, :count], attended[:, :count]
     following = _claim_following(state) if count is None else None

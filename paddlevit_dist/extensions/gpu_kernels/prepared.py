@@ -72,6 +72,7 @@ class PreparedLaunch:
         numbers: arguments that Triton does not compile for.
         constants: arguments that it does.
         warps: of a program.
+        stages: of loops, whose next values are read ahead; 3 is what Triton takes by itself.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class PreparedLaunch:
         "_names",
         "_rest",
         "_run",
+        "_stages",
         "_warps",
     )
 
@@ -95,8 +97,9 @@ class PreparedLaunch:
         numbers: Sequence[float],
         constants: Sequence[int],
         warps: int,
+        stages: int = 3,
     ) -> None:
-        self._kernel, self._blocks, self._warps = kernel, blocks, warps
+        self._kernel, self._blocks, self._warps, self._stages = kernel, blocks, warps, stages
         self._names, self._constants, self._rest = tuple(names), tuple(constants), (*numbers, *constants)
         self._run: Any = None  # what launches the compiled kernel
         self._function: Any = None
@@ -119,7 +122,8 @@ class PreparedLaunch:
         pointers = [TypedAddress(address, name) for address, name in zip(addresses, self._names)]
         grid = (*self._blocks, 1)
         # Triton 3.9 asks for a choice of fused multiply-adds, and 3.10 will change what it does without one.
-        compiled = self._kernel[grid](*pointers, *self._rest, num_warps=self._warps, enable_fp_fusion=True)
+        options = {"num_warps": self._warps, "num_stages": self._stages, "enable_fp_fusion": True}
+        compiled = self._kernel[grid](*pointers, *self._rest, **options)
         is_aligned = not functools.reduce(operator.or_, addresses) % 16
         if is_aligned and isinstance(self._kernel, triton.JITFunction):  # else Triton's interpreter
             self._device = driver.active.get_current_device()

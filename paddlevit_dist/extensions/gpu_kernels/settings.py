@@ -14,9 +14,9 @@ class GpuKernelSettings(RunSettings):
 
     GPU_KERNELS: Literal[True, False, "auto"] = key(
         "auto",
-        "train by fused Triton kernels (residual + layer norm + cast, bias + GELU, dropout) on a CUDA GPU that "
-        "computes with them what Paddle's operations compute; needs the extra triton; auto: if it is installed, on one "
-        "GPU, in runs of 300 updates or more, unless the network has both dropout and stochastic depth",
+        "train by fused Triton kernels (attention, residual + layer norm + cast, bias + GELU, dropout) on a CUDA GPU "
+        "that computes with them what Paddle's operations compute; needs the extra triton; auto: if it is installed, "
+        "on one GPU, in runs of 300 updates or more, unless the network has both dropout and stochastic depth",
         training_only=True,
         effect="machine",
     )

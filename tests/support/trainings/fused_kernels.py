@@ -19,6 +19,7 @@ def interpreted_kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hook, "_start_triton", lambda: "")
         patch.setattr(layers, "_is_on_device", lambda tensor: True)
+        patch.setattr(hook, "_may_attend", lambda precision: False)
         patch.setattr(device_check, "_TOKENS", 3)
         yield
 

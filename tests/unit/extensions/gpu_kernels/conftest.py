@@ -3,6 +3,7 @@
 import importlib.util
 
 NEEDS_TRITON = [
+    "test_attention.py",
     "test_block.py",
     "test_driver.py",
     "test_launches.py",

@@ -47,7 +47,7 @@ def test_what_is_compiled_for_aligned_tensors_is_started_again_by_its_address(ki
     given = [(32, 48), (32, 40), (64, 16), (4, 16)]
     for addresses in given:
         launch(*make_tensors(*addresses))
-    options = {"num_warps": 4, "enable_fp_fusion": True}
+    options = {"num_warps": 4, "num_stages": 3, "enable_fp_fusion": True}
     asked = [
         ((5, 2, 1), [(first, "float32"), (second, "int32")], (7, 0.5, 64, True), options) for first, second in given
     ]

@@ -1,4 +1,4 @@
-"""Export to int8: calibration on training samples, the choice of layers that stay in float32, and what it costs."""
+"""Export to int8: calibration on training samples, and what it costs on the samples that are scored."""
 
 import math
 import shutil
@@ -12,10 +12,9 @@ import paddle
 
 from ...core.engine.evaluation import Evaluator
 from ...core.engine.precision import EvaluationPrecision
-from ...core.intervals import ConfidenceInterval
 from ...core.logging.progress import Heartbeat
 from ...core.logging.record import cache_folder
-from ...core.metrics.confidence import PerSampleResults
+from ...core.metrics.confidence import IntervalConfig
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import shorten
 from ...core.runtime.transfers import batch_to_device, read
@@ -28,19 +27,19 @@ from ...core.tasks.task import Task
 from ...core.tasks.task_factory import build_metrics, make_task
 from . import functions, onnx_files
 from .descriptions import require_exportable
-from .differences import OutputDifference, compare
+from .differences import OutputDifference
 from .files import ONNX_WEIGHTS, find_exported
 from .quantization import WHOLE, QuantizedGraph, StoredInputs
-from .scoring import ExportedLayer, match_names
+from .scoring import ComparedModels, ExportedLayer, OutputComparison, match_names
 
 if TYPE_CHECKING:
     from ...core.inference.trained import TrainedWeights
 
-KEPT = (1, 2, 4, 8, 16, 32, 64, 128)  # layers that stay in float32 in the tries after the one that has none
-CLOSE = 0.001  # a loss of this share of the score ends the tries: MLPerf's stricter goal, 99.9 % of float32
+CLOSE = 0.001  # a loss of this share of the score is accepted: MLPerf's stricter goal, 99.9 % of float32
 _TURNS, _SECONDS = 7, 0.2  # of the measured speed
 _CPU_FLAGS = Path("/proc/cpuinfo")
 _CALIBRATED_ON = "train"
+_PERCENT = 95  # of intervals
 
 
 class QuantizationCost(NamedTuple):
@@ -48,7 +47,7 @@ class QuantizationCost(NamedTuple):
 
     score: str  # name of the task's score
     scores: tuple[float, float]
-    interval: ConfidenceInterval | None  # of the difference of the scores, paired by sample; None: there is none
+    compared: ComparedModels  # with float32; its interval is paired by sample
     percent: int  # of the interval
     milliseconds: tuple[float, float]  # for one sample alone
     size: tuple[int, int]  # bytes
@@ -60,9 +59,9 @@ class QuantizationCost(NamedTuple):
     def describe(self) -> list[str]:
         """Format a table with three rows, and lines on the layers and the processor."""
         (before, after), (slow, fast), (large, small) = self.scores, self.milliseconds, self.size
-        cost = f"{after - before:+.4g}"
-        if self.interval is not None and self.interval.has_width():
-            cost += f" [{self.interval.low:+.4g}, {self.interval.high:+.4g}]"
+        cost, interval, changed = f"{after - before:+.4g}", self.compared.interval, self.compared.changed
+        if interval is not None and interval.has_width():
+            cost += f" [{interval.low:+.4g}, {interval.high:+.4g}]"
         rows = [
             (f"on {self.of}", "float32", "int8", "int8 against float32"),
             (self.score, f"{before:.4f}", f"{after:.4f}", cost),
@@ -74,6 +73,7 @@ class QuantizationCost(NamedTuple):
         names = f" ({shorten(', '.join(self.kept), 200)})" if self.kept else ""
         return [
             *table,
+            *([] if changed is None else [f"{changed:,} of {self.of} have another answer"]),
             f"{self.layers - len(self.kept)} of {self.layers} layers are in int8, calibrated on {self.calibration}; "
             f"in float32: {len(self.kept)}{names}",
             describe_saturation(),
@@ -81,13 +81,14 @@ class QuantizationCost(NamedTuple):
 
     def plain(self) -> dict[str, Any]:
         """Return the facts for the description of the export."""
-        interval = None if self.interval is None else [float(f"{end:.6g}") for end in self.interval[1:3]]
-        ends = {f"interval_{self.percent}": interval} if interval else {}
+        interval, changed = self.compared.interval, self.compared.changed
+        ends = {} if interval is None else {f"interval_{self.percent}": [float(f"{end:.6g}") for end in interval[1:]]}
         return {
             "calibrated_on": self.calibration,
             "layers_in_int8": self.layers - len(self.kept),
             "layers_in_float32": list(self.kept),
             "score": {"name": self.score, "of": self.of, "float32": self.scores[0], "int8": self.scores[1], **ends},
+            **({} if changed is None else {"changed": changed}),
         }
 
 
@@ -102,34 +103,6 @@ def describe_saturation(file: Path = _CPU_FLAGS) -> str:
         "note: x86 processors without VNNI saturate sums of int8 products, which changes outputs (reduce_range of "
         f"onnxruntime avoids it); this one {here}: score the file with evaluate where it will run"
     )
-
-
-class Attempt(NamedTuple):
-    """A quantized file and its score."""
-
-    file: Path
-    kept: tuple[str, ...]  # layers in float32
-    value: float
-    loss: float  # by how much the score is worse than that of float32
-    table: PerSampleResults | None
-
-
-def search(
-    attempt: Callable[[tuple[str, ...]], Attempt], find_order: Callable[[Attempt], Sequence[str]], most: float
-) -> Attempt:
-    """Return the best attempt: the first one that loses at most ``most``, else the one of nine that loses least.
-
-    The first has all layers in int8. ``find_order`` gets it, and returns the layers in the order in which the others
-    leave them in float32.
-    """
-    best = tried = attempt(())
-    order = () if tried.loss <= most else find_order(tried)
-    for number in [number for number in KEPT if number < len(order)]:
-        tried = attempt(tuple(order[:number]))
-        best = min(best, tried, key=lambda one: one.loss)  # the first of equals
-        if tried.loss <= most:
-            break
-    return best
 
 
 class Quantizer:
@@ -165,7 +138,7 @@ class Quantizer:
     def __call__(self, file: Path, about: dict[str, Any]) -> OutputDifference:
         """Replace an ONNX file in float32 by one in int8, and add what it costs to ``about``, its description.
 
-        Returns the difference of the outputs for training samples.
+        Returns the difference of the outputs for the scored samples.
         """
         import onnx
 
@@ -173,47 +146,57 @@ class Quantizer:
             raise UserError("export: -precision=int8 is for models of less than 2 GB: remove it")
         with onnx_files.temporary_folder() as folder:
             shutil.copyfile(file, folder / WHOLE)
-            best, difference = self._quantize(folder)
+            best, self.cost = self._quantize(folder)
             graph = onnx.load(str(best))
-        assert self.cost is not None
         about["quantization"] = self.cost.plain()
         onnx_files.describe(graph, about)
         onnx_files.write(graph, file)
-        return difference
+        return self.cost.compared.outputs
 
-    def _quantize(self, folder: Path) -> tuple[Path, OutputDifference]:
-        """Quantize the file ``WHOLE`` of a folder, set ``cost``, and return the best file with its difference."""
-        whole = folder / WHOLE
+    def _quantize(self, folder: Path) -> tuple[Path, QuantizationCost]:
+        """Quantize the file ``WHOLE`` of a folder, and return the file in int8 with its cost.
+
+        All layers are in int8. Only if that costs more than ``CLOSE`` of the score, and not by chance, a second file
+        has those in float32 that int8 rounds most, and the better one of both is taken.
+        """
+        whole, config, task = folder / WHOLE, self._source.config, self._task
+        of = f"{count_samples(task, self._samples)} of {config.DATA.SPLIT}"
         inputs, calibration = self._calibrate(whole, folder / "inputs")
-        graph, score = QuantizedGraph(folder, inputs), _Scorer(self._source, self._task, self._samples, self._log)
-        before, table = score(whole, "float32")
+        graph, (score, more_is_better) = QuantizedGraph(folder, inputs), task.best_metric
+        network, single = _build(whole, config, task, self._samples)
+        evaluator = Evaluator(config, task, network, self._samples, EvaluationPrecision(config), Heartbeat(self._log))
+        confidence = evaluator.confidence or IntervalConfig(_PERCENT, config.EVALUATION.RESAMPLES)
+        evaluator.confidence, evaluator.keeps_table = confidence, True  # chance is judged also where intervals are off
 
-        def attempt(kept: tuple[str, ...]) -> Attempt:
+        def attempt(kept: Sequence[str]) -> tuple[Path, QuantizationCost]:
             file, layers = folder / f"{len(kept)}.onnx", f"{len(kept)} of {len(graph.layers)} layers in float32"
             graph.quantize(file, kept)
-            value, table = score(file, f"int8, {layers}")
-            self._log(f"int8, {layers}: {score.name} {value:.4f}, in float32 {before:.4f}")
-            return Attempt(file, kept, value, score.sign * (before - value), table)
+            evaluator.model, layer = _build(file, config, task, self._samples)
+            layer.compared_with = single
+            comparison = OutputComparison(layer, task, evaluator)
+            values, _ = evaluator("evaluation in int8", observers=[comparison])
+            found = comparison.finish()
+            before, after = (each.get(score, math.nan) for each in (found.values, values))
+            if not math.isfinite(before - after):
+                raise UserError(f"export: -precision=int8 is judged by {score}, which these samples do not define")
+            self._log(f"int8, {layers}: {score} {after:.4f}, in float32 {before:.4f}")
+            speed, size = measure_speed(whole, file, inputs.read(0)), (whole.stat().st_size, file.stat().st_size)
+            scores, (percent, _), number = (before, after), confidence, len(graph.layers)
+            return file, QuantizationCost(
+                score, scores, found, percent, speed, size, tuple(kept), number, calibration, of
+            )
 
-        best = search(attempt, lambda first: graph.rank(first.file), CLOSE * abs(before))
-        confidence, split = score.confidence, self._source.config.DATA.SPLIT
-        interval = None
-        if table is not None and best.table is not None:
-            interval = best.table.interval_of_difference(table, score.name, confidence)
-        self.cost = QuantizationCost(
-            score.name,
-            (before, best.value),
-            interval,
-            confidence.percent if confidence else 0,
-            measure_speed(whole, best.file, inputs.read(0)),
-            (whole.stat().st_size, best.file.stat().st_size),
-            best.kept,
-            len(graph.layers),
-            calibration,
-            f"{count_samples(self._task, self._samples)} of {split}",
-        )
-        expected, actual = (list(onnx_files.compute(file, inputs.read(0)).values()) for file in (whole, best.file))
-        return best.file, compare(expected, actual, require_exportable(self._task).export_parts().difference)
+        def measure_loss(tried: tuple[Path, QuantizationCost]) -> float:
+            before, after = tried[1].scores
+            return before - after if more_is_better else after - before
+
+        file, cost = best = attempt(())
+        interval = cost.compared.interval
+        if measure_loss(best) > CLOSE * abs(cost.scores[0]) and not (interval and interval.low <= 0 <= interval.high):
+            kept = graph.find_rough_layers(file)
+            if 0 < len(kept) < len(graph.layers):
+                best = min(best, attempt(kept), key=measure_loss)  # the first of equals
+        return best
 
     def _calibrate(self, whole: Path, folder: Path) -> tuple[StoredInputs, str]:
         """Store what an evaluation of evenly spread training samples feeds to the model; return it in words, too."""
@@ -236,37 +219,6 @@ class Quantizer:
                 batch = task.collate([samples.sample(index, generator) for index in chosen[start : start + size]])
                 task.eval_step(network, batch_to_device(batch), step)
         return inputs, f"{number:,} of {count_samples(task, samples)} of {_CALIBRATED_ON}"
-
-
-class _Scorer:
-    """Scores exported files on the same samples."""
-
-    def __init__(
-        self, source: "TrainedWeights", task: Task, samples: TransformedDataset, log: Callable[[str], None]
-    ) -> None:
-        self._log = log
-        self._config, self._task, self._samples = source.config, task, samples
-        self.name, more_is_better = task.best_metric
-        self.sign = 1.0 if more_is_better else -1.0
-        self._evaluator: Evaluator | None = None
-
-    @property
-    def confidence(self) -> Any:
-        """Level and resamples of intervals, or None."""
-        return self._evaluator and self._evaluator.confidence
-
-    def __call__(self, file: Path, label: str) -> tuple[float, PerSampleResults | None]:
-        """Return the score of a file, and its per-sample results if the task has them."""
-        network, _ = _build(file, self._config, self._task, self._samples)
-        if self._evaluator is None:
-            precision, heartbeat = EvaluationPrecision(self._config), Heartbeat(self._log)
-            self._evaluator = Evaluator(self._config, self._task, network, self._samples, precision, heartbeat)
-        self._evaluator.model = network
-        values, _ = self._evaluator(label)
-        value = values.get(self.name, math.nan)
-        if not math.isfinite(value):
-            raise UserError(f"export: -precision=int8 is judged by {self.name}, which these samples do not define")
-        return value, self._evaluator.table
 
 
 def _build(

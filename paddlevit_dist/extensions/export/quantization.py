@@ -4,7 +4,7 @@ import collections
 import contextlib
 import inspect
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,12 @@ import numpy as np
 
 from ...core.runtime.errors import UserError
 from ...core.runtime.printing import captured_output
-from .onnx_files import first_line
+from .onnx_files import compute, first_line
 
 WHOLE = "whole.onnx"  # the graph in float32
 OPERATORS = ("Conv", "MatMul", "Gemm")
 _RANGES = "calibration_cache_path"  # argument of ``quantize_static``
-_COMPARED_BATCHES = 1  # of all values of both graphs, which are kept in memory
+MOST_NOISE = 0.01  # sum of squared errors of a layer's output, relative to its sum of squares; 0.0001 is usual
 
 
 class StoredInputs:
@@ -46,10 +46,6 @@ class StoredInputs:
             return None
         self._next += 1
         return self.read(self._next - 1)
-
-    def first(self, number: int) -> list[dict[str, np.ndarray]]:
-        """Return the first batches, at most ``number``."""
-        return [self.read(each) for each in range(min(number, self._number))]
 
 
 class QuantizedGraph:
@@ -108,27 +104,50 @@ class QuantizedGraph:
                 **stored,
             )
 
-    def rank(self, file: Path) -> list[str]:
-        """Return all layers, first the one whose values before and after it lose most, in the quantized ``file``."""
-        from onnxruntime.quantization import qdq_loss_debug
+    def find_rough_layers(self, file: Path) -> list[str]:
+        """Return the layers that int8 rounds most, in the graph's order: those with more noise than ``MOST_NOISE``.
 
+        It is measured for the first batch of inputs, of each layer as in the quantized ``file``, which reads what it
+        reads in float32: the errors of other layers do not count.
+        """
+        import onnx
+        from onnx.helper import make_node, make_tensor_value_info
+
+        model, quantized = onnx.load(str(self.prepared)), onnx.load(str(file)).graph
+        graph, layers = model.graph, {node.name: node for node in quantized.node}
+        producers = {node.output[0]: node for node in quantized.node}
+        rounding = {node.input[0]: node for node in quantized.node if node.op_type == "QuantizeLinear"}
+        known = {each.name for each in graph.initializer}
+        graph.initializer.extend(each for each in quantized.initializer if each.name not in known)
+        del graph.output[:]
+
+        def add(kind: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+            graph.node.append(make_node(kind, inputs, [output], **attributes))
+            return output
+
+        def add_rounding(values: str, like: Any, output: str) -> str:
+            integers = add("QuantizeLinear", [values, *like.input[1:]], f"{output} integers")
+            return add("DequantizeLinear", [integers, *like.input[1:]], output)
+
+        for node in self._nodes:
+            layer, exact, name = layers[node.name], node.output[0], node.name
+            weight, after = producers[layer.input[1]], rounding.get(layer.output[0])
+            weight.name, weight.output[0] = "", f"{name} weight"
+            graph.node.append(weight)
+            values = add_rounding(node.input[0], producers[layer.input[0]], f"{name} input")
+            layer.name, layer.output[0] = "", f"{name} output"
+            layer.input[:] = [values, weight.output[0], *node.input[2:]]
+            graph.node.append(layer)
+            found = layer.output[0] if after is None else add_rounding(layer.output[0], after, f"{name} rounded")
+            error = add("Sub", [found, exact], f"{name} error")
+            for values, power in ((error, f"{name} noise"), (exact, f"{name} signal")):
+                add("ReduceSumSquare", [values], power, keepdims=0)
+                graph.output.append(make_tensor_value_info(power, onnx.TensorProto.FLOAT, ()))
         augmented = self._folder / "augmented.onnx"
-        found = []
         with _explained():
-            for path, kinds in ((file, ("QuantizeLinear", "DequantizeLinear")), (self.prepared, OPERATORS)):
-                qdq_loss_debug.modify_model_output_intermediate_tensors(str(path), str(augmented), list(kinds))
-                batches: Any = self._inputs.first(_COMPARED_BATCHES)
-                found.append(qdq_loss_debug.collect_activations(str(augmented), batches))
-            matched = qdq_loss_debug.create_activation_matching(*found)
-            ratios = {
-                name: errors["qdq_err"] for name, errors in qdq_loss_debug.compute_activation_error(matched).items()
-            }
-
-        def find_lowest(node: Any) -> float:
-            """Return the lowest ratio of signal to noise, in decibels, of the values that a layer reads and gives."""
-            return min((ratios[name] for name in (*node.input, *node.output) if name in ratios), default=np.inf)
-
-        return [node.name for node in sorted(self._nodes, key=find_lowest)]
+            onnx.save(model, str(augmented))
+        powers = compute(augmented, self._inputs.read(0))
+        return [name for name in self.layers if powers[f"{name} noise"] > MOST_NOISE * powers[f"{name} signal"]]
 
 
 @contextlib.contextmanager

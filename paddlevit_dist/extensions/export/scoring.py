@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import paddle
@@ -13,9 +13,10 @@ from ...core.checkpoint.class_rows import ClassNames, order_outputs
 from ...core.checkpoint.output_names import drop_unnamed
 from ...core.distributed import all_gather, broadcast_object, reduce_dict
 from ...core.engine.compatibility import FactDifference, judge_changes, show
-from ...core.engine.evaluation import EvaluationObserver
+from ...core.engine.evaluation import EvaluationObserver, Evaluator
 from ...core.engine.trainer import Trainer
 from ...core.inference.evaluation import load_evaluated_weights
+from ...core.intervals import ConfidenceInterval
 from ...core.launch import gpu
 from ...core.metrics.confidence import PerSampleResults, compute_intervals
 from ...core.registry.lookup import find_built_in
@@ -319,47 +320,59 @@ class _ReplayLayer(paddle.nn.Layer):
         return self.outputs.pop(0)
 
 
-class ExportComparison(EvaluationObserver):
-    """Scores the trained weights on the same batches, and logs the difference."""
+class ComparedModels(NamedTuple):
+    """How the outputs and the score of an exported model differ from the other model's."""
 
-    def __init__(self, run: Trainer) -> None:
-        self._run = run
-        self._exported = next(
-            layer for layer in run.model.sublayers(include_self=True) if isinstance(layer, ExportedLayer)
-        )
-        self._is_labeled = run.eval_dataset.labeled
-        self._metrics = build_metrics(run.task)
+    outputs: OutputDifference
+    changed: int | None  # samples with another answer, of classes or chosen labels; None: the task has none
+    values: dict[str, float]  # of the other model; empty without labels
+    summary: str  # these in words
+    interval: ConfidenceInterval | None  # of how much the exported model's score exceeds the other's; None: unknown
+
+
+class OutputComparison(EvaluationObserver):
+    """Scores the model that an exported one is compared with on the same batches, and compares all outputs.
+
+    Args:
+        exported: its ``compared_with`` computes the other outputs from now on, if it has one.
+        task: the evaluated task.
+        evaluator: which evaluates the exported model, and whose last evaluation ``finish`` compares with.
+    """
+
+    def __init__(self, exported: ExportedLayer, task: Task, evaluator: Evaluator) -> None:
+        self.exported, self._task, self._evaluator = exported, task, evaluator
+        self._metrics = build_metrics(task)
         self._replayed = _ReplayLayer()
-        self._trained = require_exportable(run.task).evaluated_model(self._replayed)
+        self._other = require_exportable(task).evaluated_model(self._replayed)
         self._of = ""  # what is compared, in words
         self._has_class_scores = False  # set by the first batch of this rank
         # Largest difference of outputs, largest output, number of samples with another answer; on the device.
         self._totals = [paddle.zeros([], dtype=dtype) for dtype in ("float32", "float32", "int64")]
 
-        if self._exported.compared_with is not None:
-            self._exported.pairs = []  # of outputs of both models, recorded from now on
+        if exported.compared_with is not None:
+            exported.pairs = []  # of outputs of both models, recorded from now on
 
     def after_batch(self, batch: dict[str, Any], records: object) -> None:
-        """Score the trained model's outputs of a batch, and compare them with the exported model's."""
-        pairs = self._exported.pairs
+        """Score the other model's outputs of a batch, and compare them with the exported model's."""
+        pairs = self.exported.pairs
         if pairs is None:
             return
-        self._exported.pairs = None
+        self.exported.pairs = None
         self._replayed.outputs = [each for _, each in pairs]
-        self._run.task.eval_step(self._trained, batch, EvaluationStep(self._metrics))
+        self._task.eval_step(self._other, batch, EvaluationStep(self._metrics))
         done = len(pairs) - len(self._replayed.outputs)
         for actual, expected in pairs[:done]:  # later ones are recomputed for figures
             self._compare(actual, expected)
-        self._exported.pairs = []
+        self.exported.pairs = []
 
     def _compare(self, actual: paddle.Tensor, expected: paddle.Tensor) -> None:
-        if self._exported.parts.difference is not None:
-            difference = compare(read(*expected), read(*actual), self._exported.parts.difference)
+        if self.exported.parts.difference is not None:
+            difference = compare(read(*expected), read(*actual), self.exported.parts.difference)
             self._of, new = difference.of, paddle.to_tensor(difference[:2], dtype="float32")
             self._totals[:2] = [paddle.maximum(total, new[index]) for index, total in enumerate(self._totals[:2])]
             return
         expected = expected.astype("float32")
-        if self._exported.gives_probabilities:
+        if self.exported.gives_probabilities:
             expected = F.softmax(expected, axis=-1)
         distance = (actual - expected).abs()
         distance = paddle.where(distance - distance == 0, distance, paddle.full_like(distance, float("inf")))  # NaN too
@@ -367,7 +380,7 @@ class ExportComparison(EvaluationObserver):
         self._totals = [paddle.maximum(largest, distance.max()), paddle.maximum(output, expected.abs().max()), changed]
         if actual.ndim == 2:
             self._has_class_scores = True
-            if self._exported.parts.is_exclusive:
+            if self.exported.parts.is_exclusive:
                 is_other = actual.argmax(axis=-1) != expected.argmax(axis=-1)
             else:
                 is_other = self._differ_in_labels(actual, expected)
@@ -375,67 +388,77 @@ class ExportComparison(EvaluationObserver):
 
     def _differ_in_labels(self, actual: paddle.Tensor, expected: paddle.Tensor) -> paddle.Tensor:
         """Return which samples have other labels, bool (samples,), by the task's rule."""
-        choose = self._exported.parts.choose
+        choose = self.exported.parts.choose
         if choose is None:
             return ((actual > 0) != (expected > 0)).any(axis=-1)
         ours, theirs = map(choose, read(actual, expected))  # waits for the device: the rule is that of the scores
         return paddle.to_tensor((ours != theirs).any(axis=-1))
 
-    def after_evaluate(self, facts: dict[str, Any]) -> None:
-        """Log the difference between both models over all ranks."""
-        exported, run, run_log = self._exported, self._run, self._run.run_log
-        if exported.pairs is None:
-            return
-        exported.pairs = None
-        state, indices = reduce_dict(self._metrics.state, average=False), run.evaluator.loader.sampler.indices()
-        if isinstance(self._metrics, TableMetrics):
-            self._metrics.indices = indices
+    def finish(self) -> ComparedModels:
+        """Return the comparison over all ranks, after the evaluation. Every rank must call this."""
+        self.exported.pairs = None
+        evaluator, metrics, values, summary, found = self._evaluator, self._metrics, dict[str, float](), "", None
+        state, indices = reduce_dict(metrics.state, average=False), evaluator.loader.sampler.indices()
+        if isinstance(metrics, TableMetrics):
+            metrics.indices = indices
         totals = all_gather([value.item() for value in self._totals])
         largest, output, changed = max(t[0] for t in totals), max(t[1] for t in totals), sum(t[2] for t in totals)
-        differences: dict[str, Any] = {"largest_difference": largest if math.isfinite(largest) else None}
-        differences["of_outputs_up_to"] = output
-        difference = OutputDifference(largest, output, next(filter(None, all_gather(self._of)), ""))
-        messages = [str(difference)]
-        if self._has_class_scores:
-            differences["changed"] = changed
-            messages.insert(0, f"{changed:,} of {count_samples(run.task, run.eval_dataset)} have another answer")
-        event = {**facts, "trained": exported.weights, **differences}
-        if self._is_labeled:
-            values, (score, _) = self._metrics.compute(state), run.task.best_metric
-            run_log.log_and_print(f"trained weights: {self._metrics.summary(values)}")
-            event["trained_values"] = values
-            if score in values and score in run.evaluator.values:
-                text, ends = self._measure_cost(score, values[score], indices)
-                messages.insert(0, text)
-                event.update(ends)
+        outputs = OutputDifference(largest, output, next(filter(None, all_gather(self._of)), ""))
+        if evaluator.samples.labeled:
+            values = metrics.compute(state)
+            summary = metrics.summary(values)
+            if evaluator.confidence is not None and isinstance(metrics, PerSampleMetrics):
+                tables = list[PerSampleResults]()
+                compute_intervals(metrics, indices, None, tables.append, evaluator.groups)
+                score, (table, confidence) = self._task.best_metric[0], (evaluator.table, evaluator.confidence)
+                if table is not None and tables and score in values and score in evaluator.values:
+                    found = table.interval_of_difference(tables[0], score, confidence)
+        return ComparedModels(
+            outputs, changed if self._has_class_scores else None, values, summary, broadcast_object(found)
+        )
+
+
+class ExportComparison(OutputComparison):
+    """Compares an exported model with the trained weights, and logs the difference."""
+
+    def __init__(self, run: Trainer) -> None:
+        self._run = run
+        layers = run.model.sublayers(include_self=True)
+        super().__init__(next(each for each in layers if isinstance(each, ExportedLayer)), run.task, run.evaluator)
+
+    def after_evaluate(self, facts: dict[str, Any]) -> None:
+        """Log the difference between both models over all ranks."""
+        exported, run, run_log = self.exported, self._run, self._run.run_log
+        if exported.pairs is None:
+            return
+        found = self.finish()
+        largest, (score, _) = found.outputs.absolute, run.task.best_metric
+        event: dict[str, Any] = {**facts, "trained": exported.weights}
+        event["largest_difference"] = largest if math.isfinite(largest) else None
+        event["of_outputs_up_to"] = found.outputs.largest
+        messages = [str(found.outputs)]
+        if found.changed is not None:
+            event["changed"] = found.changed
+            messages.insert(0, f"{found.changed:,} of {count_samples(run.task, run.eval_dataset)} have another answer")
+        if found.values:
+            run_log.log_and_print(f"trained weights: {found.summary}")
+            event["trained_values"] = found.values
+        if score in found.values and score in run.evaluator.values:
+            text = f"{score} {round(run.evaluator.values[score] - found.values[score], 6) + 0.0:+.4g}"
+            confidence = run.evaluator.confidence
+            if confidence is not None and found.interval is not None and found.interval.has_width():
+                low, high = found.interval.low, found.interval.high
+                text += f" [{low:+.4g}, {high:+.4g}]"
+                ends = [float(f"{end:.6g}") for end in (low, high)]
+                event["difference"] = {"percent": confidence.percent, score: ends}
+            messages.insert(0, text)
         run_log.event("difference_of_export", event)
         run_log.log_and_print(f"after the export: {'; '.join(messages)}")
-        self._explain_difference(difference)
-
-    def _measure_cost(self, score: str, value: float, indices: Sequence[int]) -> tuple[str, dict[str, Any]]:
-        """Format by how much the exported model's score exceeds the ``value`` of the trained one, with its interval.
-
-        Return the interval's ends as facts of an event, too; without intervals none. Every rank must call this.
-        """
-        evaluator, found, tables = self._run.evaluator, None, list[PerSampleResults]()
-        difference = round(evaluator.values[score] - value, 6) + 0.0
-        text = f"{score} {difference:+.4g}"
-        if evaluator.confidence is None or not isinstance(self._metrics, PerSampleMetrics):
-            return text, {}
-        compute_intervals(self._metrics, indices, None, tables.append, evaluator.groups)
-        if evaluator.table is not None and tables:
-            found = evaluator.table.interval_of_difference(tables[0], score, evaluator.confidence)
-        found = broadcast_object(found)
-        if found is None or not found.has_width():
-            return text, {}
-        low, high = found.low, found.high
-        return f"{text} [{low:+.4g}, {high:+.4g}]", {
-            "difference": {"percent": evaluator.confidence.percent, score: [float(f"{end:.6g}") for end in (low, high)]}
-        }
+        self._explain_difference(found.outputs)
 
     def _explain_difference(self, difference: OutputDifference) -> None:
         """Say that rounding does not explain the difference of outputs, if it does not."""
-        exported, run_log = self._exported, self._run.run_log
+        exported, run_log = self.exported, self._run.run_log
         # TF32 has the digits of float16
         precision = exported.precision
         if precision == "float32" and is_on_gpu() and gpu.rounds_to_tf32():

@@ -1,4 +1,4 @@
-"""A graph in int8: what is quantized, how exactly, and which layers lose most."""
+"""A graph in int8: what is quantized, how exactly, and which layers are rounded most."""
 
 import inspect
 
@@ -93,31 +93,34 @@ def test_ranges_are_measured_once_and_give_the_file_that_measuring_again_gives(g
     assert (tmp_path / "stored.onnx").read_bytes() == (tmp_path / "measured.onnx").read_bytes()
 
 
-def test_the_layer_that_reads_one_large_among_many_small_values_is_named_first(tmp_path):
-    """The other layer reads and gives zeros and ones, which integers represent exactly."""
-    unit = np.eye(4, dtype=np.float32)
+def test_a_layer_is_rough_where_one_channel_is_far_larger_than_the_others(tmp_path):
+    """Three layers in a row; the second multiplies the large channel by a small number: its output needs the others.
+
+    The third reads what the second has lost, and computes it exactly: it is not rough by itself.
+    """
+    scale = np.float32([1, 1, 1, 3000])
     nodes = [
-        helper.make_node("MatMul", ["x", "unit"], ["same"], name="exact"),
-        helper.make_node("MatMul", ["wide", "other"], ["more"], name="rounded"),
-        helper.make_node("Mul", ["same", "more"], ["z"]),
+        helper.make_node("MatMul", ["x", "first"], ["a"], name="first"),
+        helper.make_node("Mul", ["a", "scale"], ["b"]),
+        helper.make_node("MatMul", ["b", "second"], ["c"], name="second"),
+        helper.make_node("MatMul", ["c", "third"], ["z"], name="third"),
     ]
-    float32 = onnx.TensorProto.FLOAT
-    drawn = helper.make_graph(
-        nodes,
-        "drawn",
-        [helper.make_tensor_value_info(name, float32, ("batch", 4)) for name in ("x", "wide")],
-        [helper.make_tensor_value_info("z", float32, None)],
-        [numpy_helper.from_array(unit, name) for name in ("unit", "other")],
-    )
+    constants = {name: RANDOM.normal(size=(4, 4)).astype("float32") for name in ("first", "second", "third")}
+    constants |= {"scale": scale, "second": constants["second"] / scale[:, None]}
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ("batch", 4)) for name in ("x", "z")]
+    weights = [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    drawn = helper.make_graph(nodes, "drawn", values[:1], values[1:], weights)
     onnx.save(helper.make_model(drawn, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / WHOLE)
-    wide = RANDOM.uniform(0.1, 1, (100, 4)).astype("float32")
-    wide[0, 0] = 50
     inputs = StoredInputs(tmp_path / "inputs")
-    inputs.add({"x": RANDOM.integers(0, 2, (100, 4)).astype("float32"), "wide": wide})
+    inputs.add({"x": RANDOM.normal(size=(100, 4)).astype("float32")})
     graph = QuantizedGraph(tmp_path, inputs)
     graph.quantize(tmp_path / "int8.onnx")
-    assert graph.layers == ["exact", "rounded"]
-    assert graph.rank(tmp_path / "int8.onnx") == ["rounded", "exact"]
+    assert graph.find_rough_layers(tmp_path / "int8.onnx") == ["second"]
+
+
+def test_no_layer_is_rough_whose_output_follows_the_large_channels(graph, tmp_path):
+    graph.quantize(tmp_path / "int8.onnx")
+    assert graph.find_rough_layers(tmp_path / "int8.onnx") == []
 
 
 def test_files_with_integers_are_told_from_others(graph, tmp_path):

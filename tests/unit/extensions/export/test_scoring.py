@@ -223,7 +223,7 @@ def compare_models(
     samples = Samples(range(5))
     samples.labeled = labeled
     loader = SimpleNamespace(sampler=SimpleNamespace(indices=lambda: list(range(5))))
-    evaluator = SimpleNamespace(values={"score": 10.5}, loader=loader, confidence=None)
+    evaluator = SimpleNamespace(values={"score": 10.5}, loader=loader, confidence=None, samples=samples)
     task = Scored(load(["-cfg=vit_digits"]).values)
     task.passes = passes[0]
     run = SimpleNamespace(model=layer, task=task, eval_dataset=samples, run_log=log, evaluator=evaluator)

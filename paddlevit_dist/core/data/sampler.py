@@ -12,6 +12,7 @@ from paddle.io import DistributedBatchSampler
 
 from .. import distributed
 from ..runtime.errors import UserError
+from ..runtime.printing import describe_value
 from ..tasks.dataset import TransformedDataset, reading_generator
 
 MOST_IN_MEMORY = 1 << 24  # indices, 128 MiB; more samples than this have a computed order
@@ -292,6 +293,13 @@ class TrainingSampler(DistributedBatchSampler):
         if isinstance(self.dataset, TransformedDataset):
             self.dataset.set_epoch(epoch)
             order = self.dataset.draw_order(generator)
+        if order is not None:
+            order, number = np.asarray(order), len(self.dataset)
+            if order.shape != (number,) or order.dtype.kind not in "iu" or order.min() < 0 or order.max() >= number:
+                raise UserError(
+                    f"draw_order of the training samples returns {describe_value(order)}, expected {number:,} indices "
+                    f"from 0 to {number - 1:,}, some perhaps several times"
+                )
         return draw_permutation(len(self.dataset), generator) if order is None else count_occurrences(order)
 
 

@@ -347,9 +347,12 @@ class TransformedDataset:
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
         """Draw the order of an epoch's samples, int (samples,), some perhaps several times; None: a plain permutation.
 
-        Called by the sampler of every rank with identical generators, after ``set_epoch``.
+        By default, the ``dataset`` does if it has such a method. Called by the sampler of every rank with identical
+        generators, after ``set_epoch``.
         """
-        return None
+        draw = getattr(getattr(self, "dataset", None), "draw_order", None)
+        order: np.ndarray | None = None if draw is None else draw(generator)
+        return order
 
 
 class ReadingGenerator(np.random.Generator):

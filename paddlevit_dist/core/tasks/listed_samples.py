@@ -29,11 +29,6 @@ class ListedSamples(TransformedDataset):
         """Read sample ``index``."""
         return self.dataset[index]
 
-    def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
-        """Return the order that the object draws if it does."""
-        order: np.ndarray | None = self.dataset.draw_order(generator) if hasattr(self.dataset, "draw_order") else None
-        return order
-
     def describe(self, index: int) -> str:
         """Return the description of sample ``index`` if there is one, else its number."""
         return self._dataset().describe(index)

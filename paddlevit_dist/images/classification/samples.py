@@ -58,8 +58,10 @@ class ClassificationSamples(TransformedDataset):
         return image, label, self.erasing.draw(image.shape, generator)
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
-        """Draw the order of an epoch if classes are balanced; None: the sampler decides."""
-        return draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else None
+        """Draw the order of an epoch, in which classes are balanced if they are to be."""
+        return (
+            draw_balanced_order(self.dataset.labels, generator) if self.is_balanced else super().draw_order(generator)
+        )
 
     # the dataset knows them
     class_names = property(lambda samples: samples.dataset.class_names)

@@ -116,6 +116,11 @@ def hold_out(
     ``UserError`` says that nothing would be held out.
     """
     require_split(split, SPLITS, "that DATA.VAL_FRACTION divides")
+    if hasattr(dataset, "draw_order"):
+        raise UserError(
+            f"DATA.VAL_FRACTION {fraction:g}: draw_order of {dataset.own_class.__name__} also draws images that would "
+            "be held out: remove the key, and return the images of the split train or val"
+        )
     labels = np.zeros(len(dataset), np.int64) if dataset.labels is None else np.asarray(dataset.labels)
     held_out, divided = _choose_groups(dataset, labels, fraction, seed)
     if held_out is None:

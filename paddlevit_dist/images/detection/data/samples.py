@@ -185,8 +185,12 @@ class DetectionSamples(ImageSamples):
         self.window_plan: WindowPlan | None = None  # of an evaluation
 
     def draw_order(self, generator: np.random.Generator) -> np.ndarray | None:
-        """Draw an epoch's order of samples with similar shapes together; None: any order."""
-        return draw_grouped_order(self.dataset.sizes, self.group, generator) if self.group else None
+        """Draw an epoch's order, of samples with similar shapes together if they are grouped."""
+        return (
+            draw_grouped_order(self.dataset.sizes, self.group, generator)
+            if self.group
+            else super().draw_order(generator)
+        )
 
     def read_sample(self, index: int, generator: np.random.Generator) -> DetectionSample:
         """Read, transform and return sample ``index``."""

@@ -10,7 +10,9 @@ from support.thread_ranks import acting_as
 from paddlevit_dist import UserError
 from paddlevit_dist.core.data import sampler as sampler_module
 from paddlevit_dist.core.data.sampler import EvaluationSampler, SampleKey, SampleKeys, TrainingSampler
-from paddlevit_dist.core.tasks.dataset import reading_generator
+from paddlevit_dist.core.tasks.dataset import TransformedDataset, reading_generator
+from paddlevit_dist.images import ImageDataset
+from paddlevit_dist.images.classification.samples import ClassificationSamples
 
 DATA = range(103)
 
@@ -223,6 +225,46 @@ def test_repeated_indices_are_counted_in_their_order():
     assert drawn.indices is order and drawn.occurrences.tolist() == expected
     found, occurrences = drawn.at(np.array([7, 3]))
     assert (found.tolist(), occurrences.tolist()) == ([order[7], order[3]], [expected[7], expected[3]])
+
+
+class Weighted(ImageDataset):
+    """A dataset of a user that draws the order of an epoch itself."""
+
+    weights = np.arange(12) % 3 / 12
+
+    def __len__(self):
+        return 12
+
+    def read(self, index):
+        return None
+
+    def draw_order(self, generator):
+        return generator.choice(12, 12, p=self.weights).tolist()
+
+
+class Plain(TransformedDataset):
+    def __init__(self, dataset):
+        self.dataset = dataset
+
+
+@pytest.mark.parametrize("kind", [Plain, lambda dataset: ClassificationSamples(dataset, None)])
+def test_the_order_that_a_dataset_draws_is_that_of_its_samples(kind):
+    dataset = Weighted(None, "train", None)
+    drawn = Weighted(None, "train", None).draw_order(np.random.default_rng([0, 1]))
+    sampler = training(data=kind(dataset), batch_size=4)
+    sampler.set_position(1, 0)
+    assert indices(sampler) == [drawn[:4], drawn[4:8], drawn[8:]]
+
+
+@pytest.mark.parametrize(
+    "order", [[0, 1], np.arange(12.0), np.arange(1, 13), np.arange(-1, 11), np.zeros((12, 1), int)]
+)
+def test_an_order_has_an_index_for_each_sample(order):
+    dataset = type("Odd", (Weighted,), {"draw_order": lambda self, generator: order})(None, "train", None)
+    with pytest.raises(
+        UserError, match=r"^draw_order of the training samples returns .*, expected 12 indices from 0 to 11"
+    ):
+        list(training(data=Plain(dataset)))
 
 
 @acting_as(1, 3)

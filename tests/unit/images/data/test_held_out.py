@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from support.refusals import refusal_of
 from support.trainings.runs import write_single_folder
 
 from paddlevit_dist import UserError
@@ -121,6 +122,13 @@ def test_a_file_that_is_listed_twice_is_on_one_side_that_of_its_first(tmp_path):
     held_out = choose_held_out(whole, np.asarray(whole.labels), 0.25, 0).reshape(5, 40)
     assert (held_out == held_out[0]).all() and held_out[0].sum() == 10
     np.testing.assert_array_equal(held_out[0], choose_held_out(whole, np.zeros(40, int), 0.25, 0), strict=True)
+
+
+def test_an_order_of_the_whole_is_not_drawn_for_a_part(tmp_path):
+    whole = type("Weighted", (Digits,), {"draw_order": lambda self, generator: None})(None, "train", tmp_path)
+    assert refusal_of(hold_out, whole, "train", 0.2, 3, tmp_path).startswith(
+        "DATA.VAL_FRACTION 0.2: draw_order of Weighted also draws images that would be held out: "
+    )
 
 
 def test_the_parts_share_out_the_whole(tmp_path):

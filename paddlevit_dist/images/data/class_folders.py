@@ -25,7 +25,6 @@ from .formats import (
     is_hidden,
     iterate_entries,
     list_folders,
-    list_names,
     read_head,
     readable_suffixes,
     split_in_name,
@@ -34,7 +33,6 @@ from .formats import (
 from .image_dataset import ImageDataset, name_folders
 from .prepared import FILE as PREPARED
 from .reading import SPLITS, ReadConfig, decode_image, require_folder
-from .table_columns import SUFFIXES as TABLE_SUFFIXES
 
 WHOLE = ""  # no split: the class folders are directly in the data path
 
@@ -104,14 +102,8 @@ def _split_folder(root: str, split: str, folders: Mapping[str, str]) -> str:
     expected = " or ".join(f"{word}/<class>/" for word in SPLIT_WORDS[split])
     raise UserError(
         f"{root} has no folder {expected} with the {split} images; create it with one subfolder per class"
-        f", or set DATA.VAL_FRACTION to split a single folder <class>/{_hint_at_table(root)}"
+        f", or set DATA.VAL_FRACTION to split a single folder <class>/"
     )
-
-
-def _hint_at_table(root: str) -> str:
-    """Return the end of a message about missing folders if there is a table, which may have the labels."""
-    name = next((name for name in list_names(root, may_be_absent=True) if name.lower().endswith(TABLE_SUFFIXES)), None)
-    return "" if name is None else f"; if {name} has the labels, add -dataset=table"
 
 
 def list_classes(root: str, folder: str) -> list[str]:
@@ -130,7 +122,6 @@ def list_classes(root: str, folder: str) -> list[str]:
         path = os.path.join(root, folder) if folder else root
         is_trained = not folder or split_in_name(folder) in SPLITS
         remedy = "" if is_trained else "; for images without labels, use 'predict'"
-        remedy += _hint_at_table(path)
         raise UserError(f"{path} has no class folders; expected its images in one subfolder per class{remedy}")
     return names
 

@@ -20,6 +20,7 @@ from ...core.runtime.text_files import read_bytes
 from ...core.tasks.dataset import require_split
 from ..imagenet_classes import read_table
 from .class_folders import IndexedClassImages, index_class_folders, list_classes
+from .class_trees import find_class_tree
 from .formats import SkippedFiles
 from .image_dataset import name_folders, read_class_names
 from .listed_names import find_foreign_prefix
@@ -68,7 +69,9 @@ class ImageNet2012(IndexedClassImages):
         name = f"imagenet2012-{split}"
         prefix = b""
         skipped_files: SkippedFiles | None = None  # lists and the development kit name every image
-        if any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values()):
+        has_lists = any(os.path.lexists(os.path.join(root, list_name)) for list_name in LISTS.values())
+        root = root if has_lists else os.path.join(root, find_class_tree(root).top).rstrip("/")  # the archive wraps it
+        if has_lists:
             list_file = Path(root, _find_list(root, split))
             names = read_class_names(root)
             num_classes = len(names) if names else num_classes

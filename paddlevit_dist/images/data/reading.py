@@ -237,18 +237,13 @@ SPLITS = ("train", "val")
 _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "HSV")
 _CAN_BE_KEYED = ("P", "RGB", "L", "1")  # modes with a transparent color or entry of the palette
 _LABELS_AT_ONCE = 1 << 22
-_IMAGENET = ("ILSVRC/Data/CLS-LOC", "Data/CLS-LOC", "CLS-LOC")  # below the unpacked archive
 
 
 def require_folder(data_path: str | None, dataset: str, layout: str) -> str:
-    """Return what ``tasks.dataset.require_folder`` does; a ``UserError`` also names ImageNet below it, or a table."""
+    """Return what ``tasks.dataset.require_folder`` does; a ``UserError`` also says what reads a table."""
     if data_path is not None and os.fspath(data_path).lower().endswith(TABLE_SUFFIXES) and os.path.isfile(data_path):
         raise UserError(f"{data_path} is a file, not a folder: if it is a table of labels, add -dataset=table")
-    folder = dataset_base.require_folder(data_path, dataset, layout)
-    for subfolder in _IMAGENET:
-        if os.path.isdir(os.path.join(folder, subfolder, "train")):
-            raise UserError(f"{folder} contains ImageNet in {subfolder}: give that folder as -data_path")
-    return folder
+    return dataset_base.require_folder(data_path, dataset, layout)
 
 
 def check_labels(labels: np.ndarray, num_classes: int, dataset: str, where: Callable[[int], str]) -> None:

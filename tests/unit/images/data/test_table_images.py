@@ -137,17 +137,9 @@ def test_other_data_sets_point_to_tables(root, cache):
     for place, split, message in (
         (root / "absent.csv", "train", r"absent.csv does not exist"),
         (root / "labels.csv", "train", r"labels.csv is a file, not a folder: if it is a table .* add -dataset=table"),
-        (root, "train", r"has no folder train/<class>/ .*; if labels.csv has the labels, add -dataset=table"),
     ):
         with pytest.raises(UserError, match=message):
             ClassFolders(str(place), split, cache)
-    (root / "labels.csv").rename(root / "LABELS.TSV")
-    for place, message in (
-        (root / "LABELS.TSV", "LABELS.TSV is a file, not a folder: if it is a table .* add -dataset=table"),
-        (root, "has no folder train/<class>/ .*; if LABELS.TSV has the labels, add -dataset=table"),
-    ):
-        with pytest.raises(UserError, match=message):
-            ClassFolders(str(place), "train", cache)
 
 
 def test_unused_options_are_the_defaults():

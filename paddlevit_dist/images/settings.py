@@ -38,7 +38,7 @@ SIDE_PX = Range(low=1, high=65_535)  # no common image format has longer sides
 RGB = 3  # channels
 _DRAWN = ("synthetic_shapes", "segmentation_shapes", "panoptic_shapes", "drawn_figures")  # datasets of drawn images
 _OF_COLUMNS = ("hub", "hub_boxes", "hub_label_maps")  # datasets in columns of data files
-_OF_TABLES = ("DATA.TABLE.IMAGES", "DATA.TABLE.FOLD", "DATA.TABLE.EMPTY")
+_OF_TABLES = ("DATA.TABLE.IMAGES", "DATA.TABLE.FOLD", "DATA.TABLE.EMPTY", "DATA.TABLE.BOXES")
 _INSIDE = Range(low=0, high=1, low_open=True, high_open=True)
 _SIZE = Range(low=1, high=1_000_000)
 _FACTOR = Range(low=0, high=1000, low_open=True)
@@ -57,6 +57,9 @@ class LabelTableSection(Section):
     )
     LABELS: list[str] = key(
         [], "column of labels, boxes or label maps, or columns of classes; empty: found by types, headings and content"
+    )
+    BOXES: Literal["xyxy", "xywh", "cxcywh"] | None = key(
+        None, "box_table: the numbers of a box: two corners, corner and sides, or center and sides; None: by headings"
     )
     FOLD: str | None = key(None, "value of the column fold that is validation; None: the first one")
     EMPTY: Literal["unknown", "absent"] = key(
@@ -272,6 +275,9 @@ def _find_unused(view: ConfigView[ImageSettings]) -> Iterator[IgnoredKeys]:
         yield IgnoredKeys(_OF_TABLES, "DATA.DATASET", "it is for table, and {}")
     elif data.DATASET == "table":
         yield IgnoredKeys(("DATA.TABLE.CONFIGURATION",), "DATA.DATASET", "it is for hub, and {}")
+        yield IgnoredKeys(("DATA.TABLE.BOXES",), "DATA.DATASET", "it is for box_table, and {}")
+    elif data.DATASET == "box_table":
+        yield IgnoredKeys(("DATA.TABLE.CONFIGURATION", "DATA.TABLE.EMPTY"), "DATA.DATASET", "it is for others, and {}")
     else:
         yield IgnoredKeys(("DATA.TABLE.",), "DATA.DATASET", "it is for table and hub, and {}")
 

@@ -95,12 +95,21 @@ FOLD = Role(_split("fold folds kfold cv_fold fold_id"))
 LABEL_OF_ROW, CONFIDENCE = Role(("label_name",)), Role(("confidence",))  # Open Images: one label in each row
 ROW_NUMBER = re.compile(r"index|unnamed[\W_]*\d+|level_\d+")  # headings of pandas, in lower case
 
-# Columns of boxes: one of each side, or text with all four.
-BOX = Role(_split("bbox bboxes bounding_box prediction_string"))
-BOX_SIGN = Role((*BOX.words, "xmin", "x_center"))  # any of these shows that a table has boxes
-CORNERS = tuple(map(_split, ("xmin ymin xmax ymax", "x1 y1 x2 y2", "x0 y0 x1 y1", "left top right bottom")))
-CENTERS = (_split("x_center y_center width height"), _split("x_center y_center w h"))
-SIDES = tuple(map(_split, ("x y w h", "x y width height", "left top width height")))
+# Boxes: a column of each side, or one with all four in each cell, whose form its heading says, or else COCO's.
+XYXY, XYWH, CXCYWH = "xyxy", "xywh", "cxcywh"  # forms
+BOXES = {
+    XYWH: Role(_split("bbox bboxes box boxes bounding_box bounding_boxes xywh bbox_xywh bboxes_xywh boxes_xywh")),
+    XYXY: Role(_split("xyxy bbox_xyxy bboxes_xyxy boxes_xyxy")),
+    CXCYWH: Role(_split("cxcywh bbox_cxcywh bboxes_cxcywh boxes_cxcywh")),
+}
+BOX_SIDES = {
+    XYXY: tuple(map(_split, ("xmin ymin xmax ymax", "x1 y1 x2 y2", "x0 y0 x1 y1", "left top right bottom"))),
+    CXCYWH: tuple(map(_split, ("x_center y_center width height", "center_x center_y width height", "cx cy w h"))),
+    XYWH: tuple(map(_split, ("x y w h", "x y width height", "left top width height", "xmin ymin width height"))),
+}
+BOXES_IN_WORDS = Role(("prediction_string",))  # of competitions: class and confidence before the sides of each box
+BOX_SIGN = Role(_split("bbox bboxes bounding_box prediction_string xmin x_center"))  # a table with one has boxes
+CROWD = Role(_split("iscrowd is_crowd crowd is_group_of"))
 
 # Tables of points.
 POINT = Role(

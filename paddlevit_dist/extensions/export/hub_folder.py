@@ -63,6 +63,7 @@ _BUILDERS = {
     "unlabeled": "imagefolder",
     "table": "csv",
     "keypoint_table": "csv",
+    "box_table": "csv",
     "hub": "parquet",
     "hub_boxes": "parquet",
     "hub_label_maps": "parquet",

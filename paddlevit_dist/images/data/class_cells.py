@@ -1,13 +1,20 @@
-"""What a cell of a table says about a class: the image has it, does not have it, or is not known to.
+"""What a cell of a table says: a number; or about a class, that the image has it, does not, or is not known to.
 
 Programs and spreadsheets of several languages write this in several ways, also for all classes in one cell.
 """
 
+import contextlib
+import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from ...core.runtime.errors import UserError
+from ...core.runtime.printing import shorten
 from ...core.runtime.spelling import compose
-from .table_columns import Column
+from .table_columns import Column, LabelColumns
 
 EMPTY = ("", "nan", "na", "n/a", "null", "none", "<na>")  # what programs write for a value that is missing
 _DECIMAL_COMMA = re.compile(r"(-?[01]),0{1,2}")
@@ -79,3 +86,35 @@ def has_vectors(cells: Column) -> bool:
     """Return whether all cells have 0 or 1 of each class, and cannot be numbers such as 1,0."""
     vectors = [parse_vector(cell) or () for cell in cells if cell not in ("", None)]
     return all(vectors) and any(len(vector) > 2 or vector[1] for vector in vectors)
+
+
+def read_numbers(
+    table: LabelColumns, column: int, first: int, cells: Column, expected: str, words: Mapping[str, float] | None = None
+) -> np.ndarray:
+    """Return the numbers of the rows from ``first`` on, float64 (rows,); NaN where a cell is empty.
+
+    ``words`` stand for some numbers. A ``UserError`` names the first cell that is not ``expected``.
+    """
+    with contextlib.suppress(TypeError, ValueError):  # other cells are read one by one
+        if (not words or isinstance(cells[0], str)) and (
+            np.abs(numbers := np.fromiter(map(float, cells), np.float64)) < 1e9
+        ).all():
+            return numbers
+    numbers = np.full(len(cells), np.nan)
+    for row, cell in enumerate(cells):
+        text = "" if cell is None else str(cell).strip().lower()
+        if text in EMPTY:
+            continue
+        try:
+            numbers[row] = words[text] if words and text in words else float(text.replace(",", "."))
+        except ValueError:
+            numbers[row] = math.inf
+        if not abs(numbers[row]) < 1e9:
+            raise wrong_cell(table, first + row, column, cell, expected)
+    return numbers
+
+
+def wrong_cell(table: LabelColumns, row: int, column: int, cell: object, expected: str) -> UserError:
+    """Return the error that a cell of a row, from 0, is not what is expected."""
+    place = f"{table.locate(row)}, column {table.headings[column]}"
+    return UserError(f"{place}: {shorten(repr(cell), 60)}: expected {expected}")

@@ -32,7 +32,7 @@ from .hub.guessing import find_hub, metadata_decide
 from .hub.layout import ARROW, PARQUET, is_pattern
 from .hub.repository import is_repository
 from .imagenet import FIRST_OF_KIT, LISTS
-from .label_layouts import holds_labels
+from .label_layouts import holds_boxes, holds_labels
 from .label_rows import read_first_labels, read_split_words
 from .map_layouts import find_label_maps
 from .reading import SPLITS
@@ -93,6 +93,7 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
 def _detect_folder(root: str, shown: str, contents: str | None) -> DatasetGuess | None:
     """Detect the dataset that a folder has in any other form than data files and tables; see ``guess``."""
     boxes, maps = find_boxes(root, shown), find_label_maps(root, shown)
+    boxes = boxes or (_find_box_tables(root, shown) if contents == BOX_LABELS else [])
     annotated = maps if maps and (contents == MASK_LABELS or not boxes) else boxes
     guesses: list[DatasetGuess] = []
     for detect in _DETECTORS:
@@ -137,13 +138,14 @@ def find_classes(path: str, shown: str) -> list[DatasetGuess]:
         return []  # the dataset reports it
     found = guess(path, CLASS_LABELS)
     held = () if found is None else annotation_types("dataset", found.dataset)
-    if found is not None and MASK_LABELS in held:  # whose folders would be read as classes
-        raise UserError(
-            f"{found.reason} (-dataset={found.dataset}), and no images with classes: choose a recipe of segmentation, "
-            "or name the folder of class folders with -data_path"
-        )
-    if found is None or CLASS_LABELS not in held:
+    if found is None:
         return []
+    if CLASS_LABELS not in held:
+        kind = held[0] if held else f"dataset {found.dataset}"
+        raise UserError(
+            f"{found.reason} (-dataset={found.dataset}), and no images with classes: choose a recipe for {kind}, or "
+            "name the folder of class folders with -data_path"
+        )
     return [found, *([found._replace(dataset="imagenet2012")] if found.dataset == "folder" else [])]
 
 
@@ -151,7 +153,10 @@ def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with boxes at a path, ``shown`` in messages, also in data files."""
     if is_yolo_description(os.path.expanduser(root), needs_places=False):
         return [DatasetGuess("yolo", one_line(f"{shown} names classes and images with YOLO's labels"))]
-    found = (find_boxes(root, shown) if os.path.isdir(root) else []) or _find_hub_only(root, BOX_LABELS)
+    if os.path.isfile(root) and root.lower().endswith(TABLE_SUFFIXES) and holds_boxes(root):
+        return [DatasetGuess("box_table", one_line(f"{shown} is a table of boxes"))]
+    found = (find_boxes(root, shown) or _find_box_tables(root, shown)) if os.path.isdir(root) else []
+    found = found or _find_hub_only(root, BOX_LABELS)
     inner = "" if found or not os.path.isdir(root) else find_inner_folder(os.path.abspath(root))
     return [each._replace(path=each.path or inner) for each in find_box_layouts(inner, inner)] if inner else found
 
@@ -214,6 +219,8 @@ def _detect_file(file: str, shown: str, contents: str | None) -> DatasetGuess | 
     hub = find_hub(file, shown, contents) if file.lower().endswith((*PARQUET, *ARROW)) else None
     if hub is not None:
         return hub
+    if file.lower().endswith(TABLE_SUFFIXES) and contents in (None, BOX_LABELS) and holds_boxes(file):
+        return find_box_layouts(file, shown)[0]
     if file.lower().endswith(TABLE_SUFFIXES):
         return DatasetGuess("table", one_line(f"{shown} is a table, read as one of labels"))
     return _detect_cifar(file, shown)
@@ -241,9 +248,10 @@ def _detect_classes(root: str, shown: str) -> DatasetGuess | None:
     ``UserError`` says that both may be meant, or that folders of the same classes, or groups of classes, are there.
     """
     tree = find_class_tree(root)
-    if os.path.exists(os.path.join(root, "val", FIRST_OF_KIT)):
+    if os.path.exists(os.path.join(root, tree.top, "val", FIRST_OF_KIT)):
         where = "class folders below train and " if "train" in tree.labeled else ""
-        return DatasetGuess("imagenet2012", f"{shown} has {where}val/{FIRST_OF_KIT}, ImageNet's validation images")
+        reason = f"{shown} has {where}{os.path.join(tree.top, 'val', FIRST_OF_KIT)}, ImageNet's validation images"
+        return DatasetGuess("imagenet2012", reason, os.path.join(root, tree.top) if tree.top else "")
     splits = [tree.splits[split] for split in SPLIT_WORDS if split in tree.labeled]
     place = splits[0] if splits else tree.top
     paths = [os.path.join(root, place, name) for name in list_class_folders(root, place)]
@@ -407,6 +415,8 @@ def _detect_table(root: str, shown: str) -> DatasetGuess | None:
     if not has_image(root):
         return None
     tables = _find_label_tables(root)
+    if not tables and (boxes := _find_box_tables(root, shown)):
+        return boxes[0]
     if not tables:  # the only one is the nearest, and says what it lacks
         try:
             tables = find_tables(root)
@@ -416,6 +426,14 @@ def _detect_table(root: str, shown: str) -> DatasetGuess | None:
         return None
     names = [os.path.relpath(path, root) for path in tables.values()]
     return DatasetGuess("table", one_line(f"{shown} has {' and '.join(names[:2])}, read as labels of the images there"))
+
+
+def _find_box_tables(root: str, shown: str) -> list[DatasetGuess]:
+    """Return the dataset of tables of boxes in a folder with images; usually none."""
+    tables = find_tables(root, holds_boxes, needs_wanted=True) if has_image(root) else {}
+    names = [os.path.relpath(path, root) for path in tables.values()]
+    reason = f"{shown} has {' and '.join(names[:2])}, with boxes of the images there"
+    return [DatasetGuess("box_table", one_line(reason))] if tables else []
 
 
 def _detect_nothing(root: str, shown: str) -> DatasetGuess | None:

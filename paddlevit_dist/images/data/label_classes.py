@@ -55,7 +55,7 @@ def number_labels(part: TableSplit, classes: TableClasses) -> np.ndarray:
         is_one = _reorder(rows, classes)[selected] == 1
         labels, numbers = is_one.argmax(axis=1), is_one.sum(axis=1)
     else:
-        _require_known(part, classes)
+        require_known(part, classes)
         place = {label: number for number, label in enumerate(classes.labels)}
         numbers = np.array(list(map(len, rows.sets)))[rows.codes[selected]]
         first = np.array([place.get(labels[0], 0) if labels else 0 for labels in rows.sets])
@@ -82,7 +82,7 @@ def number_label_sets(part: TableSplit, classes: TableClasses) -> np.ndarray:
     require_size(len(selected), len(classes.labels), rows.path)
     if rows.codes is None:
         return np.ascontiguousarray(_reorder(rows, classes)[selected])
-    _require_known(part, classes)
+    require_known(part, classes)
     place = {label: number for number, label in enumerate(classes.labels)}
     of_set = np.zeros((len(rows.sets), len(place)), np.int8)
     for row, labels in zip(of_set, rows.sets):
@@ -104,7 +104,8 @@ def _reorder(rows: LabelRows, classes: TableClasses) -> np.ndarray:
     return rows.matrix[:, [place[label] for label in classes.labels]]
 
 
-def _require_known(part: TableSplit, classes: TableClasses) -> None:
+def require_known(part: TableSplit, classes: TableClasses) -> None:
+    """Raise a UserError if rows of a split have labels that no training row has; with the first ones."""
     rows, selected = part
     assert rows.codes is not None
     used = np.unique(rows.codes[selected]).tolist()

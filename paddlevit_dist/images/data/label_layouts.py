@@ -64,7 +64,7 @@ def find_layout(table: LabelColumns, has_several: bool, choices: TableChoices) -
         UserError: a chosen column does not exist, or there are no images or no labels; with the headings.
     """
     image = find_image_column(table, chosen=choices.image)
-    chosen = _require_columns(table, choices.labels, "DATA.TABLE.LABELS")
+    chosen = require_columns(table, choices.labels, "DATA.TABLE.LABELS")
     split, fold = find_split_columns(table, chosen)
     others = [column for column in range(len(table.headings)) if column not in (image, split, fold)]
     boxes = next((table.headings[column] for column in others if _is_box(table.headings[column])), None)
@@ -131,15 +131,25 @@ def _find_label_headings(path: str) -> set[str]:
 def holds_boxes(path: str) -> bool:
     """Return whether a table has columns of boxes."""
     try:
-        return any(map(_is_box, open_columns(path).headings))
+        return find_boxes(open_columns(path).headings) is not None
     except UserError:  # the table that is read reports it
         return False
+
+
+def find_boxes(headings: Sequence[str]) -> tuple[str, list[int]] | None:
+    """Return the form of boxes, and the columns of their four sides, or the one with all of them; None: no boxes.
+
+    The form of boxes in words, as competitions write them, is "".
+    """
+    groups = ((form, roles.find_together(groups, headings)) for form, groups in roles.BOX_SIDES.items())
+    whole = ((form, role.find_all(headings)[:1]) for form, role in (*roles.BOXES.items(), ("", roles.BOXES_IN_WORDS)))
+    return next(((form, columns) for form, columns in (*groups, *whole) if columns), None)
 
 
 def find_image_column(table: LabelColumns, default: int | None = None, chosen: str | None = None) -> int:
     """Return the column of images: ``chosen``, the likeliest, or ``default``; else a UserError with the headings."""
     if chosen is not None:
-        return _require_columns(table, [chosen], "DATA.TABLE.IMAGE")[0]
+        return require_columns(table, [chosen], "DATA.TABLE.IMAGE")[0]
     column = roles.NAME._replace(is_cell=_has_image_paths).find(table.headings, None, table.head)
     column = default if column is None else column
     if column is None:
@@ -196,7 +206,8 @@ def _show_first(table: LabelColumns, columns: Sequence[int]) -> str:
     return ""
 
 
-def _require_columns(table: LabelColumns, headings: Sequence[str], key: str) -> list[int]:
+def require_columns(table: LabelColumns, headings: Sequence[str], key: str) -> list[int]:
+    """Return the columns with these headings, which a key sets; a ``UserError`` if there is none."""
     places = {heading: column for column, heading in enumerate(table.headings)}
     for heading in headings:
         if compose(heading) not in places:

@@ -68,7 +68,7 @@ class LabelRows(NamedTuple):
     notices: list[str]
 
 
-class _DistinctValues(dict[Any, int]):
+class DistinctValues(dict[Any, int]):
     """The distinct values of a column, numbered in the order of their first use."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
     classes = layout.labels if layout.kind == COLUMNS else []
     single = [] if classes else layout.labels
     marks = [column for column in (layout.split, layout.fold, layout.confidence, *single) if column is not None]
-    distinct: dict[int | None, _DistinctValues] = {column: _DistinctValues() for column in marks}
+    distinct: dict[int | None, DistinctValues] = {column: DistinctValues() for column in marks}
     names, matrices, values = list[str](), list[np.ndarray](), ClassValues(choices.is_empty_absent)
     for batch in table.batches([layout.image, *marks, *classes]):
         if classes:
@@ -121,22 +121,12 @@ def read_rows(path: str, has_several: bool, choices: TableChoices) -> LabelRows:
                 odd = shorten(repr(next(cell for cell in cells if isinstance(cell, (dict, tuple)))), 60)
                 expected = f"{table.headings[column]}: {odd}: expected text, a number or a list of texts"
                 raise UserError(f"{path}, column {expected}; convert the column") from None
-        names += _image_names(table, len(names), batch[0])
+        names += read_names(table, len(names), batch[0])
     if not names:
         raise UserError(f"{path} has headings, but no rows")
     headings = [table.headings[column] for column in classes]
     notices = [f"{path}: {count(len(names), 'row')}, {_describe(table, layout)}"]
-    splits = None
-    if layout.split is not None:
-        words = find_split_words(table, layout.split, distinct[layout.split].texts())
-        splits = _find_splits(path, words, distinct[layout.split].codes)
-    has_folds = layout.fold is not None and (splits is None or "val" not in splits)
-    if has_folds:
-        splits = _divide(path, splits, distinct[layout.fold], choices.fold, notices)
-    elif choices.fold is not None or layout.fold is not None:
-        what = "its column of folds" if choices.fold is None else f"DATA.TABLE.FOLD {choices.fold}"
-        reason = "it has no column of folds" if layout.fold is None else "its column of splits has validation rows"
-        notices.append(f"{path}: {what} is not used: {reason}")
+    splits, has_folds = read_splits(table, layout.split, layout.fold, distinct, choices.fold, notices)
     rows = LabelRows(path, names, None, [], None, headings, splits, has_folds, notices)
     if classes:
         return rows._replace(matrix=np.concatenate(matrices))
@@ -175,7 +165,7 @@ def read_split_words(path: str) -> set[str]:
     split, fold = find_split_columns(table)
     words = {"train"}
     if split is not None:
-        values = _DistinctValues()
+        values = DistinctValues()
         for (cells,) in table.batches([split]):
             values.add(cells)
         words = set(find_split_words(table, split, values.texts()))
@@ -193,7 +183,7 @@ def _describe(table: LabelColumns, layout: LabelLayout) -> str:
     return f"images in column {table.headings[layout.image]}, {labels}{unused}"
 
 
-def _parse_vectors(table: LabelColumns, labels: _DistinctValues, empty: int) -> np.ndarray:
+def _parse_vectors(table: LabelColumns, labels: DistinctValues, empty: int) -> np.ndarray:
     """Return the labels of all rows, int8 (rows, classes), where a cell has 0 or 1 of each class; else ``empty``."""
     vectors = [parse_vector(cell) for cell in labels]
     width = max(len(vector) for vector in vectors if vector)
@@ -204,7 +194,7 @@ def _parse_vectors(table: LabelColumns, labels: _DistinctValues, empty: int) -> 
     return np.array([vector or (empty,) * width for vector in vectors], np.int8)[labels.codes]
 
 
-def _image_names(table: LabelColumns, first: int, cells: Column) -> list[str]:
+def read_names(table: LabelColumns, first: int, cells: Column) -> list[str]:
     """Return the names of images in the next rows, from row ``first``."""
     names = ["" if cell is None else str(cell).strip() for cell in cells]
     if not all(names) or isinstance(cells[0], (dict, bytes, tuple, list)):
@@ -232,16 +222,40 @@ def _convert(
     return matrix.T
 
 
-def _find_splits(path: str, words: Sequence[str], codes: np.ndarray) -> np.ndarray:
-    """Return the split of each row, texts (rows,), from the distinct words of the column of splits and their codes."""
-    if not set(words) & set(SPLIT_WORDS):
-        found = shorten(", ".join(filter(None, words)), 80) or "no words"
-        raise UserError(f"{path}: the column of splits has {found}: expected train and val")
-    return np.array(words)[codes]
+def read_splits(
+    table: LabelColumns,
+    split: int | None,
+    fold: int | None,
+    distinct: Mapping[int | None, DistinctValues],
+    chosen: str | None,
+    notices: list[str],
+) -> tuple[np.ndarray | None, bool]:
+    """Return the split of each row, texts (rows,), None without such a column, and whether folds divide the rows.
+
+    Args:
+        split, fold: columns.
+        distinct: values of these columns.
+        chosen: DATA.TABLE.FOLD.
+        notices: log lines, to which some are added.
+    """
+    path, splits = table.path, None
+    if split is not None:
+        words = find_split_words(table, split, distinct[split].texts())
+        if not set(words) & set(SPLIT_WORDS):
+            found = shorten(", ".join(filter(None, words)), 80) or "no words"
+            raise UserError(f"{path}: the column of splits has {found}: expected train and val")
+        splits = np.array(words)[distinct[split].codes]
+    if fold is not None and (splits is None or "val" not in splits):
+        return _divide(path, splits, distinct[fold], chosen, notices), True
+    if chosen is not None or fold is not None:
+        what = "its column of folds" if chosen is None else f"DATA.TABLE.FOLD {chosen}"
+        reason = "it has no column of folds" if fold is None else "its column of splits has validation rows"
+        notices.append(f"{path}: {what} is not used: {reason}")
+    return splits, False
 
 
 def _divide(
-    path: str, splits: np.ndarray | None, fold: _DistinctValues, chosen: str | None, notices: list[str]
+    path: str, splits: np.ndarray | None, fold: DistinctValues, chosen: str | None, notices: list[str]
 ) -> np.ndarray:
     """Return the split of each row, texts (rows,), where training rows are divided by the column of folds."""
     folds = sorted(set(filter(None, fold.texts())), key=lambda text: (float(text) if is_number(text) else 0.0, text))
@@ -293,7 +307,7 @@ def _split(text: str, path: str) -> Sequence[object]:
     return labels
 
 
-def _join_rows(rows: LabelRows, confidence: _DistinctValues) -> LabelRows:
+def _join_rows(rows: LabelRows, confidence: DistinctValues) -> LabelRows:
     """Join rows of one label each, as Open Images has them: labels that are not named are not known."""
     values = ClassValues()
     wrong = next((text for text in confidence.texts() if not values.accepts(text) or values[text] < 0), None)
@@ -308,7 +322,7 @@ def _join_rows(rows: LabelRows, confidence: _DistinctValues) -> LabelRows:
     assert rows.codes is not None
     numbers = {label: number for number, label in enumerate(sorted({labels[0] for labels in rows.sets}))}
     label_of_row = np.array([numbers[labels[0]] for labels in rows.sets])[rows.codes]
-    images = _DistinctValues()
+    images = DistinctValues()
     images.add(rows.names)
     require_size(len(images), len(numbers), rows.path)
     matrix = np.full((len(images), len(numbers)), UNKNOWN, np.int8)

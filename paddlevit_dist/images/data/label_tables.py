@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...core.runtime.errors import UserError
-from ...core.runtime.printing import count
+from ...core.runtime.printing import count, shorten
 from ...core.tasks.dataset import require_split
 from .class_trees import find_inner_folder
 from .data_warnings import first_names
@@ -15,7 +15,7 @@ from .formats import SkippedFiles
 from .label_classes import describe_odd_labels, describe_unknown, find_classes, number_label_sets, number_labels
 from .label_layouts import TableChoices, holds_labels, is_labeled_as
 from .label_rows import describe_other_splits, group_by_split, read_rows, read_split_words
-from .reading import require_folder
+from .reading import SPLITS, require_folder
 from .table_files import ImageFinder, find_tables
 
 LAYOUT = "with a table such as labels.csv (columns image,label), or the table itself"
@@ -106,29 +106,70 @@ def read_table(data_path: str | None, split: str, options: TableOptions, has_sev
     return LabeledImages(root, found, labels[kept], classes.names, notices, skipped, used)
 
 
-def list_splits(data_path: str) -> set[str]:
+def list_splits(data_path: str, is_wanted: Callable[[str], bool] = holds_labels) -> set[str]:
     """Return the words of the splits that the tables of a data path have."""
-    _, tables = _find(data_path)
+    _, tables = _find(data_path, is_wanted)
     return read_split_words(tables[""]) if "" in tables else set(tables)
 
 
-def _find(data_path: str | None) -> tuple[str, dict[str, str]]:
-    """Return the absolute data path, and its tables by split."""
+def _find(data_path: str | None, is_wanted: Callable[[str], bool] = holds_labels) -> tuple[str, dict[str, str]]:
+    """Return the absolute data path, and its tables by split; a ``UserError`` if there are none."""
     place = find_data_path(data_path, "table", LAYOUT)
     inner = find_inner_folder(place) if os.path.isdir(place) and not find_tables(place) else ""
-    tables = require_tables(inner or place)
+    tables = find_tables(inner or place, is_wanted)
+    if not tables:
+        raise UserError(f"{inner or place} has no table of labels, such as labels.csv, train.csv or train.parquet")
     train = tables.get("train")
     if train is not None:
         tables = {split: path for split, path in tables.items() if path == train or is_labeled_as(path, train)}
     return inner or place, tables
 
 
-def require_tables(place: str, is_wanted: Callable[[str], bool] = holds_labels) -> dict[str, str]:
-    """Return ``find_tables``; a ``UserError`` if there are none."""
-    tables = find_tables(place, is_wanted)
-    if not tables:
-        raise UserError(f"{place} has no table of labels, such as labels.csv, train.csv or train.parquet")
-    return tables
+def find_tables_of_objects(
+    data_path: str | None, dataset: str, layout: str, is_wanted: Callable[[str], bool], split: str, chosen: str | None
+) -> tuple[dict[str, str], str]:
+    """Return the tables of boxes or points by split, or the ``chosen`` one; and the folder that paths are relative to.
+
+    Args:
+        data_path: a table, or a folder with one for all splits or for each.
+        dataset: its name, and its ``layout``, for messages.
+        is_wanted: tells tables that have what is read.
+        chosen: the table of ``split``, absolute or below ``data_path`` (DATA.TRAIN_ANNOTATIONS or VAL_ANNOTATIONS).
+    """
+    place = find_data_path(data_path, dataset, layout)
+    if chosen is None:
+        base, tables = _find(place, is_wanted)
+        return tables, base if os.path.isdir(base) else os.path.dirname(base)
+    base = place if os.path.isdir(place) else os.path.dirname(place)
+    path = os.path.join(base, chosen)
+    if not os.path.isfile(path):
+        name = split.upper() if split in SPLITS else "VAL"
+        raise UserError(f"DATA.{name}_ANNOTATIONS {chosen}: there is no file {path}")
+    return {split: path}, base
+
+
+def find_images(path: str, names: Sequence[str], root: str, split: str, key: str) -> list[str]:
+    """Return the files of images that a table names; a ``UserError`` names missing ones, and one with two names.
+
+    Args:
+        path: of the table, for messages.
+        root: folder of the images, which ``key`` sets.
+        split: of the images; "": not known.
+    """
+    folder = os.path.relpath(os.path.dirname(path), root)
+    paths = ImageFinder(root).find(names, "" if folder.startswith("..") or folder == "." else folder, split)
+    missing = [name for name, found in zip(names, paths) if not found]
+    if missing:
+        raise UserError(
+            f"{path}: {len(missing):,} of {count(len(names), 'image')} missing below {root}: "
+            f"{first_names(missing)}; correct their paths, or name their folder with {key}"
+        )
+    firsts: dict[str, str] = {}
+    for name, found in zip(names, paths):
+        if (first := firsts.setdefault(os.path.normpath(found), name)) != name:
+            both = f"'{shorten(first, 60)}' and '{shorten(name, 60)}'"
+            raise UserError(f"{path}: {both} are the same image: expected one name for each image")
+    return [os.path.join(root, found) for found in paths]
 
 
 def find_data_path(data_path: str | None, dataset: str, layout: str) -> str:
@@ -141,11 +182,11 @@ def find_data_path(data_path: str | None, dataset: str, layout: str) -> str:
     return place
 
 
-def has_validation(data_path: str | None) -> bool:
+def has_validation(data_path: str | None, is_wanted: Callable[[str], bool] = holds_labels) -> bool:
     """Return whether there are rows or a table of validation images, or else of test images."""
     if data_path is None or not os.path.exists(data_path):
         return False
-    splits = list_splits(data_path)
+    splits = list_splits(data_path, is_wanted)
     return "val" in splits or {"test", "train"} <= splits
 
 

@@ -29,7 +29,7 @@ def require_sides(source: str, boxes: np.ndarray, sizes: np.ndarray, more_advice
     if not len(boxes):
         return
     message = f"{source} is x, y, width, height in pixels, and all of the {len(boxes):,}"
-    if _are_fractions(boxes, sizes):
+    if are_fractions(boxes, sizes):
         raise UserError(f"{message} are fractions of the images from 0 to 1: multiply by width and height")
     are_corners = (boxes[:, 2:] >= boxes[:, :2]).all() and (boxes[:, 2:] <= sizes * 1.02 + 1).all()
     is_outside = (boxes[:, :2] + boxes[:, 2:] > sizes * 1.1).any(axis=1)
@@ -42,7 +42,7 @@ def require_sides(source: str, boxes: np.ndarray, sizes: np.ndarray, more_advice
 def require_pixels(source: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
     """Raise UserError if all boxes, float64 (n, 4), are fractions of their images; ``sizes`` are int64 (n, 2)."""
     is_known = (sizes > 0).all(axis=1)
-    if is_known.any() and _are_fractions(boxes[is_known], sizes[is_known]):
+    if is_known.any() and are_fractions(boxes[is_known], sizes[is_known]):
         number = int(is_known.sum())
         raise UserError(
             f"{source}: all of the {count(number, 'box')} are fractions of the images from 0 to 1: multiply by width "
@@ -50,7 +50,8 @@ def require_pixels(source: str, boxes: np.ndarray, sizes: np.ndarray) -> None:
         )
 
 
-def _are_fractions(boxes: np.ndarray, sizes: np.ndarray) -> bool:
+def are_fractions(boxes: np.ndarray, sizes: np.ndarray) -> bool:
+    """Return whether all numbers of boxes (n, 4) are from 0 to 1, in images of more than a few pixels."""
     is_small = boxes.min() >= -_FRACTION_TOLERANCE and boxes.max() <= 1 + _FRACTION_TOLERANCE
     return bool(is_small and sizes.min() > _SMALLEST_IMAGE)
 

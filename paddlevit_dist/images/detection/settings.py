@@ -281,7 +281,7 @@ def _check(config: ConfigView[DetectionSettings]) -> list[str]:
 
 def _find_ignored(config: ConfigView[DetectionSettings]) -> Iterator[IgnoredKeys]:
     dataset = config.values.DATA.DATASET
-    if dataset not in (*_COCO, "voc"):
+    if dataset not in (*_COCO, "voc", "box_table"):
         yield IgnoredKeys(
             ("DATA.TRAIN_ANNOTATIONS", "DATA.VAL_ANNOTATIONS"), "DATA.DATASET", "it is for coco and voc, and {}"
         )

@@ -4,12 +4,13 @@ import json
 from typing import Any
 
 from paddlevit_dist import UserError
+from paddlevit_dist.images.detection.data.box_table import BoxTable
 from paddlevit_dist.images.detection.data.coco import Coco
 from paddlevit_dist.images.detection.data.voc import Voc
 from paddlevit_dist.images.detection.data.yolo import Yolo
 from paddlevit_dist.images.detection.json_lists import elements
 from paddlevit_dist.images.run_lengths import parse_segmentation
-from support.files.coco_writer import BOX, annotation, write_coco
+from support.files.coco_writer import BOX, annotation, write_coco, write_image
 from support.files.voc_writer import write_voc
 from support.files.yolo_writer import write_darknet, write_yolo
 
@@ -71,6 +72,23 @@ def make_darknet(folder):
 
 def read_yolo(folder):
     _read(Yolo, folder)
+
+
+def make_table(folder):
+    for number, name in enumerate("ab"):
+        write_image(folder / f"{name}.png", 20, 30, number)
+    rows = [
+        "image,split,label,bbox,is_crowd",
+        'a,train,cat,"[1, 2, 9.5, 9]",0',
+        "b,,dog,,0",
+        'b,train,dog,"[3,4,5,6]",1',
+    ]
+    (folder / "boxes.csv").write_text("\n".join(rows))
+    return [folder / "boxes.csv"]
+
+
+def read_table(folder):
+    _read(BoxTable, folder)
 
 
 def make_json(folder):

@@ -77,6 +77,7 @@ _TABLE = [
     Reader("COCO's annotations", boxes.make_coco, boxes.read_coco, is_text=True),
     Reader("COCO's annotations, any byte", boxes.make_coco, boxes.read_coco),
     Reader("Pascal VOC's annotations", boxes.make_voc, boxes.read_voc, is_text=True),
+    Reader("table of boxes", boxes.make_table, boxes.read_table, is_text=True),
     Reader("YOLO's labels", boxes.make_yolo, boxes.read_yolo, is_text=True),
     Reader("YOLO's labels of darknet", boxes.make_darknet, boxes.read_yolo, is_text=True, least_refused=0.1),
     Reader("COCO's keypoints", keypoints.make_coco, keypoints.read_coco, is_text=True),

@@ -213,6 +213,7 @@ DETECTION = Task(
             ),
             "voc": Value("-dataset=voc -data_path={data:voc} DATA.VOC_CORNERS edges"),
             "yolo": Value("-dataset=yolo -data_path={data:yolo}"),
+            "table": Value("-dataset=box_table -data_path={data:box_table} DATA.TABLE.BOXES xywh"),
             "hub": Value("-data_path={data:hub_boxes} DATA.CACHE_FOLDER {data:hub_boxes}/cache", "coco"),
         },
         "crops": NONE
@@ -264,15 +265,15 @@ DETECTION = Task(
         "reading": READING,
     },
     refused=(
-        {"model": ("mask_rcnn", "rfdetr_seg", "eomt"), "data": ("voc", "yolo", "hub")},
+        {"model": ("mask_rcnn", "rfdetr_seg", "eomt"), "data": ("voc", "yolo", "table", "hub")},
         {  # sides of images that keep their proportions are no multiples of 16
             "model": ("dfine", "rtdetr", "rfdetr_seg"),
             "batching": ("single", "equal"),
-            "data": ("unequal", "coco", "named", "voc", "yolo", "hub"),
+            "data": ("unequal", "coco", "named", "voc", "yolo", "table", "hub"),
         },
     ),
     may_be_refused=(
-        {"data": ("voc", "yolo", "hub"), "crops": ("paste",)},
+        {"data": ("voc", "yolo", "table", "hub"), "crops": ("paste",)},
         {"scored": ("torchvision",), "model": ("dfine", "rtdetr", "rfdetr_seg")},
         {"sizes": ("batch",), "model": ("mask_rcnn", "detr")},
         {"sizes": ("several", "padded"), "model": ("dfine", "rtdetr", "rfdetr_seg")},

@@ -157,6 +157,16 @@ def _write_voc(folder: Path, materials: "Materials") -> None:
         write_lines(folder / "ImageSets" / "Main" / f"{split}.txt", names[::-1])
 
 
+def _write_box_table(folder: Path, materials: "Materials") -> None:
+    rows = ["image,split,label,boxes"]
+    for split in COUNTS:
+        for index, image, truth in list_images(split):
+            save(image, folder / split / f"{index:03d}.png")
+            named = zip(truth.labels, truth.boxes.tolist())
+            rows += [f'{split}/{index:03d}.png,{split},{SHAPES[label]},"{box}"' for label, box in named]
+    write_lines(folder / "boxes.csv", rows)
+
+
 def _write_yolo(folder: Path, materials: "Materials") -> None:
     order = ("triangle", "circle", "square")
     for split in COUNTS:
@@ -180,4 +190,5 @@ MAKERS: dict[str, Maker] = {
     "keypoint_table": _write_keypoint_table,
     "voc": _write_voc,
     "yolo": _write_yolo,
+    "box_table": _write_box_table,
 }

@@ -15,10 +15,8 @@ from ....core.runtime.spelling import compose, find_spelling
 from ....core.tasks.dataset import require_split
 from ...data.annotated_files import list_image_names
 from ...data.box_layouts import is_coco, list_json_files, names_split
-from ...data.formats import SPLIT_WORDS, list_folders, list_names
-from ...data.label_layouts import holds_boxes
+from ...data.formats import SPLIT_WORDS, list_folders
 from ...data.reading import SPLITS, require_folder
-from ...data.table_columns import SUFFIXES
 from ...run_lengths import outline
 from ...settings import ObjectSettings
 from ..coco_files import CocoFile, CocoImage, file_name, segmentation_at
@@ -209,9 +207,6 @@ def _find_annotations(root: str, split: str, beginning: str, layout: str) -> str
     can_divide = split == "val" and (_find_named_after(files, "train") or len(unnamed) == 1)
     divide = ", or set DATA.VAL_FRACTION to split the training set" if can_divide else ""
     present = f"; there is {', '.join(os.path.relpath(file, root) for file in files[:4])}" if files else ""
-    tables = [os.path.join(place, name) for place in (root, *list_folders(root)) for name in list_names(place)]
-    if table := next((file for file in tables if file.lower().endswith(SUFFIXES) and holds_boxes(file)), None):
-        present += f"; {table} has boxes, which are not read from tables: convert them to COCO's format"
     raise UserError(
         f"{root} has no file of {split} annotations{present}; name one with "
         f"{_key(split, 'ANNOTATIONS')}{divide}; expected a folder {layout}"

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from ....core.runtime.errors import UserError
-from ....core.runtime.printing import count, shorten
 from ....core.tasks.dataset import require_split
 from ...data.annotated_files import stamp
-from ...data.data_warnings import DataWarnings, first_names
+from ...data.data_warnings import DataWarnings
 from ...data.formats import stems
 from ...data.label_rows import describe_other_splits
-from ...data.label_tables import find_data_path, has_validation, require_tables
-from ...data.reading import SPLITS, require_folder
-from ...data.table_files import ImageFinder
+from ...data.label_tables import find_images, find_tables_of_objects, has_validation
+from ...data.reading import require_folder
 from ...detection.data.indexed_images import (
     OBJECT,
     VERSION,
@@ -72,14 +70,15 @@ class KeypointTable(IndexedKeypointImages):
             UserError: there is no table or split, its columns or cells are wrong, or images are missing.
         """
         self.split = split
-        tables, self._base = _find_tables(data_path, table, split)
+        tables, self._base = find_tables_of_objects(data_path, "keypoint_table", _LAYOUT, holds_points, split, table)
         parts = group_splits({word: read_points(path) for word, path in tables.items()})
         used = "test" if split == "val" and "val" not in parts and "test" in parts else split
         remark = ": add a column split or a table val.csv, or set DATA.VAL_FRACTION 0.2" if split == "val" else ""
         require_split(used, list(parts), f"keypoint_table ({self._base})", remark)
         rows, chosen = parts[used]
         root = self._base if images is None else require_folder(os.path.join(self._base, images), "images", "of images")
-        files = _find_images(rows, chosen, root, used)
+        names = [rows.names[row] for row in chosen.tolist()]
+        files = find_images(rows.path, names, root, used, "DATA.TRAIN_IMAGES and DATA.VAL_IMAGES")
         content = hashlib.sha256(rows.points[chosen].tobytes() + repr((rows.point_names, rows.spacings)).encode())
         key = stamp(f"keypoint_table {VERSION} {turned} {content.hexdigest()}\n", files)
         index = ensure_annotation_index(
@@ -103,7 +102,10 @@ class KeypointTable(IndexedKeypointImages):
         turned = data.EXIF_ROTATE is not False
         return cls(data.DATA_PATH, split, cache_folder, table, images, turned, config.KEYPOINTS)
 
-    has_validation = staticmethod(has_validation)
+    @staticmethod
+    def has_validation(data_path: str | None) -> bool:
+        """Return whether there are rows or a table of validation images, or else of test images."""
+        return has_validation(data_path, holds_points)
 
     def spacing_mm(self, index: int) -> tuple[float, float] | None:
         """Return width and height of a pixel of image ``index`` in millimeters; None: not known."""
@@ -111,39 +113,6 @@ class KeypointTable(IndexedKeypointImages):
             return self._spacing, self._spacing
         spacings = self._index.about.more[_SPACINGS]
         return None if spacings is None else tuple(spacings[index])
-
-
-def _find_tables(data_path: str | None, table: str | None, split: str) -> tuple[dict[str, str], str]:
-    """Return the tables of a data path by split, or the chosen one; and the folder that paths are relative to."""
-    place = find_data_path(data_path, "keypoint_table", _LAYOUT)
-    base = place if os.path.isdir(place) else os.path.dirname(place)
-    if table is None:
-        return require_tables(place, holds_points), base
-    path = os.path.join(base, table)
-    if not os.path.isfile(path):
-        name = split.upper() if split in SPLITS else "VAL"
-        raise UserError(f"DATA.{name}_ANNOTATIONS {table}: there is no file {path}")
-    return {split: path}, base
-
-
-def _find_images(rows: PointRows, chosen: np.ndarray, root: str, split: str) -> list[str]:
-    """Return the files of the chosen images; a ``UserError`` names the first missing ones."""
-    names = [rows.names[row] for row in chosen.tolist()]
-    folder = os.path.relpath(os.path.dirname(rows.path), root)
-    paths = ImageFinder(root).find(names, "" if folder.startswith("..") or folder == "." else folder, split)
-    missing = [name for name, path in zip(names, paths) if not path]
-    if missing:
-        raise UserError(
-            f"{rows.path}: {len(missing):,} of {count(len(names), 'image')} missing below {root}: "
-            f"{first_names(missing)}; correct their paths, or name their folder with DATA.TRAIN_IMAGES and "
-            "DATA.VAL_IMAGES"
-        )
-    firsts: dict[str, str] = {}
-    for name, path in zip(names, paths):
-        if (first := firsts.setdefault(os.path.normpath(path), name)) != name:
-            both = f"'{shorten(first, 60)}' and '{shorten(name, 60)}'"
-            raise UserError(f"{rows.path}: {both} are the same image: expected one row for each image")
-    return [os.path.join(root, path) for path in paths]
 
 
 def _build(rows: PointRows, chosen: np.ndarray, root: str, files: Sequence[str], turned: bool) -> AnnotationSource:

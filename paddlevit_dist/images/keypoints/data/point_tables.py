@@ -1,7 +1,5 @@
 """Tables of keypoints: a row for each image with columns of coordinates (wide), or a row for each point (long)."""
 
-import contextlib
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +11,7 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count, shorten
 from ....core.runtime.spelling import compose
 from ....core.runtime.text_files import is_whole
-from ...data.class_cells import EMPTY
+from ...data.class_cells import read_numbers, wrong_cell
 from ...data.data_warnings import first_names
 from ...data.label_layouts import find_image_column, find_split_columns, find_split_words
 from ...data.label_rows import group_by_split
@@ -23,6 +21,7 @@ _VISIBILITY = "|".join(roles.VISIBILITY.words)
 _BEFORE = re.compile(rf"(x|y|{_VISIBILITY})(?:[ _.\-]+(.+)|(\d+))", re.IGNORECASE)  # x1, x_nose
 _BEHIND = re.compile(rf"(.+?)(?:[ _.\-]+(x|y|{_VISIBILITY})|([XYV]))", re.IGNORECASE)  # nose_x, LeftEyeX
 _LONGEST_HEADING = 200  # characters; the forms take a time that grows with the square
+_POINT_CELL = "a number, or an empty cell for a point that is not labeled"
 _SEEN = {"true": 2.0, "false": 0.0}  # visibilities
 _FORMS = (
     "expected columns image, x1, y1, x2, y2 and so on, or nose_x, nose_y and so on; or a row for each point with the "
@@ -86,7 +85,7 @@ def read_points(path: str) -> PointRows:
         for texts, part in zip(cells.values(), batch):
             texts += part
         for (column, arrays), part in zip(parts.items(), batch[len(cells) :]):
-            arrays.append(_read_numbers(table, column, first, part, _SEEN if column in seen else {}))
+            arrays.append(read_numbers(table, column, first, part, _POINT_CELL, _SEEN if column in seen else {}))
     images = [compose(str(cell).strip()) if cell is not None else "" for cell in cells[columns.image]]
     if not images:
         raise UserError(f"{path} has headings, but no rows")
@@ -205,49 +204,15 @@ def _read_point(
         wrong = np.flatnonzero(~np.isin(seen, (0, 1, 2)))
         if len(wrong):
             row = int(wrong[0])
-            raise _wrong(table, row, visibility, f"{seen[row]:g}", "0 (not labeled), 1 (hidden) or 2 (visible)")
+            raise wrong_cell(table, row, visibility, f"{seen[row]:g}", "0 (not labeled), 1 (hidden) or 2 (visible)")
     lone = np.flatnonzero((np.isnan(places).sum(axis=1) == 1) & (seen > 0))
     if len(lone):
         row = int(lone[0])
         empty, other = (x, y) if np.isnan(places[row, 0]) else (y, x)
         heading = shorten(table.headings[other], 60)
-        raise _wrong(table, row, empty, "", f"a number, as in column {heading}, or both cells empty")
+        raise wrong_cell(table, row, empty, "", f"a number, as in column {heading}, or both cells empty")
     point = np.concatenate([places, seen[:, None]], axis=1)
     return np.where((is_given & (seen > 0))[:, None], point, 0.0)
-
-
-def _read_numbers(
-    table: LabelColumns, column: int, first: int, cells: Sequence[Any], words: Mapping[str, float]
-) -> np.ndarray:
-    """Return the numbers of the rows from ``first`` on, float64 (rows,); NaN where empty. ``words`` stand for some."""
-    with contextlib.suppress(TypeError, ValueError):  # other cells are read one by one
-        if (not words or isinstance(cells[0], str)) and (
-            np.abs(numbers := np.fromiter(map(float, cells), np.float64)) < 1e9
-        ).all():
-            return numbers
-    numbers = np.full(len(cells), np.nan)
-    for row, cell in enumerate(cells):
-        text = "" if cell is None else str(cell).strip().lower()
-        if text in EMPTY:
-            continue
-        numbers[row] = words[text] if text in words else _parse_number(text)
-        if not abs(numbers[row]) < 1e9:
-            expected = "a number, or an empty cell for a point that is not labeled"
-            raise _wrong(table, first + row, column, cell, expected)
-    return numbers
-
-
-def _parse_number(text: str) -> float:
-    """Return the number in a cell, also with a decimal comma; infinity if it is not a number."""
-    try:
-        return float(text.replace(",", "."))
-    except ValueError:
-        return math.inf
-
-
-def _wrong(table: LabelColumns, row: int, column: int, cell: object, expected: str) -> UserError:
-    place = f"{table.locate(row)}, column {table.headings[column]}"
-    return UserError(f"{place}: {shorten(repr(cell), 60)}: expected {expected}")
 
 
 def _require_once(table: LabelColumns, keys: Sequence[Any], noun: str) -> dict[Any, int]:
@@ -296,7 +261,7 @@ def _read_spacings(
     if len(wrong):
         row, column = rows[int(wrong[0])], columns[int(np.argmin(sizes[wrong[0]] > 0))]
         cell = "" if np.isnan(numbers[column][row]) else f"{numbers[column][row]:g}"
-        raise _wrong(table, row, column, cell, "millimeters of a pixel, above 0, for each image")
+        raise wrong_cell(table, row, column, cell, "millimeters of a pixel, above 0, for each image")
     return np.broadcast_to(sizes, (len(sizes), 2))
 
 

@@ -141,7 +141,7 @@ def test_contradictions_name_both_sides(refuse, words, message):
         ),
         (
             "-cfg=detr_shapes -dataset=folder -data_path=x",
-            ("folder (-dataset) contains images, but TASK detection ", "=finetune_folder, or one of coco, "),
+            ("folder (-dataset) contains images, but TASK detection ", "=finetune_folder, or one of box_table, coco, "),
         ),
         (
             "-cfg=vit_digits MODEL.NAME detr_resnet50",

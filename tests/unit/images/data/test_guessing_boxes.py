@@ -197,7 +197,7 @@ def test_data_of_another_task_are_refused_with_the_names_of_those_that_fit(tmp_p
         (
             "digits",
             "detection",
-            "holds images, but TASK detection reads images with boxes; set DATA.DATASET to one of coco, hub_boxes, s",
+            "TASK detection reads images with boxes; set DATA.DATASET to one of box_table, coco, hub_boxes, s",
         ),
         (
             "coco",

@@ -561,7 +561,7 @@ CLASSES = {
         {"images/{Abyssinian,beagle}_#5.jpg": None, "mask:annotations/trimaps/{Abyssinian,beagle}_#5.png": None},
         ("images",),
     ),
-    "label maps in color": ({"images/#5.png": None, "masks/#5.png": None}, ("label maps", "segmentation")),
+    "label maps in color": ({"images/#5.png": None, "masks/#5.png": None}, ("label maps", "recipe")),
     "flowers 102": (
         {"flowers-102/jpg/image_#5.jpg": None, "flowers-102/{imagelabels,setid}.mat": ""},
         ("flowers-102",),
@@ -821,21 +821,95 @@ BOXES = {
     ),
     "wheat": (
         {
-            "train/{a,b}.jpg": None,
+            f"train/{ALL}.jpg": None,
+            "test/t#2.jpg": None,
+            "train.csv": [
+                ["image_id", "width", "height", "bbox", "source"],
+                *([name, 32, 24, f"[{n}.0, 2.0, 9.0, 9.0]", "arvalis_1"] for n, name in enumerate(IDS)),
+            ],
+            "sample_submission.csv": table("image_id,PredictionString", ["t0,1.0 0 0 9 9"]),
+        },
+        "",
+        {"train": 8, "val": 2},
+        ["object"],
+    ),
+    "VinBigData": (
+        {
+            f"train/{ALL}.png": None,
             "train.csv": table(
-                "image_id,width,height,bbox,source", ['a,32,24,"[1, 2, 3, 4]",x', 'b,32,24,"[1, 2, 3, 4]",x']
+                "image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max",
+                [f"{name},{TWO[n % 2]},{n % 2},R1,1,2,9,{10 + n}" for n, name in enumerate(IDS[:8])]
+                + [f"{name},No finding,14,R1,,,," for name in IDS[8:]],
             ),
         },
         "",
-        ("train.csv",),
+        {"train": 8, "val": 2},
+    ),
+    "pneumonia": (
+        {
+            f"stage_2_train_images/{ALL}.png": None,
+            "stage_2_train_labels.csv": table(
+                "patientId,x,y,width,height,Target", [f"{name},1,2,9,9,1" for name in IDS[:5]] + ["x5,,,,,0"]
+            ),
+            "stage_2_detailed_class_info.csv": table("patientId,class", ["x0,Normal"]),
+        },
+        "",
+        ("patientId", "DATA.TABLE.IMAGE"),
+    ),
+    "Open Images": (
+        {
+            "{train,validation}/{a,b}.jpg": None,
+            "{train,validation}-annotations-bbox.csv": table(
+                "ImageID,Source,LabelName,Confidence,XMin,XMax,YMin,YMax,IsOccluded,IsGroupOf",
+                ["a,xclick,cat,1,0.1,0.5,0.25,0.75,0,0", "b,xclick,dog,1,0.1,0.5,0.25,0.75,0,1"],
+            ),
+        },
+        "",
+        {"train": 2, "val": 2},
+    ),
+    "a competition's words": (
+        {
+            f"train/{ALL}.jpg": None,
+            "train.csv": table(
+                "ImageID,PredictionString", [f"{n},cat 1.0 1 2 9 9 dog 0.5 1 2 9 {10 + int(n[1:])}" for n in IDS]
+            ),
+        },
+        "",
+        {"train": 8, "val": 2},
+    ),
+    "car objects": (
+        {
+            f"data/training_images/{ALL}.jpg": None,
+            "data/testing_images/t#2.jpg": None,
+            "data/train_solution_bounding_boxes (1).csv": table(
+                "image,xmin,ymin,xmax,ymax", [f"{name}.jpg,1.5,2.5,9.5,9.5" for name in IDS]
+            ),
+        },
+        "",
+        {"train": 8, "val": 2},
+        ["object"],
     ),
     "Roboflow, table": (
         {
             "{train,valid}/{a,b}.jpg": None,
-            "{train,valid}/_annotations.csv": table("filename,class,xmin,ymin,xmax,ymax", ["a.jpg,cat,1,2,3,4"]),
+            "{train,valid}/_annotations.csv": table(
+                "filename,width,height,class,xmin,ymin,xmax,ymax",
+                ["a.jpg,32,24,cat,1,2,3,4", "a.jpg,32,24,dog,1,2,3,4", "b.jpg,32,24,dog,1,2,3,4"],
+            ),
         },
         "",
-        ("_annotations.csv",),
+        {"train": 2, "val": 2},
+    ),
+    "a table of boxes alone": (
+        {
+            f"images/{ALL}.jpg": None,
+            "boxes.csv": table(
+                "filename,split,label,x_center,y_center,width,height",
+                [f"{n}.jpg,{'val' if n == 'x9' else 'train'},{TWO[int(n[1:]) % 2]},0.5,0.5,0.2,0.2" for n in IDS],
+            ),
+        },
+        "boxes.csv",
+        {"train": 9, "val": 1},
     ),
     "WIDER": (
         {"WIDER_train/images/0--Parade/#3.jpg": None, "wider_face_split/wider_face_train_bbx_gt.txt": "0.jpg\n1\n"},
@@ -852,11 +926,11 @@ BOXES = {
 
 @pytest.mark.parametrize("name", BOXES)
 def test_a_download_with_boxes_opens_or_is_refused(name, tmp_path):
-    tree, path, expected = BOXES[name]
+    tree, path, expected, *classes = BOXES[name]
     plant(tmp_path / "download", tree)
     splits = expected if isinstance(expected, dict) else ("train",)
     found = opened("finetune_detector", tmp_path / "download" / path, splits)
     if isinstance(expected, dict):
-        assert found == (expected, TWO)
+        assert found == (expected, classes[0] if classes else TWO)
     else:
         assert isinstance(found, str) and all(word in found for word in expected), found

@@ -198,7 +198,7 @@ def test_a_folder_is_needed(tmp_path, cache):
         ("image,nose_x,nose_y,tail_x\na.png,1,2,3\n", "column tail_x is one coordinate of a point"),
         ("image,point,x,y\nb.png,1,1,2\na.png,,1,2\n", "line 3: no point is named"),
         ("image,point,x,y\na.png,²,1,2\na.png,²,1,2\n", "line 3: a.png, ² again"),
-        ("image,x1,y1\na.png,1,2\na,1,2\n", "'a.png' and 'a' are the same image: expected one row for each image"),
+        ("image,x1,y1\na.png,1,2\na,1,2\n", "'a.png' and 'a' are the same image: expected one name for each image"),
         ("image,x1,y1,spacing_x,spacing_y\na.png,1,2,1,0\n", "column spacing_y: '0': expected millimeters of a pixel"),
         ("image,x1,y1,spacing\na.png,1,2,0\n", "column spacing: '0': expected millimeters of a pixel, above 0"),
         ("image,x,y\na.png,1,2\n", "no points among its columns image, x, y: expected columns image, x1, y1"),

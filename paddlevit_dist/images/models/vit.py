@@ -4,7 +4,8 @@ Source: Dosovitskiy et al., An Image is Worth 16x16 Words, 2021 (section 3.1, ta
 al., DeiT, 2021.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -22,31 +23,27 @@ from .classifier import USUAL_EPSILONS, Classifier
 from .foundation_names import FOUNDATION, OF_HUGGING_FACE
 from .layers import DropPath, LayerNorm, Mlp, PatchEmbedding, TruncatedNormal, drop_path_rates, linear
 from .pretrained_input import HALF, ExpectedInput, list_inputs
-from .resampling import ANTIALIASED, BICUBIC, OFFSET, resampling_matrix, resize_patch_kernel, resize_position_embedding
+from .resampling import resampling_matrix, resize_patch_kernel, resize_position_embedding
 from .simple_pyramid import SimplePyramid
 from .vit_blocks import (
     AttentionPool,
-    BlockConfig,
     ConfigurableBlock,
-    FeatureConfig,
     TokenGrid,
+    ViTConfig,
     join_windows,
     split_windows,
-    validate_block_config,
 )
 from .vit_names import VIT
-
-POOLS, RESAMPLINGS = ("token", "average", "attention"), (BICUBIC, ANTIALIASED, OFFSET)
-_POSITIONS = ("all", "patches")
 
 
 class Attention(MultiHeadAttention):
     """Multi-head self-attention."""
 
-    def __init__(self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool, **dropouts: float):
-        super().__init__(num_heads, head_dim, **dropouts)
-        self.qkv = linear(dim, 3 * num_heads * head_dim, bias=qkv_bias)
-        self.proj = linear(num_heads * head_dim, dim)
+    def __init__(self, config: ViTConfig):
+        super().__init__(config.num_heads, config.head_dim, config.dropout, config.attention_dropout)
+        width = config.num_heads * config.head_dim
+        self.qkv = linear(config.embed_dim, 3 * width, bias=bool(config.qkv_bias))
+        self.proj = linear(width, config.embed_dim)
 
     def forward(self, x, mask=None):
         """Map tokens (batch, tokens, dim) to the same shape; ``mask``: see ``attend``."""
@@ -57,12 +54,12 @@ class Attention(MultiHeadAttention):
 class ViTBlock(nn.Layer):
     """Attention, then MLP, each on normalized input and added to what came in."""
 
-    def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, **attention: Any):
+    def __init__(self, config: ViTConfig, drop_path: float):
         super().__init__()
-        self.norm1 = LayerNorm(dim, epsilon=1e-6)
-        self.attn = Attention(dim, dropout=dropout, **attention)
-        self.norm2 = LayerNorm(dim, epsilon=1e-6)
-        self.mlp = Mlp(dim, mlp_dim, dropout)
+        self.norm1 = LayerNorm(config.embed_dim, epsilon=config.norm_epsilon)
+        self.attn = Attention(config)
+        self.norm2 = LayerNorm(config.embed_dim, epsilon=config.norm_epsilon)
+        self.mlp = Mlp(config.embed_dim, config.hidden_dim, config.dropout)
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x, count: int | None = None, mask=None):
@@ -110,17 +107,8 @@ class VisionTransformer(Classifier):
     """ViT classifier, and what has been made of it: DINOv2 and DINOv3, CLIP, SigLIP, EVA-02.
 
     Args, in addition to the arguments of ``Classifier``:
-        attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
-        any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
-        resampling: how position embeddings are interpolated to their grid, see ``resampling_matrix``.
-        mlp_multiple: the hidden width of an MLP is rounded up to a multiple of it.
-        qkv_bias: also "queries and values".
-        class_token, registers: learned tokens in front of the patches: one, and how many behind it.
-        positions: "all" tokens have a learned position, or "patches", or None.
-        patch_bias: of the embedding of patches.
-        pool: what the classifier reads: the first "token", the "average" of the patches, or "attention" to all tokens.
-        pool_norm, pre_norm: the norm follows that average, not the last block; a norm precedes the first block.
-        extras: fields of ``vit_blocks.BlockConfig`` and ``vit_blocks.FeatureConfig``.
+        patch_size: side of a patch in pixels.
+        options: fields of ``ViTConfig``, which ``config`` then is.
     """
 
     variants = VARIANTS
@@ -135,120 +123,65 @@ class VisionTransformer(Classifier):
         num_classes: int = 1000,
         image_size: int | tuple[int, int] = 224,
         patch_size: int = 16,
-        embed_dim: int = 768,
-        depth: int = 12,
-        num_heads: int = 12,
-        attn_head_size: int | None = None,
-        any_size: bool = False,
-        resampling: str = BICUBIC,
-        mlp_ratio: float = 4.0,
-        mlp_multiple: int = 1,
-        qkv_bias: bool | str = True,
-        class_token: bool = True,
-        registers: int = 0,
-        positions: str | None = "all",
-        patch_bias: bool = True,
-        pool: str = "token",
-        pool_norm: bool = False,
-        pre_norm: bool = False,
-        in_channels: int = 3,
-        dropout: float = 0.0,
-        attention_dropout: float = 0.0,
-        drop_path: float = 0.0,
-        **extras: Any,
+        **options: Any,
     ):
         super().__init__()
-        maps = FeatureConfig(**{name: extras.pop(name) for name in FeatureConfig._fields if name in extras})
-        block = BlockConfig(**extras)
-        self.embed_dim, self.any_size, self.resampling = embed_dim, any_size, resampling
-        self.has_class_token, self.registers, self.positions, self.pool = class_token, registers, positions, pool
+        self.config = config = ViTConfig(**options)
+        config.check()
+        self.embed_dim, self.in_channels = config.embed_dim, config.in_channels
+        self.has_class_token, self.positions = config.class_token, config.positions
         # Parameters are created in the order of the forward pass: their initial values depend on it.
-        self.patch_embed = PatchEmbedding(image_size, patch_size, in_channels, embed_dim, bias=patch_bias)
-        self.image_size, self.in_channels = self.patch_embed.image_size, in_channels
+        self.patch_embed = PatchEmbedding(image_size, patch_size, config.in_channels, self.embed_dim, config.patch_bias)
+        self.image_size = self.patch_embed.image_size
         self.num_patches = self.patch_embed.grid[0] * self.patch_embed.grid[1]
         self.create_tokens()
-        if positions is not None:
+        if config.positions is not None:
             rows = self.num_patches + self._placed_tokens
-            self.pos_embed = self.create_parameter([1, rows, embed_dim], default_initializer=TruncatedNormal())
-        self.pos_drop = nn.Dropout(dropout)
-        self.norm_pre = LayerNorm(embed_dim, epsilon=block.norm_epsilon) if pre_norm else nn.Identity()
-        attention = {
-            "num_heads": num_heads,
-            "head_dim": _head_dim(embed_dim, num_heads, attn_head_size),
-            "qkv_bias": qkv_bias,
-            "attention_dropout": attention_dropout,
-        }
-        hidden = -(-int(embed_dim * mlp_ratio) // mlp_multiple) * mlp_multiple
-        rates = drop_path_rates(drop_path, depth)
-        self._create_blocks(hidden, dropout, rates, attention, block)
-        self._create_pool(pool_norm, maps, num_heads, hidden, block)
-        self._create_maps(maps, depth, patch_size)
-        self._check(depth, pool_norm)
-        if maps.windows > 1 and block.rotary is not None:
-            raise UserError("option windows: rotary positions count the patches of the whole image: set rotary None")
+            self.pos_embed = self.create_parameter([1, rows, self.embed_dim], default_initializer=TruncatedNormal())
+        self.pos_drop = nn.Dropout(config.dropout)
+        epsilon = config.norm_epsilon
+        self.norm_pre = LayerNorm(self.embed_dim, epsilon=epsilon) if config.pre_norm else nn.Identity()
+        kind: type[ViTBlock | ConfigurableBlock] = ConfigurableBlock if config.is_extended else ViTBlock
+        self.blocks = nn.LayerList([kind(config, rate) for rate in drop_path_rates(config.drop_path, config.depth)])
+        norm = LayerNorm(self.embed_dim, epsilon=epsilon)
+        self.norm: nn.Layer = nn.Identity() if config.pool_norm else norm
+        self.fc_norm: nn.Layer = norm if config.pool_norm else nn.Identity()
+        if config.pyramid is not None:  # what no map depends on would never learn
+            self.fc_norm = nn.Identity()
+        elif config.pool == "attention":
+            self.attn_pool = AttentionPool(config)
+        self._create_maps(patch_size)
         self.reset_classifier(num_classes)
 
-    def _create_blocks(
-        self, hidden: int, dropout: float, rates: Sequence[float], attention: dict[str, Any], config: BlockConfig
-    ) -> None:
-        """Create a block for each rate of drop path, the plain one if the options allow."""
-        self._is_tanh = config.activation == "gelu_tanh"
-        self._is_extended = config != BlockConfig() or isinstance(attention["qkv_bias"], str)
-        kind: type[nn.Layer] = ViTBlock
-        if self._is_extended:
-            validate_block_config(config, attention["head_dim"])
-            kind, attention = ConfigurableBlock, {**attention, "extras": config}
-        self.blocks = nn.LayerList([kind(self.embed_dim, hidden, dropout, rate, **attention) for rate in rates])
-
-    def _create_pool(
-        self, pool_norm: bool, maps: FeatureConfig, num_heads: int, hidden: int, config: BlockConfig
-    ) -> None:
-        """Create the last norm, and the layers between it and the classifier."""
-        norm = LayerNorm(self.embed_dim, epsilon=config.norm_epsilon)
-        self.norm: nn.Layer = nn.Identity() if pool_norm else norm
-        self.fc_norm: nn.Layer = norm if pool_norm else nn.Identity()
-        if maps.pyramid is not None:  # what no map depends on would never learn
-            self.fc_norm = nn.Identity()
-        elif self.pool == "attention":
-            self.attn_pool = AttentionPool(self.embed_dim, num_heads, hidden, config)
-
-    def _create_maps(self, maps: FeatureConfig, depth: int, patch_size: int) -> None:
+    def _create_maps(self, patch_size: int) -> None:
         """Store which blocks ``feature_maps`` returns, and create the pyramid from the last one."""
-        self.windows, self.norm_features = maps.windows, maps.norm_features or maps.pyramid is not None
-        self.feature_blocks = list(maps.feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
+        config, depth = self.config, self.config.depth
+        self.norm_features = config.norm_features or config.pyramid is not None
+        self.feature_blocks = list(config.feature_depths or sorted({depth * part // 4 for part in (1, 2, 3, 4)} - {0}))
+        if not all(1 <= block <= depth for block in self.feature_blocks):
+            raise UserError(f"option feature_depths {self.feature_blocks}: expected numbers from 1 to {depth}")
         self.feature_strides = (patch_size,) * len(self.feature_blocks)
         self.feature_channels = (self.embed_dim,) * len(self.feature_blocks)
         self.pyramid: SimplePyramid | None = None
-        if maps.pyramid is not None:
-            self.pyramid = SimplePyramid(self.embed_dim, maps.pyramid, maps.pyramid_maps, patch_size)
+        if config.pyramid is not None:
+            self.pyramid = SimplePyramid(self.embed_dim, config.pyramid, config.pyramid_maps, patch_size)
             self.feature_blocks, self.feature_strides = [depth], self.pyramid.strides
-            self.feature_channels = (maps.pyramid,) * len(self.feature_strides)
-        if maps.windows > 1:  # what no map depends on would never learn
+            self.feature_channels = (config.pyramid,) * len(self.feature_strides)
+        if config.windows > 1:  # what no map depends on would never learn
             for block in self.blocks[max(self.feature_blocks) :]:
                 for parameter in block.parameters():
                     parameter.stop_gradient = True
 
     @classmethod
     def options(cls) -> dict[str, Any]:
-        """Return the options with their defaults, including ``BlockConfig`` and ``FeatureConfig``."""
-        inherited = {name: value for name, value in super().options().items() if name != "extras"}
-        return {**inherited, **FeatureConfig()._asdict(), **BlockConfig()._asdict()}
-
-    def _check(self, depth: int, pool_norm: bool) -> None:
-        for name, words in (("pool", POOLS), ("positions", (*_POSITIONS, None)), ("resampling", RESAMPLINGS)):
-            if getattr(self, name) not in words:
-                raise UserError(f"option {name} '{getattr(self, name)}' is not known: expected one of {list(words)}")
-        if not all(1 <= block <= depth for block in self.feature_blocks):
-            raise UserError(f"option feature_depths {self.feature_blocks}: expected numbers from 1 to {depth}")
-        if self.pool == "token" and not self.has_class_token:
-            raise UserError("option pool 'token' needs the class token: set class_token, or take 'average'")
-        if pool_norm and self.pool != "average":
-            raise UserError(f"option pool_norm is for pool 'average', not '{self.pool}'")
+        """Return the options with their defaults, including the fields of ``ViTConfig``."""
+        own = {name: value for name, value in super().options().items() if name != "options"}
+        return {**own, **asdict(ViTConfig())}
 
     @property
     def num_prefix_tokens(self) -> int:
         """Learned tokens in front of the patches."""
-        return int(self.has_class_token) + self.registers + self.extra_tokens
+        return int(self.has_class_token) + self.config.registers + self.extra_tokens
 
     @property
     def _placed_tokens(self) -> int:
@@ -259,22 +192,22 @@ class VisionTransformer(Classifier):
         """Create the learned tokens that precede the patches."""
         if self.has_class_token:
             self.cls_token = self.create_parameter([1, 1, self.embed_dim], default_initializer=TruncatedNormal())
-        if self.registers:
-            size = [1, self.registers, self.embed_dim]
+        if self.config.registers:
+            size = [1, self.config.registers, self.embed_dim]
             self.reg_token = self.create_parameter(size, default_initializer=TruncatedNormal())
 
     def network_facts(self) -> Mapping[str, Any]:
         """Return what no shape tells, see ``Model.network_facts``."""
         heads = self.blocks[0].attn.num_heads
         facts = {"hidden_act": "gelu", "layer_norm_eps": USUAL_EPSILONS, "num_attention_heads": heads}
-        return {} if self._is_extended else {"model_type": ("vit", "deit"), **facts}
+        return {} if self.config.is_extended else {"model_type": ("vit", "deit"), **facts}
 
     def forward_features(self, x):
         """Compute the input of the classifier, (batch, embed_dim), from images (batch, channels, height, width)."""
-        if self.pool == "token":
+        if self.config.pool == "token":
             return self.norm(self.first_tokens(x)[:, 0])  # normalizing only the token that is read
         tokens = self.tokens(x)
-        if self.pool == "attention":
+        if self.config.pool == "attention":
             return self.attn_pool(tokens)
         return self.fc_norm(tokens[:, self.num_prefix_tokens :].mean(axis=1))
 
@@ -303,34 +236,34 @@ class VisionTransformer(Classifier):
     def feature_maps(self, x, sizes=None) -> list[paddle.Tensor]:
         """Return the patches after each of ``feature_depths``, without the tokens in front; all have one stride."""
         grid, maps = self.find_grid(x), []
-        x = split_windows(self.embedded(x), grid, self.windows, self.num_prefix_tokens)
+        x = split_windows(self.embedded(x), grid, self.config.windows, self.num_prefix_tokens)
         for index, block in enumerate(self.blocks[: max(self.feature_blocks)]):
             _, count, width = x.shape
-            if self.windows > 1 and index in self.feature_blocks:
-                x = self.pass_block(block, x.reshape([-1, self.windows**2 * count, width]), grid)
+            if self.config.windows > 1 and index in self.feature_blocks:
+                x = self.pass_block(block, x.reshape([-1, self.config.windows**2 * count, width]), grid)
                 x = x.reshape([-1, count, width])
             else:
                 x = self.pass_block(block, x, grid)
             if index + 1 in self.feature_blocks:
                 tokens = self.norm(x) if self.norm_features else x
-                patches = join_windows(tokens[:, self.num_prefix_tokens :], grid, self.windows)
+                patches = join_windows(tokens[:, self.num_prefix_tokens :], grid, self.config.windows)
                 maps.append(patches.transpose([0, 2, 1]).reshape([0, 0, *grid]))  # (batch, embed_dim, *grid)
         return maps if self.pyramid is None else self.pyramid(maps[0])
 
     def pass_block(self, block, x, grid: tuple[int, int], count: int | None = None):
         """Pass tokens through one block, which returns the first ``count`` of them, or all."""
-        return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self._is_extended else block(x, count)
+        return block(x, TokenGrid(grid, self.num_prefix_tokens), count) if self.config.is_extended else block(x, count)
 
     def pass_more_tokens(self, block, x, tokens: TokenGrid):
         """Pass tokens with others in front of them through one block, see ``TokenGrid``."""
-        if self._is_extended:
+        if self.config.is_extended:
             return block(x, tokens)
         return block(x) if tokens.mask is None else block(x, None, tokens.mask)
 
     def embedded(self, x):
         """Compute all tokens (batch, prefix tokens + patches, embed_dim) before the first block."""
         positions = None if self.positions is None else self.resample_positions(self.find_grid(x))
-        if self.any_size:
+        if self.config.any_size:
             down, across = (-side % self.patch_embed.patch_size for side in x.shape[2:])
             x = self.patch_embed.embed(F.pad(x, [0, across, 0, down]) if down or across else x)
         else:
@@ -342,7 +275,7 @@ class VisionTransformer(Classifier):
 
     def find_grid(self, images) -> tuple[int, int]:
         """Return the number of patches down and across."""
-        if not self.any_size:
+        if not self.config.any_size:
             return self.patch_embed.grid
         height, width = (-(-side // self.patch_embed.patch_size) for side in images.shape[2:])
         return height, width
@@ -358,7 +291,7 @@ class VisionTransformer(Classifier):
         if grid == trained_grid:
             return self.pos_embed
         dtype = "float64" if self.pos_embed.dtype == paddle.float64 else "float32"
-        kinds = [(self.resampling, old, new, dtype) for old, new in zip(trained_grid, grid)]
+        kinds = [(self.config.resampling, old, new, dtype) for old, new in zip(trained_grid, grid)]
         down, across = (constant(resampling_matrix, *kind) for kind in kinds)
         prefix, patches = self.pos_embed[:, : self._placed_tokens], self.pos_embed[0, self._placed_tokens :]
         with autocast.off():
@@ -379,7 +312,7 @@ class VisionTransformer(Classifier):
         biased = [name for name in state if name.endswith(".attn.q_bias") and np.any(state[name])]
         if biased and not any(name == biased[0] for name, _ in self.named_parameters()):
             raise UserError(f"the weights have {biased[0]}, which the model lacks: take the name with _qkvb")
-        if naming in OF_HUGGING_FACE and self.pool == "attention" and not self._is_tanh:
+        if naming in OF_HUGGING_FACE and self.config.pool == "attention" and self.config.activation != "gelu_tanh":
             tanh = "SigLIP's authors and transformers compute the tanh form of GELU, timm the exact one in this size"
             return [f"{tanh}: outputs differ by about 5e-4 (option activation gelu_tanh)"]
         return []
@@ -398,13 +331,3 @@ class VisionTransformer(Classifier):
             return None
         old_grid = self.patch_embed.find_grid(trained_size)
         return resize_position_embedding(value, self.patch_embed.grid, self._placed_tokens, old_grid)
-
-
-def _head_dim(embed_dim: int, num_heads: int, attn_head_size: int | None) -> int:
-    if attn_head_size is not None:
-        return attn_head_size
-    if embed_dim % num_heads:
-        raise UserError(
-            f"EMBED_DIM {embed_dim} is not divisible by NUM_HEADS {num_heads}: change one, or give ATTN_HEAD_SIZE"
-        )
-    return embed_dim // num_heads

@@ -1,4 +1,4 @@
-"""Options of the blocks of newer Vision Transformers: rotary positions, gates, scales, norms, attention pooling.
+"""Options of Vision Transformers, and blocks of newer ones: rotary positions, gates, scales, norms, attention pooling.
 
 Sources: Touvron et al., CaiT, 2021, section 2 (layer scale); Shazeer, GLU Variants Improve Transformer, arXiv
 2002.05202 (SwiGLU); Fang et al., EVA-02, arXiv 2303.11331, section 2.1; Zhai et al., Scaling Vision Transformers, arXiv
@@ -6,7 +6,8 @@ Sources: Touvron et al., CaiT, 2021, section 2 (layer scale); Shazeer, GLU Varia
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import paddle
 from paddle import nn
@@ -17,15 +18,32 @@ from ...core.runtime.errors import UserError
 from . import rotary
 from .attention import MultiHeadAttention, attend
 from .layers import DropPath, LayerNorm, Mlp, TruncatedNormal, linear
+from .resampling import ANTIALIASED, BICUBIC, OFFSET
 
 QUERIES_AND_VALUES = "queries and values"  # what has a bias
 PACKED, SEPARATE = "packed", "separate"
 
 
-class BlockConfig(NamedTuple):
-    """What a block has beyond ViT's.
+@dataclass(frozen=True)
+class ViTConfig:
+    """The options of a Vision Transformer, apart from the sizes of its images and patches.
 
     Attributes:
+        embed_dim, depth, num_heads: of the blocks.
+        attn_head_size: channels of one head; None is ``embed_dim / num_heads``.
+        any_size: images of other sizes are taken too, with zeros at the bottom and right where a patch is not full.
+        resampling: how position embeddings are interpolated to their grid, see ``resampling_matrix``.
+        mlp_ratio: hidden width of an MLP divided by ``embed_dim``, rounded down.
+        mlp_multiple: the hidden width is then rounded up to a multiple of it.
+        qkv_bias: also "queries and values".
+        class_token, registers: learned tokens in front of the patches: one, and how many behind it.
+        positions: "all" tokens have a learned position, or "patches", or None.
+        patch_bias: of the embedding of patches.
+        pool: what the classifier reads: the first "token", the "average" of the patches, or "attention" to all tokens.
+        pool_norm, pre_norm: the norm follows that average, not the last block; a norm precedes the first block.
+        in_channels: of the images.
+        dropout, attention_dropout: rates after products and on attention weights.
+        drop_path: rate of stochastic depth in the last block.
         norm_epsilon: added to the variance in every norm.
         init_values: what each channel of a branch is multiplied by at first; None: no such factors.
         gate: of the MLP: None; "packed", one product for gate and values; "separate", two.
@@ -33,8 +51,34 @@ class BlockConfig(NamedTuple):
         mlp_norm, attention_norm: a norm before the last product of the branch.
         separate_qkv: queries, keys and values are three products.
         rotary: see ``rotary.angles``; None: nothing is turned.
+        feature_depths: the blocks, from 1, after which ``feature_maps`` has a map; None: each quarter of them.
+        norm_features: the last norm is on each of these maps.
+        windows: parts down and across, with a copy of the tokens in front each, in which a block attends; the block
+            after each of ``feature_depths`` attends to all of them.
+        pyramid: the maps are instead of this number of channels, see ``SimplePyramid``; None: they are not.
+        pyramid_maps: how many, at most four.
     """
 
+    embed_dim: int = 768
+    depth: int = 12
+    num_heads: int = 12
+    attn_head_size: int | None = None
+    any_size: bool = False
+    resampling: str = BICUBIC
+    mlp_ratio: float = 4.0
+    mlp_multiple: int = 1
+    qkv_bias: bool | str = True
+    class_token: bool = True
+    registers: int = 0
+    positions: str | None = "all"
+    patch_bias: bool = True
+    pool: str = "token"
+    pool_norm: bool = False
+    pre_norm: bool = False
+    in_channels: int = 3
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    drop_path: float = 0.0
     norm_epsilon: float = 1e-6
     init_values: float | None = None
     gate: str | None = None
@@ -43,25 +87,54 @@ class BlockConfig(NamedTuple):
     attention_norm: bool = False
     separate_qkv: bool = False
     rotary: str | None = None
-
-
-class FeatureConfig(NamedTuple):
-    """The maps that ``feature_maps`` of a ViT returns.
-
-    Attributes:
-        feature_depths: the blocks, from 1, after which there is a map; None: each quarter of them.
-        norm_features: the last norm is on each of these maps.
-        windows: parts down and across, with a copy of the tokens in front each, in which a block attends; the block
-            after each of ``feature_depths`` attends to all of them.
-        pyramid: the maps are instead of this number of channels, see ``SimplePyramid``; None: they are not.
-        pyramid_maps: how many, at most four.
-    """
-
     feature_depths: Sequence[int] | None = None
     norm_features: bool = False
     windows: int = 1
     pyramid: int | None = None
     pyramid_maps: int = 4
+
+    @property
+    def head_dim(self) -> int:
+        """Channels of one head; a ``UserError`` if the heads cannot share ``embed_dim``."""
+        if self.attn_head_size is not None:
+            return self.attn_head_size
+        if self.embed_dim % self.num_heads:
+            raise UserError(
+                f"EMBED_DIM {self.embed_dim} is not divisible by NUM_HEADS {self.num_heads}: change one, or give "
+                "ATTN_HEAD_SIZE"
+            )
+        return self.embed_dim // self.num_heads
+
+    @property
+    def hidden_dim(self) -> int:
+        """Hidden width of an MLP."""
+        return -(-int(self.embed_dim * self.mlp_ratio) // self.mlp_multiple) * self.mlp_multiple
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether its blocks are not the plain ViT's."""
+        return isinstance(self.qkv_bias, str) or any(getattr(self, name) != getattr(ViTConfig, name) for name in _NEWER)
+
+    def check(self) -> None:
+        """Refuse values that mean nothing, or do not fit together, by a ``UserError`` that names the option."""
+        for name, words in _WORDS.items():
+            if (value := getattr(self, name)) not in words:
+                expected = ", ".join("null" if word is None else word for word in words)
+                raise UserError(f"option {name} '{value}' is not known: expected one of {expected}")
+        if self.pool == "token" and not self.class_token:
+            raise UserError("option pool 'token' needs the class token: set class_token, or take 'average'")
+        if self.pool_norm and self.pool != "average":
+            raise UserError(f"option pool_norm is for pool 'average', not '{self.pool}'")
+        if self.rotary is not None and self.head_dim % 4:
+            raise UserError(
+                f"rotary positions need heads of a multiple of 4 channels, not {self.head_dim}: change NUM_HEADS"
+            )
+        if self.rotary is not None and self.windows > 1:
+            raise UserError("option windows: rotary positions count the patches of the whole image: set rotary None")
+
+
+#: what the blocks of newer networks have, and ViT's lack
+_NEWER = ("norm_epsilon", "init_values", "gate", "activation", "mlp_norm", "attention_norm", "separate_qkv", "rotary")
 
 
 class TokenGrid(NamedTuple):
@@ -89,28 +162,38 @@ class QuickGELU(nn.Layer):
 
 
 _ACTIVATIONS = {"gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU(approximate=True), "quick_gelu": QuickGELU}
+#: values of the options that are words
+_WORDS: dict[str, Sequence[str | None]] = {
+    "pool": ("token", "average", "attention"),
+    "positions": ("all", "patches", None),
+    "resampling": (BICUBIC, ANTIALIASED, OFFSET),
+    "gate": (None, PACKED, SEPARATE),
+    "activation": (*_ACTIVATIONS,),
+    "rotary": (None, *rotary.KINDS),
+}
 
 
 class ActivatedMlp(Mlp):
     """An MLP with another activation."""
 
-    def __init__(self, dim: int, hidden_dim: int, dropout: float, activation: str):
-        super().__init__(dim, hidden_dim, dropout)
-        self.act = _ACTIVATIONS[activation]()
+    def __init__(self, config: ViTConfig):
+        super().__init__(config.embed_dim, config.hidden_dim, config.dropout)
+        self.act = _ACTIVATIONS[config.activation]()
 
 
 class GatedMlp(nn.Layer):
     """``fc2(norm(silu(gate) * values))``, both of the input: halves of one product if ``is_packed``."""
 
-    def __init__(self, dim: int, hidden_dim: int, dropout: float, is_packed: bool, norm_epsilon: float | None):
+    def __init__(self, config: ViTConfig):
         super().__init__()
-        if is_packed:
+        dim, hidden_dim, self.is_packed = config.embed_dim, config.hidden_dim, config.gate == PACKED
+        if self.is_packed:
             self.fc1 = linear(dim, 2 * hidden_dim)
         else:
             self.fc1_g, self.fc1_x = linear(dim, hidden_dim), linear(dim, hidden_dim)
-        self.norm = nn.Identity() if norm_epsilon is None else LayerNorm(hidden_dim, epsilon=norm_epsilon)
+        self.norm = LayerNorm(hidden_dim, epsilon=config.norm_epsilon) if config.mlp_norm else nn.Identity()
         self.fc2 = linear(hidden_dim, dim)
-        self.is_packed, self.dropout = is_packed, nn.Dropout(dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x):
         """Map (..., dim) to the same shape."""
@@ -118,34 +201,31 @@ class GatedMlp(nn.Layer):
         return self.dropout(self.fc2(self.norm(self.dropout(F.silu(gate) * values))))
 
 
-def build_mlp(dim: int, hidden_dim: int, dropout: float, extras: BlockConfig) -> nn.Layer:
+def build_mlp(config: ViTConfig) -> nn.Layer:
     """Build the MLP that the options ask for."""
-    if extras.gate is not None:
-        epsilon = extras.norm_epsilon if extras.mlp_norm else None
-        return GatedMlp(dim, hidden_dim, dropout, extras.gate == PACKED, epsilon)
-    if extras.activation == "gelu":
-        return Mlp(dim, hidden_dim, dropout)
-    return ActivatedMlp(dim, hidden_dim, dropout, extras.activation)
+    if config.gate is not None:
+        return GatedMlp(config)
+    if config.activation == "gelu":
+        return Mlp(config.embed_dim, config.hidden_dim, config.dropout)
+    return ActivatedMlp(config)
 
 
 class ConfigurableAttention(MultiHeadAttention):
-    """Self-attention with what ``BlockConfig`` says; ``qkv_bias`` is True, False or "queries and values"."""
+    """Self-attention with all options of ``ViTConfig``."""
 
-    def __init__(
-        self, dim: int, num_heads: int, head_dim: int, qkv_bias: bool | str, extras: BlockConfig, **dropouts: float
-    ):
-        super().__init__(num_heads, head_dim, **dropouts)
-        width = num_heads * head_dim
+    def __init__(self, config: ViTConfig):
+        super().__init__(config.num_heads, config.head_dim, config.dropout, config.attention_dropout)
+        dim, width, qkv_bias = config.embed_dim, config.num_heads * config.head_dim, config.qkv_bias
         self.q_bias = self.v_bias = None
-        self.rotary, self.is_separate = extras.rotary, extras.separate_qkv
-        if extras.separate_qkv:
+        self.rotary, self.is_separate = config.rotary, config.separate_qkv
+        if self.is_separate:
             self.q_proj, self.v_proj = (linear(dim, width, bias=qkv_bias is not False) for _ in range(2))
             self.k_proj = linear(dim, width, bias=qkv_bias is True)
         else:
             self.qkv = linear(dim, 3 * width, bias=qkv_bias is True)
             if qkv_bias == QUERIES_AND_VALUES:  # turned by its position a key's bias would count
                 self.q_bias, self.v_bias = (self.create_parameter([width], is_bias=True) for _ in range(2))
-        self.norm = LayerNorm(width, epsilon=extras.norm_epsilon) if extras.attention_norm else nn.Identity()
+        self.norm = LayerNorm(width, epsilon=config.norm_epsilon) if config.attention_norm else nn.Identity()
         self.proj = linear(width, dim)
 
     def forward(self, x, grid: TokenGrid):
@@ -185,13 +265,13 @@ class LayerScale(nn.Layer):
 class ConfigurableBlock(nn.Layer):
     """Attention, then MLP, each on normalized input, scaled, and added to what came in."""
 
-    def __init__(self, dim: int, mlp_dim: int, dropout: float, drop_path: float, extras: BlockConfig, **attention: Any):
+    def __init__(self, config: ViTConfig, drop_path: float):
         super().__init__()
-        self.norm1, self.norm2 = (LayerNorm(dim, epsilon=extras.norm_epsilon) for _ in range(2))
-        self.attn = ConfigurableAttention(dim, dropout=dropout, extras=extras, **attention)
-        self.mlp = build_mlp(dim, mlp_dim, dropout, extras)
-        scales = [nn.Identity() if extras.init_values is None else LayerScale(dim, extras.init_values) for _ in "12"]
-        self.ls1, self.ls2 = scales
+        self.norm1, self.norm2 = (LayerNorm(config.embed_dim, epsilon=config.norm_epsilon) for _ in range(2))
+        self.attn = ConfigurableAttention(config)
+        self.mlp = build_mlp(config)
+        start = config.init_values
+        self.ls1, self.ls2 = (nn.Identity() if start is None else LayerScale(config.embed_dim, start) for _ in range(2))
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x, grid: TokenGrid, count: int | None = None):
@@ -208,29 +288,19 @@ class ConfigurableBlock(nn.Layer):
 class AttentionPool(MultiHeadAttention):
     """One learned query on all tokens, and an MLP: (batch, dim) of (batch, tokens, dim)."""
 
-    def __init__(self, dim: int, num_heads: int, mlp_dim: int, extras: BlockConfig):
-        super().__init__(num_heads, dim // num_heads, 0.0, 0.0)
+    def __init__(self, config: ViTConfig):
+        dim = config.embed_dim
+        super().__init__(config.num_heads, dim // config.num_heads, 0.0, 0.0)
         self.latent = self.create_parameter([1, 1, dim], default_initializer=TruncatedNormal())
         self.q, self.kv, self.proj = linear(dim, dim), linear(dim, 2 * dim), linear(dim, dim)
-        self.norm = LayerNorm(dim, epsilon=extras.norm_epsilon)
-        self.mlp = build_mlp(dim, mlp_dim, 0.0, extras._replace(gate=None))
+        self.norm = LayerNorm(dim, epsilon=config.norm_epsilon)
+        self.mlp = build_mlp(replace(config, gate=None, dropout=0.0))
 
     def forward(self, x):
         """Pool tokens (batch, tokens, dim) to (batch, dim)."""
         query = self.q(self.latent.astype(x.dtype)).expand([x.shape[0], -1, -1])
         x = self.proj(attend(self, self.heads(query), self.heads(self.kv(x))))
         return (x + self.mlp(self.norm(x)))[:, 0]
-
-
-def validate_block_config(extras: BlockConfig, head_dim: int) -> None:
-    """Refuse words that mean nothing here by a ``UserError`` that names the option."""
-    known = {"gate": (None, PACKED, SEPARATE), "activation": (*_ACTIVATIONS,), "rotary": (None, *rotary.KINDS)}
-    for name, words in known.items():
-        if getattr(extras, name) not in words:
-            expected = ", ".join("null" if word is None else word for word in words)
-            raise UserError(f"option {name} '{getattr(extras, name)}' is not known: expected {expected}")
-    if extras.rotary is not None and head_dim % 4:
-        raise UserError(f"rotary positions need heads of a multiple of 4 channels, not {head_dim}: change NUM_HEADS")
 
 
 def split_windows(x: paddle.Tensor, grid: tuple[int, int], windows: int, prefix: int) -> paddle.Tensor:

@@ -14,7 +14,7 @@ from paddlevit_dist.images.models.pvt_v2 import SpatialReductionAttention
 from paddlevit_dist.images.models.segformer import SegFormerHead
 from paddlevit_dist.images.models.swin import SwinBlock
 from paddlevit_dist.images.models.vit import ViTBlock
-from paddlevit_dist.images.models.vit_blocks import BlockConfig, ConfigurableAttention, ConfigurableBlock, TokenGrid
+from paddlevit_dist.images.models.vit_blocks import ConfigurableAttention, ConfigurableBlock, TokenGrid, ViTConfig
 
 RELATIVE = 4e-6  # of the largest entry
 
@@ -29,9 +29,7 @@ class FirstTokens(paddle.nn.Layer):
 
 
 def vit_block(drop_path=0.0, qkv_bias=True, head_dim=8):
-    return ViTBlock(
-        24, 96, 0.0, drop_path, num_heads=3, head_dim=head_dim, qkv_bias=qkv_bias, attention_dropout=0.0
-    )  # fmt: skip
+    return ViTBlock(ViTConfig(24, num_heads=3, attn_head_size=head_dim, qkv_bias=qkv_bias), drop_path)
 
 
 def swin_block(is_shifted, drop_path=0.0):
@@ -85,8 +83,7 @@ class OfTokens(paddle.nn.Layer):
 
     def __init__(self, is_masked=False, **extras):
         super().__init__()
-        dropouts = {"dropout": 0.0, "attention_dropout": 0.0}
-        self.attention = ConfigurableAttention(24, 3, 8, extras=BlockConfig(**extras), qkv_bias=True, **dropouts)
+        self.attention = ConfigurableAttention(ViTConfig(24, num_heads=3, **extras))
         if extras.get("separate_qkv"):
             self.attention.k_proj.bias.stop_gradient = True  # its gradient is 0 but for rounding
         hidden = np.where(np.random.default_rng(1).random((4, 1, 5, 14)) < 0.4, -3e4, 0.0)
@@ -97,8 +94,7 @@ class OfTokens(paddle.nn.Layer):
 
 
 def scaled_block(drop_path=0.0):
-    extras, attention = BlockConfig(init_values=0.5), {"num_heads": 3, "head_dim": 8, "attention_dropout": 0.0}
-    block = ConfigurableBlock(24, 96, 0.0, drop_path, extras, qkv_bias=True, **attention)
+    block = ConfigurableBlock(ViTConfig(24, num_heads=3, init_values=0.5), drop_path)
     return OnGrid(block, TokenGrid((3, 4), 2))
 
 

@@ -22,7 +22,7 @@ from ...models.attention import head_dim
 from ...models.key_names import rename
 from ...models.layers import LayerNorm, Linear, TruncatedNormal, linear
 from ...models.vit import VisionTransformer, ViTBlock
-from ...models.vit_blocks import BlockConfig, ConfigurableBlock, TokenGrid
+from ...models.vit_blocks import ConfigurableBlock, TokenGrid, ViTConfig
 from .masks import count_kept, cut_patches, gather_tokens, sine_cosine_table
 
 _DECODER = "pretraining_decoder."
@@ -78,18 +78,18 @@ class Decoder(nn.Layer):
     ):
         super().__init__()
         self.width, self.grid, self.prefix = width, grid, prefix
-        extras = BlockConfig(norm_epsilon=norm_epsilon)
-        attention: dict[str, Any] = {
-            "num_heads": num_heads,
-            "head_dim": head_dim("width of the decoder", width, num_heads),
-        }
-        attention |= {"qkv_bias": True, "attention_dropout": 0.0}
+        config = ViTConfig(
+            embed_dim=width,
+            num_heads=num_heads,
+            attn_head_size=head_dim("width of the decoder", width, num_heads),
+            mlp_ratio=mlp_ratio,
+            norm_epsilon=norm_epsilon,
+        )
         self.embed = linear(in_dim, width)
         self.mask_token = self.create_parameter([1, 1, width], default_initializer=TruncatedNormal())
-        self.is_plain = norm_epsilon == BlockConfig().norm_epsilon  # ViT's own block is compiled on CPUs
-        kind: Any = ViTBlock if self.is_plain else partial(ConfigurableBlock, extras=extras)
-        hidden = round(width * mlp_ratio)
-        self.blocks = nn.LayerList([kind(width, hidden, 0.0, 0.0, **attention) for _ in range(depth)])
+        self.is_plain = not config.is_extended  # ViT's own block is compiled on CPUs
+        kind: type[ViTBlock | ConfigurableBlock] = ViTBlock if self.is_plain else ConfigurableBlock
+        self.blocks = nn.LayerList([kind(config, 0.0) for _ in range(depth)])
         self.norm = LayerNorm(width, epsilon=norm_epsilon)
         self.pred = linear(width, pixels)
 
@@ -246,7 +246,7 @@ def _require_maskable(encoder: Any, width: int) -> None:
     reason = ""
     if encoder.positions is None or getattr(encoder.blocks[0].attn, "rotary", None) is not None:
         reason = "its positions are not added to the tokens"
-    elif encoder.pool == "attention":
+    elif encoder.config.pool == "attention":
         reason = "it pools by attention, which would not be trained"
     if reason:
         raise UserError(

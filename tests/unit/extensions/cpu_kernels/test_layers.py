@@ -17,6 +17,7 @@ from paddlevit_dist.extensions.cpu_kernels.accelerate import _FAST, accelerate, 
 from paddlevit_dist.images.models import layers
 from paddlevit_dist.images.models.layers import ChannelsLastConv, ChannelsLastDepthwiseConv, Mlp
 from paddlevit_dist.images.models.vit import Attention
+from paddlevit_dist.images.models.vit_blocks import ViTConfig
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="Paddle has no MKL here")
 
@@ -208,7 +209,7 @@ class Rectified(paddle.nn.Layer):
 @pytest.mark.parametrize(
     ("name", "own"),
     [
-        ("attn", lambda: Doubled(24, 3, 8, True, dropout=0.0, attention_dropout=0.0)),
+        ("attn", lambda: Doubled(ViTConfig(24, num_heads=3))),
         ("mlp", Rectified),
         ("drop_path", paddle.nn.Identity),
     ],

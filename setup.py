@@ -56,7 +56,11 @@ REMOTE = [  # DATA.DATA_PATH s3:// or https://
     "aiohttp>=3.9,<4",  # requests over HTTP
     "s3fs>=2024.6",  # credentials and requests of S3
 ]
-HUB = "pyarrow>=14,<30"  # data sets in Parquet and Arrow files, as Hugging Face publishes; tables of labels in Parquet
+PYARROW = "pyarrow>=14,<30"  # reads Parquet and Arrow: tables of labels, metadata of images, results of samples
+HUB = [  # data sets with images in Parquet and Arrow files, as Hugging Face publishes
+    PYARROW,
+    "datasets>=4.2,<6",  # types of their columns; 4.2 to 5.0 need huggingface_hub below 2, later ones from 1.31
+]
 SEARCH = "optuna>=4,<6"  # search: chooses values by earlier trials, and stores them
 ONNX = [  # export -format=onnx; paddle2onnx and its version of onnx have no wheels for Python 3.13
     "paddle2onnx>=2.1,<3; python_version < '3.13'",  # converts; needs Paddle 3
@@ -94,7 +98,7 @@ EXTRAS = {
     "lidar": [LIDAR],
     "detection": [NUMBA, *DETECTION],
     "remote": REMOTE,
-    "hub": [HUB],
+    "hub": HUB,
     "search": [SEARCH],
     "albumentations": [ALBUMENTATIONS],
     "onnx": ONNX,
@@ -105,7 +109,7 @@ EXTRAS = {
         NUMBA,
         FAST,
         ALBUMENTATIONS,
-        HUB,
+        *HUB,
         LIDAR,
         *VOLUMES,
         *ONNX,
@@ -123,7 +127,7 @@ EXTRAS = {
         "scikit-learn>=1.3,<2",  # the reference that tests compare scores of several labels with
         "jsonschema>=4.17,<5",  # checks recipes against the schema of the keys in a test
         "setuptools>=70.1,<81",  # builds the wheel in a test; from 70.1 without the package wheel
-        HUB,  # also for what evaluate -per_sample writes if it is there
+        *HUB,  # also for what evaluate -per_sample writes if it is there
         "tensorboard>=2.12,<3",  # reads its own files in tests
         "wandb>=0.19,<1",  # for offline tests of its extra
         "mlflow-skinny>=2.14,<4",  # for tests of its extra

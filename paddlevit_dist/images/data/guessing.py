@@ -30,7 +30,7 @@ from .class_trees import ClassTree, find_class_tree, find_inner_folder, has_imag
 from .formats import SPLIT_WORDS, split_in_name
 from .hub.guessing import find_hub, metadata_decide
 from .hub.layout import ARROW, PARQUET, is_pattern
-from .hub.repository import is_repository
+from .hub.repository import guess_repository, is_repository
 from .imagenet import FIRST_OF_KIT, LISTS
 from .label_layouts import holds_boxes, holds_labels
 from .label_rows import read_first_labels, read_split_words
@@ -63,12 +63,13 @@ def guess(path: str, contents: str | None = None) -> DatasetGuess | None:
     both boxes and label maps; None: boxes. A ``UserError`` says that the path does not exist, or lists the several
     kinds of data in it with their datasets.
     """
+    if is_repository(path):
+        found = guess_repository(path, lambda folder: list(filter(None, [guess(folder, contents)])))
+        return found[0] if found else None
     if is_address(os.fspath(path)):
         return DatasetGuess("tar", one_line(f"{path} is an address, from which tar files are read"))
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     shown = os.fspath(path).rstrip("/") or root
-    if is_repository(shown):
-        return find_hub(shown, shown, contents)
     if is_pattern(root):
         return find_hub(root, shown, contents)
     if not os.path.exists(root):
@@ -134,7 +135,7 @@ def find_classes(path: str, shown: str) -> list[DatasetGuess]:
     A ``UserError`` says that several are there.
     """
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
-    if is_address(path) or not (is_repository(path) or is_pattern(root) or os.path.exists(root)):
+    if not is_repository(path) and (is_address(path) or not (is_pattern(root) or os.path.exists(root))):
         return []  # the dataset reports it
     found = guess(path, CLASS_LABELS)
     held = () if found is None else annotation_types("dataset", found.dataset)
@@ -151,6 +152,8 @@ def find_classes(path: str, shown: str) -> list[DatasetGuess]:
 
 def find_box_layouts(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with boxes at a path, ``shown`` in messages, also in data files."""
+    if is_repository(root):
+        return guess_repository(root, lambda folder: find_box_layouts(folder, folder))
     if is_yolo_description(os.path.expanduser(root), needs_places=False):
         return [DatasetGuess("yolo", one_line(f"{shown} names classes and images with YOLO's labels"))]
     if os.path.isfile(root) and root.lower().endswith(TABLE_SUFFIXES) and holds_boxes(root):
@@ -180,7 +183,7 @@ def _find_hub_only(path: str, contents: str) -> list[DatasetGuess]:
     """
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
     if is_repository(path):
-        found = find_hub(path, path, contents)
+        found = guess(path, contents)
     elif is_pattern(root) or (os.path.isfile(root) and root.lower().endswith((*PARQUET, *ARROW))):
         found = find_hub(root, path, contents)
     elif os.path.isdir(root):

@@ -17,6 +17,7 @@ from ..data.box_layouts import (
 )
 from ..data.hub.guessing import refuse_hub
 from ..data.hub.layout import ARROW, PARQUET
+from ..data.hub.repository import guess_repository, is_repository
 from ..data.table_columns import SUFFIXES
 from ..data.table_files import find_tables
 from .data.point_tables import holds_points
@@ -29,6 +30,8 @@ def guess_keypoints(path: str) -> DatasetGuess | None:
 
     A ``UserError`` says that the path does not exist, or lists the several kinds of data in it with their datasets.
     """
+    if is_repository(path):
+        return next(iter(find_keypoints(path, path)), None)
     if is_address(os.fspath(path)):
         raise UserError(f"{path} is an address, but keypoints are read from files of this machine: copy them here")
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
@@ -49,6 +52,8 @@ def guess_keypoints(path: str) -> DatasetGuess | None:
 
 def find_keypoints(root: str, shown: str) -> list[DatasetGuess]:
     """Find the datasets of images with keypoints in a folder, ``shown`` in messages; usually none or one."""
+    if is_repository(root):
+        return guess_repository(root, lambda folder: find_keypoints(folder, folder))
     if not os.path.isdir(root):
         _refuse_hub(root, shown)
         return _find_described(root, shown)

@@ -7,11 +7,14 @@ from ...core.runtime.files import is_address
 from ...core.runtime.printing import one_line
 from ..data.box_layouts import DatasetGuess
 from ..data.hub.guessing import refuse_hub
+from ..data.hub.repository import guess_repository, is_repository
 from .data.layouts import DATASET, find_segment_layout
 
 
 def guess_segments(path: str) -> DatasetGuess | None:
     """Detect the dataset of segments at a path; None if there is none, a ``UserError`` if it is not a folder."""
+    if is_repository(path):
+        return next(iter(find_segments(path, path)), None)
     if is_address(os.fspath(path)):
         raise UserError(f"{path} is an address, but maps of segments are read from files of this machine: copy them")
     root = os.path.abspath(os.path.expanduser(os.fspath(path)))
@@ -23,6 +26,8 @@ def guess_segments(path: str) -> DatasetGuess | None:
 
 def find_segments(root: str, shown: str) -> list[DatasetGuess]:
     """Return the dataset of images with segments in a folder, ``shown`` in messages: none or one."""
+    if is_repository(root):
+        return guess_repository(root, lambda folder: find_segments(folder, folder))
     match = find_segment_layout(root) if os.path.isdir(root) else None
     if match is None:
         _refuse_hub(os.path.abspath(root), shown)

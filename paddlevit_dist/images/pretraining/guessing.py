@@ -9,6 +9,7 @@ from ...core.runtime.printing import one_line
 from ..data.box_layouts import DatasetGuess
 from ..data.class_trees import find_class_tree
 from ..data.guessing import find_hub_images, guess
+from ..data.hub.repository import guess_repository, is_repository
 
 
 def guess_unlabeled(path: str) -> DatasetGuess:
@@ -16,6 +17,8 @@ def guess_unlabeled(path: str) -> DatasetGuess:
 
     A ``UserError`` says that the path does not exist, or what is wrong with data files.
     """
+    if is_repository(path):
+        return guess_repository(path, lambda folder: [guess_unlabeled(folder)])[0]
     in_rows = find_hub_images(path, path)
     if in_rows:
         return in_rows[0]

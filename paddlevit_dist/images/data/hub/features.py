@@ -1,6 +1,7 @@
-"""Types of columns: what ``datasets`` writes into the metadata of a schema, into JSON, or into a card; else Arrow's."""
+"""Types of columns: those that the library ``datasets`` finds in a schema, in JSON or in a card; else Arrow's."""
 
-from collections.abc import Callable, Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ....core.runtime.errors import UserError
@@ -10,9 +11,6 @@ from ....core.runtime.text_files import parse_json
 from ....core.tasks.class_names import make_unique
 
 IMAGE, CLASS, VALUE, LIST, STRUCT, OTHER = "image", "class", "value", "list", "struct", "other"
-_LISTS = ("List", "LargeList", "Sequence", "FixedSizeList")
-_YAML_LISTS = ("list", "large_list", "sequence")
-_DEEPEST = 16
 _KEY = b"huggingface"
 
 
@@ -56,41 +54,59 @@ class Feature(NamedTuple):
         return self.kind == VALUE and "string" in self.dtype
 
     def __str__(self) -> str:
-        if self.kind == LIST:
-            return f"list of {self.item}"
-        return self.dtype or self.kind
+        return f"list of {self.item}" if self.kind == LIST else self.dtype or self.kind
 
 
 Features = Mapping[str, Feature]
 
 
+def import_library(path: str) -> Any:
+    """Import ``datasets``; a UserError with what to install if it is missing, or does not fit what is installed."""
+    try:
+        import datasets
+    except ImportError as error:
+        raise UserError(
+            f"{path}: Parquet and Arrow files with images need the library datasets, but {shorten(error, 80)}: pip "
+            "install 'datasets>=4.2,<6'"
+        ) from error
+    return datasets
+
+
+@contextlib.contextmanager
+def _parsed(source: str) -> Iterator[None]:
+    """Turn what the library raises for damaged types into a UserError of one line."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(
+            f"{source}: its types of the library datasets are damaged ({shorten(error, 80)}): write it again"
+        ) from error
+
+
 def parse_features(stored: Any, source: str) -> dict[str, Feature]:
-    """Parse the types of a schema's metadata or ``dataset_info.json``; a UserError if they are not such ones."""
-    if not isinstance(stored, Mapping):
-        raise UserError(f"{source}: its features are {shorten(repr(stored), 60)}, expected a type of each column")
-    return {str(name): _parse(part, f"{source}, column {shorten(str(name), 60)}") for name, part in stored.items()}
-
-
-def parse_card_features(stored: Any, source: str) -> dict[str, Feature]:
-    """Parse the types in a card's YAML, a list of names with types; a UserError if they are not such ones."""
-    return dict(_parse_entry(stored, source).fields) if isinstance(stored, list) else {}
+    """Parse the types in JSON, an object, or in the YAML of a card, a list; a UserError if they are not such ones."""
+    library = import_library(source)
+    with _parsed(source):
+        if isinstance(stored, list):
+            found = dict(library.Features._from_yaml_list(stored))
+        else:
+            kinds = {name: part.get("_type") if isinstance(part, dict) else None for name, part in stored.items()}
+            known = {name for name, kind in kinds.items() if not isinstance(kind, str) or hasattr(library, kind)}
+            found = {name: library.Features.from_dict({name: stored[name]})[name] for name in stored if name in known}
+        return {name: _convert(part, library) for name, part in found.items()}
 
 
 def read_features(schema: Any, source: str, stored: Features | None = None) -> dict[str, Feature]:
     """Return the type of each column of an Arrow schema: that of its metadata, else of ``stored``, else Arrow's.
 
     Raises:
-        UserError: the metadata are damaged.
+        UserError: the metadata are damaged, or the library ``datasets`` that reads them is missing.
     """
     content, known = (schema.metadata or {}).get(_KEY), dict[str, Feature]()
     if content is not None:
-        try:
+        with _parsed(source):
             info = parse_json(content)["info"]
             known = parse_features(info["features"], source) if info.get("features") is not None else {}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UserError(
-                f"{source}: its metadata of the library datasets are damaged ({shorten(error, 80)}): write it again"
-            ) from error
     known = known or dict(stored or {})
     types: dict[str, Any] = {}
     for name, kind in zip(schema.names, schema.types):  # pyarrow finds no field by a name that two have
@@ -98,77 +114,18 @@ def read_features(schema: Any, source: str, stored: Features | None = None) -> d
     return {name: known.get(name) or _from_arrow(kind) for name, kind in types.items()}
 
 
-def _parse(part: Any, source: str, depth: int = 0) -> Feature:
-    def parse(inner: Any) -> Feature:
-        return _parse(inner, source, depth + 1)
-
-    if depth > _DEEPEST:
-        raise UserError(f"{source}: its type is nested more than {_DEEPEST} times")
-    if isinstance(part, list) and len(part) == 1:
-        return Feature(LIST, item=parse(part[0]))
-    if not isinstance(part, Mapping):
-        raise UserError(f"{source}: its type is {shorten(repr(part), 60)}, expected an object with _type")
-    kind = part.get("_type")
-    if not isinstance(kind, str):
-        return Feature(STRUCT, fields={str(name): parse(inner) for name, inner in part.items()})
-    if kind in _LISTS:
-        return _make_list(parse(part.get("feature")), is_sequence=kind == "Sequence")
-    if kind == "ClassLabel":
-        return Feature(CLASS, _names(part, source))
-    if kind == "Value":
-        return Feature(VALUE, dtype=str(part.get("dtype")))
-    return Feature(IMAGE, mode=_mode(part)) if kind == "Image" else Feature(OTHER, dtype=kind)
-
-
-def _mode(part: Any) -> str:
-    return str((part.get("mode") if isinstance(part, Mapping) else None) or "")
-
-
-def _make_list(item: Feature, is_sequence: bool) -> Feature:
-    """Return a list of a type; a sequence of a struct is stored as a struct of lists."""
-    if is_sequence and item.kind == STRUCT:
-        return Feature(STRUCT, fields={name: Feature(LIST, item=inner) for name, inner in item.fields.items()})
-    return Feature(LIST, item=item)
-
-
-def _names(part: Mapping[str, Any], source: str) -> tuple[str, ...] | None:
-    names, number = part.get("names"), part.get("num_classes")
-    if isinstance(names, Mapping):  # number -> name, in a card
-        try:
-            names = [names[key] for key in sorted(names, key=int)]
-        except (TypeError, ValueError):
-            raise UserError(f"{source}: expected the names of classes by their numbers") from None
-    if names is None:
-        return tuple(map(str, range(number))) if isinstance(number, int) and 0 <= number < 1 << 20 else None
-    if not isinstance(names, list) or not all(isinstance(name, (str, int, float)) for name in names):
-        raise UserError(f"{source}: the names of its classes are {shorten(repr(names), 60)}, expected a list of texts")
-    composed = [compose(str(name).strip()) for name in names]
-    return tuple(make_unique(composed, list(map(str, range(len(composed))))))
-
-
-def _parse_entry(entry: Any, source: str, depth: int = 0) -> Feature:
-    """Parse a type of a card: its name, a list of fields, or an object with one of several keys."""
-    parse: Callable[[Any], Feature] = lambda inner: _parse_entry(inner, source, depth + 1)  # noqa: E731
-    if depth > _DEEPEST:
-        raise UserError(f"{source}: a type is nested more than {_DEEPEST} times")
-    if isinstance(entry, str):
-        return Feature(IMAGE) if entry == "image" else Feature(VALUE, dtype=entry)
-    if isinstance(entry, list):
-        named = [part for part in entry if isinstance(part, Mapping) and "name" in part]
-        return Feature(STRUCT, fields={str(part["name"]): parse(part) for part in named})
-    if not isinstance(entry, Mapping):
-        raise UserError(f"{source}: a type is {shorten(repr(entry), 60)}, expected a name or an object")
-    if "class_label" in entry:
-        return Feature(CLASS, _names(entry["class_label"] or {}, source))
-    if "image" in entry:
-        return Feature(IMAGE, mode=_mode(entry["image"]))
-    for key in ("dtype", "struct"):
-        if key in entry:
-            return parse(entry[key])
-    for key in _YAML_LISTS:
-        if key in entry:
-            return _make_list(parse(entry[key]), is_sequence=key == "sequence")
-    return Feature(OTHER, dtype=str(next((name for name in entry if name != "name"), "")))
+def _convert(part: Any, library: Any) -> Feature:
+    if isinstance(part, dict):
+        return Feature(STRUCT, fields={str(name): _convert(inner, library) for name, inner in part.items()})
+    if isinstance(part, library.ClassLabel):
+        names = [compose(str(name).strip()) for name in part.names]
+        return Feature(CLASS, tuple(make_unique(names, list(map(str, range(len(names)))))))
+    if isinstance(part, library.Value):
+        return Feature(VALUE, dtype=part.dtype)
+    if isinstance(part, library.Image):
+        return Feature(IMAGE, mode=getattr(part, "mode", None) or "")
+    item = part[0] if isinstance(part, list) else getattr(part, "feature", None)
+    return Feature(OTHER, dtype=type(part).__name__) if item is None else Feature(LIST, item=_convert(item, library))
 
 
 def _from_arrow(kind: Any) -> Feature:
@@ -182,9 +139,7 @@ def _from_arrow(kind: Any) -> Feature:
         return Feature(STRUCT, fields={name: _from_arrow(inner) for name, inner in fields.items()})
     if is_list(kind):
         return Feature(LIST, item=_from_arrow(kind.value_type))
-    if types.is_dictionary(kind):
-        return _from_arrow(kind.value_type)
-    return Feature(VALUE, dtype=str(kind))
+    return _from_arrow(kind.value_type) if types.is_dictionary(kind) else Feature(VALUE, dtype=str(kind))
 
 
 def find_column(path: str, names: Iterable[str]) -> tuple[str, str]:

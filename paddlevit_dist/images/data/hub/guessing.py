@@ -18,7 +18,6 @@ from .layout import (
     is_pattern,
     refuse_scripts,
 )
-from .repository import fetch_repository, is_repository, read_repository_features
 from .storage import FILE_NAME, open_data
 
 _HEAD = 1 << 16  # bytes of metadata that name their columns
@@ -40,12 +39,6 @@ def find_hub(
     Raises:
         UserError: a file is damaged, or pyarrow is missing.
     """
-    if is_repository(root):
-        features = read_repository_features(root)
-        if features:
-            dataset = DATASETS.get(contents or find_contents(features), "hub")
-            return DatasetGuess(dataset, one_line(f"{shown} is a repository at Hugging Face whose card says so"))
-        root = fetch_repository(root)
     found = find_files(root, takes_first=True)
     if found is None:
         if os.path.isdir(root) and _has_only_scripts(root):
@@ -71,10 +64,9 @@ def find_hub(
 def refuse_hub(root: str, shown: str, what: str, instead: str) -> None:
     """Raise a UserError if there are data files with images at a path: ``what`` is not read from them, but ``instead``.
 
-    The path is absolute, or a repository; ``shown`` stands for it in messages.
+    The path is absolute; ``shown`` stands for it in messages.
     """
-    is_data = is_repository(shown) or is_pattern(root) or os.path.exists(root)
-    if is_repository(shown) or (is_data and find_hub(root, shown) is not None):
+    if (is_pattern(root) or os.path.exists(root)) and find_hub(root, shown) is not None:
         raise UserError(
             f"data path {shown}: {what} are not read from Parquet, Arrow and metadata of images: write the images as "
             f"files, and {instead}"

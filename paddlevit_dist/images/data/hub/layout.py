@@ -12,11 +12,12 @@ from ....core.runtime.printing import shorten
 from ....core.runtime.text_files import parse_yaml, read_json, read_text
 from ....core.tasks.dataset import refuse_split
 from ..formats import is_hidden, is_image_name, list_folders, list_names, walk_files
-from .features import Feature, parse_card_features, parse_features
+from .features import Feature, parse_features
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow",)
 METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")  # next to images, which they name
 CARD = "README.md"
+OLD_INFOS = "dataset_infos.json"
 #: words for splits of the library ``datasets``, and what it calls them
 WORDS = {
     "train": ("train", "training"),
@@ -106,8 +107,7 @@ def find_files(path: str, configuration: str | None = None, takes_first: bool = 
         described = find_metadata(path)
         return HubFiles(path, described) if described else None
     name = _choose_configuration(path, configurations, configuration, takes_first, card)
-    features = read_info(card, name, os.path.join(path, CARD))
-    return HubFiles(path, configurations[name], features, name)
+    return HubFiles(path, configurations[name], _read_types(path, card, name), name)
 
 
 def refuse_scripts(root: str) -> None:
@@ -192,14 +192,16 @@ def read_card(root: str) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def read_info(card: Mapping[str, Any], configuration: str, source: str) -> dict[str, Feature]:
-    """Return the types of columns that a card gives for a configuration."""
-    infos = card.get("dataset_info")
+def _read_types(root: str, card: Mapping[str, Any], configuration: str) -> dict[str, Feature]:
+    """Return the types of columns that a card, or the JSON that came before cards, gives for a configuration."""
+    infos, source = card.get("dataset_info"), os.path.join(root, CARD)
     listed = [info for info in (infos if isinstance(infos, list) else [infos]) if isinstance(info, dict)]
-    for info in listed:
-        if len(listed) == 1 or info.get("config_name", "default") == configuration:
-            return parse_card_features(info.get("features"), source)
-    return {}
+    by_name = {str(info.get("config_name", "default")): info for info in listed}
+    if not by_name and os.path.isfile(os.path.join(root, OLD_INFOS)):
+        source = os.path.join(root, OLD_INFOS)
+        by_name = {name: info for name, info in _read_object(source).items() if isinstance(info, dict)}
+    chosen = next(iter(by_name.values())) if len(by_name) == 1 else by_name.get(configuration, {})
+    return parse_features(chosen["features"], source) if chosen.get("features") else {}
 
 
 def _find_configurations(root: str, card: Mapping[str, Any]) -> dict[str, dict[str, list[str]]]:
@@ -301,26 +303,6 @@ def _choose_configuration(
         f"{root} has several configurations, {shorten(', '.join(found), 120)}: choose one with "
         "DATA.TABLE.CONFIGURATION NAME"
     )
-
-
-def list_patterns(card: Mapping[str, Any], configuration: str | None) -> list[str]:
-    """Return the patterns of files that a card names for a configuration; empty: it names none."""
-    entries = [entry for entry in card.get("configs") or () if isinstance(entry, dict)]
-    chosen = [entry for entry in entries if configuration is None or str(entry.get("config_name")) == configuration]
-    patterns = list[str]()
-    for entry in chosen:
-        data = entry.get("data_files")
-        rows = data if isinstance(data, list) else [data]
-        for row in rows:
-            named = row.get("path") if isinstance(row, Mapping) and "path" in row else row
-            listed = list(named.values()) if isinstance(named, Mapping) else [named]
-            for part in listed:
-                texts = part if isinstance(part, list) else [part]
-                folder = entry.get("data_dir") or ""
-                patterns += [os.path.join(folder, text) for text in texts if isinstance(text, str)]
-        if data is None and entry.get("data_dir"):
-            patterns.append(f"{entry['data_dir']}/*")
-    return patterns
 
 
 def _by_split(files: Sequence[str], root: str) -> dict[str, list[str]]:

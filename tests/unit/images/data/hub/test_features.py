@@ -14,7 +14,6 @@ from paddlevit_dist.images.data.hub.features import (
     STRUCT,
     VALUE,
     Feature,
-    parse_card_features,
     parse_features,
     read_features,
 )
@@ -43,7 +42,7 @@ def test_a_card_says_the_same_as_the_metadata():
     - name: image
       dtype: image
     - name: label
-      dtype: {class_label: {names: {'0': no, '1': off, '10': z}}}
+      dtype: {class_label: {names: {'0': no, '1': off, '2': z}}}
     - name: tags
       sequence: {class_label: {names: {'0': a}}}
     - name: objects
@@ -57,7 +56,7 @@ def test_a_card_says_the_same_as_the_metadata():
     - name: sound
       dtype: {audio: {sampling_rate: 8}}
     """
-    found = parse_card_features(parse_yaml(card, ("names",)), "README.md")
+    found = parse_features(parse_yaml(card, ("names",)), "README.md")
     assert found["image"].kind == features.IMAGE and found["label"].names == ("no", "off", "z")
     assert found["gray"] == Feature(features.IMAGE, mode="L") and found["raw"] == found["image"]
     assert found["tags"] == Feature(LIST, item=Feature(CLASS, ("a",)))
@@ -98,5 +97,5 @@ def test_damaged_metadata_are_refused_in_one_line(metadata):
 
 
 def test_equal_names_of_classes_are_told_apart():
-    assert parse_features({"y": classes("a", "a")}, "f")["y"].names == ("a (0)", "a (1)")
+    assert parse_features({"y": classes("a", "a ")}, "f")["y"].names == ("a (0)", "a (1)")
     assert parse_features({"x": IMAGE}, "f")["x"].kind == features.IMAGE

@@ -127,7 +127,7 @@ def test_parts_of_data_that_a_card_or_a_pattern_names_are_read(tmp_path):
 def test_tasks_that_read_no_data_files_say_what_to_write(tmp_path, cfg):
     what = "segments" if "panoptic" in cfg else "keypoints"
     write_parquet(tmp_path / "train.parquet", {"image": images([1]), "label": [0]}, FEATURES)
-    for path in (tmp_path, "hf:me/mine", f"{tmp_path}/*.parquet"):
+    for path in (tmp_path, f"{tmp_path}/*.parquet"):
         with pytest.raises(UserError, match=f"{what} are not read from Parquet, .* in COCO's .*format .-dataset=coco_"):
             load([f"-cfg={cfg}", f"-data_path={path}"], RECIPE)
 

@@ -55,6 +55,16 @@ def test_a_card_names_configurations_and_files(tmp_path):
     assert found(root) == {"test": ["y/one.parquet"]}
 
 
+def test_json_older_than_cards_gives_types(tmp_path):
+    features = {"image": {"_type": "Image"}, "label": {"_type": "ClassLabel", "names": ["ant", "bee"], "id": None}}
+    root = touch(tmp_path, "train.parquet")
+    (tmp_path / "dataset_infos.json").write_text(json.dumps({"plain_text": {"features": features, "splits": {}}}))
+    assert find_files(root).features["label"].names == ("ant", "bee")
+    card = "dataset_info:\n  features:\n  - {name: label, dtype: {class_label: {names: {'0': cow}}}}"
+    (tmp_path / "README.md").write_text(f"---\n{card}\n---\n")
+    assert find_files(root).features["label"].names == ("cow",)
+
+
 def test_folders_are_configurations_if_no_split_or_card_names_them(tmp_path):
     root = touch(tmp_path, "fine/train-00000-of-00001.parquet", "coarse/train-00000-of-00001.parquet")
     assert found(root, configuration="fine") == {"train": ["fine/train-00000-of-00001.parquet"]}

@@ -1,7 +1,7 @@
 """Label maps: images whose pixels are class numbers or colors, read without any blending."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,14 +31,22 @@ class LabelPixels(NamedTuple):
     palette: np.ndarray | None = None
 
 
-def read_label_pixels(encoded: bytes, path: str, max_pixels: int = MOST_PIXELS) -> LabelPixels:
+def read_label_pixels(
+    encoded: bytes,
+    path: str,
+    max_pixels: int = MOST_PIXELS,
+    check_size: Callable[[tuple[int, int]], None] = lambda size: None,
+) -> LabelPixels:
     """Read the pixels of a label map of any format that Pillow reads without loss; ``path`` names it in errors.
+
+    ``check_size`` is called with height and width before pixels are decoded.
 
     Raises:
         UnreadableImage: damaged, larger than ``max_pixels`` (which is not decoded), or not an image.
         UserError: the format changes numbers, the pixels are neither numbers nor colors, or are partly transparent.
     """
     with raise_as_unreadable(path), open_image(encoded, path, ReadConfig(max_pixels=max_pixels)) as image:
+        check_size((image.height, image.width))
         if _is_lossy(image, encoded):
             kind = f"{image.format} file{'' if image.format in _LOSSY else ' with loss'}"
             raise UserError(f"{path} is a {kind}, which changes class numbers: save label maps as PNG")

@@ -6,18 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from ....core.data.checked_files import DamagedCacheError, map_verified, write_array
 from ....core.registry.lookup import annotation_type
 from ....core.registry.manifest import CLASS_LABELS, NO_LABELS, TAG_LABELS
 from ....core.runtime.errors import UserError
-from ....core.runtime.files import map_array
 from ....core.runtime.printing import count, shorten
 from ..class_folders import IndexedClassImages
 from ..reading import decode_image
 from .columns import HubChoices, choose_columns, find_contents
 from .features import LIST, Feature, find_column, find_feature
 from .layout import HubFiles
-from .opening import LAYOUT, HubOptions, HubRows, HubSplit, ensure_store, locate_rows, open_split, require_files
+from .opening import (
+    LAYOUT,
+    MATRIX,
+    HubOptions,
+    HubRows,
+    HubSplit,
+    StoredImages,
+    ensure_store,
+    locate_rows,
+    open_split,
+    require_files,
+)
 from .storage import DataFile, open_data
 from .values import NO_NUMBER, UNKNOWN, LabelValues, is_text, list_classes, read_class_columns, read_labels
 
@@ -44,7 +53,7 @@ def _is_unlabeled(found: HubFiles, split: str, training_file: str) -> bool:
     return bool(names)
 
 
-class HubImages(IndexedClassImages):
+class HubImages(StoredImages, IndexedClassImages):
     """Images with one class each; classes are named by the type of the column, or by training labels, sorted.
 
     Rows without a class are not used. Without a split of validation images, that of test images is used instead, unless
@@ -72,7 +81,16 @@ class HubImages(IndexedClassImages):
         self.split = split
         options = options or HubOptions(HubChoices(), self.contents)
         opened = open_split(data_path, split, options)
-        store = self._index_rows(opened, options, cache_folder)
+
+        def build() -> tuple[HubRows, np.ndarray, dict[str, Any]]:
+            files = opened.open_files(opened.name)
+            rows = locate_rows(opened, files, options, [opened.columns.image])
+            rows, labels, names = self._find_labels(opened, files, rows)
+            whole = f"{opened.found.root}, split {opened.name}: {count(len(rows.names), 'image')}"
+            return rows, labels, {"names": names, "notices": [f"{whole}, {opened.columns.describe()}", *rows.notices]}
+
+        key = opened.key(type(self).__name__)
+        store = ensure_store(f"hub-{split}", key, cache_folder, opened.found.root, build)
         facts = store.index.class_names
         self._store, self._content, self._names = store, facts["content"], facts["names"]
         super().__init__(opened.found.root, store.index, len(facts["names"] or ()))
@@ -93,19 +111,8 @@ class HubImages(IndexedClassImages):
             return False
         return val != train and not _is_unlabeled(found, val, found.splits[train][0])
 
-    def _index_rows(self, opened: HubSplit, options: HubOptions, cache_folder: Path) -> Any:
-        def build() -> tuple[HubRows, np.ndarray, dict[str, Any]]:
-            files = opened.open_files(opened.name)
-            rows = locate_rows(opened, files, options, [opened.columns.image])
-            rows, labels, names = self._find_labels(opened, files, rows, cache_folder)
-            whole = f"{opened.found.root}, split {opened.name}: {count(len(rows.names), 'image')}"
-            return rows, labels, {"names": names, "notices": [f"{whole}, {opened.columns.describe()}", *rows.notices]}
-
-        key = opened.key(type(self).__name__)
-        return ensure_store(f"hub-{self.split}", key, cache_folder, opened.found.root, build)
-
     def _find_labels(
-        self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
+        self, opened: HubSplit, files: list[DataFile], rows: HubRows
     ) -> tuple[HubRows, np.ndarray, list[str] | None]:
         """Return the rows with a label, the class of each, int, and the names of the classes."""
         [column] = require_one(opened)
@@ -140,26 +147,6 @@ class HubImages(IndexedClassImages):
         """Hash of the names and labels, independent of their location."""
         return self._content
 
-    def describe(self, index: int) -> str:
-        """Return the data file and row of image ``index``, from 0, or the file that the row names."""
-        return self._store.describe(index)
-
-    def encoded(self, index: int) -> bytes:
-        """Return the bytes of image ``index``; raises what ``part`` does."""
-        return self._store.encoded(index)
-
-    def part(self, index: int, start: int, length: int) -> np.ndarray:
-        """Read ``length`` bytes of image ``index`` from ``start``, uint8; an ``UnreadableImage`` if that fails."""
-        return self._store.part(index, start, length)
-
-    def num_bytes(self, index: int) -> int:
-        """Return the size of image ``index`` in bytes; -1 if its file is missing."""
-        return self._store.num_bytes(index)
-
-    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
-        """Return size and first ``length`` bytes of image ``index``."""
-        return self._store.peek(index, length)
-
 
 class HubLabelSets(HubImages):
     """Images with several labels each, in lists or in a column of each class; ``read`` returns ``(image, int8)``."""
@@ -167,27 +154,8 @@ class HubLabelSets(HubImages):
     labels = None  # an image has several
     contents = TAG_LABELS
 
-    def __init__(
-        self, data_path: str | None, split: str, cache_folder: Path, options: HubOptions | None = None
-    ) -> None:
-        super().__init__(data_path, split, cache_folder, options)
-        self._matrix: np.ndarray | None = None
-
-    def _index_rows(self, opened: HubSplit, options: HubOptions, cache_folder: Path) -> Any:
-        key = opened.key(type(self).__name__)
-        self._matrix_file = str(Path(cache_folder, f"hub-labels-{self.split}-{key.hex()[:16]}.npy"))
-        store = super()._index_rows(opened, options, cache_folder)
-        try:
-            is_stored = len(map_verified(self._matrix_file)) == len(store.index)
-        except DamagedCacheError:
-            is_stored = False
-        if not is_stored:
-            Path(store.index.file).unlink()
-            store = super()._index_rows(opened, options, cache_folder)
-        return store
-
     def _find_labels(
-        self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
+        self, opened: HubSplit, files: list[DataFile], rows: HubRows
     ) -> tuple[HubRows, np.ndarray, list[str] | None]:
         columns = list(opened.columns.labels)
         if len(columns) > 1:
@@ -201,14 +169,11 @@ class HubLabelSets(HubImages):
                 matrix, names = vectors, list(map(str, range(vectors.shape[1])))
             else:
                 matrix = make_matrix(values._replace(codes=codes), len(names), feature.kind == LIST, opened)
-        write_array(Path(self._matrix_file), np.ascontiguousarray(matrix[rows.rows]))
+        rows.arrays[MATRIX] = np.ascontiguousarray(matrix[rows.rows])
         unknown = int((matrix[rows.rows] < 0).all(axis=1).sum())
         if unknown:
             rows.notices.append(f"{opened.name}: {count(unknown, 'image')} without a known label")
         return rows, np.full(len(rows.names), UNKNOWN), names
-
-    def __getstate__(self) -> Any:
-        return {**super().__getstate__(), "_matrix": None}
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return what identifies the data: names and labels."""
@@ -222,9 +187,7 @@ class HubLabelSets(HubImages):
     @property
     def label_matrix(self) -> np.ndarray:  # type: ignore[override] # stored in a file
         """The labels of all images, int8 (images, classes): 1 (has it), 0 (does not), -1 (not known); read-only."""
-        if self._matrix is None:
-            self._matrix = map_array(self._matrix_file)
-        return self._matrix
+        return self._store.array(MATRIX)
 
 
 class HubUnlabeled(HubImages):
@@ -233,14 +196,14 @@ class HubUnlabeled(HubImages):
     contents = NO_LABELS
 
     def _find_labels(
-        self, opened: HubSplit, files: list[DataFile], rows: HubRows, cache_folder: Path
+        self, opened: HubSplit, files: list[DataFile], rows: HubRows
     ) -> tuple[HubRows, np.ndarray, list[str] | None]:
         columns = opened.columns.labels
         feature = find_labels(opened, columns[0]) if len(columns) == 1 else None
         if feature is not None and feature.kind != LIST:
             labels = read_labels(files, columns[0], feature).single()[rows.rows]
             if (labels != UNKNOWN).all():  # else all images are learned, and none has a class
-                return super()._find_labels(opened, files, rows, cache_folder)
+                return super()._find_labels(opened, files, rows)
         return rows, np.full(len(rows.names), UNKNOWN), None
 
     @property

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,18 +19,19 @@ from ..reading import UnreadableImage, read_file
 from ..tar_files import OpenFiles
 from .columns import UNLABELED, HubChoices, HubColumns, choose_columns, has_images
 from .features import Feature, find_column
-from .layout import ARROW, CARD, PARQUET, HubFiles, find_files, is_metadata, refuse_scripts
+from .layout import ARROW, CARD, OLD_INFOS, PARQUET, HubFiles, find_files, is_metadata, refuse_scripts
 from .repository import fetch_repository, is_repository, parse_address
-from .storage import DataFile, ImagePlaces, MetadataTable, ensure_arrow, open_data
+from .storage import DataFile, ImagePlaces, ensure_places, open_data
 
 LAYOUT = (
     "a folder with Parquet or Arrow files, as the library datasets publishes or save_to_disk writes them, one such "
     "file, or a pattern of them"
 )
 _COLORS = ("RGB", "RGBA", "RGBX")  # modes that do not change the colors
-_INDEX_VERSION = 3
+_INDEX_VERSION = 4
+PLACES, MATRIX = "places", "matrix"  # arrays of ``HubRows``
 _NEXT = "\0"  # between the files of an image and of its label map, which no path has
-_INFOS = (CARD, "dataset_dict.json", "dataset_info.json", "state.json")  # what besides the data decides
+_INFOS = (CARD, OLD_INFOS, "dataset_dict.json", "dataset_info.json", "state.json")  # what besides the data decides
 
 
 class HubOptions(NamedTuple):
@@ -164,6 +165,36 @@ def open_split(data_path: str | None, split: str, options: HubOptions) -> HubSpl
     return HubSplit(found, name, notice, features, columns, os.fspath(data_path or ""))
 
 
+class StoredImages:
+    """Reads images of a ``HubStore``: what the datasets of data files share."""
+
+    _store: "HubStore"
+
+    def describe(self, index: int) -> str:
+        """Return the data file and row of image ``index``, from 0, or the file that the row names."""
+        return self._store.describe(index)
+
+    def encoded(self, index: int) -> bytes:
+        """Return the bytes of image ``index``."""
+        return self._store.encoded(index)
+
+    def part(self, index: int, start: int, length: int) -> np.ndarray:
+        """Read ``length`` bytes of image ``index`` from ``start``, uint8; an ``UnreadableImage`` if that fails."""
+        return self._store.read(index, start=start, length=length)
+
+    def num_bytes(self, index: int) -> int:
+        """Return the size of image ``index`` in bytes; -1 if its file is missing."""
+        return self._store.num_bytes(index)
+
+    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
+        """Return size and first ``length`` bytes of image ``index``, and of its label map if there is one."""
+        columns = range(self._store.num_columns)
+        return [
+            (self._store.num_bytes(index, column), self._store.read(index, column, length=length).tobytes())
+            for column in columns
+        ]
+
+
 class HubStore:
     """The bytes of the images in an index: of Arrow files by offset and size, or of files that the rows name.
 
@@ -172,64 +203,64 @@ class HubStore:
     Args:
         root: folder that the paths of the index are relative to.
         index: path of each image; its ``class_names`` are a dictionary with the Arrow ``files`` and their sizes.
-        places_file: array int64 (images, 3 for each column): number of the Arrow file or -1, offset, size.
+        arrays: the files of ``HubRows.arrays``, by name.
     """
 
-    def __init__(self, root: str, index: PathIndex, places_file: str) -> None:
-        self.root, self.index, self._places_file = root, index, places_file
-        self.files = [str(path) for path, _ in index.class_names["files"]]
-        self._places: np.ndarray | None = None
-        self._open_files = OpenFiles()
+    def __init__(self, root: str, index: PathIndex, arrays: Mapping[str, str]) -> None:
+        self.root, self.index, self._arrays = root, index, arrays
+        self._files = [str(path) for path, _ in index.class_names["files"]]
+        self._open_files, self._maps = OpenFiles(), dict[str, np.ndarray]()
 
     def __getstate__(self) -> Any:
-        return {**self.__dict__, "_places": None}
+        return {**self.__dict__, "_maps": {}}
+
+    def array(self, name: str) -> np.ndarray:
+        """Return an array of ``HubRows``, memory-mapped."""
+        if name not in self._maps:
+            self._maps[name] = map_array(self._arrays[name])
+        return self._maps[name]
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of images: 2 with label maps."""
+        return self.array(PLACES).shape[1] // 3
 
     def describe(self, index: int, column: int = 0) -> str:
         """Return the file of an image, or the data file with the number of the row, from 0."""
         names = self.index.path(index).split(_NEXT)
         return os.path.join(self.root, names[min(column, len(names) - 1)])
 
-    def place(self, index: int, column: int = 0) -> tuple[int, int, int]:
-        """Return number of the Arrow file, offset and size of an image."""
-        if self._places is None:
-            self._places = map_array(self._places_file)
-        number, offset, size = self._places[index, 3 * column : 3 * column + 3].tolist()
-        return number, offset, size
+    def is_file(self, index: int, column: int = 0) -> bool:
+        """Return whether an image is in a file of its own."""
+        return self.array(PLACES).item(index, 3 * column) < 0
 
     def num_bytes(self, index: int, column: int = 0) -> int:
         """Return the size of an image; -1 for a file that is missing."""
-        number, _, size = self.place(index, column)
-        if number >= 0:
-            return size
+        if not self.is_file(index, column):
+            return self.array(PLACES).item(index, 3 * column + 2)
         try:
             return os.path.getsize(self.describe(index, column))
         except (OSError, ValueError):
             return -1
 
-    def part(self, index: int, start: int, length: int, column: int = 0) -> np.ndarray:
-        """Read ``length`` bytes from byte ``start`` on, uint8; an ``UnreadableImage`` if that fails."""
-        number, offset, _ = self.place(index, column)
-        if number < 0:
-            content = read_file(self.describe(index, column))[start : start + length]
+    def read(self, index: int, column: int = 0, start: int = 0, length: int | None = None) -> np.ndarray:
+        """Read ``length`` bytes, or all, from byte ``start`` on, uint8; an ``UnreadableImage`` if that fails."""
+        if self.is_file(index, column):
+            content = read_file(self.describe(index, column))[start : None if length is None else start + length]
             return np.frombuffer(bytearray(content), np.uint8)
+        number, offset, size = self.array(PLACES)[index, 3 * column : 3 * column + 3].tolist()
+        length = size - start if length is None else min(length, size - start)
         try:
-            content = self._open_files.read(self.files[number], offset + start, length)
+            found = self._open_files.read(self._files[number], offset + start, length)
         except OSError as error:
             raise UnreadableImage(self.describe(index), error.strerror or str(error)) from error
-        if len(content) != length:
-            raise UserError(f"{self.files[number]} has become shorter since it was indexed; start the run again")
-        return content
+        if len(found) != length:
+            raise UserError(f"{self._files[number]} has become shorter since it was indexed; start the run again")
+        return found
 
     def encoded(self, index: int, column: int = 0) -> bytes:
         """Return the bytes of an image."""
-        if self.place(index, column)[0] < 0:
-            return read_file(self.describe(index, column))
-        return self.part(index, 0, self.num_bytes(index, column), column).tobytes()
-
-    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
-        """Return size and first ``length`` bytes of an image."""
-        size = self.num_bytes(index)
-        return [(size, self.part(index, 0, min(size, length)).tobytes())]
+        return self.read(index, column).tobytes()
 
 
 class HubRows(NamedTuple):
@@ -237,14 +268,15 @@ class HubRows(NamedTuple):
 
     Attributes:
         names: of each image below the root, see ``HubStore.describe``.
-        places: int64 (rows, 3 for each column of images).
+        arrays: of each row: ``places``, int64 (rows, 3 for each column of images), number of the Arrow file or -1,
+            offset and size; and ``matrix`` of labels, if an image has several.
         rows: int64, their numbers among all rows of the split.
         files: Arrow files with their sizes.
         notices: log lines.
     """
 
     names: list[bytes]
-    places: np.ndarray
+    arrays: dict[str, np.ndarray]
     rows: np.ndarray
     files: list[tuple[str, int]]
     notices: list[str]
@@ -252,7 +284,8 @@ class HubRows(NamedTuple):
     def select(self, is_chosen: np.ndarray) -> "HubRows":
         """Return some of the rows, bool (rows,)."""
         names = [name for name, chosen in zip(self.names, is_chosen.tolist()) if chosen]
-        return self._replace(names=names, places=self.places[is_chosen], rows=self.rows[is_chosen])
+        arrays = {name: array[is_chosen] for name, array in self.arrays.items()}
+        return self._replace(names=names, arrays=arrays, rows=self.rows[is_chosen])
 
 
 def locate_rows(split: HubSplit, files: Sequence[DataFile], options: HubOptions, columns: Sequence[str]) -> HubRows:
@@ -261,41 +294,48 @@ def locate_rows(split: HubSplit, files: Sequence[DataFile], options: HubOptions,
     Raises:
         UserError: the files are damaged, or have no images.
     """
-    folder = options.unpacked or shared_cache() / "datasets"
-    names, arrows, notices = list[bytes](), list[tuple[str, int]](), list[str]()
+    folder, root = options.unpacked or shared_cache() / "datasets", split.found.root
+    names, archives, notices = list[bytes](), list[tuple[str, int]](), list[str]()
     places = [np.zeros((0, 3 * len(columns)), np.int64)]
-    unpacked = 0
     for data in files:
-        if isinstance(data, MetadataTable):
-            located = [data.locate(column) for column in columns]
-        else:
-            arrow = ensure_arrow(data, columns, folder, notices)
-            located = [arrow.locate(column) for column in columns]
-            arrows.append((arrow.path, os.path.getsize(arrow.path)))
-            unpacked += arrow is not data
-        numbered = [_number(ranges.ranges, len(arrows) - 1) for ranges in located]
-        relative = os.path.relpath(data.path, split.found.root)
-        own = [os.fsencode(f"{relative}/{row}") for row in range(len(numbered[0]))]
-        for column, located_here in enumerate(located):
-            paths = located_here.paths
-            named = {row: os.fsencode(_find_image(split.found.root, data.path, path)) for row, path in paths.items()}
-            _require_images(data.path, split.found.root, list(named.values()))
+        archive, located = ensure_places(data, columns, folder, notices)
+        numbered = [np.insert(each.ranges, 0, len(archives), axis=1) for each in located]
+        archives.append((archive, os.path.getsize(archive)))
+        relative = os.path.relpath(data.path, root)
+        own = [os.fsencode(f"{relative}/{row}") for row in range(data.num_rows)]
+        for column, each in enumerate(located):
+            named = {row: os.fsencode(_find_image(root, data.path, path)) for row, path in each.paths.items()}
+            missing = [name for name in named.values() if not os.path.isfile(os.path.join(os.fsencode(root), name))]
+            if missing:
+                shown = first_names(list(map(os.fsdecode, missing)))
+                what = f"{len(missing):,} of {count(len(named), 'image')} that it names are missing"
+                raise UserError(f"{data.path}: {what}: {shown}")
             for row, name in named.items():
                 own[row] = name if column == 0 else own[row] + _NEXT.encode() + name
                 numbered[column][row] = (-1, 0, 0)
         names += own
         places.append(np.concatenate(numbered, axis=1))
+    unpacked = sum(archive != data.path for (archive, _), data in zip(archives, files))
     if unpacked:
         notices.append(f"images of {count(unpacked, 'file')} of split {split.name} are unpacked in {folder}, once")
     joined = np.concatenate(places)
-    found = HubRows(names, joined, np.arange(len(names)), arrows, notices)
     is_there = (joined[:, 2::3] >= 0).all(axis=1)
     if not is_there.all():
         what = "image" if len(columns) == 1 else "image or label map"
         notices.append(f"{split.name}: {count(int((~is_there).sum()), 'row')} without {what} not used")
     if not is_there.any():
         raise UserError(f"{files[0].path}: no row of split {split.name} has an image in {', '.join(columns)}")
-    return found.select(is_there)
+    return HubRows(names, {PLACES: joined}, np.arange(len(names)), archives, notices).select(is_there)
+
+
+def _find_image(root: str, source: str, path: str) -> str:
+    """Return the path of an image that a row names, relative to the root if it is below it."""
+    if "://" in path or "\0" in path:
+        what = "at addresses" if "://" in path else "by damaged names"
+        raise UserError(f"{source}: its rows name images {what}, such as {path[:120]!r}: download them first")
+    places = [os.path.join(base, path) for base in (os.path.dirname(source), root)]
+    place = os.path.normpath(next(filter(os.path.isfile, places), places[0]))
+    return os.path.relpath(place, root) if f"{place}/".startswith(f"{root}/") else place
 
 
 def holds_images(path: str) -> bool:
@@ -316,30 +356,8 @@ def locate_images(path: str) -> tuple[str, ImagePlaces, list[str]]:
     """
     data, notices = open_data(path), list[str]()
     column = choose_columns(data.features({}), UNLABELED, HubChoices(), path).image
-    arrow = ensure_arrow(data, [column], shared_cache() / "datasets", notices)
-    return arrow.path, arrow.locate(column), notices
-
-
-def _number(ranges: np.ndarray, number: int) -> np.ndarray:
-    return np.concatenate([np.full((len(ranges), 1), number), ranges], axis=1)
-
-
-def _require_images(path: str, root: str, names: list[bytes]) -> None:
-    missing = [os.fsdecode(name) for name in names if not os.path.isfile(os.path.join(os.fsencode(root), name))]
-    if missing:
-        named = count(len(names), "image")
-        raise UserError(f"{path}: {len(missing):,} of {named} that it names are missing: {first_names(missing)}")
-
-
-def _find_image(root: str, source: str, path: str) -> str:
-    """Return the path of an image that a row names, relative to the root if it is below it."""
-    folder = os.path.dirname(source)
-    if "://" in path or "\0" in path:
-        what = "at addresses" if "://" in path else "by damaged names"
-        raise UserError(f"{source}: its rows name images {what}, such as {path[:120]!r}: download them first")
-    places = [os.path.join(base, path) for base in (folder, root)]
-    place = os.path.normpath(next(filter(os.path.isfile, places), places[0]))
-    return os.path.relpath(place, root) if f"{place}/".startswith(f"{root}/") else place
+    archive, [places] = ensure_places(data, [column], shared_cache() / "datasets", notices)
+    return archive, places, notices
 
 
 def ensure_store(
@@ -354,22 +372,26 @@ def ensure_store(
     Args:
         build: returns the rows, a number for each (its class), and facts of the index, such as ``names`` of classes.
     """
-    places_file = Path(cache_folder, f"{name}-{key.hex()[:16]}.npy")
     facts: dict[str, Any] = {}
+
+    def file(array: str) -> Path:
+        return Path(cache_folder, f"{name}-{array}-{key.hex()[:16]}.npy")
 
     def write() -> Iterable[Any]:
         rows, labels, more = build()
-        write_array(places_file, rows.places)
+        for array in rows.arrays:
+            write_array(file(array), rows.arrays[array])
         batch = make_batch(rows.names, labels)
         content = hashlib.sha256(repr(more.get("names")).encode("utf-8", "surrogateescape"))
         for part in (batch.lengths.data, batch.labels.tobytes(), batch.blob):
             content.update(part)
-        facts.update(more, files=rows.files, content=content.hexdigest())
+        facts.update(more, files=rows.files, arrays=list(rows.arrays), content=content.hexdigest())
         return [batch]
 
     index = ensure_path_index(cache_folder, name, key, write, lambda: facts)
+    arrays = {array: file(array) for array in index.class_names["arrays"]}
     try:
-        fits = len(map_verified(places_file)) == len(index) and all(
+        fits = all(len(map_verified(each)) == len(index) for each in arrays.values()) and all(
             os.path.getsize(path) == size for path, size in index.class_names["files"]
         )
     except (DamagedCacheError, OSError):
@@ -377,4 +399,4 @@ def ensure_store(
     if not fits:  # lost or damaged: all are made again
         os.unlink(index.file)
         index = ensure_path_index(cache_folder, name, key, write, lambda: facts)
-    return HubStore(root, index, str(places_file))
+    return HubStore(root, index, {array: str(each) for array, each in arrays.items()})

@@ -21,15 +21,16 @@ from ....core.runtime.files import atomic_file, require_regular
 from ....core.runtime.limits import read_memory
 from ....core.runtime.printing import shorten
 from ..formats import split_in_name
-from .features import IMAGE, Feature, Features, is_binary, read_features
+from .features import IMAGE, Feature, Features, import_library, is_binary, read_features
 from .layout import PARQUET, is_metadata
 
-VERSION = 1
+VERSION = 2
 _BATCH_BYTES = 1 << 26
 _BATCH_ROWS = 1 << 12
-_WRITTEN_BYTES = 1 << 24  # of a batch in a file that is written here
 _LARGE_GROUP = 1 << 28  # bytes of a group of rows that are told
 _GROUP_FACTOR = 2  # memory that reading a group of rows takes, in sizes of its columns
+_MOST_TIMES, _MOST_BYTES = 1000, 1 << 27  # a column may be larger than its file so many times, or so many bytes
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value of Parquet
 _SPARE_BYTES = 1 << 26  # of the disk
 _LARGEST_BLOCK = (1 << 31) - 1  # of JSON
 _FILE_MAGIC = b"ARROW1"
@@ -53,21 +54,15 @@ class ImagePlaces(NamedTuple):
     paths: dict[int, str]
 
 
-def import_pyarrow(path: str) -> Any:
-    """Import pyarrow, or raise a UserError of one line."""
+@contextlib.contextmanager
+def readable_data(path: str) -> Iterator[None]:
+    """Turn what pyarrow raises for a damaged file into a UserError of one line."""
     try:
         import pyarrow
     except ImportError as error:  # also if pyarrow does not support the installed NumPy
         raise UserError(
-            f"{path}: Parquet and Arrow need pyarrow, but {shorten(error, 80)}: pip install pyarrow"
+            f"{path}: Parquet, Arrow and metadata of images need pyarrow, but {shorten(error, 80)}: pip install pyarrow"
         ) from error
-    return pyarrow
-
-
-@contextlib.contextmanager
-def readable_data(path: str) -> Iterator[None]:
-    """Turn what pyarrow raises for a damaged file into a UserError of one line."""
-    pyarrow = import_pyarrow(path)
     try:
         yield
     except MemoryError as error:
@@ -96,6 +91,10 @@ class DataFile:
         """Yield the arrays of some columns for the next rows; a ``UserError`` if the file is damaged."""
         raise NotImplementedError
 
+    def locate(self, column: str) -> ImagePlaces | None:
+        """Return where the images of a column are; None if they are not in the file as they are."""
+        return None
+
     def require_columns(self, columns: Sequence[str]) -> None:
         """Raise a UserError if the file lacks one of the columns."""
         missing = next((name for name in columns if self.schema.get_field_index(name) < 0), None)
@@ -105,8 +104,9 @@ class DataFile:
 
 
 def open_data(path: str) -> DataFile:
-    """Open a Parquet or Arrow file; a ``UserError`` if it is damaged, or pyarrow is missing."""
-    import_pyarrow(path)
+    """Open a Parquet or Arrow file; a ``UserError`` if it is damaged, or a library is missing."""
+    if not is_metadata(path):
+        import_library(path)
     with readable_data(path):
         require_regular(path)
         if is_metadata(path):
@@ -121,20 +121,14 @@ class ArrowData(DataFile):
         import pyarrow
 
         super().__init__(path)
-        self._source = pyarrow.memory_map(path)
-        self._source.seek(0)
-        whole = self._source.read_buffer(self._source.size())
-        self._start: int = whole.address if whole.size else 0
-        self._size: int = whole.size
-        self._source.seek(0)
-        is_file = self._source.read(len(_FILE_MAGIC)) == _FILE_MAGIC
-        self._source.seek(0)
+        source = pyarrow.memory_map(path)
+        self._whole = source.read_buffer(source.size())
+        is_file = bytes(self._whole[: len(_FILE_MAGIC)]) == _FILE_MAGIC
+        source.seek(0)
         open_ipc = pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream
-        opened = open_ipc(self._source, options=pyarrow.ipc.IpcReadOptions(use_threads=False))
+        opened = open_ipc(source, options=pyarrow.ipc.IpcReadOptions(use_threads=False))
         self.schema = opened.schema
-        self._batches = (
-            [opened.get_batch(number) for number in range(opened.num_record_batches)] if is_file else list(opened)
-        )
+        self._batches = list(map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened)
         self.num_rows = sum(batch.num_rows for batch in self._batches)
 
     def batches(self, columns: Sequence[str]) -> Iterator[list[Any]]:
@@ -147,49 +141,42 @@ class ArrowData(DataFile):
                     array.validate(full=True)
             yield arrays
 
-    def can_map(self, column: str) -> bool:
-        """Return whether the images of a column can be read by offset and size."""
+    def locate(self, column: str) -> ImagePlaces | None:
+        """Return where the images of a column are; None if they are compressed, or of an unusual type."""
         kind = self.schema.field(self.schema.get_field_index(column)).type
-        if not is_plain_image(kind):
-            return False
-        arrays = (split_image(arrays[0])[0] for arrays in self.batches([column]))
-        filled = next((array for array in arrays if array is not None and len(array) and array.buffers()[2]), None)
-        return filled is None or self._offset(filled.buffers()[2]) is not None  # compressed buffers are elsewhere
-
-    def _offset(self, buffer: Any) -> int | None:
-        offset = buffer.address - self._start
-        return offset if 0 <= offset and offset + buffer.size <= self._size else None
-
-    def locate(self, column: str) -> ImagePlaces:
-        """Return where the images of a column are."""
+        fields = {kind.field(number).name: str(kind.field(number).type) for number in range(kind.num_fields)}
+        stored = fields.get("bytes", "") if fields else str(kind)
+        if stored not in ("binary", "large_binary", "string", "large_string"):
+            return None
         parts, paths, first = [np.zeros((0, 2), np.int64)], dict[int, str](), 0
         for (array,) in self.batches([column]):
             with readable_data(self.path):
                 content, names = split_image(array)
-                ranges = np.full((len(array), 2), -1, np.int64) if content is None else self._ranges(content)
-                if names is not None:
-                    for row in np.flatnonzero(ranges[:, 1] < 0).tolist():
-                        name = names[row].as_py()
-                        if name:
-                            paths[first + row] = name
+                ranges = np.full((len(array), 2), -1, np.int64) if content is None else self._find_ranges(content)
+                if ranges is None:
+                    return None
+                for row in [] if names is None else np.flatnonzero(ranges[:, 1] < 0).tolist():
+                    if name := names[row].as_py():
+                        paths[first + row] = name
             parts.append(ranges)
             first += len(array)
         return ImagePlaces(np.concatenate(parts), paths)
 
-    def _ranges(self, content: Any) -> np.ndarray:
+    def _find_ranges(self, content: Any) -> np.ndarray | None:
+        """Return offset and size of each value, size -1 for none; None if the values are not in the file itself."""
         validity, offsets, data = content.buffers()
         kind = np.dtype("<i8") if str(content.type).startswith("large") else np.dtype("<i4")
-        if data is None or not data.size or not len(content):
-            sizes = np.zeros(len(content), np.int64)
-            starts = np.zeros(len(content), np.int64)
-        else:
+        starts = sizes = np.zeros(len(content), np.int64)
+        if data is not None and data.size and len(content):
+            place = data.address - self._whole.address
+            if not 0 <= place <= place + data.size <= self._whole.size:  # unpacked into memory
+                return None
             bounds = np.frombuffer(offsets, kind)[content.offset : content.offset + len(content) + 1].astype(np.int64)
-            sizes, place = np.diff(bounds), self._offset(data)
-            if place is None or bounds[0] < 0 or (sizes < 0).any() or bounds[-1] > data.size:
+            starts, sizes = place + bounds[:-1], np.diff(bounds)
+            if bounds[0] < 0 or (sizes < 0).any() or bounds[-1] > data.size:
                 raise ValueError("the offsets of its images are damaged")
-            starts = place + bounds[:-1]
         if validity is not None:
-            sizes[~np.asarray(content.is_valid())] = -1
+            sizes = np.where(np.asarray(content.is_valid()), sizes, -1)
         return np.stack([starts, sizes], axis=1)
 
 
@@ -200,17 +187,23 @@ class ParquetData(DataFile):
         import pyarrow.parquet
 
         super().__init__(path)
-        options: dict[str, Any] = {"memory_map": True, "page_checksum_verification": True}
-        self._file = pyarrow.parquet.ParquetFile(path, **options)
+        self._options: dict[str, Any] = {"memory_map": True, "page_checksum_verification": True}
+        self._file = pyarrow.parquet.ParquetFile(path, **self._options)
         self.schema, self.num_rows = self._file.schema_arrow, self._file.metadata.num_rows
 
     def batches(self, columns: Sequence[str]) -> Iterator[list[Any]]:
         """Yield the arrays of some columns for the next rows, as many as fit into some memory."""
         self.require_columns(columns)
+        self._require_size(columns)
         for number in range(self._file.metadata.num_row_groups):
-            rows = self._batch_rows(number, columns)
+            rows = max(self._file.metadata.row_group(number).num_rows, 1)
+            sizes = [  # a cell of a dictionary may be as large as its whole column
+                leaf.total_uncompressed_size if leaf.has_dictionary_page else -(-leaf.total_uncompressed_size // rows)
+                for _, leaf in self._list_leaves(number, columns)
+            ]
+            most = max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(sum(sizes), 1)))
             # Without threads: there is one column of images, and a process may have been forked.
-            found = self._file.iter_batches(rows, row_groups=[number], columns=list(columns), use_threads=False)
+            found = self._file.iter_batches(most, row_groups=[number], columns=list(columns), use_threads=False)
             while True:
                 with readable_data(self.path):
                     batch = next(found, None)
@@ -221,41 +214,76 @@ class ParquetData(DataFile):
                 names = batch.schema.names
                 yield [batch.column(names.index(name)) for name in columns]
 
-    def num_bytes(self, columns: Sequence[str]) -> int:
-        """Return the uncompressed size of columns."""
-        groups = range(self._file.metadata.num_row_groups)
-        return sum(leaf.total_uncompressed_size for number in groups for leaf in self._leaves(number, columns))
+    def check_groups(self, columns: Sequence[str]) -> tuple[int, str]:
+        """Return the bytes of columns, and a line if a group of rows takes much memory, or an empty text.
 
-    def check_groups(self, columns: Sequence[str]) -> str:
-        """Return a line if a group of rows takes much memory, or an empty text; a UserError if it does not fit."""
+        Raises:
+            UserError: a group of rows does not fit into memory.
+        """
         groups = range(self._file.metadata.num_row_groups)
-        sizes = [sum(leaf.total_uncompressed_size for leaf in self._leaves(number, columns)) for number in groups]
+        sizes = [sum(leaf.total_uncompressed_size for _, leaf in self._list_leaves(each, columns)) for each in groups]
         largest, memory = max(sizes, default=0), read_memory()
         need = _GROUP_FACTOR * largest
-        advice = "write it again with smaller groups (row_group_size=100 of pyarrow.parquet.write_table)"
         if memory is not None and need > memory[1]:
             raise UserError(
                 f"{self.path}: a group of rows has {largest:,} bytes and takes about {need:,} of memory, but only "
-                f"{memory[1]:,} are free: {advice}, or read it on a larger machine"
+                f"{memory[1]:,} are free: write it again with smaller groups (row_group_size=100 of "
+                "pyarrow.parquet.write_table), or read it on a larger machine"
             )
-        if largest < _LARGE_GROUP:
-            return ""
-        return f"note: {self.path} has groups of rows of up to {largest:,} bytes, which take twice this in memory"
+        note = f"note: {self.path} has groups of rows of up to {largest:,} bytes, which take twice this in memory"
+        return sum(sizes), "" if largest < _LARGE_GROUP else note
 
-    def _leaves(self, number: int, columns: Sequence[str]) -> Iterator[Any]:
-        group = self._file.metadata.row_group(number)
-        for leaf in map(group.column, range(group.num_columns)):
+    def _list_leaves(self, group: int, columns: Sequence[str]) -> Iterator[tuple[int, Any]]:
+        """Yield number and metadata of each stored column of a group of rows that is a part of ``columns``."""
+        metadata = self._file.metadata.row_group(group)
+        for number in range(metadata.num_columns):
+            leaf = metadata.column(number)
             if leaf.path_in_schema.split(".")[0] in columns or leaf.path_in_schema in columns:
-                yield leaf
+                yield number, leaf
 
-    def _batch_rows(self, number: int, columns: Sequence[str]) -> int:
-        """Return the rows that are read at once: a cell of a dictionary may be as large as its whole column."""
-        rows = max(self._file.metadata.row_group(number).num_rows, 1)
-        sizes = [
-            leaf.total_uncompressed_size if leaf.has_dictionary_page else -(-leaf.total_uncompressed_size // rows)
-            for leaf in self._leaves(number, columns)
-        ]
-        return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(sum(sizes), 1)))
+    def _require_size(self, columns: Sequence[str]) -> None:
+        """Raise a UserError if a small file unpacks to so much that it fills memory or disk: its headers tell.
+
+        Values that repeat take no room in a file: of numbers, headers tell how many there are. How often a dictionary's
+        long text or image repeats is counted where it might be too often.
+        """
+        most = max(_MOST_BYTES, _MOST_TIMES * os.path.getsize(self.path))
+        total = 0
+        for group in range(self._file.metadata.num_row_groups):
+            for number, leaf in self._list_leaves(group, columns):
+                size = leaf.num_values * _WIDTHS.get(leaf.physical_type, self._file.schema.column(number).length or 4)
+                if leaf.physical_type == "BYTE_ARRAY":
+                    size += leaf.total_uncompressed_size
+                    if leaf.has_dictionary_page and leaf.num_values * leaf.total_uncompressed_size > most:
+                        size = self._count_bytes(group, leaf.path_in_schema, most)
+                total += max(size, leaf.total_uncompressed_size)
+                if total > most:
+                    raise UserError(
+                        f"{self.path} has {os.path.getsize(self.path):,} bytes, but unpacks to more than {most:,} in "
+                        f"{leaf.path_in_schema}, column {shorten(leaf.path_in_schema.split('.')[0], 60)}: it is "
+                        "damaged, or made to fill memory and disk"
+                    )
+
+    def _count_bytes(self, group: int, leaf: str, most: int) -> int:
+        """Return the bytes of all values of a stored column, of which only the distinct ones are unpacked."""
+        from pyarrow import compute, parquet
+
+        total = 0
+        with readable_data(self.path):
+            file = parquet.ParquetFile(self.path, read_dictionary=[leaf], **self._options)
+            for batch in file.iter_batches(row_groups=[group], columns=[leaf], use_threads=False):
+                array = batch.column(0)
+                while array.type.num_fields:  # of structs or lists around it
+                    array = array.flatten()[0] if str(array.type).startswith("struct") else array.flatten()
+                if str(array.type).startswith("dictionary"):
+                    array.validate(full=True)
+                    lengths = compute.binary_length(array.dictionary)
+                    total += compute.sum(lengths.take(array.indices.drop_null())).as_py() or 0
+                else:
+                    total += array.nbytes
+                if total > most:
+                    break
+        return total
 
 
 class MetadataTable(DataFile):
@@ -264,17 +292,19 @@ class MetadataTable(DataFile):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         table = _read_table(path)
-        self._named = [name for name in table.column_names if name == FILE_NAME or name.endswith(f"_{FILE_NAME}")]
-        names = [
-            name.removesuffix(FILE_NAME).rstrip("_") if name in self._named else name for name in table.column_names
-        ]
-        self._table = table.rename_columns([name or "image" for name in names])
-        self._named = [name.removesuffix(FILE_NAME).rstrip("_") or "image" for name in self._named]
+        names = {name: name for name in table.column_names}
+        for name in table.column_names:
+            if name == FILE_NAME or name.endswith(f"_{FILE_NAME}"):
+                names[name] = name.removesuffix(FILE_NAME).rstrip("_") or "image"
+        self._named = [new for name, new in names.items() if new != name]
+        self._table = table.rename_columns([names[name] or "image" for name in table.column_names])
         self.schema, self.num_rows = self._table.schema, self._table.num_rows
 
     def features(self, stored: Features) -> dict[str, Feature]:
         """Return the types of the columns."""
-        return {**super().features({}), **dict.fromkeys(self._named, Feature(IMAGE))}
+        with readable_data(self.path):
+            types = read_features(self.schema.remove_metadata(), self.path)
+        return {**types, **dict.fromkeys(self._named, Feature(IMAGE))}
 
     def batches(self, columns: Sequence[str]) -> Iterator[list[Any]]:
         """Yield the arrays of some columns for the next rows."""
@@ -306,17 +336,13 @@ def _read_table(path: str) -> Any:
     import pyarrow.parquet
 
     if path.endswith(PARQUET):
+        data = ParquetData(path)
+        data._require_size(data.schema.names)
         return pyarrow.parquet.read_table(path, use_threads=False)
     if path.endswith(".csv"):
         return pyarrow.csv.read_csv(path, pyarrow.csv.ReadOptions(use_threads=False))
     whole = pyarrow.json.ReadOptions(False, block_size=min(max(os.path.getsize(path), 1) + 1, _LARGEST_BLOCK))
     return pyarrow.json.read_json(path, read_options=whole)
-
-
-def is_plain_image(kind: Any) -> bool:
-    """Return whether an Arrow type of images can be read by offset and size."""
-    fields = {kind.field(number).name: str(kind.field(number).type) for number in range(kind.num_fields)}
-    return (fields.get("bytes", "") if fields else str(kind)) in ("binary", "large_binary", "string", "large_string")
 
 
 def split_image(array: Any) -> tuple[Any, Any]:
@@ -330,12 +356,13 @@ def split_image(array: Any) -> tuple[Any, Any]:
         names = [kind.field(number).name for number in range(kind.num_fields)]
         parts = dict(zip(names, map(_decode, array.flatten())))
         content, paths = parts.get("bytes"), parts.get("path")
-        if content is not None and not (is_binary(content.type) or str(content.type) == "null"):
-            raise OddData(f"its images are {shorten(kind, 60)}, expected bytes and path")
-        return (None if content is None or str(content.type) == "null" else content), paths
-    if is_binary(kind):
+        if content is None or str(content.type) == "null":
+            return None, paths
+        if is_binary(content.type):
+            return content, paths
+    elif is_binary(kind):
         return array, None
-    if str(kind).startswith(("string", "large_string")):
+    elif str(kind).startswith(("string", "large_string")):
         return None, array
     raise OddData(f"its images are {shorten(kind, 60)}, expected bytes and path")
 
@@ -345,8 +372,10 @@ def _decode(array: Any) -> Any:
     return array.dictionary_decode() if str(array.type).startswith("dictionary") else array
 
 
-def ensure_arrow(data: DataFile, columns: Sequence[str], folder: Path, notices: list[str]) -> ArrowData:
-    """Return a file whose images can be located: ``data``, or an Arrow file in ``folder`` that is written once.
+def ensure_places(
+    data: DataFile, columns: Sequence[str], folder: Path, notices: list[str]
+) -> tuple[str, list[ImagePlaces]]:
+    """Return the file that has the images of some columns, and their places: ``data``, or one that is written once.
 
     Several processes that need it wait for the first; it is complete or absent.
 
@@ -354,78 +383,56 @@ def ensure_arrow(data: DataFile, columns: Sequence[str], folder: Path, notices: 
         UserError: the images are damaged, or memory or disk do not suffice.
     """
     data.require_columns(columns)
-    if isinstance(data, ArrowData) and all(map(data.can_map, columns)):
-        return data
+    places = [each for each in map(data.locate, columns) if each is not None]
+    if len(places) == len(columns):
+        return data.path, places
     status = os.stat(data.path)
     facts = f"{VERSION} {os.path.realpath(data.path)}\0{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}\0"
     key = hashlib.sha256("\0".join([facts, *columns]).encode("utf-8", "surrogateescape")).hexdigest()[:16]
     target = folder / f"{os.path.splitext(os.path.basename(data.path))[0][:80]}-{key}{_UNPACKED}"
-    with _alone(target):
-        if target.is_file():
-            with contextlib.suppress(UserError):  # damaged: it is written again
-                written = open_data(str(target))
-                if isinstance(written, ArrowData) and written.num_rows == data.num_rows:
-                    return written
-        return _write(data, columns, target, notices)
-
-
-@contextlib.contextmanager
-def _alone(target: Path) -> Iterator[None]:
-    """Wait until no other process writes a file."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         lock = open(target.with_suffix(".lock"), "ab")  # noqa: SIM115 - closed below
     except OSError as error:
         raise UserError(f"cannot write {target}: {error.strerror}; set DATA.CACHE_FOLDER to another folder") from error
     with lock:
         with contextlib.suppress(OSError):  # a file system without locks: the file is written twice, each time whole
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        written = None
+        with contextlib.suppress(UserError):  # missing or damaged: it is written again
+            written = open_data(str(target))
+        if written is None or written.num_rows != data.num_rows:
+            _write(data, columns, target, notices)
+            written = open_data(str(target))
+    return written.path, [each for each in map(written.locate, columns) if each is not None]
 
 
-def _write(data: DataFile, columns: Sequence[str], target: Path, notices: list[str]) -> ArrowData:
+def _write(data: DataFile, columns: Sequence[str], target: Path, notices: list[str]) -> None:
     import pyarrow
 
     size = os.path.getsize(data.path)
     if isinstance(data, ParquetData):
-        size = data.num_bytes(columns)
-        notices += filter(None, [data.check_groups(columns)])
+        size, note = data.check_groups(columns)
+        notices += filter(None, [note])
     _require_room(target, size)
     parts = [pyarrow.field("bytes", pyarrow.large_binary()), pyarrow.field("path", pyarrow.large_string())]
     schema = pyarrow.schema([pyarrow.field(name, pyarrow.struct(parts)) for name in columns])
-    name = os.path.basename(data.path)
+    name, written = os.path.basename(data.path), 0
     bar = tqdm(total=data.num_rows, desc=f"unpacking {name}", unit="row", disable=None, leave=False)
-    written, pending, waiting = 0, list[Any](), 0
     with bar, atomic_file(target) as file, pyarrow.ipc.new_stream(file, schema) as writer:
-
-        def flush() -> None:
-            nonlocal pending, waiting
-            if pending:
-                writer.write_batch(pyarrow.Table.from_batches(pending).combine_chunks().to_batches()[0])
-            pending, waiting = [], 0
-
         for arrays in data.batches(columns):
             with readable_data(data.path):
-                plain = [_to_plain(array, parts) for array in arrays]
-                pending.append(pyarrow.RecordBatch.from_arrays(plain, schema=schema))
-            waiting += pending[-1].nbytes
-            written += pending[-1].nbytes
+                plain = []
+                for array in arrays:
+                    pair = (pyarrow.nulls(len(array)) if each is None else each for each in split_image(array))
+                    values = [each.cast(part.type) for each, part in zip(pair, parts)]
+                    plain.append(pyarrow.StructArray.from_arrays(values, fields=parts))
+                batch = pyarrow.RecordBatch.from_arrays(plain, schema=schema)
+            written += batch.nbytes
             if written > size + _SPARE_BYTES:  # images that a dictionary repeats
-                _require_room(target, waiting)
-            if waiting >= _WRITTEN_BYTES:
-                flush()
-            bar.update(len(arrays[0]))
-        flush()
-    return ArrowData(str(target))
-
-
-def _to_plain(array: Any, parts: Sequence[Any]) -> Any:
-    import pyarrow
-
-    content, paths = split_image(array)
-    empty = pyarrow.nulls(len(array))
-    arrays = [(empty if values is None else values).cast(part.type) for values, part in zip((content, paths), parts)]
-    return pyarrow.StructArray.from_arrays(arrays, fields=list(parts))
+                _require_room(target, batch.nbytes)
+            writer.write_batch(batch)
+            bar.update(len(batch))
 
 
 def _require_room(target: Path, size: int) -> None:

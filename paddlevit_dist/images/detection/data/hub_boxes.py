@@ -13,7 +13,17 @@ from ....core.runtime.printing import count
 from ...data.data_warnings import DataWarnings
 from ...data.hub.columns import CENTERS, CORNERS, SIDES, HubChoices, ObjectColumns
 from ...data.hub.hub_images import HubImages, find_labels
-from ...data.hub.opening import LAYOUT, HubOptions, HubRows, HubSplit, HubStore, ensure_store, locate_rows, open_split
+from ...data.hub.opening import (
+    LAYOUT,
+    HubOptions,
+    HubRows,
+    HubSplit,
+    HubStore,
+    StoredImages,
+    ensure_store,
+    locate_rows,
+    open_split,
+)
 from ...data.hub.storage import DataFile
 from ...data.hub.values import UNKNOWN, are_numbers, list_classes, read_labels, read_numbers
 from ...data.reading import decode_image
@@ -33,7 +43,7 @@ from .stored_sizes import fill_in_sizes
 _ONLY_CLASS = "object"  # of boxes without labels
 
 
-class HubBoxes(IndexedDetectionImages):
+class HubBoxes(StoredImages, IndexedDetectionImages):
     """Images with boxes in a column of objects, or in columns of boxes and labels; without masks."""
 
     layout = LAYOUT
@@ -93,25 +103,9 @@ class HubBoxes(IndexedDetectionImages):
         self.require_size(index, (image.size[1], image.size[0]))
         return image, self.annotations(index)
 
-    def encoded(self, index: int) -> bytes:
-        """Return the bytes of image ``index``."""
-        return self._store.encoded(index)
-
-    def part(self, index: int, start: int, length: int) -> np.ndarray:
-        """Read ``length`` bytes of image ``index`` from ``start``, uint8."""
-        return self._store.part(index, start, length)
-
-    def num_bytes(self, index: int) -> int:
-        """Return the size of image ``index`` in bytes; -1 if its file is missing."""
-        return self._store.num_bytes(index)
-
-    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
-        """Return size and first ``length`` bytes of image ``index``."""
-        return self._store.peek(index, length)
-
     def missing(self) -> list[int]:
         """Return the images whose files are missing: none that is in a row."""
-        return [index for index in range(len(self)) if self._store.place(index)[0] < 0 and self.num_bytes(index) < 0]
+        return [index for index in range(len(self)) if self.num_bytes(index) < 0]
 
 
 def _read_source(opened: HubSplit, store: HubStore, turned: bool | None, place: str) -> AnnotationSource:

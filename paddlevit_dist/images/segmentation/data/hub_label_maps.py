@@ -1,6 +1,9 @@
 """Images with label maps in the rows of Parquet and Arrow files: ``-dataset=hub_label_maps``."""
 
+import contextlib
+import functools
 import hashlib
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,18 +18,28 @@ from ....core.runtime.errors import UserError
 from ....core.runtime.printing import count
 from ...data.hub.columns import HubChoices
 from ...data.hub.hub_images import HubImages
-from ...data.hub.opening import LAYOUT, HubOptions, HubRows, HubStore, ensure_store, locate_rows, open_split
+from ...data.hub.opening import (
+    LAYOUT,
+    HubOptions,
+    HubRows,
+    HubStore,
+    StoredImages,
+    ensure_store,
+    locate_rows,
+    open_split,
+)
 from ...data.inspection import run_in_threads
-from ...data.label_pixels import read_label_numbers, read_label_pixels
+from ...data.label_pixels import MOST_PIXELS, read_label_numbers, read_label_pixels
 from ...data.map_layouts import LabelMapLayout, MatchedLayout
-from ...data.reading import ReadConfig, decode_image
+from ...data.reading import ReadConfig, UnreadableImage, decode_image, open_image, orientation
 from ..settings import SegmentationSettings
 from .label_maps import LabelChoices, LabelMaps
 
 _ROWS = LabelMapLayout("hub_label_maps", "label maps in the rows of data files")
+_LARGE = 1 << 24  # pixels of a label map that is compared with its image before it is searched for classes
 
 
-class HubLabelMaps(LabelMaps):
+class HubLabelMaps(StoredImages, LabelMaps):
     """Images with label maps in another column; classes are listed in a file, or are the numbers in all label maps."""
 
     layout = LAYOUT
@@ -106,47 +119,38 @@ class HubLabelMaps(LabelMaps):
     def __len__(self) -> int:
         return len(self._store.index)
 
-    def describe(self, index: int) -> str:
-        """Return the data file and row of image ``index``, from 0, or the file that the row names."""
-        return self._store.describe(index)
-
     def _describe_labels(self, index: int) -> str:
         return f"{self._store.describe(index, 1)}, {self._label_column}"
 
     def read(self, index: int) -> tuple[Image.Image, np.ndarray]:
         """Read image ``index`` and its labels."""
         image = decode_image(self.encoded(index), self.describe(index), self.image_mode, self.reading)
-        labels = self.read_labels(index)
-        self._require_equal_sizes(index, (image.height, image.width), labels.shape)
-        return image, labels
+        return image, self._read_labels(index, (image.height, image.width))
 
     def _read_labels(self, index: int, size: tuple[int, int] | None) -> np.ndarray:
-        file = self._describe_labels(index)
-        return self._table.labels(read_label_pixels(self._store.encoded(index, 1), file, self.reading.max_pixels), file)
-
-    def encoded(self, index: int) -> bytes:
-        """Return the bytes of image ``index``."""
-        return self._store.encoded(index)
-
-    def part(self, index: int, start: int, length: int) -> np.ndarray:
-        """Read ``length`` bytes of image ``index`` from ``start``, uint8."""
-        return self._store.part(index, start, length)
-
-    def num_bytes(self, index: int) -> int:
-        """Return the size of image ``index`` in bytes; -1 if its file is missing."""
-        return self._store.num_bytes(index)
-
-    def peek(self, index: int, length: int) -> list[tuple[int, bytes]]:
-        """Return size and first ``length`` bytes of image ``index`` and of its labels."""
-        label_map = self._store.encoded(index, 1)
-        return [*self._store.peek(index, length), (len(label_map), label_map[:length])]
+        file, encoded = self._describe_labels(index), self._store.encoded(index, 1)
+        size = size or _read_size(self._store, index, self.reading)
+        check = functools.partial(self._require_equal_sizes, index, size)
+        return self._table.labels(read_label_pixels(encoded, file, self.reading.max_pixels, check), file)
 
     def listed(self) -> dict[str, Iterable[Any]]:
         """Return what is listed: the names of the rows."""
         return {"names": self._store.index.buffers()}
 
 
+def _read_size(store: HubStore, index: int, reading: ReadConfig) -> tuple[int, int]:
+    """Read height and width of an image from its header."""
+    with open_image(store.encoded(index), store.describe(index), reading) as image:
+        is_turned = reading.exif_rotate and orientation(image) in (5, 6, 7, 8)
+        return (image.width, image.height) if is_turned else (image.height, image.width)
+
+
 def _list_numbers(store: HubStore, index: int) -> np.ndarray:
-    """Return the numbers in a label map."""
+    """Return the numbers in a label map; none if it is large and not of its image's size, and so is never used."""
     place = f"{store.describe(index, 1)}{os.sep}label map"
-    return np.unique(read_label_numbers(read_label_pixels(store.encoded(index, 1), place), place))
+    encoded, reading = store.encoded(index, 1), ReadConfig(max_pixels=MOST_PIXELS)
+    with contextlib.suppress(UnreadableImage), open_image(encoded, place, reading) as label_map:
+        size = label_map.height, label_map.width
+        if math.prod(size) > _LARGE and _read_size(store, index, reading) not in (size, size[::-1]):
+            return np.zeros(0, np.int64)
+    return np.unique(read_label_numbers(read_label_pixels(encoded, place), place))

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import sys
 import threading
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,8 +15,8 @@ from support.files.hub_files import IMAGE, classes, images, picture, write_arrow
 from paddlevit_dist import UserError
 from paddlevit_dist.images.data.guessing import guess
 from paddlevit_dist.images.data.hub import storage
-from paddlevit_dist.images.data.hub.hub_images import HubImages
-from paddlevit_dist.images.data.hub.storage import ensure_arrow, open_data
+from paddlevit_dist.images.data.hub.hub_images import HubImages, HubLabelSets
+from paddlevit_dist.images.data.hub.storage import ensure_places, open_data
 
 FEATURES = {"image": IMAGE, "label": classes()}
 COLUMNS = {"image": images([4, 1, 3]), "label": [2, 0, 1]}
@@ -87,7 +89,7 @@ def test_a_value_that_a_dictionary_repeats_is_read_in_small_batches(tmp_path, mo
     assert sum(sizes) > 100 << 20 and max(sizes) < 2 * storage._BATCH_BYTES
     monkeypatch.setattr(storage.shutil, "disk_usage", lambda path: _Usage(90 << 20))
     with pytest.raises(UserError, match="are free: free space, or set DATA.CACHE_FOLDER") as raised:
-        ensure_arrow(data, ["image"], tmp_path / "out", [])
+        ensure_places(data, ["image"], tmp_path / "out", [])
     needed, free = re.search(r"need ([\d,]+) bytes, but only ([\d,]+) are free", str(raised.value)).groups()
     assert int(needed.replace(",", "")) > int(free.replace(",", "")) == 90 << 20
     assert not list((tmp_path / "out").glob("*.unpacked"))
@@ -98,17 +100,70 @@ class _Usage:
         self.free = free
 
 
+def write_bomb(path, kind):
+    """A file of a few kilobytes that unpacks to megabytes."""
+    number = 10_000
+    zeros = pa.array(np.zeros(number, np.int32))
+    image = pa.array([b"\x89PNG" + bytes(60_000)])
+    columns = {"image": images([1]).take(zeros), "label": zeros}
+    if kind == "image":
+        repeated = pa.DictionaryArray.from_arrays(zeros, image)
+        columns["image"] = pa.StructArray.from_arrays([repeated, pa.nulls(number, pa.string())], ["bytes", "path"])
+    elif kind == "label":
+        columns["label"] = pa.DictionaryArray.from_arrays(zeros, pa.array(["a" * 60_000]))
+    else:
+        bounds, cells = [0, 1 << 20], pa.array(np.zeros(1 << 20, np.int8))
+        columns = {"image": images([1]), "label": pa.LargeListArray.from_arrays(pa.array(bounds), cells)}
+    pq.write_table(pa.table(columns), path, store_schema=False, compression="zstd")
+    assert path.stat().st_size < 1 << 14
+
+
+@pytest.mark.parametrize("kind", ["image", "label", "list"])
+def test_a_small_file_that_unpacks_to_much_is_refused_by_its_headers(tmp_path, cache, monkeypatch, kind):
+    monkeypatch.setattr(storage, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(storage, "_MOST_TIMES", 10)
+    write_bomb(tmp_path / "train.parquet", kind)
+    before = pa.total_allocated_bytes()
+    with pytest.raises(UserError, match=r"has [\d,]+ bytes, but unpacks to more than 1,048,576 in (image|label)"):
+        HubLabelSets(str(tmp_path / "train.parquet"), "train", cache)
+    written = sum(file.stat().st_size for file in tmp_path.rglob("*.unpacked"))
+    assert pa.total_allocated_bytes() - before < 1 << 20 and written < 1 << 21
+
+
+def test_local_data_need_no_network_and_run_no_script(tmp_path, cache, monkeypatch):
+    write_parquet(tmp_path / "flowers" / "train.parquet", COLUMNS, FEATURES)
+    (tmp_path / "flowers" / "flowers.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')")
+    (tmp_path / "flowers" / "README.md").write_text("---\nconfigs:\n- data_files: '*.parquet'\n---\n")
+    asked = []
+    monkeypatch.setattr("socket.socket.connect", lambda *words: asked.append(words))
+    monkeypatch.setattr("socket.getaddrinfo", lambda *words, **options: asked.append(words))
+    dataset = HubImages(str(tmp_path / "flowers"), "train", cache)
+    assert dataset.read(0)[0].width == 14 and not asked and not (tmp_path / "run").exists()
+
+
+def test_without_the_library_parquet_is_refused_and_metadata_are_read(tmp_path, cache, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    path = write_parquet(tmp_path / "d" / "train.parquet", COLUMNS, FEATURES)
+    for root in (path, path.parent):
+        with pytest.raises(UserError, match=r"need the library datasets, but .*: pip install 'datasets>=4.2,<6'$"):
+            HubImages(str(root), "train", cache)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "a.png").write_bytes(picture(1))
+    (tmp_path / "files" / "metadata.jsonl").write_text('{"file_name": "a.png", "label": "x"}')
+    assert HubImages(str(tmp_path / "files"), "train", cache).class_names == ["x"]
+
+
 def test_a_group_of_rows_beyond_the_free_memory_is_refused(tmp_path, monkeypatch):
     path = write_parquet(tmp_path / "train.parquet", COLUMNS, FEATURES)
     monkeypatch.setattr(storage, "read_memory", lambda: (1 << 30, 100))
     with pytest.raises(
         UserError, match="a group of rows has .* but only 100 are free: write it again with smaller groups"
     ):
-        ensure_arrow(open_data(str(path)), ["image"], tmp_path / "out", [])
+        ensure_places(open_data(str(path)), ["image"], tmp_path / "out", [])
     monkeypatch.setattr(storage, "read_memory", lambda: None)
     monkeypatch.setattr(storage, "_LARGE_GROUP", 10)
     notices = []
-    ensure_arrow(open_data(str(path)), ["image"], tmp_path / "out", notices)
+    ensure_places(open_data(str(path)), ["image"], tmp_path / "out", notices)
     assert "groups of rows of up to" in notices[0]
 
 
@@ -116,7 +171,7 @@ def test_threads_that_need_one_file_write_it_once(tmp_path, monkeypatch):
     path, written = str(write_parquet(tmp_path / "train.parquet", COLUMNS, FEATURES)), []
     monkeypatch.setattr(storage, "_require_room", lambda target, size: written.append(size))
     threads = [
-        threading.Thread(target=lambda: ensure_arrow(open_data(path), ["image"], tmp_path / "out", []))
+        threading.Thread(target=lambda: ensure_places(open_data(path), ["image"], tmp_path / "out", []))
         for _ in range(4)
     ]
     for thread in threads:

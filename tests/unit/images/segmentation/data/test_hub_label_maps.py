@@ -83,11 +83,24 @@ def test_wrong_label_maps_end_in_one_line(tmp_path, cache, maps, message):
 
 
 def test_more_numbers_than_classes_that_bytes_hold_are_refused(tmp_path, cache):
-    pixels = np.arange(300, dtype=np.uint16).reshape(20, 15)
+    maps = []
+    for number in range(5):
+        out = io.BytesIO()
+        Image.fromarray(np.arange(70 * number, 70 * number + 70, dtype=np.uint16).reshape(7, 10)).save(out, "PNG")
+        maps.append(out.getvalue())
+    with pytest.raises(UserError, match="label maps with 349 numbers and no list of classes"):
+        HubLabelMaps(write(tmp_path / "d", maps), "train", cache)
+
+
+def test_a_small_label_map_of_a_large_size_is_not_decoded(tmp_path, cache):
     out = io.BytesIO()
-    Image.fromarray(pixels).save(out, "PNG")
-    with pytest.raises(UserError, match="label maps with 299 numbers and no list of classes"):
-        HubLabelMaps(write(tmp_path / "d", [out.getvalue()]), "train", cache)
+    Image.new("L", (5000, 5000), 9).save(out, "PNG")
+    dataset = HubLabelMaps(write(tmp_path / "d", [label_map(0), out.getvalue()]), "train", cache)
+    assert dataset.class_names == ["0", "1"] and dataset.read(0)[0].width == 10
+    dataset.reading = dataset.reading._replace(max_pixels=1 << 30)
+    for read in (dataset.read, dataset.read_labels):
+        with pytest.raises(UserError, match="has 11 x 7 pixels .width x height., but .* has 5000 x 5000"):
+            read(1)
 
 
 def test_metadata_name_images_and_their_label_maps_in_files(tmp_path, cache):

@@ -231,7 +231,7 @@ class HubStore:
         return os.path.join(self.root, names[min(column, len(names) - 1)])
 
     def is_file(self, index: int, column: int = 0) -> bool:
-        """Return whether an image is in a file of its own."""
+        """Return whether an image is in a separate file."""
         return self.array(PLACES).item(index, 3 * column) < 0
 
     def num_bytes(self, index: int, column: int = 0) -> int:

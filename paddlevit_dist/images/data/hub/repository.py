@@ -1,6 +1,6 @@
 """Repositories of data sets at Hugging Face: ``hf:OWNER/NAME``, fetched once to the cache of its library.
 
-A repository is judged as the folder that it is, by the names of its files, its lists and a few pictures, before the
+A repository is judged as the folder that it is, by the names of its files, its lists and a few images, before the
 rest is fetched. Only data, cards and lists are fetched: a script is neither copied nor executed.
 """
 
@@ -27,9 +27,9 @@ _PAGE = re.compile(  # of a repository, as pasted; files of tars are read at ...
     r"(?:@([\w.-]+)|/tree/([^/?#]+)[^?#]*|/viewer[^?#]*)?/?(?:[?#].*)?"
 )
 _LISTS = tuple(f".{word}" for word in "md json jsonl txt csv tsv yaml yml xml names".split())
-_PICTURES = tuple(f".{word}" for word in "png jpg jpeg webp bmp tif tiff gif".split())
+_IMAGES = tuple(f".{word}" for word in "png jpg jpeg webp bmp tif tiff gif".split())
 _ARCHIVES = (".zip", ".rar", ".7z", *PACKED_TARS)
-_FEW_LISTS, _FEW_PICTURES, _MOST_PICTURES = 20, 3, 60  # of a kind in a folder, and pictures in all, to judge by
+_FEW_LISTS, _FEW_IMAGES, _MOST_IMAGES = 20, 3, 60  # of a kind in a folder, and images in all, to judge by
 
 
 def parse_address(path: str) -> tuple[str, str | None]:
@@ -49,7 +49,7 @@ def guess_repository(path: str, find: Callable[[str], Sequence[DatasetGuess]]) -
     """Return the datasets that ``find`` finds in the folder of a repository, with the paths that they open.
 
     Raises:
-        UserError: ``find`` refuses the folder, before all pictures are fetched; or the repository cannot be fetched.
+        UserError: ``find`` refuses the folder, before all images are fetched; or the repository cannot be fetched.
     """
     address, folder = _spell(path), ""
     names = _list_names(address)
@@ -80,7 +80,7 @@ def fetch_repository(path: str, configuration: str | None = None) -> str:
 def _fetch(address: str, configuration: str | None) -> str:
     names = _list_names(address)
     if names is None:
-        return _copy(address, [f"*{suffix}" for suffix in (*_LISTS, *_PICTURES, *PARQUET, *ARROW, ".tar")])
+        return _copy(address, [f"*{suffix}" for suffix in (*_LISTS, *_IMAGES, *PARQUET, *ARROW, ".tar")])
     chosen = [name for name in names if name.lower().endswith((*_LISTS, ".tar")) or _is_picture(name)]
     if any(name.lower().endswith((*PARQUET, *ARROW)) for name in names):
         with _sketch(address, names) as folder:
@@ -94,7 +94,7 @@ def _fetch(address: str, configuration: str | None) -> str:
 
 @contextlib.contextmanager
 def _sketch(address: str, names: Sequence[str]) -> Iterator[str]:
-    """Make a folder that looks like a repository: some lists and pictures are fetched, the other files are empty.
+    """Make a folder that looks like a repository: some lists and images are fetched, the other files are empty.
 
     In a ``UserError`` about the folder, the address stands for it.
     """
@@ -104,8 +104,8 @@ def _sketch(address: str, names: Sequence[str]) -> Iterator[str]:
         counts[kind] += 1
         is_few = counts[kind] <= _FEW_LISTS or name in (CARD, OLD_INFOS)
         if _is_picture(name):
-            counts["", "pictures"] += counts[kind] <= _FEW_PICTURES
-            if counts[kind] <= _FEW_PICTURES and counts["", "pictures"] <= _MOST_PICTURES:
+            counts["", "images"] += counts[kind] <= _FEW_IMAGES
+            if counts[kind] <= _FEW_IMAGES and counts["", "images"] <= _MOST_IMAGES:
                 chosen.append(name)
         elif kind[1] in _LISTS and is_few:
             chosen.append(name)
@@ -136,7 +136,7 @@ def _sketch(address: str, names: Sequence[str]) -> Iterator[str]:
 
 
 def _is_picture(name: str) -> bool:
-    return name.lower().endswith(_PICTURES) or is_image_name(os.fsencode(name))
+    return name.lower().endswith(_IMAGES) or is_image_name(os.fsencode(name))
 
 
 def _spell(path: str) -> str:

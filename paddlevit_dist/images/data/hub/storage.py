@@ -29,7 +29,7 @@ _BATCH_BYTES = 1 << 26
 _BATCH_ROWS = 1 << 12
 _LARGE_GROUP = 1 << 28  # bytes of a group of rows that are told
 _GROUP_FACTOR = 2  # memory that reading a group of rows takes, in sizes of its columns
-_MOST_TIMES, _MOST_BYTES = 1000, 1 << 27  # a column may be larger than its file so many times, or so many bytes
+_MOST_TIMES, _MOST_BYTES = 1000, 1 << 27  # the largest column: times its file, or bytes
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}  # bytes of a value of Parquet
 _SPARE_BYTES = 1 << 26  # of the disk
 _LARGEST_BLOCK = (1 << 31) - 1  # of JSON
@@ -92,7 +92,7 @@ class DataFile:
         raise NotImplementedError
 
     def locate(self, column: str) -> ImagePlaces | None:
-        """Return where the images of a column are; None if they are not in the file as they are."""
+        """Return where the images of a column are; None if the file has them in another form."""
         return None
 
     def require_columns(self, columns: Sequence[str]) -> None:
@@ -244,8 +244,8 @@ class ParquetData(DataFile):
     def _require_size(self, columns: Sequence[str]) -> None:
         """Raise a UserError if a small file unpacks to so much that it fills memory or disk: its headers tell.
 
-        Values that repeat take no room in a file: of numbers, headers tell how many there are. How often a dictionary's
-        long text or image repeats is counted where it might be too often.
+        Values that repeat take no room in a file. Headers have the number of values. The repetitions of a long text or
+        image in a dictionary are counted if they might be too many.
         """
         most = max(_MOST_BYTES, _MOST_TIMES * os.path.getsize(self.path))
         total = 0
@@ -265,7 +265,7 @@ class ParquetData(DataFile):
                     )
 
     def _count_bytes(self, group: int, leaf: str, most: int) -> int:
-        """Return the bytes of all values of a stored column, of which only the distinct ones are unpacked."""
+        """Return the bytes of all values of a stored column. Only the distinct values are unpacked."""
         from pyarrow import compute, parquet
 
         total = 0
